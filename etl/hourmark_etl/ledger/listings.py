@@ -34,6 +34,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import column as sql_column
 
+from hourmark.errors import Finding
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
@@ -104,22 +105,27 @@ def counting_promises(database: Database, asked: Sequence[Frontier], below: Audi
     """For each frontier in turn, groups of which at least one promise counts for its hour."""
     c = _PROMISED.c
 
-    def of_the_hour(one: Any, site: str, offset: int) -> ColumnElement[bool]:
-        return and_(c.type == one.type, c.hour == one.hour, c.first_offset < offset, _is_of(site))
+    def of_the_hour(one: Any, below_of: ColumnElement[bool]) -> ColumnElement[bool]:
+        return and_(c.type == one.type, c.hour == one.hour, below_of)
 
-    def late(one: Any, site: str, offset: int) -> ColumnElement[bool]:
-        return and_(c.type == one.type, c.last_offset >= one.settled, c.hour < one.hour, c.first_offset < offset, _is_of(site))
+    def late(one: Any, below_of: ColumnElement[bool]) -> ColumnElement[bool]:
+        return and_(c.type == one.type, c.last_offset >= one.settled, c.hour < one.hour, below_of)
 
     conditions = [
-        (site, functools.partial(counts, site=site, offset=offset))
+        (site, functools.partial(counts, below_of=and_(c.first_offset < offset, _is_of(site, below))))
         for site, offset in below.by_site
         for counts in (of_the_hour, late)
     ]
-    return _found(database, asked, _PROMISED, audit_group_of, conditions)
+    found = _found(database, asked, _PROMISED, audit_group_of, conditions)
+    if unknown := sorted({g.site for of in found for g in of} - {site for site, _ in below.by_site}):
+        raise Finding(f"the ledger has promises of {', '.join(unknown)}, of which the cut knows nothing: see kafka.further_edges")
+    return found
 
 
-def _is_of(site: str) -> ColumnElement[bool]:
-    return _PROMISED.c.site.is_(None) if site == FIRST_SITE else _PROMISED.c.site == site
+def _is_of(site: str, below: AuditOffsets) -> ColumnElement[bool]:
+    """With the first site's promises, those of a site that `below` does not name: so that nobody goes past them unseen."""
+    column = _PROMISED.c.site
+    return or_(column.is_(None), column.not_in(sorted(below.further))) if site == FIRST_SITE else column == site
 
 
 def _found(
@@ -156,7 +162,8 @@ def promises_between(
     query = _with_path(_PROMISED).where(c.type == event_type, c.hour.in_(sorted(hours_s)))
     if below is not None:
         between = (
-            and_(_is_of(site), c.first_offset < offset, c.last_offset >= at_least.at(site)) for site, offset in below.by_site
+            and_(_is_of(site, below), c.first_offset < offset, c.last_offset >= at_least.at(site))
+            for site, offset in below.by_site
         )
         query = query.where(or_(false(), *between))
     return [audit_group_of(row, event_type) for row in database.ask(query.order_by(_PROMISED.c.id)).mappings()]

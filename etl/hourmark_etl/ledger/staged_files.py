@@ -116,7 +116,7 @@ def _at_or_past(offset: ColumnElement[int], first: ColumnElement[int] | int, off
     further = offsets.further
     return or_(
         and_(site.is_(None), offset >= first),
-        site.not_in(sorted(further)),
+        and_(site.is_not(None), site.not_in(sorted(further))),
         *(and_(site == name, offset >= at) for name, at in further.items()),
     )
 

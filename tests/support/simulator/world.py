@@ -80,17 +80,19 @@ class Metrics:
 class World:
     """One history. Every action takes a number from which it draws what it needs, so a history is a list of pairs."""
 
-    def __init__(self, folder: Path, template: Path) -> None:
+    def __init__(self, folder: Path, template: Path, *further: str) -> None:
+        """`further`: aliases of sites beside the first."""
         self.clock = FakeClock(FIRST_HOUR.start_s * 1000 + 600_000)
         self.driver_clock = DriverClock(self.clock)
         self.seen: collections.Counter[str] = collections.Counter()
         self.storage = MemoryStorage()
         self.ledger = folder / f"{uuid.uuid4().hex}.sqlite"
         shutil.copy(template, self.ledger)
-        self.config = config_of(self.ledger)
+        self.further = further
+        self.config = config_of(self.ledger, *further)
         self.database = Database(self.config.etl.ledger)
         share_compiled(self.database)
-        self.producers = Producers(self.clock, self.seen)
+        self.producers = Producers(self.clock, self.seen, *further)
         self.pipeline = Pipeline(self.producers, self.storage, self.database, self.config)
         self.damages = Damages(self.storage, self.pipeline.losses, self.seen)
         self.judge = Judge(self.producers, self.pipeline.mirror, self.storage, self.pipeline.losses)

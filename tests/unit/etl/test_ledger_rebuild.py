@@ -315,7 +315,7 @@ def test_unaudited_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(
         (row,) = connection.execute(select(tables.unaudited)).mappings().all()
     assert dict(row) == {
         "type": "click", "hour": FIRST.start_s, "path": paths[3, FIRST], "rows": 3,
-        "audit_next": 1, "sealed_at_ms": FIRST.end_ms,
+        "audit_next": 1, "sealed_at_ms": FIRST.end_ms, "audit_further": None,
     }  # fmt: skip
 
 
