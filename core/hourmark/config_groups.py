@@ -50,9 +50,7 @@ class Kafka(Group):
     edge_alias: Name = "edge"
     """MirrorMaker 2's name of the source; prefix of remote topics"""
     further_edges: dict[Name, KafkaCluster] = {}
-    """by alias, the edges of further sites, each with services and a mirror of its own into the same central cluster: one ledger
-    closes the events of all. Of `hourmark types`, `etl`, `ledger`, `audit` and `doctor`; see docs/mirror.md
-    """
+    """by alias, the edges of further sites, whose events the same ledger closes (docs/mirror.md); mirrors and services name none"""
     max_message_bytes: int = Field(8 * 1024 * 1024, ge=1 << 20)
     """one limit along the whole path; above the largest line (4 MiB) and its dead letter"""
     retention_hours: Positive = 168
@@ -61,9 +59,9 @@ class Kafka(Group):
     @model_validator(mode="after")
     def _sites_apart(self) -> Self:
         if self.further_edges and self.central is None:
-            raise ValueError("further_edges need kafka.central: the cluster that all sites are mirrored to")
+            raise ValueError("further_edges need kafka.central, to which all sites are mirrored")
         if self.edge_alias in self.further_edges:
-            raise ValueError(f"further_edges.{self.edge_alias}: that is the alias of kafka.edge; each site has its own")
+            raise ValueError(f"further_edges.{self.edge_alias} has the alias of kafka.edge; each site has its own")
         return self
 
     @property

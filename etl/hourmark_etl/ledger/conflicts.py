@@ -101,7 +101,7 @@ def compared_files(database: Database, from_ms: int, to_ms: int) -> list[AuditFi
 
 
 def _audit_files(database: Database, *which: ColumnElement[bool]) -> list[AuditFile]:
-    of_site = select(func.max(_GROUPS.c.site)).where(_GROUPS.c.file_id == _FILES.c.id).scalar_subquery()  # it is of one
+    of_site = select(_GROUPS.c.site).where(_GROUPS.c.file_id == _FILES.c.id).limit(1).scalar_subquery()  # it is of one
     query = (
         select(
             _FILES.c.id,
