@@ -164,7 +164,7 @@ TWO = Range(1, ((0, 1), (0, 2)))
         (proof, "unaudited_files", lambda _: [], [Send(TWO, audit=False), CLOSE, Send(TWO, ())]),
         (promises, "distinct_rows", _duplicates_count, [Send(TWO), Send(TWO, (0,), audit=False)]),
         (proof, "_still_unmet", lambda unmet, _: (list(unmet), []), [Send(TWO), CLOSE, Send(TWO, ())]),
-        (evidence.Windows, "counting", lambda self, rows: promises.PROMISED.empty_table(), [Send(TWO, (0,))]),
+        (evidence.Windows, "counting", lambda self, rows, site: promises.PROMISED.empty_table(), [Send(TWO, (0,))]),
     ],
     ids=["counts only", "unaudited forgotten", "duplicates count", "second copies must be kept anew", "promises not read"],
 )

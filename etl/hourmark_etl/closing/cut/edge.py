@@ -62,8 +62,7 @@ class EdgeSite:
         """
         topics = [events_topic(t) for t in sorted(types)]
         infos = existing(self.edge, CONTROL) | self.edge.topics(topics)
-        at = f"at the {self.edge.name}"
-        found = {t: f"{t} does not exist {at}; what it held may not have been mirrored" for t in topics if t not in infos}
+        found = {t: f"{t} does not exist at the edge; what it held may not have been mirrored" for t in topics if t not in infos}
         changed: list[EdgeCheck] = []
         if self.mirror is not None:
             before, self._positions = self._last_checks(), self.mirror.refresh()
@@ -151,9 +150,8 @@ class EdgeSite:
     ) -> dict[str, str]:
         before = {p: check for p, check in before.items() if p in starts}  # not of partitions that are gone
         previous_ids = {p.topic: check.topic_id for p, check in before.items()}
-        at = f"at the {self.edge.name}"
         found = {
-            topic: f"{topic} was deleted and recreated {at} since the last check; what it held may not have been mirrored"
+            topic: f"{topic} was deleted and recreated at the edge since the last check; what it held may not have been mirrored"
             for topic in recreated(previous_ids, {name: info.topic_id for name, info in infos.items()})
         }
         previous = {p: before[p].mirror_next if p in before else 0 for p in starts}
