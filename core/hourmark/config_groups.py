@@ -50,7 +50,7 @@ class Kafka(Group):
     edge_alias: Name = "edge"
     """MirrorMaker 2's name of the source; prefix of remote topics"""
     further_edges: dict[Name, KafkaCluster] = {}
-    """by alias, the edges of further sites, whose events the same ledger closes (docs/mirror.md); mirrors and services name none"""
+    """by alias, the edges of further sites whose events the same ledger closes: see docs/mirror.md; for services no matter"""
     max_message_bytes: int = Field(8 * 1024 * 1024, ge=1 << 20)
     """one limit along the whole path; above the largest line (4 MiB) and its dead letter"""
     retention_hours: Positive = 168
