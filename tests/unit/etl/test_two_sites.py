@@ -25,10 +25,11 @@ from tests.support.closing import (
     wait_of,
 )
 from tests.support.records import audit_group, seal
-from tests.support.simulator.sites import FURTHER
-from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, config_of
+from tests.support.simulator.sites import FURTHER, FakeMirror
+from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES, config_of
 from tests.support.simulator.world import World
 
+from hourmark.config import Config
 from hourmark.config_groups import Kafka, KafkaCluster
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.kafka import Partition
@@ -298,3 +299,27 @@ def test_rows_of_one_site_are_those_of_before(tmp_path: Path, template: Path) ->
         assert set(connection.execute(select(tables.frontiers.c.settled_further)).scalars()) == {None}
     assert manifest(world).evidence.audit_next.keys() == {"0"}
     world.end()
+
+
+def test_a_site_joins_a_ledger_that_is_there(world: World) -> None:
+    """Its events of hours that are closed are late ones."""
+    both = world.config, world.pipeline.mirrors, world.pipeline.topics
+    one = config_of(world.ledger)
+    again_with(world, one, both[1][:1], CentralTopics.of(one.kafka, TYPES))
+    send_at(world, 0)
+    settle(world, FIRST_HOUR)
+    assert (grade(world), manifest(world).evidence.audit_next.keys()) == ("proved", {"0"})
+    again_with(world, *both)
+    for time_ms in (FIRST_HOUR.start_s * 1000 + 7, None):
+        send_at(world, 1, time_ms)
+    settle(world, hour(1))
+    joined = manifest(world, at=hour(1))
+    assert (joined.grade.value, joined.events, joined.late) == ("proved", 2, {str(FIRST_HOUR): 1})
+    assert joined.evidence.audit_next.keys() == {"0", "west"}
+
+
+def again_with(world: World, config: Config, mirrors: list[FakeMirror], topics: CentralTopics) -> None:
+    """The driver is started again, by other settings."""
+    world.config, world.pipeline.mirrors, world.pipeline.topics = config, mirrors, topics
+    world.closer_database.close()
+    world.start_closer()
