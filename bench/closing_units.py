@@ -28,7 +28,7 @@ from hourmark.datum import Datum
 from hourmark.hours import Hour
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, write_hours
-from hourmark_etl.model import StagedGroup
+from hourmark_etl.model import FIRST_SITE, StagedGroup
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.storage import LocalDisk
@@ -109,8 +109,8 @@ def _measure(folder: Path) -> dict[str, float]:
         folder="_staging/one",
         bucket_seconds=3600,
         types={"events.click": "click"},
-        audit_topic="audit",
-        hosts_topic="hosts",
+        audits={"audit": FIRST_SITE},
+        hosts={"hosts"},
     )
     each = EVENTS // BATCHES
     tables = [events.table(n * each, (n + 1) * each) for n in range(BATCHES)]

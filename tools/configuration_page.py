@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -91,6 +91,8 @@ def _table(model: type[BaseModel], keys: tuple[str, ...] | None) -> str:
 
 def _group(field: FieldInfo) -> type[BaseModel] | None:
     """The table that the setting is, if it is one."""
+    if get_origin(field.annotation) is dict:  # tables by name
+        return None
     kinds = (field.annotation, *get_args(field.annotation)) if get_args(field.annotation)[1:] else (field.annotation,)
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
@@ -111,7 +113,8 @@ def _allowed(schema: dict[str, Any]) -> str:
         inner = schema["items"]
         return ("tables" if "$ref" in inner else f"list of {_allowed(inner)}s") + (", not empty" if "minItems" in schema else "")
     if schema.get("type") == "object":
-        return f"table of {_allowed(schema['additionalProperties'])}s"
+        (inner,) = schema["patternProperties"].values() if "patternProperties" in schema else (schema["additionalProperties"],)
+        return "tables by name" if "$ref" in inner else f"table of {_allowed(inner)}s"
     if "pattern" in schema:
         return f"text, `{schema['pattern']}`"
     if "anyOf" in schema:  # a setting that may be absent

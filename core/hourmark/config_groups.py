@@ -49,10 +49,28 @@ class Kafka(Group):
     """feeds the ETL; absent: one cluster is both, and there is no mirror"""
     edge_alias: Name = "edge"
     """MirrorMaker 2's name of the source; prefix of remote topics"""
+    further_edges: dict[Name, KafkaCluster] = {}
+    """by alias, the edges of further sites whose events the same ledger closes: see docs/mirror.md; for services no matter"""
     max_message_bytes: int = Field(8 * 1024 * 1024, ge=1 << 20)
     """one limit along the whole path; above the largest line (4 MiB) and its dead letter"""
     retention_hours: Positive = 168
     """of event topics: how long HDFS or the ETL may be away"""
+
+    @model_validator(mode="after")
+    def _sites_apart(self) -> Self:
+        if self.further_edges and self.central is None:
+            raise ValueError("further_edges need kafka.central, to which all sites are mirrored")
+        if self.edge_alias in self.further_edges:
+            raise ValueError(f"further_edges.{self.edge_alias} has the alias of kafka.edge; each site has its own")
+        return self
+
+    @property
+    def sites(self) -> tuple[Kafka, ...]:
+        """The settings of each site as if it were the only one, that of `edge` first."""
+        return tuple(
+            self.model_copy(update={"edge": edge, "edge_alias": alias, "further_edges": {}})
+            for alias, edge in ((self.edge_alias, self.edge), *self.further_edges.items())
+        )
 
     @property
     def mirrored(self) -> bool:

@@ -82,7 +82,9 @@ def _leaves(group: BaseModel) -> Iterator[tuple[Keys, Any]]:
         if isinstance(value, BaseModel):
             yield from (((name, *keys), inner) for keys, inner in _leaves(value))
         elif isinstance(value, Mapping) and value:
-            yield from (((name, key), inner) for key, inner in value.items())
+            for key, inner in value.items():
+                within = _leaves(inner) if isinstance(inner, BaseModel) else [((), inner)]
+                yield from (((name, key, *keys), leaf) for keys, leaf in within)
         else:
             yield (name,), group.model_dump(mode="json")[name]
 

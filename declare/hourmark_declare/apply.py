@@ -46,14 +46,14 @@ class RulesTopic(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outside:
-    """What declarations are applied to.
+    """What declarations are applied to. `topics`: of rules, one at each edge.
 
     `make_topics`: makes those of the types that are missing, and tells which. `record_bytes_max`: of the topic of rules.
     """
 
     ledger: LedgerRules
     registry: Registry
-    topic: RulesTopic
+    topics: Sequence[RulesTopic]
     make_topics: Callable[[Sequence[EventType]], list[str]]
     say: Callable[[str], None]
     record_bytes_max: int
@@ -153,8 +153,13 @@ def repair(outside: Outside, first_hour: Hour, *, may_adopt: bool = False) -> Re
 
 
 def _known(outside: Outside, first_hour: Hour, *, may_adopt: bool) -> tuple[RulesBook, int]:
-    """The ledger's rules, after it took what only the topic has; and how many records that was."""
-    book, published = outside.ledger.book(), outside.topic.read()
+    """The ledger's rules, after it took what only the topics have; and how many records that was."""
+    adopted = sum(_adopted(outside, topic.read(), first_hour, may_adopt=may_adopt) for topic in outside.topics)
+    return outside.ledger.book(), adopted
+
+
+def _adopted(outside: Outside, published: RulesBook, first_hour: Hour, *, may_adopt: bool) -> int:
+    book = outside.ledger.book()
     if published.unusable:
         *_, last = named = sorted(published.unusable, key=order_of)
         raise Finding(
@@ -163,7 +168,7 @@ def _known(outside: Outside, first_hour: Hour, *, may_adopt: bool) -> tuple[Rule
         )
     unknown = sorted(published.ids - book.ids, key=order_of)
     if not unknown:
-        return book, 0
+        return 0
     if book.latest is not None and not may_adopt:
         raise Finding(
             f"hourmark.types holds revisions that the ledger does not know: {', '.join(unknown[:5])} ({len(unknown)} in all). Is "
@@ -172,20 +177,27 @@ def _known(outside: Outside, first_hour: Hour, *, may_adopt: bool) -> tuple[Rule
         )
     adopted = outside.ledger.adopt(published, first_hour)
     outside.say(f"the ledger took {adopted} records from the topic of rules")
-    return outside.ledger.book(), adopted
+    return adopted
 
 
 def _publish_missing(outside: Outside) -> int:
     """Types before revisions: an uncompacted topic then makes nobody wait."""
-    standing = outside.topic.read().records
     records = sorted(outside.ledger.book().records.items(), key=lambda record: record[0].startswith("rules/"))
-    if missing := [record for record in records if record[0] not in standing]:
-        outside.topic.publish(missing)
-    return len(missing)
+    published = 0
+    for topic in outside.topics:
+        standing = topic.read().records
+        if missing := [record for record in records if record[0] not in standing]:
+            topic.publish(missing)
+            published += len(missing)
+    return published
 
 
 def _check_in_force(outside: Outside, rules: Rules) -> None:
-    latest = outside.topic.read().latest
+    for topic in outside.topics:
+        _refuse_others(outside, topic.read().latest, rules)
+
+
+def _refuse_others(outside: Outside, latest: Rules | None, rules: Rules) -> None:
     if latest is not None and latest.id != rules.id and outside.ledger.book().get(latest.id) is None:
         raise Finding(
             f"revision {rules.id} is in this ledger, but services use {latest.id}, which another ledger has put: one edge has "

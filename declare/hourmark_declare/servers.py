@@ -1,4 +1,4 @@
-"""The servers that declarations are applied to: registry, both clusters, ledger."""
+"""The servers that declarations are applied to: registry, the clusters of all sites, ledger."""
 
 from __future__ import annotations
 
@@ -41,14 +41,16 @@ def servers(config: Config, say: Callable[[str], None]) -> Iterator[Outside]:
 
         def make_topics(types: Sequence[EventType]) -> list[str]:
             created: list[str] = []
-            if config.kafka.central is not None:  # before the edge's: the mirror would make a remote topic, with other settings
-                created += ensure_topics(Cluster(config.kafka.central, "central"), central_topics(config, types))
-            return created + ensure_topics(Cluster(config.kafka.edge, "edge"), edge_topics(config, types))
+            for kafka in config.kafka.sites:
+                if kafka.central is not None:  # before the edge's: the mirror would make a remote topic, with other settings
+                    created += ensure_topics(Cluster(kafka.central, "central"), central_topics(kafka, types))
+                created += ensure_topics(Cluster(kafka.edge, "edge"), edge_topics(kafka, types))
+            return created
 
         yield Outside(
             ledger=LedgerRules(ledger),
             registry=registry,
-            topic=EdgeTopic(config.kafka),
+            topics=[EdgeTopic(kafka) for kafka in config.kafka.sites],
             make_topics=make_topics,
             say=say,
             record_bytes_max=config.kafka.max_message_bytes,

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hourmark.config import Config
+from hourmark.config_groups import Kafka
 from hourmark.event_types import EventType
 from hourmark.kafka import topic_settings
 from hourmark.topic_setup import WantedTopic
 from hourmark.topics import AUDIT, HOSTS, TYPES, central_topic, events_topic
 
 
-def edge_topics(config: Config, types: Sequence[EventType]) -> list[WantedTopic]:
-    """All topics of the edge cluster."""
-    kafka = config.kafka
+def edge_topics(kafka: Kafka, types: Sequence[EventType]) -> list[WantedTopic]:
+    """All topics of the edge cluster, of a site's settings."""
     common = topic_settings(kafka.retention_hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas)
     compacted = {**common, "cleanup.policy": "compact", "retention.ms": "-1"}
     wanted = [WantedTopic(AUDIT, 1, common), WantedTopic(HOSTS, 1, common), WantedTopic(TYPES, 1, compacted)]
@@ -27,12 +26,12 @@ def edge_topics(config: Config, types: Sequence[EventType]) -> list[WantedTopic]
     return wanted
 
 
-def central_topics(config: Config, types: Sequence[EventType]) -> list[WantedTopic]:
+def central_topics(kafka: Kafka, types: Sequence[EventType]) -> list[WantedTopic]:
     """The remote topics: those of the edge but `hourmark.types`, which the central side does not need."""
-    assert config.kafka.central is not None
-    isr = str(config.kafka.central.min_insync_replicas)
+    assert kafka.central is not None
+    isr = str(kafka.central.min_insync_replicas)
     return [
-        WantedTopic(central_topic(t.name, config.kafka.edge_alias), t.partitions, {**t.settings, "min.insync.replicas": isr})
-        for t in edge_topics(config, types)
+        WantedTopic(central_topic(t.name, kafka.edge_alias), t.partitions, {**t.settings, "min.insync.replicas": isr})
+        for t in edge_topics(kafka, types)
         if t.name != TYPES
     ]

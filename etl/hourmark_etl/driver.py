@@ -28,7 +28,7 @@ from hourmark.metrics_server import serve_metrics
 from hourmark.stopping import stop_on_signals
 from hourmark_etl.closing.cleanup import Cleaner
 from hourmark_etl.closing.closer import Closer
-from hourmark_etl.closing.cut.clusters import LedgerProgress, TwoSites
+from hourmark_etl.closing.cut.clusters import Clusters, LedgerProgress
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ports import Ports
@@ -130,7 +130,7 @@ class Driver:
             engine=Engine(storage, database, config, OnSpark(spark)),
             storage=storage,
             database=database,
-            sites=lambda lease: TwoSites.of(config.kafka, database, lease, self._clock),
+            sites=lambda lease: Clusters.of(config.kafka, database, lease, self._clock),
             progress=LedgerProgress(database, cluster_id),
             restage=Restager(config, database, storage).restage,
             metrics=metrics,

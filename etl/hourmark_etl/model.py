@@ -6,12 +6,15 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import PlainSerializer, PlainValidator
 
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
 
 DEFAULT_SHARD: Final = "default"
+FIRST_SITE: Final = "0"  # of `kafka.edge`, the only one as a rule; a further site goes by its alias, which begins with a letter
 EVENTS: Final = "events"
 AUDIT: Final = "audit"
 # In a group's digest, range ids count by this odd number: equal digests tell equal ids and equal ranges (`closing.proof`).
@@ -145,9 +148,60 @@ class StagedGroup:
     last_id: bytes
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class AuditOffsets:
+    """How far promises are meant, site by site: those below the offset of its audit topic on the central cluster.
+
+    Each site has an audit topic of its own, and offsets of two topics have no order. So neither have these: they reach others
+    only if they do so at every site. Of a site that they do not name, no promise is meant.
+    """
+
+    by_site: tuple[tuple[str, int], ...] = ()  # sorted
+
+    @classmethod
+    def of(cls, offsets: Mapping[str, int] | int) -> AuditOffsets:
+        """By site, or of the first site alone, as all of before there were several; a marker's `audit_next` is such a mapping."""
+        known = {FIRST_SITE: offsets} if isinstance(offsets, int) else offsets
+        return cls(tuple(sorted((site, int(offset)) for site, offset in known.items())))
+
+    def told(self) -> dict[str, int] | int:
+        """The inverse, in the ledger's JSON: of the first site alone it is a number, which every version reads."""
+        return self.at(FIRST_SITE) if not self.further else dict(self.by_site)
+
+    def in_marker(self) -> dict[str, int]:
+        """By partition of the first site's audit topic, of which there is one, and by further sites."""
+        return {FIRST_SITE: self.at(FIRST_SITE), **dict(self.by_site)}
+
+    @property
+    def further(self) -> dict[str, int]:
+        """Those of all sites but the first."""
+        return {site: offset for site, offset in self.by_site if site != FIRST_SITE}
+
+    def at(self, site: str) -> int:
+        """The site's; 0 where it is not named."""
+        return dict(self.by_site).get(site, 0)
+
+    def reaches(self, other: AuditOffsets) -> bool:
+        """Whether all that the other means is meant by these, too."""
+        return all(self.at(site) >= offset for site, offset in other.by_site)
+
+    def joined(self, other: AuditOffsets) -> AuditOffsets:
+        """The least that reach both."""
+        return AuditOffsets.of({site: max(self.at(site), other.at(site)) for site, _ in (*self.by_site, *other.by_site)})
+
+    def shared(self, other: AuditOffsets) -> AuditOffsets:
+        """The greatest that both reach."""
+        return AuditOffsets.of({site: min(self.at(site), other.at(site)) for site, _ in (*self.by_site, *other.by_site)})
+
+
+NONE_MEANT: Final = AuditOffsets()
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AuditGroup:
     """Promises of one type and hour in one staged file of audit records, from this span of central offsets (inclusive).
+
+    All of a file are of one site's audit topic.
 
     `promised` adds up the promised counts, an audit record that occurs twice counted twice. `low64_sum`: the digest that the
     promised rows would have as a `StagedGroup`: the promised sums, and RANGE_WEIGHT times range id times count.
@@ -161,6 +215,7 @@ class AuditGroup:
     last_offset: int
     promised: int
     low64_sum: int
+    site: str = FIRST_SITE
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +288,7 @@ class Seal:
     grade: str
     method: str
     cut_at_ms: int
-    audit_next: int
+    audit_next: Annotated[AuditOffsets, PlainValidator(AuditOffsets.of), PlainSerializer(AuditOffsets.told)]
     audit_records: int
     promised: int
     unaudited: int
@@ -260,7 +315,7 @@ class Frontier:
     hour: Hour
     state: State
     sources: frozenset[str]
-    settled_next: int
+    settled_next: AuditOffsets  # promises below, of hours before `hour`, are kept
     seal: Seal | None
     alarm: tuple[str, ...]
     shard: str = DEFAULT_SHARD  # whose query stages the type

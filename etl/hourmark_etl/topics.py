@@ -11,44 +11,58 @@ from hourmark.config_groups import Kafka
 from hourmark.kafka import Cluster, Partition, TopicInfo
 from hourmark.topics import AUDIT, HOSTS, central_topic, edge_topic, events_topic, type_of
 from hourmark_etl.errors import EtlStop
-from hourmark_etl.model import DEFAULT_SHARD, Position
+from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, Position
 
 
 @dataclasses.dataclass(frozen=True)
 class CentralTopics:
-    """Names on the central cluster. `types` maps event topics to their types."""
+    """Names on the central cluster. `aliases`: by site, the prefix of its topics, None where there is no mirror; `types` maps
+    event topics to their types."""
 
-    alias: str | None
+    aliases: Mapping[str, str | None]
     types: Mapping[str, str]
 
     @classmethod
     def of(cls, kafka: Kafka, types: Collection[str] = ()) -> CentralTopics:
-        """The control topics, and those of these types."""
-        alias = kafka.edge_alias if kafka.mirrored else None
-        return cls(alias, {central_topic(events_topic(t), alias): t for t in sorted(types)})
+        """The control topics, and those of these types, of every site."""
+        first = kafka.edge_alias if kafka.mirrored else None
+        aliases = {FIRST_SITE: first, **{alias: alias for alias in kafka.further_edges}}
+        return cls(aliases, {central_topic(events_topic(t), alias): t for t in sorted(types) for alias in aliases.values()})
 
     @property
-    def audit(self) -> str:
-        """Where audit records arrive."""
-        return central_topic(AUDIT, self.alias)
+    def audits(self) -> dict[str, str]:
+        """Where audit records arrive: topic → site."""
+        return {central_topic(AUDIT, alias): site for site, alias in self.aliases.items()}
 
     @property
-    def hosts(self) -> str:
+    def hosts(self) -> frozenset[str]:
         """Where host reports arrive."""
-        return central_topic(HOSTS, self.alias)
+        return frozenset(central_topic(HOSTS, alias) for alias in self.aliases.values())
 
     @property
     def all(self) -> list[str]:
         """Everything that is staged."""
-        return [*self.types, self.audit, self.hosts]
+        return [*self.types, *self.audits, *sorted(self.hosts)]
 
     def of_shard(self, shard: str) -> list[str]:
         """What the shard's query stages: the types' topics; promises and reports go with the default shard, for all."""
         return self.all if shard == DEFAULT_SHARD else [*self.types]
 
+    def of_types(self) -> dict[str, list[str]]:
+        """The topics of each type."""
+        found: dict[str, list[str]] = {}
+        for topic, event_type in self.types.items():
+            found.setdefault(event_type, []).append(topic)
+        return found
+
+    def at_edge(self, topic: str) -> str:
+        """The topic's name at its edge; ValueError for one of a site that is not configured."""
+        alias, dot, _ = topic.partition(".")
+        return edge_topic(topic, alias if dot and alias in self.aliases.values() else self.aliases[FIRST_SITE])
+
     def type_of(self, topic: str) -> str | None:
         """The type whose central topic this is; None for a control topic."""
-        return type_of(edge_topic(topic, self.alias))
+        return type_of(self.at_edge(topic))
 
 
 def new_positions(central: Cluster, topics: Collection[str], known: Collection[Position], shard: str) -> list[Position]:

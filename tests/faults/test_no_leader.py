@@ -27,7 +27,7 @@ from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Partition, client_settings, topic_settings
 from hourmark.topic_setup import WantedTopic, ensure_topics
 from hourmark.topics import AUDIT, central_topic, events_topic
-from hourmark_etl.closing.cut.clusters import TwoSites
+from hourmark_etl.closing.cut.clusters import Clusters
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_infra.demo.leader_kill import leader_of
 from hourmark_infra.stack import Stack
@@ -108,7 +108,7 @@ def test_cuts_are_whole_or_unavailable_while_nobody_leads(stack: Stack, config: 
         )
         ensure_topics(cluster, [WantedTopic(central_topic(t, alias), PARTITIONS, settings) for t in topics])
     database = Database(f"sqlite:///{tmp_path}/ledger.sqlite")
-    sites = TwoSites.of(config.kafka, database, database.acquire(CLOSER), SystemClock())
+    sites = Clusters.of(config.kafka, database, database.acquire(CLOSER), SystemClock())
     supervisor = stack.process("mirror")
     unavailable = 0
 
@@ -121,7 +121,7 @@ def test_cuts_are_whole_or_unavailable_while_nobody_leads(stack: Stack, config: 
         except Unavailable:
             unavailable += 1
             return False
-        assert cut == {Partition(t, n): records * (t == full) for t in topics for n in range(PARTITIONS)}
+        assert cut["0"] == {Partition(t, n): records * (t == full) for t in topics for n in range(PARTITIONS)}
         return not behind
 
     def mirror_runs_on() -> bool:

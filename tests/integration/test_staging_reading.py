@@ -19,7 +19,7 @@ from hourmark.kafka import Cluster, Partition, client_settings
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark_etl.errors import DataLoss, EtlStop
-from hourmark_etl.model import Span
+from hourmark_etl.model import FIRST_SITE, Span
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.read import Piece, SpanReader
@@ -138,8 +138,8 @@ def test_a_record_that_cannot_be_staged_ends_its_partition_before_it_and_nothing
         folder="_staging/one",
         bucket_seconds=3600,
         types={topic: "click"},
-        audit_topic="audit",
-        hosts_topic="hosts",
+        audits={"audit": FIRST_SITE},
+        hosts={"hosts"},
     )
     (answer,) = stage_pieces(reader.read(spans(central, topic)), plan, open_storage(plan.storage))
     assert {s.partition: (s.start, s.end) for s in answer.spans} == {0: (0, 2), 1: (0, 10)}
@@ -147,7 +147,7 @@ def test_a_record_that_cannot_be_staged_ends_its_partition_before_it_and_nothing
     assert answer.bad == (Bad(topic, 0, 2, answer.bad[0].why),)
     assert pickle.loads(pickle.dumps(answer)) == answer
     control = StagePlan(
-        storage=plan.storage, folder="_staging/two", bucket_seconds=3600, types={}, audit_topic="audit", hosts_topic=topic
+        storage=plan.storage, folder="_staging/two", bucket_seconds=3600, types={}, audits={"audit": FIRST_SITE}, hosts={topic}
     )
     with pytest.raises(EtlStop, match=f"topic {topic} partition"):
         list(stage_pieces(reader.read(spans(central, topic)), control, open_storage(plan.storage)))

@@ -63,9 +63,9 @@ def random_history(seed: int, weights: Mapping[str, int], actions: int = 80) -> 
     return [(name, r.randrange(NUMBERS)) for name in names]
 
 
-def play(history: History, folder: Path, template: Path) -> World:
-    """Play it to its end; Broken, or another error, where the promise does not hold."""
-    world = World(folder, template)
+def play(history: History, folder: Path, template: Path, *further: str) -> World:
+    """Play it to its end, with `further` sites; Broken, or another error, where the promise does not hold."""
+    world = World(folder, template, *further)
     try:
         for name, draw in history:
             world.clock.advance(0.01)
@@ -80,11 +80,13 @@ def play(history: History, folder: Path, template: Path) -> World:
     return world
 
 
-def first_broken(seeds: range, weights: Mapping[str, int], folder: Path, template: Path) -> tuple[int, Broken] | None:
+def first_broken(
+    seeds: range, weights: Mapping[str, int], folder: Path, template: Path, *further: str
+) -> tuple[int, Broken] | None:
     """The first seed whose history does not hold, and why; None if all hold."""
     for seed in seeds:
         try:
-            play(random_history(seed, weights), folder, template)
+            play(random_history(seed, weights), folder, template, *further)
         except Broken as error:
             return seed, error
     return None

@@ -50,7 +50,7 @@ def unknown_is_an_offset(patch: Patch) -> None:
         return known | dict.fromkeys(self.away(known), -1001)
 
     patch.setattr(FakeCluster, "_offsets", offsets)
-    patch.setattr("hourmark_etl.closing.cut.clusters.ahead", lambda ends, positions: [])  # it would stumble over them
+    patch.setattr("hourmark_etl.closing.cut.edge.ahead", lambda ends, positions: [])  # it would stumble over them
 
 
 def played(story: Callable[[World], None], folder: Path, template: Path) -> Mapping[str, int]:

@@ -39,6 +39,7 @@ from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger import frontiers
 from hourmark_etl.ledger.listings import listed_groups
+from hourmark_etl.model import AuditOffsets
 from hourmark_etl.staging import files
 from hourmark_etl.staging.verified import digest_of
 
@@ -100,9 +101,9 @@ class Moment:
 
     def freeze(self) -> None:
         (self.frontier,) = [f for f in self.world.frontiers() if f.event_type == "click"]
-        topics = {"click": central_topic(events_topic("click"), ALIAS)}
+        topics = {"click": [central_topic(events_topic("click"), ALIAS)]}
         frontiers.freeze(self.world.database, self.world.closer.lease, [self.frontier], topics)
-        self.below = len(self.world.pipeline.central.logs[Partition(central_topic(AUDIT, ALIAS), 0)].records)
+        self.below = AuditOffsets.of(len(self.world.pipeline.central.logs[Partition(central_topic(AUDIT, ALIAS), 0)].records))
 
     def path(self, kind: str) -> str:
         """The file of this kind that was written last."""

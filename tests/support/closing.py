@@ -146,9 +146,10 @@ def send_again(world: World, sent: Range, *, recorded: bool = False) -> None:
 
 def arrive(world: World, *topics: str) -> None:
     """These topics of the edge, or all, are mirrored whole, and staged."""
-    for p in EDGE_PARTITIONS:
-        if not topics or p.topic in topics:
-            world.pipeline.mirror.copy(p, world.pipeline.mirror.lag(p))
+    for mirror in world.pipeline.mirrors:
+        for p in EDGE_PARTITIONS:
+            if not topics or p.topic in topics:
+                mirror.copy(p, mirror.lag(p))
     world.pipeline.stage_all(0)
 
 

@@ -174,7 +174,7 @@ class EtlRun:
         """Reports and promises of other tests on the same stack are none of this ETL's business."""
         cluster = Cluster(self.config.kafka.central_cluster, "central")
         topics = CentralTopics.of(self.config.kafka, ())
-        infos = cluster.topics([topics.audit, topics.hosts])
+        infos = cluster.topics([*topics.audits, *topics.hosts])
         ends = cluster.ends([Partition(t, 0) for t in infos])
         database = Database(self.config.etl.ledger)
         lease = database.acquire("consumer:default")

@@ -21,6 +21,7 @@ from hourmark.manifest import MARKER, Book, BucketFile, Grade, Manifest, Offsets
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark.rules import Rules, RulesBook, TypeVersion
+from hourmark.topics import AUDIT, HOSTS
 from hourmark_etl.closing.publishing import previous_of
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database
@@ -99,7 +100,7 @@ class Life:
         """The audit record of a range."""
         promised = promises((event_type, Hour.of(i.time_ms).start_s, i) for i in ids)
         record = audit_record(range_id=range_id, lines=len(ids), promised=promised)
-        self.topics.logs[self._plan.audit_topic].append((bytes(range_id), frame(1) + record.encode()))
+        self.topics.logs[AUDIT].append((bytes(range_id), frame(1) + record.encode()))
 
     def produce(self, event_type: str, hour: Hour, count: int) -> None:
         """A range: its events, then its promise."""
@@ -120,7 +121,7 @@ class Life:
         """One more report of a host."""
         self._reports += 1
         said = host_report(self._reports, host_id=host, host_name=host, sequence=self._reports)
-        self.topics.logs[self._plan.hosts_topic].append((host.encode(), frame(1) + said.encode()))
+        self.topics.logs[HOSTS].append((host.encode(), frame(1) + said.encode()))
 
     def stage(self, *, commit: bool = True, at_most: int = 1000) -> StagedBatch:
         """A batch of what arrived; without `commit` it is an orphan: written, and never committed."""
@@ -146,7 +147,7 @@ class Life:
 
     def freeze(self, event_type: str) -> tuple[Position, ...]:
         """As a closer that dies before its proof."""
-        topics = {event_type: f"events.{event_type}"}
+        topics = {event_type: [f"events.{event_type}"]}
         return frontiers.freeze(self.database, self.closer, [self.frontier(event_type)], topics)[event_type]
 
     def close(
@@ -158,7 +159,7 @@ class Life:
         self.now_ms = max(self.now_ms, opened.hour.end_ms)
         rows = sum(g.rows for g in ledger_queries.listed_groups(self.database, event_type, opened.hour))
         book = book or Book(rows=rows, events=rows, promised=1, unaudited=0)
-        audit = next(p for p in self.positions() if p.topic == self._plan.audit_topic)
+        audit = next(p for p in self.positions() if p.topic == AUDIT)
         counts = {"promised": book.promised, "cut_at_ms": self.now_ms}
         sealed = seal(
             **counts, grade=grade.value, audit_next=audit.next_offset, unaudited=book.unaudited, offsets=offsets,

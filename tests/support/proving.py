@@ -19,7 +19,7 @@ from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import WithSeals
-from hourmark_etl.model import DEFAULT_SHARD, Frontier
+from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, AuditOffsets, Frontier
 from hourmark_etl.staging.consumer import batch_of
 from hourmark_etl.staging.stage import TaskResult, stage_table
 from hourmark_etl.storage import Storage
@@ -112,7 +112,7 @@ class Site:
             (b"", frame(9) + _record(r, extra).encode(), AUDIT, 0, self._staged_audits + n) for n, (r, extra) in enumerate(audits)
         ]
         folder = f"_staging/{self._batches}"
-        plan = stage_plan(folder, types={EVENTS: TYPE}, audit_topic=AUDIT)
+        plan = stage_plan(folder, types={EVENTS: TYPE}, audits={AUDIT: FIRST_SITE})
         starts, added = batches.positions(self.database, CLUSTER), {EVENTS: len(rows), AUDIT: len(audits)}
         spans = tuple(span(p.next_offset, p.next_offset + added[p.topic], p.topic) for p in starts)
         piece = stage_table(kafka_table(values), spans, plan, self.storage)
@@ -130,10 +130,12 @@ class Site:
         """All that was sent is staged. Cut `back` audit records before the staged end; freeze, prove, seal, close."""
         self.stage()
         f = self.frontier()
-        below = max(f.settled_next, self._staged_audits - back)
-        frontiers.freeze(self.database, self.lease, [f], {TYPE: EVENTS})
+        settled = f.settled_next.at(FIRST_SITE)
+        cut = max(settled, self._staged_audits - back)
+        below = AuditOffsets.of(cut)
+        frontiers.freeze(self.database, self.lease, [f], {TYPE: [EVENTS]})
         (proof,) = self.prover.prove([f], below)
-        expected = self._expected((f.hour.start_s - FIRST.start_s) // 3600, f.settled_next, below)
+        expected = self._expected((f.hour.start_s - FIRST.start_s) // 3600, settled, cut)
         kept = proof.unaudited_file
         rows = [kept.ledger_row(below, 1)] if kept else []
         sealed = seal(method=proof.method, audit_next=below, books=proof.books)

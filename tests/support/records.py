@@ -17,7 +17,9 @@ from hourmark.ranges import ByteRange, RangeId
 from hourmark_etl.ledger.overrides import Blocker
 from hourmark_etl.model import (
     EVENTS,
+    FIRST_SITE,
     AuditGroup,
+    AuditOffsets,
     Frontier,
     Phase,
     Position,
@@ -38,7 +40,7 @@ CLICK: Final = EventType(name="click", fields=[{"name": "n", "type": "long"}])
 APP: Final = Source(name="app", types=["click"])
 WEB: Final = Source(name="web", types=["click"])
 TOPIC: Final = "events.click"
-TOPICS: Final = {"click": TOPIC}
+TOPICS: Final = {"click": [TOPIC]}
 Row = tuple[bytes, bytes, str, int, int]  # as Spark gives a record: key, value, topic, partition, offset
 _Kind = TypeVar("_Kind")
 
@@ -47,19 +49,25 @@ def _made(kind: type[_Kind], changes: dict[str, Any], /, **usual: Any) -> _Kind:
     return kind(**usual | changes)
 
 
+def _with_offsets(changes: dict[str, Any]) -> dict[str, Any]:
+    """A number is an offset of the first site."""
+    names = ("settled_next", "audit_next")
+    return {name: AuditOffsets.of(of) if name in names and isinstance(of, int) else of for name, of in changes.items()}
+
+
 def frontier(event_type: str = "click", hour: Hour = HOUR, **changes: Any) -> Frontier:
     """Of a type that source `app` carries, open."""
     return _made(
-        Frontier, changes, event_type=event_type, hour=hour, first_hour=HOUR, state=State.OPEN, sources=frozenset({"app"}),
-        settled_next=0, seal=None, alarm=(),
+        Frontier, _with_offsets(changes), event_type=event_type, hour=hour, first_hour=HOUR, state=State.OPEN,
+        sources=frozenset({"app"}), settled_next=AuditOffsets.of(0), seal=None, alarm=(),
     )  # fmt: skip
 
 
 def seal(**changes: Any) -> Seal:
     """As proved."""
     return _made(
-        Seal, changes, grade="proved", method="join", cut_at_ms=1, audit_next=0, audit_records=1, promised=1, unaudited=0,
-        waived=(), offsets=(),
+        Seal, _with_offsets(changes), grade="proved", method="join", cut_at_ms=1, audit_next=AuditOffsets.of(0),
+        audit_records=1, promised=1, unaudited=0, waived=(), offsets=(),
     )  # fmt: skip
 
 
@@ -162,7 +170,7 @@ def stage_plan(folder: str = "_staging/one", **changes: Any) -> StagePlan:
     """Of buckets of an hour."""
     return _made(
         StagePlan, changes, storage=Storage(), folder=folder, bucket_seconds=3600, types={TOPIC: "click"},
-        audit_topic="hourmark.audit", hosts_topic="hourmark.hosts",
+        audits={"hourmark.audit": FIRST_SITE}, hosts={"hourmark.hosts"},
     )  # fmt: skip
 
 

@@ -123,7 +123,7 @@ def outside(
     return Outside(
         ledger=steps.around("ledger", ledger),
         registry=steps.around("registry", registry),
-        topic=steps.around("topic", Torn()),
+        topics=[steps.around("topic", Torn())],
         make_topics=make_topics,
         say=lambda _: None,
         record_bytes_max=8 << 20,

@@ -48,7 +48,7 @@ VERSIONS: Final[Mapping[str, Older]] = MappingProxyType({
             "tailer.sources.exclude", "tailer.sources.read_from", "tailer.sources.ignore_older_seconds", "tailer.sources.input",
             "tailer.sources.format", "tailer.sources.record_start", "tailer.sources.flush_seconds", "tailer.sources.fields.*",
             "mirror.rest_host", "mirror.workers", "mirror.retention_alarm_hours", "mirror.traffic_seconds.*",
-            "mirror.metrics_port", "mirror.metrics_host",
+            "mirror.metrics_port", "mirror.metrics_host", "kafka.further_edges.*",
             "types.first_hour",
         )),
     ),

@@ -11,15 +11,15 @@ from confluent_kafka.admin import ClusterMetadata, TopicMetadata
 
 from hourmark.component_status import must_listen
 from hourmark.config import Config
-from hourmark.config_groups import KafkaCluster
+from hourmark.config_groups import Kafka, KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.event_types import EventType
 from hourmark.kafka import TIMEOUT_S, Cluster, TopicAccess
+from hourmark.rules_topic import read_rules
 from hourmark.topic_setup import WantedTopic
 from hourmark.topics import AUDIT, EVENTS_PREFIX, HOSTS, TOKENS, TYPES, central_topic, edge_topic
 from hourmark_declare.doctor.finding import Answer, finding, not_asked
 from hourmark_declare.doctor.kafka_judged import CHECK, TopicFacts, access_judged, brokers_judged, mirrored_judged, topics_judged
-from hourmark_declare.servers import applied_rules
 from hourmark_declare.topics import central_topics, edge_topics
 
 _OF_HOURMARK: Final = (AUDIT, HOSTS, TYPES, TOKENS)
@@ -27,37 +27,42 @@ Facts = Mapping[str, TopicFacts]
 
 
 def ask(config: Config) -> Iterator[Answer]:
-    """Of the edge, of the central cluster where there is one of its own, and of both against each other."""
+    """Of each edge, of the central cluster where there is one of its own, and of both against each other, site by site."""
+    for n, kafka in enumerate(config.kafka.sites):
+        yield from _site(kafka, "edge" if n == 0 else f"further_edges.{kafka.edge_alias}")
+
+
+def _site(kafka: Kafka, name: str) -> Iterator[Answer]:
     edge: Facts = {}
     types: Sequence[EventType] | None = None
     try:
-        brokers, edge = _asked(config.kafka.edge, "edge", lambda name: name)
-        yield from brokers_judged("edge", config.kafka.edge, brokers)
-        yield from access_judged("edge", edge)
+        brokers, edge = _asked(kafka.edge, name, lambda topic: topic)
+        yield from brokers_judged(name, kafka.edge, brokers)
+        yield from access_judged(name, edge)
         try:
-            types = _types_in_force(config) if TYPES in edge else None
+            types = _types_in_force(kafka.edge) if TYPES in edge else None
         except Unavailable as error:
-            yield finding(CHECK, f"edge {TYPES}", str(error), "what types declare is not compared; mend this, then ask again")
+            yield finding(CHECK, f"{name} {TYPES}", str(error), "what types declare is not compared; mend this, then ask again")
         else:
             if types is None:
                 yield not_asked(CHECK, "types", "none are applied yet, so no topic has to be there: `hourmark types apply`")
-        yield from topics_judged("edge", config.kafka.edge, edge, _wanted(_edge_topics(config, types, edge), types, edge))
+        yield from topics_judged(name, kafka.edge, edge, _wanted(_edge_topics(kafka, types, edge), types, edge))
     except Unavailable as error:
-        yield _away("edge", error)
-    if config.kafka.central is not None:
+        yield _away(name, error)
+    if kafka.central is not None:
         try:
-            yield from _central(config, config.kafka.central, edge, types)
+            yield from _central(kafka, kafka.central, edge, types)
         except Unavailable as error:
             yield _away("central", error)
 
 
-def _central(config: Config, settings: KafkaCluster, edge: Facts, types: Sequence[EventType] | None) -> Iterator[Answer]:
-    alias = config.kafka.edge_alias
+def _central(kafka: Kafka, settings: KafkaCluster, edge: Facts, types: Sequence[EventType] | None) -> Iterator[Answer]:
+    alias = kafka.edge_alias
     brokers, central = _asked(settings, "central", lambda name: edge_topic(name, alias))
     yield from brokers_judged("central", settings, brokers)
     yield from access_judged("central", central)
     named = {central_topic(name, alias): facts for name, facts in central.items()}
-    wanted = _wanted(central_topics(config, types or ()), types, named)
+    wanted = _wanted(central_topics(kafka, types or ()), types, named)
     yield from topics_judged("central", settings, named, wanted)
     yield from mirrored_judged({central_topic(name, alias): facts for name, facts in edge.items()}, named)
 
@@ -101,8 +106,8 @@ def _facts(told: TopicMetadata, settings: Mapping[str, str], access: TopicAccess
     )
 
 
-def _types_in_force(config: Config) -> list[EventType] | None:
-    rules = applied_rules(config)
+def _types_in_force(edge: KafkaCluster) -> list[EventType] | None:
+    rules = read_rules(edge).latest
     return None if rules is None else [version.declaration for version in rules.types.values()]
 
 
@@ -111,8 +116,8 @@ def _wanted(all_topics: Sequence[WantedTopic], types: Sequence[EventType] | None
     return {t.name: t for t in all_topics if types is not None or t.name in there}
 
 
-def _edge_topics(config: Config, types: Sequence[EventType] | None, there: Facts) -> list[WantedTopic]:
-    wanted = edge_topics(config, types or ())
+def _edge_topics(kafka: Kafka, types: Sequence[EventType] | None, there: Facts) -> list[WantedTopic]:
+    wanted = edge_topics(kafka, types or ())
     if TOKENS in there:  # made with the first token, as that of types is
         wanted += [dataclasses.replace(t, name=TOKENS) for t in wanted if t.name == TYPES]
     return wanted

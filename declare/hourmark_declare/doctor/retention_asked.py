@@ -19,7 +19,7 @@ from hourmark_etl.ledger.overview import fixed_hours
 
 
 def ask(config: Config) -> Iterator[Answer]:
-    """Of the edge, and of the central cluster where there is one of its own. What is away is a finding of its own kind."""
+    """Of each edge, and of the central cluster where there is one of its own. What is away is a finding of its own kind."""
     try:
         with existing_ledger(config) as ledger:
             length_s = config.parsing.bucket_seconds
@@ -27,12 +27,12 @@ def ask(config: Config) -> Iterator[Answer]:
     except HourmarkError:
         yield not_asked(CHECK, "open hours", "the ledger knows them, and cannot be asked")
         return
-    alias = config.kafka.edge_alias
-    clusters: list[tuple[str, KafkaCluster, dict[str, str]]] = [
-        ("edge", config.kafka.edge, {events_topic(name): name for name in open_hours})
-    ]
-    if config.kafka.central is not None:
-        clusters.append(("central", config.kafka.central, {central_topic(events_topic(n), alias): n for n in open_hours}))
+    clusters: list[tuple[str, KafkaCluster, dict[str, str]]] = []
+    for n, site in enumerate(config.kafka.sites):
+        name = "edge" if n == 0 else f"further_edges.{site.edge_alias}"
+        clusters.append((name, site.edge, {events_topic(t): t for t in open_hours}))
+        if site.central is not None:
+            clusters.append(("central", site.central, {central_topic(events_topic(t), site.edge_alias): t for t in open_hours}))
     for name, settings, types in clusters:
         try:
             yield from retention_judged(name, open_hours, _retention_ms(settings, name, types), SystemClock().now_ms())

@@ -100,7 +100,7 @@ class Cleaner:
         needed_from_ms = ledger.oldest_frontier_ms(self._database) - EARLIEST_MS
         below = ledger.settled_before(self._database, DEAD_LETTERS, min(now_ms - self._audit_keep_ms, needed_from_ms))
         audits: list[Garbage] = []
-        if below:
+        if below is not None:
             audits, self._audit_after = ledger.settled_audit_files(self._database, self._audit_after, below, FILES_AT_ONCE)
         self._delete(lease, events + audits)
         return Cleaned(

@@ -37,6 +37,7 @@ from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overrides import Override, overrides
 from hourmark_etl.ledger.overview import Quarantined, quarantined
+from hourmark_etl.ledger.sites import check_sites
 from hourmark_etl.ledger.staged_files import give_up, known_file, places, types_in
 from hourmark_etl.model import AUDIT, Frontier, Phase, State
 from hourmark_etl.storage import StorageError
@@ -55,8 +56,9 @@ class Closer:
         self._ports, self._config, self._database, self._clock = ports, config, ports.database, ports.clock
         self.lease = ports.database.acquire(CLOSER)  # what fences this closer; cleaning up goes by it too
         self._sites = ports.sites(self.lease)
-        self._audit = CentralTopics.of(config.kafka).audit
-        self._taker = CutTaker(self._sites, ports.progress, self._audit, ports.clock, config.etl.deadline_seconds)
+        self._audits = CentralTopics.of(config.kafka).audits
+        check_sites(ports.database, self.lease, self._audits)
+        self._taker = CutTaker(self._sites, ports.progress, self._audits, ports.clock, config.etl.deadline_seconds)
         self._publisher = Publisher(
             engine=ports.engine,
             storage=ports.storage,
@@ -204,7 +206,7 @@ class Closer:
         chosen = overridden((f for f in self._frontiers() if f.event_type in types), given)
         for f in chosen:
             override, is_audit = given[f.event_type], known.file.kind == AUDIT
-            topics = {self._audit} if is_audit else self._topics([f]).types.keys()
+            topics = self._audits.keys() if is_audit else self._topics([f]).types.keys()
             what = f"{places([s for s in known.file.spans if s.topic in topics])} are lost with the staged file {path}"
             topic, of_type = (AUDIT_TOPIC, f.event_type) if is_audit else (events_topic(f.event_type), None)
             gap = OffsetGap(topic=topic, accepted_at_ms=self._clock.now_ms(), what=what, reason=override.reason, type=of_type)
@@ -238,15 +240,14 @@ class Closer:
     def _close_forced(self, forced: Sequence[Frontier], given: Mapping[str, Override]) -> int:
         for f in forced:
             _LOG.warning("%s %s is forced by an override: %s", f.event_type, f.hour, given[f.event_type].reason)
-        cut = forced_cut(forced, self._sites, self._ports.progress, self._audit, self._clock)
+        cut = forced_cut(forced, self._sites, self._ports.progress, self._audits, self._clock)
         self._compare(cut)
         return self._close_hours(forced, {f.event_type: f.hour for f in forced}, cut, given)
 
     def _close_hours(self, chosen: Sequence[Frontier], last: Mapping[str, Hour], cut: Cut, given: Mapping[str, Override]) -> int:
         """One round: freeze, prove, seal, write, publish, close. `last`: the last hour of each type that takes part."""
         self._refuse_published(chosen)
-        topics = {event_type: topic for topic, event_type in self._topics(chosen).types.items()}
-        offsets = ledger.freeze(self._database, self.lease, chosen, topics, last)
+        offsets = ledger.freeze(self._database, self.lease, chosen, self._topics(chosen).of_types(), last)
         frozen = [dataclasses.replace(f, state=State.FROZEN) for f in chosen]
         round_ = Round(frozen=frozen, last=last, offsets=offsets, cut=cut, overrides=given)
         verdict = self._sealer.judge(round_)
@@ -348,7 +349,7 @@ class Closer:
 
 def _is_under(cut: Cut, f: Frontier) -> bool:
     """Whether the cut allows the hour. Not if an override closed the one before it under a later cut of promises meanwhile."""
-    return f.hour.end_ms <= cut.watermarks_ms.get(f.event_type, 0) and f.settled_next <= cut.audit_next
+    return f.hour.end_ms <= cut.watermarks_ms.get(f.event_type, 0) and cut.audit_next.reaches(f.settled_next)
 
 
 def _described(q: Quarantined) -> str:

@@ -17,7 +17,7 @@ from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, write_hours
 from hourmark_etl.ledger.closed import closed_buckets
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import Frontier
+from hourmark_etl.model import AuditOffsets, Frontier
 from hourmark_etl.storage import Storage
 
 
@@ -30,8 +30,8 @@ class Engine:
     config: Config
     runner: Runner = dataclasses.field(default_factory=Runner)
 
-    def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
-        """By type: whether every promise below this central audit offset is kept by rows listed for its hour, or before."""
+    def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
+        """By type: whether every promise below these central audit offsets is kept by rows listed for its hour, or before."""
         prover = Prover(
             runner=self.runner, storage=self.storage, database=self.database, unit_bytes_max=self.config.etl.unit_bytes_max
         )

@@ -36,7 +36,7 @@ from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import Closing
 from hourmark_etl.ledger.listings import listed_groups, listed_sums
 from hourmark_etl.ledger.schemas import known_schemas, unreadable
-from hourmark_etl.model import Frontier, OriginHourSums, Seal, StagedGroup
+from hourmark_etl.model import AuditOffsets, Frontier, OriginHourSums, Seal, StagedGroup
 from hourmark_etl.storage import AlreadyExists, Storage, StorageError
 
 _HELP = (
@@ -75,7 +75,7 @@ def manifest_of(
             cut_at_ms=seal.cut_at_ms,
             audit_records=seal.audit_records,
             promised=seal.promised,
-            audit_next={"0": seal.audit_next},
+            audit_next=seal.audit_next.in_marker(),
             waived=list(seal.waived),
         ),
         files=[
@@ -320,7 +320,7 @@ def check_other_seal(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
     """ForeignLedger if a standing marker does not say what this ledger sealed."""
     offsets = {(o.topic_id, o.partition): o.next for o in manifest.offsets}
     sealed = {(p.topic_id, p.partition): p.next_offset for p in seal.offsets}
-    if manifest.ledger != ledger_id or offsets != sealed or set(manifest.evidence.audit_next.values()) != {seal.audit_next}:
+    if manifest.ledger != ledger_id or offsets != sealed or AuditOffsets.of(manifest.evidence.audit_next) != seal.audit_next:
         raise ForeignLedger(
             f"{manifest.type} {manifest.hour} was published by ledger {manifest.ledger} (commit {manifest.ledger_commit}) with "
             f"other contents than this ledger {ledger_id} sealed. {_HELP}"

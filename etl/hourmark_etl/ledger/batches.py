@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import zstandard
@@ -13,7 +13,6 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select,
 from hourmark.errors import UsageError
 from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark.kafka import Partition, TopicInfo
-from hourmark.topics import edge_topic
 from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, put
@@ -23,6 +22,7 @@ from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.ledger.overview import Quarantined
 from hourmark_etl.model import (
     DEFAULT_SHARD,
+    FIRST_SITE,
     AuditGroup,
     Position,
     Reporter,
@@ -95,23 +95,23 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Positio
                 put_positions(connection, [p])
 
 
-def pass_over(database: Database, lease: Lease, alias: str | None, starts: Mapping[Position, int]) -> None:
+def pass_over(database: Database, lease: Lease, at_edge: Callable[[str], str], starts: Mapping[Position, int]) -> None:
     """Go on at the logs' start offsets where those have passed what is to be staged; what lies between is a gap of its topic.
 
-    `alias`: of the edge, as its topics are named on the central cluster.
+    `at_edge`: the name at its edge of a topic of the central cluster.
     """
     passed = {p: start for p, start in starts.items() if start > p.next_offset}
     if passed:
         with database.transaction(lease) as connection:
             for p, start in passed.items():
                 _compare_and_set(connection, p, dataclasses.replace(p, next_offset=start))
-            put_gaps(connection, [lost_to_retention(alias, p, start) for p, start in passed.items()])
+            put_gaps(connection, [lost_to_retention(at_edge(p.topic), p, start) for p, start in passed.items()])
 
 
-def lost_to_retention(alias: str | None, p: Position, end: int) -> OffsetGap:
-    """That offsets from the position to `end` are on neither side."""
+def lost_to_retention(topic: str, p: Position, end: int) -> OffsetGap:
+    """That offsets from the position to `end` are on neither side; `topic`: its name at its edge."""
     what = f"topic {p.topic} partition {p.partition}: offsets [{p.next_offset}, {end}) are lost to retention"
-    return OffsetGap(topic=edge_topic(p.topic, alias), accepted_at_ms=None, what=what)
+    return OffsetGap(topic=topic, accepted_at_ms=None, what=what)
 
 
 def check_other_topics(database: Database, infos: Iterable[TopicInfo]) -> None:
@@ -195,6 +195,8 @@ def _group_row(table: Table, g: StagedGroup | AuditGroup) -> dict[str, Any]:
     path = row.pop("path")
     if isinstance(g, StagedGroup):
         row["schema_ids"] = json.dumps(g.schema_ids)
+    else:
+        row["site"] = None if g.site == FIRST_SITE else g.site
     return with_digest(table, row, path)
 
 

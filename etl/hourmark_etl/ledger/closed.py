@@ -11,6 +11,7 @@ import dataclasses
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from sqlalchemy import Connection, delete, func, select
 
@@ -18,7 +19,8 @@ from hourmark.hours import Hour
 from hourmark.manifest import Grade
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, put, remove
-from hourmark_etl.model import from_row
+from hourmark_etl.ledger.frontier_rows import further_json, offsets_of
+from hourmark_etl.model import FIRST_SITE, AuditOffsets, from_columns
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,26 +126,44 @@ def paths(database: Database) -> set[str]:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class KeptUnaudited:
     """Unaudited rows of one bucket. What settles them lies at or past `audit_next`; what the type has settled by now, below
-    `settled_next` (central audit offsets)."""
+    `settled_next`."""
 
     event_type: str
     hour_s: int
     path: str
     rows: int
-    audit_next: int
+    audit_next: AuditOffsets
     sealed_at_ms: int
-    settled_next: int
+    settled_next: AuditOffsets
 
 
 def unaudited_files(database: Database) -> list[KeptUnaudited]:
     """All of them, oldest bucket first."""
     kept, frontiers = tables.unaudited, tables.frontiers
     query = (
-        select(*kept.c, frontiers.c.settled_next)
+        select(kept, frontiers.c.settled_next, frontiers.c.settled_further)
         .join(frontiers, frontiers.c.type == kept.c.type)
         .order_by(kept.c.hour, kept.c.type)
     )
-    return [from_row(KeptUnaudited, row) for row in database.ask(query)]
+    return [
+        from_columns(
+            KeptUnaudited,
+            row,
+            audit_next=offsets_of(row["audit_next"], row["audit_further"]),
+            settled_next=offsets_of(row["settled_next"], row["settled_further"]),
+        )
+        for row in database.ask(query).mappings()
+    ]
+
+
+def unaudited_row(
+    event_type: str, hour_s: int, path: str, rows: int, audit_next: AuditOffsets, sealed_at_ms: int
+) -> dict[str, Any]:
+    """Of the table `unaudited`."""
+    return {
+        "type": event_type, "hour": hour_s, "path": path, "rows": rows, "audit_next": audit_next.at(FIRST_SITE),
+        "sealed_at_ms": sealed_at_ms, "audit_further": further_json(audit_next),
+    }  # fmt: skip
 
 
 def forget_unaudited(database: Database, lease: Lease, paths: Collection[str]) -> None:

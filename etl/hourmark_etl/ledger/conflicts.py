@@ -9,16 +9,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, bindparam, delete, func, select, update
 
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, put
 from hourmark_etl.ledger.digests import check, with_digest
-from hourmark_etl.model import AUDIT, Frontier, from_columns, from_row, to_columns
+from hourmark_etl.model import AUDIT, FIRST_SITE, Frontier, from_columns, from_row, to_columns
 
 _TABLE = tables.conflicts
 _FILES = tables.staged_files
+_GROUPS = tables.audit_groups
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,7 @@ class AuditFile:
     rows: int
     observed_from_ms: int
     observed_to_ms: int
+    site: str = FIRST_SITE
 
 
 def conflicts(database: Database) -> dict[str, list[Conflict]]:
@@ -99,8 +101,16 @@ def compared_files(database: Database, from_ms: int, to_ms: int) -> list[AuditFi
 
 
 def _audit_files(database: Database, *which: ColumnElement[bool]) -> list[AuditFile]:
+    of_site = select(_GROUPS.c.site).where(_GROUPS.c.file_id == _FILES.c.id).limit(1).scalar_subquery()  # it is of one
     query = (
-        select(_FILES.c.id, _FILES.c.path, _FILES.c.rows, _FILES.c.observed_from_ms, _FILES.c.observed_to_ms)
+        select(
+            _FILES.c.id,
+            _FILES.c.path,
+            _FILES.c.rows,
+            _FILES.c.observed_from_ms,
+            _FILES.c.observed_to_ms,
+            func.coalesce(of_site, FIRST_SITE),
+        )
         .where(_FILES.c.kind == AUDIT, *which)
         .order_by(_FILES.c.id)
     )

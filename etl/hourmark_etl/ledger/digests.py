@@ -1,10 +1,11 @@
 """A digest in each row that a proof rests on: positions, frontiers, staged files, groups of events and of promises, conflicts
 and schemas.
 
-It covers every column but itself, row numbers, and those that their table marks `UNDIGESTED`; of a group also its file's path,
-which so stands for the number of the file. It is written with the row, and compared whenever the row is read to stage, freeze,
-prove or write. It tells a byte that changed (on disk, in memory, by hand), not a row that was taken away: that is told by what
-depends on it (promises that nothing keeps, a seal that other rows add up to).
+It covers every column but itself, row numbers, and those that their table marks `UNDIGESTED`; one marked `LATER` where it is
+not null, so that rows of before keep their digest; of a group also its file's path, which so stands for the number of the file.
+It is written with the row, and compared whenever the row is read to stage, freeze, prove or write. It tells a byte that changed
+(on disk, in memory, by hand), not a row that was taken away: that is told by what depends on it (promises that nothing keeps, a
+seal that other rows add up to).
 """
 
 from __future__ import annotations
@@ -57,10 +58,14 @@ def damaged_rows(database: Database) -> list[DamagedRow]:
 
 
 def _digest(table: Table, row: Mapping[Any, Any], path: str) -> bytes:
-    values = (path, *(row[name] for name in _covered(table)))
+    own, later = _covered(table)
+    values = (path, *(row[name] for name in own), *((name, row[name]) for name in later if row[name] is not None))
     return hashlib.blake2b(repr(values).encode(errors="backslashreplace"), digest_size=_BYTES, key=table.name.encode()).digest()
 
 
 @functools.cache
-def _covered(table: Table) -> tuple[str, ...]:
-    return tuple(c.name for c in table.columns if c.name != tables.DIGEST and not c.info.get(tables.UNDIGESTED))
+def _covered(table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Columns that are there since the first release, and later ones."""
+    columns = [c for c in table.columns if c.name != tables.DIGEST and not c.info.get(tables.UNDIGESTED)]
+    own, later = ([c.name for c in columns if bool(c.info.get(tables.LATER)) is is_later] for is_later in (False, True))
+    return tuple(own), tuple(later)

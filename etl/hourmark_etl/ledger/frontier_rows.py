@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, Insert, insert, select
 
@@ -15,7 +15,7 @@ from hourmark.hours import Hour
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import check, rewrite, with_digest
-from hourmark_etl.model import State
+from hourmark_etl.model import FIRST_SITE, NONE_MEANT, AuditOffsets, State
 
 BUCKET_SECONDS: Final = "bucket_seconds"  # in the table `meta`
 
@@ -44,14 +44,34 @@ def put_frontiers(connection: Connection, types: Sequence[EventType], sources: S
 
 
 def new_frontier(
-    event_type: str, first_s: int, shard: str, sources: Iterable[str], hour_s: int | None = None, settled_next: int = 0
+    event_type: str,
+    first_s: int,
+    shard: str,
+    sources: Iterable[str],
+    hour_s: int | None = None,
+    settled_next: AuditOffsets = NONE_MEANT,
 ) -> Insert:
     """Adds a row; `hour_s`: the open hour, where it is not the first."""
     row = {
         "type": event_type, "first_hour": first_s, "hour": first_s if hour_s is None else hour_s, "state": State.OPEN.value,
-        "shard": shard, "sources": json.dumps(sorted(sources)), "settled_next": settled_next, "seal": None, "alarm": None,
+        "shard": shard, "sources": json.dumps(sorted(sources)), "seal": None, "alarm": None, **settled_columns(settled_next),
     }  # fmt: skip
     return insert(tables.frontiers).values(**with_digest(tables.frontiers, row))
+
+
+def settled_columns(settled_next: AuditOffsets) -> dict[str, Any]:
+    """As a frontier's row has them."""
+    return {"settled_next": settled_next.at(FIRST_SITE), "settled_further": further_json(settled_next)}
+
+
+def further_json(offsets: AuditOffsets) -> str | None:
+    """Of further sites, for a column of its own; None where there are none."""
+    return json.dumps(offsets.further) if offsets.further else None
+
+
+def offsets_of(first: int, further: str | None) -> AuditOffsets:
+    """The inverse of both columns together."""
+    return AuditOffsets.of({FIRST_SITE: first, **(json.loads(further) if further else {})})
 
 
 def check_other_bucket_length(database: Database, bucket_seconds: int) -> None:

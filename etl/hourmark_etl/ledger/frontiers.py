@@ -29,8 +29,9 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import position_of
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.digests import check, with_digest
+from hourmark_etl.ledger.frontier_rows import offsets_of, settled_columns
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, begin_anew, put_gaps
-from hourmark_etl.model import Frontier, Position, Reporter, Seal, State, Sums, hours_on
+from hourmark_etl.model import NONE_MEANT, Frontier, Position, Reporter, Seal, State, Sums, hours_on
 
 _AT_ONCE: Final = 500  # names in one IN list, far below every database's limit of variables
 _ROWS: Final = tables.frontiers
@@ -71,7 +72,7 @@ def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
             hour=nowhere,
             state=State.DAMAGED,
             sources=frozenset(),
-            settled_next=0,
+            settled_next=NONE_MEANT,
             seal=None,
             alarm=(str(damaged),),
         )
@@ -82,7 +83,7 @@ def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
         hour=Hour(row["hour"], bucket_seconds),
         state=State(row["state"]),
         sources=frozenset(json.loads(row["sources"])),
-        settled_next=row["settled_next"],
+        settled_next=offsets_of(row["settled_next"], row["settled_further"]),
         seal=seals[0] if seals else None,
         alarm=tuple(json.loads(row["alarm"])) if row["alarm"] else (),
         shard=row["shard"],
@@ -94,14 +95,14 @@ def freeze(
     database: Database,
     lease: Lease,
     chosen: Collection[Frontier],
-    topics: Mapping[str, str],
+    topics: Mapping[str, Collection[str]],
     until: Mapping[str, Hour] | None = None,
 ) -> dict[str, tuple[Position, ...]]:
     """List every unlisted group of hour ≤ the frontier's for it; later ones of those hours are carried by later buckets.
 
-    `until`: by type, the last hour of a backlog that is frozen with it. Returns, by type, how far its central topic (`topics`:
-    type → name) was staged in that very transaction: whatever of the listed hours lies below is in these buckets or in an
-    earlier one.
+    `until`: by type, the last hour of a backlog that is frozen with it. Returns, by type, how far its central topics (`topics`:
+    type → names, one a site) were staged in that very transaction: whatever of the listed hours lies below is in these buckets
+    or in an earlier one.
     """
     groups, last = tables.groups, until or {}
     with database.transaction(lease) as connection:
@@ -115,12 +116,12 @@ def freeze(
         return _positions_of(connection, {f.event_type: topics[f.event_type] for f in chosen})
 
 
-def _positions_of(connection: Connection, topics: Mapping[str, str]) -> dict[str, tuple[Position, ...]]:
+def _positions_of(connection: Connection, topics: Mapping[str, Collection[str]]) -> dict[str, tuple[Position, ...]]:
     by_topic: dict[str, list[Position]] = {}
     query = select(tables.positions).order_by(tables.positions.c.partition)
-    for row in _rows_of(connection, query, tables.positions.c.topic, sorted(set(topics.values()))):
+    for row in _rows_of(connection, query, tables.positions.c.topic, sorted({name for of in topics.values() for name in of})):
         by_topic.setdefault(row["topic"], []).append(position_of(row))
-    return {event_type: tuple(by_topic.get(topic, ())) for event_type, topic in topics.items()}
+    return {event_type: tuple(p for name in of for p in by_topic.get(name, ())) for event_type, of in topics.items()}
 
 
 def unfreeze_all(database: Database, lease: Lease, alarms: Collection[tuple[Frontier, Sequence[str]]]) -> None:
@@ -233,7 +234,7 @@ def _after_close(closed: Frontier) -> tuple[State, dict[str, Any]]:
     assert closed.seal is not None
     left = _seals_json(closed.later_seals) if closed.later_seals else None
     return State.SEALED if left else State.OPEN, {
-        "hour": closed.hour.end_s, "seal": left, "settled_next": closed.seal.audit_next
+        "hour": closed.hour.end_s, "seal": left, **settled_columns(closed.seal.audit_next)
     }  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """What the proof asks of the ledger, for a whole round of frontiers at once: a few queries, whatever the number of types.
 
-A frontier asks for its listed groups, and for the promises that count for its hour H below a central audit offset: those of H,
-and those of earlier hours from `settled_next` on. Every row is read and its digest compared; sums are added up here.
+A frontier asks for its listed groups, and for the promises that count for its hour H below the central audit offsets of a cut:
+those of H, and those of earlier hours from `settled_next` on; each site's by its own offsets. Every row is read and its digest
+compared; sums are added up here.
 The books, and `hourmark ledger check`, ask for groups too.
 """
 
@@ -25,17 +26,31 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    false,
     func,
+    or_,
     select,
     text,
 )
 from sqlalchemy import column as sql_column
 
+from hourmark.errors import Finding
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import check
-from hourmark_etl.model import AUDIT, EVENTS, AuditGroup, Frontier, StagedGroup, Sums, from_columns, to_unsigned
+from hourmark_etl.model import (
+    AUDIT,
+    EVENTS,
+    FIRST_SITE,
+    AuditGroup,
+    AuditOffsets,
+    Frontier,
+    StagedGroup,
+    Sums,
+    from_columns,
+    to_unsigned,
+)
 
 _Group = TypeVar("_Group")
 _AT_ONCE: Final = 1000  # frontiers in one query: four variables each, below every database's limit
@@ -55,19 +70,19 @@ class RoundSums:
     partially_counted: tuple[AuditGroup, ...]
 
 
-def round_sums(database: Database, asked: Sequence[Frontier], below: int) -> list[RoundSums]:
-    """For each frontier in turn; `below`: the central audit offset of the cut."""
+def round_sums(database: Database, asked: Sequence[Frontier], below: AuditOffsets) -> list[RoundSums]:
+    """For each frontier in turn; `below`: the cut of promises."""
     groups, promises = listed_groups(database, asked), counting_promises(database, asked, below)
     return [_summed(f, listed, counting, below) for f, listed, counting in zip(asked, groups, promises, strict=True)]
 
 
-def _summed(f: Frontier, groups: Iterable[StagedGroup], promises: Iterable[AuditGroup], below: int) -> RoundSums:
+def _summed(f: Frontier, groups: Iterable[StagedGroup], promises: Iterable[AuditGroup], below: AuditOffsets) -> RoundSums:
     listed, promised = defaultdict[int, Sums](Sums), defaultdict[int, Sums](Sums)
     partially_counted = []
     for g in groups:
         listed[g.hour_s] += listed_sums([g])
     for a in promises:
-        if a.last_offset >= below or (a.hour_s < f.hour.start_s and a.first_offset < f.settled_next):
+        if a.last_offset >= below.at(a.site) or (a.hour_s < f.hour.start_s and a.first_offset < f.settled_next.at(a.site)):
             partially_counted.append(a)
         else:
             promised[a.hour_s] += Sums(a.rows, a.promised, a.low64_sum)
@@ -82,19 +97,35 @@ def listed_sums(groups: Iterable[StagedGroup]) -> Sums:
 def listed_groups(database: Database, asked: Sequence[Frontier]) -> list[list[StagedGroup]]:
     """For each frontier in turn, what a freeze has listed for its hour, late events' groups included."""
     c = _LISTED.c
-    return _found(database, asked, _LISTED, group_of, lambda one: [and_(c.type == one.type, c.listed_hour == one.hour)])
+    listed = [(FIRST_SITE, lambda one: and_(c.type == one.type, c.listed_hour == one.hour))]
+    return _found(database, asked, _LISTED, group_of, listed)
 
 
-def counting_promises(database: Database, asked: Sequence[Frontier], below: int) -> list[list[AuditGroup]]:
+def counting_promises(database: Database, asked: Sequence[Frontier], below: AuditOffsets) -> list[list[AuditGroup]]:
     """For each frontier in turn, groups of which at least one promise counts for its hour."""
     c = _PROMISED.c
 
-    def counts(one: Any) -> list[ColumnElement[bool]]:
-        of_the_hour = and_(c.type == one.type, c.hour == one.hour, c.first_offset < below)
-        late = and_(c.type == one.type, c.last_offset >= one.settled, c.hour < one.hour, c.first_offset < below)
-        return [of_the_hour, late]
+    def of_the_hour(one: Any, below_of: ColumnElement[bool]) -> ColumnElement[bool]:
+        return and_(c.type == one.type, c.hour == one.hour, below_of)
 
-    return _found(database, asked, _PROMISED, audit_group_of, counts)
+    def late(one: Any, below_of: ColumnElement[bool]) -> ColumnElement[bool]:
+        return and_(c.type == one.type, c.last_offset >= one.settled, c.hour < one.hour, below_of)
+
+    conditions = [
+        (site, functools.partial(counts, below_of=and_(c.first_offset < offset, _is_of(site, below))))
+        for site, offset in below.by_site
+        for counts in (of_the_hour, late)
+    ]
+    found = _found(database, asked, _PROMISED, audit_group_of, conditions)
+    if unknown := sorted({g.site for of in found for g in of} - {site for site, _ in below.by_site}):
+        raise Finding(f"the ledger has promises of {', '.join(unknown)}, of which the cut knows nothing: see kafka.further_edges")
+    return found
+
+
+def _is_of(site: str, below: AuditOffsets) -> ColumnElement[bool]:
+    """With the first site's promises, those of a site that `below` does not name: so that nobody goes past them unseen."""
+    column = _PROMISED.c.site
+    return or_(column.is_(None), column.not_in(sorted(below.further))) if site == FIRST_SITE else column == site
 
 
 def _found(
@@ -102,17 +133,17 @@ def _found(
     asked: Sequence[Frontier],
     table: Table,
     group: Callable[[Mapping[Any, Any], str], _Group],
-    conditions: Callable[[Any], Iterable[ColumnElement[bool]]],
+    conditions: Iterable[tuple[str, Callable[[Any], ColumnElement[bool]]]],
 ) -> list[list[_Group]]:
     """For each frontier in turn, the groups of the table that meet a condition; each `group` is made of a row and its path.
 
-    `conditions`: by the frontiers' columns, each a query of its own.
+    `conditions`: by the frontiers' columns, each a query of its own, with what is settled of a site.
     """
     found: list[list[_Group]] = [[] for _ in asked]
     with database.reading() as connection:
-        for one in _portions(asked):
-            for is_asked in conditions(one.c):
-                query = _with_path(table, one.c.at).join(one, is_asked).order_by(one.c.at, table.c.id)
+        for site, is_asked in conditions:
+            for one in _portions(asked, site):
+                query = _with_path(table, one.c.at).join(one, is_asked(one.c)).order_by(one.c.at, table.c.id)
                 for row in connection.execute(query).mappings():
                     found[row["at"]].append(group(row, asked[row["at"]].event_type))
     return found
@@ -124,15 +155,17 @@ def _with_path(table: Table, *more: ColumnElement[Any]) -> Select[Any]:
 
 
 def promises_between(
-    database: Database, event_type: str, hours_s: Collection[int], at_least: int, below: int
+    database: Database, event_type: str, hours_s: Collection[int], at_least: AuditOffsets, below: AuditOffsets | None
 ) -> list[AuditGroup]:
-    """Groups of these hours with a promise, perhaps, at central audit offsets [at_least, below)."""
-    query = _with_path(_PROMISED).where(
-        _PROMISED.c.type == event_type,
-        _PROMISED.c.hour.in_(sorted(hours_s)),
-        _PROMISED.c.first_offset < below,
-        _PROMISED.c.last_offset >= at_least,
-    )
+    """Groups of these hours with a promise, perhaps, at central audit offsets [at_least, below); `below` None: wherever."""
+    c = _PROMISED.c
+    query = _with_path(_PROMISED).where(c.type == event_type, c.hour.in_(sorted(hours_s)))
+    if below is not None:
+        between = (
+            and_(_is_of(site, below), c.first_offset < offset, c.last_offset >= at_least.at(site))
+            for site, offset in below.by_site
+        )
+        query = query.where(or_(false(), *between))
     return [audit_group_of(row, event_type) for row in database.ask(query.order_by(_PROMISED.c.id)).mappings()]
 
 
@@ -148,11 +181,11 @@ def group_of(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
 def audit_group_of(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
     """The same of promises."""
     check(_PROMISED, row, row["path"], event_type)
-    return from_columns(AuditGroup, row, low64_sum=to_unsigned(row["low64_sum"]))
+    return from_columns(AuditGroup, row, low64_sum=to_unsigned(row["low64_sum"]), site=row["site"] or FIRST_SITE)
 
 
-def _portions(asked: Sequence[Frontier]) -> Iterator[Any]:
-    """The frontiers as tables of SQL: at (which of `asked`), type, hour, settled."""
+def _portions(asked: Sequence[Frontier], site: str) -> Iterator[Any]:
+    """The frontiers as tables of SQL: at (which of `asked`), type, hour, settled (of the site)."""
     columns: list[ColumnClause[Any]] = [
         sql_column("at", Integer), sql_column("type", Text), sql_column("hour", BigInteger), sql_column("settled", BigInteger),
     ]  # fmt: skip
@@ -161,7 +194,7 @@ def _portions(asked: Sequence[Frontier]) -> Iterator[Any]:
         given = [
             bindparam(f"{column.name}{n}", value, column.type)
             for n, f in enumerate(portion)
-            for column, value in zip(columns, (first + n, f.event_type, f.hour.start_s, f.settled_next), strict=True)
+            for column, value in zip(columns, (first + n, f.event_type, f.hour.start_s, f.settled_next.at(site)), strict=True)
         ]
         yield text(_values(len(portion))).bindparams(*given).columns(*columns).cte("asked")
 

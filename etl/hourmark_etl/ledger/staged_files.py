@@ -8,6 +8,7 @@ Where that cannot be, an override gives the file up, for one type.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -20,19 +21,25 @@ from hourmark.errors import Finding
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, remove
 from hourmark_etl.ledger.digests import check, rewrite
+from hourmark_etl.ledger.frontier_rows import offsets_of
 from hourmark_etl.ledger.frontiers import force_sealed
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
-from hourmark_etl.model import AUDIT, EVENTS, Frontier, Span, StagedFile, StagedGroup, Sums, from_row, to_unsigned
+from hourmark_etl.model import (
+    AUDIT,
+    EVENTS,
+    FIRST_SITE,
+    NONE_MEANT,
+    AuditOffsets,
+    Frontier,
+    Span,
+    StagedFile,
+    StagedGroup,
+    Sums,
+    from_row,
+    to_unsigned,
+)
 
 _FILES = tables.staged_files
-# By table of groups, joined with their frontier: whose rows no closed bucket holds yet, or no seal has settled.
-_NEEDED: Final[dict[Table, ColumnElement[bool]]] = {
-    tables.groups: or_(tables.groups.c.listed_hour.is_(None), tables.groups.c.listed_hour >= tables.frontiers.c.hour),
-    tables.audit_groups: or_(
-        tables.audit_groups.c.last_offset >= tables.frontiers.c.settled_next,
-        tables.audit_groups.c.hour >= tables.frontiers.c.hour,
-    ),
-}
 _PLACES_MAX: Final = 5
 
 
@@ -65,13 +72,13 @@ def closed_event_files(database: Database, after_id: int, closed_before_ms: int,
     return _unneeded(database, EVENTS, after_id, limit, needed, groups.c.file_id)
 
 
-def settled_audit_files(database: Database, after_id: int, below: int, limit: int) -> tuple[list[Garbage], int]:
-    """The same of audit files, all of whose promises are of closed hours and lie below this central audit offset."""
+def settled_audit_files(database: Database, after_id: int, below: AuditOffsets, limit: int) -> tuple[list[Garbage], int]:
+    """The same of audit files, all of whose promises are of closed hours and lie below these central audit offsets."""
     groups, frontiers = tables.audit_groups, tables.frontiers
     needed = (
         select(groups.c.file_id)
         .join(frontiers, frontiers.c.type == groups.c.type)
-        .where(or_(groups.c.last_offset >= below, _NEEDED[groups]))
+        .where(or_(_at_or_past(groups.c.last_offset, below.at(FIRST_SITE), below), _needed(database)[groups]))
     )
     return _unneeded(database, AUDIT, after_id, limit, needed, groups.c.file_id)
 
@@ -89,13 +96,38 @@ def _unneeded(
     return [f for f in found if f.file_id not in kept], found[-1].file_id if len(found) == limit else 0
 
 
+def _needed(database: Database) -> dict[Table, ColumnElement[bool]]:
+    """By table of groups, joined with their frontier: whose rows no closed bucket holds yet, or no seal has settled.
+
+    Promises of a further site are needed until every type has settled them: files hold those of all.
+    """
+    groups, audits, frontiers = tables.groups.c, tables.audit_groups.c, tables.frontiers.c
+    settled = [offsets_of(*row) for row in database.ask(select(frontiers.settled_next, frontiers.settled_further))]
+    by_all = functools.reduce(AuditOffsets.shared, settled) if settled else NONE_MEANT
+    return {
+        tables.groups: or_(groups.listed_hour.is_(None), groups.listed_hour >= frontiers.hour),
+        tables.audit_groups: or_(audits.hour >= frontiers.hour, _at_or_past(audits.last_offset, frontiers.settled_next, by_all)),
+    }
+
+
+def _at_or_past(offset: ColumnElement[int], first: ColumnElement[int] | int, offsets: AuditOffsets) -> ColumnElement[bool]:
+    """Promises at or past an offset of their site: `first`, or that of a further one; all of a site that has none."""
+    site = tables.audit_groups.c.site
+    further = offsets.further
+    return or_(
+        and_(site.is_(None), offset >= first),
+        and_(site.is_not(None), site.not_in(sorted(further))),
+        *(and_(site == name, offset >= at) for name, at in further.items()),
+    )
+
+
 def oldest_frontier_ms(database: Database) -> int:
     """When the oldest hour began that is not closed; 0 where there are no types."""
     return 1000 * (database.ask(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
 
 
-def settled_before(database: Database, event_type: str, closed_before_ms: int) -> int:
-    """The central audit offset that the type's last bucket closed before this time was proved up to; 0 if there is none."""
+def settled_before(database: Database, event_type: str, closed_before_ms: int) -> AuditOffsets | None:
+    """Up to where the type's last bucket closed before this time was proved; None if there is none."""
     buckets = tables.buckets
     query = (
         select(buckets.c.manifest)
@@ -104,7 +136,7 @@ def settled_before(database: Database, event_type: str, closed_before_ms: int) -
         .limit(1)
     )
     manifest = database.ask(query).scalar()
-    return 0 if manifest is None else max(json.loads(manifest)["evidence"]["audit_next"].values(), default=0)
+    return None if manifest is None else AuditOffsets.of(json.loads(manifest)["evidence"]["audit_next"])
 
 
 def forget_files(database: Database, lease: Lease, files: Collection[Garbage]) -> set[str]:
@@ -159,10 +191,10 @@ def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
 
 def types_in(database: Database, path: str) -> set[str]:
     """The types whose next buckets need events, or promises, of the file; none if the ledger does not name it any more."""
-    return set(database.ask(needed_of("type", _FILES.c.path == path)).scalars())
+    return set(database.ask(needed_of(database, "type", _FILES.c.path == path)).scalars())
 
 
-def needed_of(column: str, *where: ColumnElement[bool]) -> CompoundSelect[Any]:
+def needed_of(database: Database, column: str, *where: ColumnElement[bool]) -> CompoundSelect[Any]:
     """The column, of groups that are needed still."""
     return union(
         *(
@@ -170,7 +202,7 @@ def needed_of(column: str, *where: ColumnElement[bool]) -> CompoundSelect[Any]:
             .join(_FILES, _FILES.c.id == groups.c.file_id)
             .join(tables.frontiers, tables.frontiers.c.type == groups.c.type)
             .where(still, *where)
-            for groups, still in _NEEDED.items()
+            for groups, still in _needed(database).items()
         )
     )
 

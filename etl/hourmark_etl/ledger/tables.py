@@ -15,6 +15,7 @@ metadata = MetaData()
 
 DIGEST: Final = "digest"  # the column; see `digests`
 UNDIGESTED: Final = "undigested"
+LATER: Final = "later"  # a column that rows of before do not have in their digest: it counts where it says something
 
 
 # Columns without nulls, as nearly all are.
@@ -25,6 +26,11 @@ _bytes = functools.partial(Column, type_=LargeBinary, nullable=False)
 _flag = functools.partial(Column, type_=Boolean, nullable=False)
 # Row numbers; SQLite numbers rows by itself only where the type is INTEGER, which has 64 bits there.
 _ROW_ID: Final = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _later(name: str) -> Column[str]:
+    """Null in rows of ledgers of before, and where there is one site."""
+    return Column(name, Text, info={LATER: True})
 
 
 def _row_id() -> Column[int]:
@@ -104,6 +110,7 @@ audit_groups = Table(
     _number("last_offset"),
     _number("promised"),  # sum of the promised counts
     _number("low64_sum"),  # sum of the promised sums
+    _later("site"),  # whose audit topic; null: the first one's
     _bytes(DIGEST),
     Index("audit_groups_by_file", "file_id"),
     Index("audit_groups_by_hour", "type", "hour"),
@@ -119,9 +126,10 @@ frontiers = Table(
     _text("state"),
     _text("shard"),  # as declared: whose query stages the type
     _text("sources"),  # JSON list: the declared sources that may carry the type
-    _number("settled_next"),  # central audit offset: promises below it of hours < `hour` are kept
+    _number("settled_next"),  # central audit offset of the first site: promises below it of hours < `hour` are kept
     Column("seal", Text),  # JSON of `model.Seal`, from sealed on
     Column("alarm", Text),  # JSON of the findings of the last proof that failed, or null
+    _later("settled_further"),  # JSON: the same as settled_next, by further site
     _bytes(DIGEST),
 )
 
@@ -157,6 +165,7 @@ unaudited = Table(
     _number("rows"),
     _number("audit_next"),  # of its seal: what settles them lies at or past this central offset
     _number("sealed_at_ms"),
+    Column("audit_further", Text),  # JSON: the same as audit_next, by further site
 )
 
 # Runs of rows of an index file, each the sorted ids of some of a closed bucket: a cache, behind it stands the bucket itself.

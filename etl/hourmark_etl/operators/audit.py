@@ -22,7 +22,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.listings import FileDifference
 from hourmark_etl.operators.bucket_text import table
-from hourmark_etl.operators.reconciled_ranges import OFFSET_MAX, unmet_ranges
+from hourmark_etl.operators.reconciled_ranges import unmet_ranges
 from hourmark_etl.operators.reconciled_sources import Window, facts_of, oldest_bucket_s, origins_of
 from hourmark_etl.operators.reconciliation import (
     Books,
@@ -188,7 +188,7 @@ def _with_ranges(database: Database, config: Config, facts: TypeFacts, books: Bo
 
 def _ranges(database: Database, config: Config, facts: TypeFacts, book: HourAccount) -> tuple[str, ...] | None:
     """Ranges that are not kept; None where staged files are gone already, so that nobody can tell."""
-    below = OFFSET_MAX if book.state == "open" else facts.settled_next
+    below = None if book.state == "open" else facts.settled_next
     storage, hour_s = open_storage(config.storage), Hour.parse(book.hour, facts.length_s).start_s
     try:
         return unmet_ranges(storage, database, facts.event_type, hour_s, below, book.staged, config.etl.unit_bytes_max)

@@ -13,17 +13,24 @@ from hourmark_etl.closing.proof.promises import Unmet, judge
 from hourmark_etl.closing.units import Listing, plan_units
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.listings import groups_of, promises_between
+from hourmark_etl.model import NONE_MEANT, AuditOffsets
 from hourmark_etl.storage import Storage
 
 NAMED_MAX: Final = 20  # all are counted
-OFFSET_MAX: Final = (1 << 63) - 1
 
 
 def unmet_ranges(
-    storage: Storage, database: Database, event_type: str, hour_s: int, below: int, staged_rows: int, unit_bytes_max: int
+    storage: Storage,
+    database: Database,
+    event_type: str,
+    hour_s: int,
+    below: AuditOffsets | None,
+    staged_rows: int,
+    unit_bytes_max: int,
 ) -> tuple[str, ...] | None:
-    """Ranges of this type and origin hour with host, path and bytes, human-readable: those with a promise below this central
-    audit offset that is not kept. () where all are kept; None where staged files of its `staged_rows` are cleaned away.
+    """Ranges of this type and origin hour with host, path and bytes, human-readable: those with a promise below these central
+    audit offsets (None: with any) that is not kept. () where all are kept; None where staged files of its `staged_rows` are
+    cleaned away.
 
     Unreadable names a file that is damaged.
     """
@@ -31,9 +38,9 @@ def unmet_ranges(
     if sum(g.rows for g in groups) < staged_rows:
         return None
     units = plan_units([Listing(event_type, hour_s, tuple(groups))], unit_bytes_max)
-    audits = promises_between(database, event_type, [hour_s], 0, below)
+    audits = promises_between(database, event_type, [hour_s], NONE_MEANT, below)
     items: list[RowsItem | PromisesItem] = [*(RowsItem(unit, (0,), ()) for unit in units), *promises_items(audits)]
-    windows = Windows(((0, event_type, hour_s, OFFSET_MAX),), below)  # no promise of another hour
+    windows = Windows(((0, event_type, hour_s, None),), below)
     found = [read_item(item, storage, windows) for item in items]
     verdict = judge([f.held for f in found], [f.promised for f in found], [hour_s], NAMED_MAX)
     named = tuple(_described(unmet) for unmet in verdict.unmet)

@@ -16,6 +16,7 @@ from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.frontier_rows import offsets_of
 from hourmark_etl.ledger.listings import FileDifference, file_differences
 from hourmark_etl.operators.reconciliation import BucketFacts, Promised, TypeFacts
 
@@ -37,21 +38,24 @@ class Window:
 def facts_of(database: Database, length_s: int, window: Window) -> tuple[list[TypeFacts], list[FileDifference]]:
     """Of each type of the window, by name; and staged files that the ledger's groups do not add up to. One consistent view."""
     frontiers = tables.frontiers
-    known = select(frontiers.c.type, frontiers.c.hour, frontiers.c.settled_next, frontiers.c.alarm).order_by(frontiers.c.type)
+    known = select(
+        frontiers.c.type, frontiers.c.hour, frontiers.c.settled_next, frontiers.c.settled_further, frontiers.c.alarm
+    ).order_by(frontiers.c.type)
     with database.reading() as connection:
         listed, promised, buckets = _listed(connection, window), _promised(connection, window), _buckets(connection, window)
+        _add_further(connection, window, promised)
         facts = [
             TypeFacts(
                 event_type=event_type,
                 length_s=length_s,
                 frontier_s=hour_s,
-                settled_next=settled_next,
+                settled_next=offsets_of(settled_next, further),
                 alarm=tuple(json.loads(alarm)) if alarm else (),
                 listed=listed[event_type],
                 promised=promised[event_type],
                 buckets=buckets[event_type],
             )
-            for event_type, hour_s, settled_next, alarm in connection.execute(known)
+            for event_type, hour_s, settled_next, further, alarm in connection.execute(known)
             if window.event_type in (None, event_type)
         ]
         return facts, file_differences(connection)
@@ -69,19 +73,38 @@ def _listed(connection: Connection, window: Window) -> dict[str, dict[tuple[int 
 
 
 def _promised(connection: Connection, window: Window) -> dict[str, dict[int, Promised]]:
-    """By type and origin hour, of the audit records that the ledger still knows; settled by the type's last bucket, or not."""
+    """By type and origin hour, of the first site's audit records that the ledger still knows; settled by the type's last bucket,
+    or not."""
     audits, frontiers = tables.audit_groups, tables.frontiers
     settled = and_(audits.c.hour < frontiers.c.hour, audits.c.last_offset < frontiers.c.settled_next)
     query = (
         select(audits.c.type, audits.c.hour, func.sum(case((settled, audits.c.promised), else_=0)), func.sum(audits.c.promised))
         .join(frontiers, frontiers.c.type == audits.c.type)
-        .where(*window.begins(audits), audits.c.hour <= window.to_s)
+        .where(*window.begins(audits), audits.c.hour <= window.to_s, audits.c.site.is_(None))
         .group_by(audits.c.type, audits.c.hour)
     )
     found = defaultdict[str, dict[int, Promised]](dict)
     for event_type, origin_s, below, total in connection.execute(query):
         found[event_type][origin_s] = Promised(int(below), int(total) - int(below))
     return found
+
+
+def _add_further(connection: Connection, window: Window, promised: dict[str, dict[int, Promised]]) -> None:
+    """The same of further sites, row by row: their offsets stand in JSON."""
+    audits, frontiers = tables.audit_groups, tables.frontiers
+    query = (
+        select(
+            audits.c.type, audits.c.hour, audits.c.site, audits.c.last_offset, audits.c.promised,
+            frontiers.c.hour.label("open_s"), frontiers.c.settled_further,
+        )
+        .join(frontiers, frontiers.c.type == audits.c.type)
+        .where(*window.begins(audits), audits.c.hour <= window.to_s, audits.c.site.is_not(None))
+    )  # fmt: skip
+    for row in connection.execute(query):
+        is_settled = row.hour < row.open_s and row.last_offset < offsets_of(0, row.settled_further).at(row.site)
+        known = promised[row.type].get(row.hour, Promised(0, 0))
+        settled, unsettled = (row.promised, 0) if is_settled else (0, row.promised)
+        promised[row.type][row.hour] = Promised(known.settled + settled, known.unsettled + unsettled)
 
 
 def _buckets(connection: Connection, window: Window) -> dict[str, dict[int, BucketFacts]]:

@@ -24,6 +24,7 @@ from typing import Final
 
 from hourmark.hours import Hour
 from hourmark.manifest import Book, Grade
+from hourmark_etl.model import AuditOffsets
 
 UNLISTED: Final = None  # rows that no freeze has listed yet
 _NOTHING: Final = Book(rows=0, events=0, promised=0, unaudited=0)
@@ -91,7 +92,7 @@ class TypeFacts:
     event_type: str
     length_s: int
     frontier_s: int
-    settled_next: int  # central audit offset: promises below it, of closed hours, are settled
+    settled_next: AuditOffsets  # promises below, of closed hours, are settled
     alarm: tuple[str, ...]
     listed: Mapping[tuple[int | None, int], int]
     promised: Mapping[int, Promised]

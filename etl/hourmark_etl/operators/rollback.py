@@ -20,7 +20,9 @@ from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.version import Older
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.engines import open_engine, sqlite_file
+from hourmark_etl.ledger.sites import known_further
 
+_SITES: Final = 5  # the revision that knows several sites
 _NO_WAY: Final = "nothing: stay with this version"
 
 
@@ -43,6 +45,8 @@ def for_good(connection: Connection, revision: int, older: Older, bucket_seconds
     yield from _seals(connection, older)
     if revision > older.ledger:
         yield from _to_be_told(connection, older)
+    if revision >= _SITES > older.ledger:
+        yield from _sites(connection, older)
 
 
 def _markers(connection: Connection, older: Older, bucket_seconds: int) -> Iterator[Obstacle]:
@@ -85,6 +89,14 @@ def _to_be_told(connection: Connection, older: Older) -> Iterator[Obstacle]:
         yield Obstacle(
             "etl.ledger", f"hosts receive the sources {', '.join(received)} from senders who cannot be asked again, and "
             f"{older.name} does not say so", _NO_WAY,
+        )  # fmt: skip
+
+
+def _sites(connection: Connection, older: Older) -> Iterator[Obstacle]:
+    if further := sorted(known_further(connection)):
+        yield Obstacle(
+            "etl.ledger", f"it closes for further sites, {', '.join(further)}: {older.name} would take one's offsets for "
+            "those of all", _NO_WAY,
         )  # fmt: skip
 
 

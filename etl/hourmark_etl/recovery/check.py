@@ -177,7 +177,9 @@ def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]
     """Staged files of events not in a closed bucket, and of promises not settled, stand with the rows that the ledger names."""
     files = tables.staged_files.c
     batches = defaultdict[str, dict[str, int]](dict)
-    for path, batch, rows in database.ask(select(files.path, files.batch, files.rows).where(files.id.in_(needed_of("file_id")))):
+    for path, batch, rows in database.ask(
+        select(files.path, files.batch, files.rows).where(files.id.in_(needed_of(database, "file_id")))
+    ):
         batches[batch][path] = rows
     for problems in at_once(lambda batch: [*_file_problems(storage, *batch)], batches.items()):
         yield from problems

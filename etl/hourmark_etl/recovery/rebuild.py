@@ -18,6 +18,7 @@ is a cache, and begins anew too.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -30,17 +31,29 @@ from hourmark.errors import Finding, UsageError
 from hourmark.kafka import Partition
 from hourmark.manifest import Manifest
 from hourmark.rules import KnownSchema, RulesBook, SchemaMeaning
+from hourmark.topics import central_topic, events_topic
 from hourmark_etl.buckets.reader import list_types
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import lost_to_retention, put_positions, put_staged
+from hourmark_etl.ledger.closed import unaudited_row
 from hourmark_etl.ledger.database import Database, put
 from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
 from hourmark_etl.ledger.frontiers import bucket_row
 from hourmark_etl.ledger.offset_gaps import put_gaps
 from hourmark_etl.ledger.rules import put_book
 from hourmark_etl.ledger.schemas import put_schemas
-from hourmark_etl.model import DEFAULT_SHARD, EARLIEST_MS, Position, Span, StagedBatch, State
+from hourmark_etl.model import (
+    DEFAULT_SHARD,
+    EARLIEST_MS,
+    FIRST_SITE,
+    NONE_MEANT,
+    AuditOffsets,
+    Position,
+    Span,
+    StagedBatch,
+    State,
+)
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours
 from hourmark_etl.recovery.storage_scan import (
     Chain,
@@ -106,7 +119,12 @@ def _refuse_filled(connection: Connection, rules: RulesBook) -> None:
     """
     f = tables.frontiers.c
     moved = or_(
-        f.hour != f.first_hour, f.state != State.OPEN.value, f.settled_next != 0, f.seal.is_not(None), f.alarm.is_not(None)
+        f.hour != f.first_hour,
+        f.state != State.OPEN.value,
+        f.settled_next != 0,
+        f.settled_further.is_not(None),
+        f.seal.is_not(None),
+        f.alarm.is_not(None),
     )
     for table in tables.metadata.sorted_tables:
         own = select(table)
@@ -131,7 +149,7 @@ class _Rebuild:
     begun: dict[str, FirstHours] = dataclasses.field(default_factory=dict)  # of types without a bucket
     frontiers: dict[str, int] = dataclasses.field(default_factory=dict)  # type → its hour, Unix seconds
     shards: dict[str, str] = dataclasses.field(default_factory=dict)  # by type
-    cuts: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)  # (closed by, audit offset) → least commit
+    cuts: dict[tuple[int, AuditOffsets], int] = dataclasses.field(default_factory=dict)  # (closed by, its cut) → least commit
     commits: set[int] = dataclasses.field(default_factory=set)  # numbers that the lost ledger had reached
     ledgers: set[str] = dataclasses.field(default_factory=set)
     schemas: dict[int, SchemaMeaning] = dataclasses.field(default_factory=dict)  # of ids in markers
@@ -177,9 +195,8 @@ class _Rebuild:
             self.frontiers[event_type] = chain.frontier.start_s if chain else first_s
             sources, shard = self._declared(event_type)
             self.shards[event_type] = shard
-            self.connection.execute(
-                new_frontier(event_type, first_s, shard, sources, self.frontiers[event_type], chain.settled_next if chain else 0)
-            )
+            settled = chain.settled_next if chain else NONE_MEANT
+            self.connection.execute(new_frontier(event_type, first_s, shard, sources, self.frontiers[event_type], settled))
         self.done.types = len(self.frontiers)
         self.topics = CentralTopics.of(self.outside.kafka, self.frontiers)
         latest = self.outside.rules.latest.types if self.outside.rules.latest else {}
@@ -215,9 +232,11 @@ class _Rebuild:
             for n in info.partitions
         }
         log_starts, log_ends = central.starts([*live.values()]), central.ends([*live.values()])
-        settled = max((c.settled_next for c in self.chains.values()), default=0)
-        if short := [p for p, end in log_ends.items() if p.topic == self.topics.audit and end < settled]:
-            raise Finding(f"{short[0]} ends at offset {log_ends[short[0]]}, before {settled}, to which promises are settled")
+        settled = functools.reduce(AuditOffsets.joined, (c.settled_next for c in self.chains.values()), NONE_MEANT)
+        self._refuse_other_sites(settled)
+        for p, end in log_ends.items():
+            if (site := self.topics.audits.get(p.topic)) is not None and end < settled.at(site):
+                raise Finding(f"{p} ends at offset {end}, before {settled.at(site)}, to which promises are settled")
         known = {  # of topics that are gone too: the driver says so
             (o.topic_id, o.partition): Partition(o.topic, o.partition)
             for chain in self.chains.values()
@@ -239,6 +258,16 @@ class _Rebuild:
         }
         put_positions(self.connection, positions.values())
         return positions, starts
+
+    def _refuse_other_sites(self, settled: AuditOffsets) -> None:
+        """Finding where a marker speaks of a site that is not configured: its promises would be left out for ever."""
+        if gone := sorted(settled.further.keys() - set(self.topics.audits.values())):
+            raise Finding(f"markers name the sites {', '.join(gone)}, which kafka.further_edges does not; name them as before")
+        first = self.topics.aliases[FIRST_SITE]
+        for event_type, chain in self.chains.items() if len(self.topics.aliases) > 1 else ():
+            own = central_topic(events_topic(event_type), first)
+            if chain.last.offsets and own not in {o.topic for o in chain.last.offsets}:
+                raise Finding(f"the last bucket of {event_type} holds nothing of {own}: let kafka.edge be the site that it was")
 
     def _closed_next(self) -> dict[Key, int]:
         return {key: offset for chain in self.chains.values() for key, offset in chain.closed_next.items()}
@@ -269,19 +298,20 @@ class _Rebuild:
         closed, promised = self._closed_next(), self._first_promise()
         for key, start in sorted(starts.items()):
             p = positions[key]
-            if p.topic == self.topics.hosts:
+            if p.topic in self.topics.hosts:
                 continue  # later reports say what the lost ones said, or their host is silent
-            needed = promised if p.topic == self.topics.audit else closed.get(key, 0)
+            site = self.topics.audits.get(p.topic)
+            needed = closed.get(key, 0) if site is None else promised.at(site)
             for first, end in uncovered(needed, start, covered.get(key, ())):
-                gap = lost_to_retention(self.topics.alias, dataclasses.replace(p, next_offset=first), end)
-                if p.topic == self.topics.audit:
+                gap = lost_to_retention(self.topics.at_edge(p.topic), dataclasses.replace(p, next_offset=first), end)
+                if site is not None:
                     self.done.lost.append(gap.what)
                 else:
                     gap = dataclasses.replace(gap, accepted_at_ms=self.outside.now_ms, reason="the ledger was rebuilt")
                 put_gaps(self.connection, [gap])
 
-    def _first_promise(self) -> int:
-        """The central audit offset of the first promise that may count for a frontier hour, or for a late event of it.
+    def _first_promise(self) -> AuditOffsets:
+        """The central audit offsets of the first promises that may count for a frontier hour, or for a late event of it.
 
         Promises of an hour, as its events, come no earlier than `EARLIEST_MS` before it; those of a type without a bucket, not
         before the ledger knew the type. A cut that was taken by then has all earlier ones below it, settled or of other hours.
@@ -290,12 +320,12 @@ class _Rebuild:
         for event_type, hour_s in self.frontiers.items():
             commit = None if event_type in self.chains else self.begun[event_type].commit
             before = (
-                offset
-                for (closed_at_ms, offset), at in self.cuts.items()
+                offsets
+                for (closed_at_ms, offsets), at in self.cuts.items()
                 if closed_at_ms <= hour_s * 1000 - EARLIEST_MS and (commit is None or at <= commit)
             )
-            first.append(max(before, default=0))
-        return min(first, default=0)
+            first.append(functools.reduce(AuditOffsets.joined, before, NONE_MEANT))
+        return functools.reduce(AuditOffsets.shared, first) if first else NONE_MEANT
 
     def _put_unaudited(self) -> None:
         """Of each closed hour, the file with as many rows as its manifest says; another is of a proof that failed."""
@@ -315,7 +345,7 @@ class _Rebuild:
                 continue
             if rows == manifest.unaudited:
                 found.add(of)
-                kept = (*of, file.path, rows, audit_next(manifest), manifest.closed_at_ms)
+                kept = unaudited_row(*of, file.path, rows, audit_next(manifest), manifest.closed_at_ms)
                 self.connection.execute(insert(tables.unaudited).values(kept))
 
     def _put_rules(self) -> None:

@@ -14,7 +14,7 @@ from hourmark.manifest import Manifest, Previous
 from hourmark_etl.buckets.reader import BadMarker, decoded_manifest, list_hours, read_marker
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.folders import STAGING_FOLDER, UNAUDITED_FOLDER
-from hourmark_etl.model import EARLIEST_MS, Span
+from hourmark_etl.model import EARLIEST_MS, AuditOffsets, Span
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import Storage, entries_of
@@ -49,8 +49,8 @@ class Chain:
         return cls(closed[0][0], closed[-1][1], frontier, {(o.topic_id, o.partition): o.next for o in offsets})
 
     @property
-    def settled_next(self) -> int:
-        """The central audit offset below which promises of closed hours are kept."""
+    def settled_next(self) -> AuditOffsets:
+        """Below which promises of closed hours are kept."""
         return audit_next(self.last)
 
 
@@ -60,9 +60,9 @@ def at_once(ask: Callable[[_Asked], _Answer], of: Iterable[_Asked]) -> Iterator[
         yield from pool.map(ask, of)
 
 
-def audit_next(manifest: Manifest) -> int:
-    """The central audit offset of its cut."""
-    return max(manifest.evidence.audit_next.values(), default=0)
+def audit_next(manifest: Manifest) -> AuditOffsets:
+    """The central audit offsets of its cut."""
+    return AuditOffsets.of(manifest.evidence.audit_next)
 
 
 def read_chain(storage: Storage, event_type: str, bucket_seconds: int) -> list[tuple[Hour, Manifest]]:

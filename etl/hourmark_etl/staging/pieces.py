@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hourmark.config_groups import Storage as StorageSettings
-from hourmark_etl.model import AuditGroup, Span, StagedFile, StagedGroup, from_row
+from hourmark_etl.model import FIRST_SITE, AuditGroup, Span, StagedFile, StagedGroup, from_row
 
 NOTE_FORMAT: Final = 1
 
@@ -21,8 +21,8 @@ class StagePlan:
     folder: str  # of this batch, relative to the storage root
     bucket_seconds: int
     types: Mapping[str, str]  # central topic → type
-    audit_topic: str
-    hosts_topic: str
+    audits: Mapping[str, str]  # central audit topic → site
+    hosts: Collection[str]  # central topics of host reports
     ledger: str = ""  # UUID
     schema_types: Mapping[int, str] = dataclasses.field(default_factory=dict)  # schema id → type, as the rules fixed it
 
@@ -58,6 +58,7 @@ class StagedNote:
     def to_json(self) -> str:
         """Without paths."""
         told = {name: _listed(getattr(self, name)) for name in ("spans", "groups", "audit_groups")}
+        told["audit_groups"] = [fields[:-1] if fields[-1] == FIRST_SITE else fields for fields in told["audit_groups"]]
         own = {name: getattr(self, name) for name in ("ledger", "kind", "rows", "observed_ms")}
         return json.dumps({"format": NOTE_FORMAT, **own, **told})
 
@@ -71,7 +72,7 @@ class StagedNote:
             told |= {
                 "spans": tuple(from_row(Span, s) for s in told["spans"]),
                 "groups": tuple(_group(path, *g) for g in told["groups"]),
-                "audit_groups": tuple(from_row(AuditGroup, (path, *g)) for g in told["audit_groups"]),
+                "audit_groups": tuple(_audit_group(path, *g) for g in told["audit_groups"]),
                 "observed_ms": tuple(told["observed_ms"]) if told["observed_ms"] else None,
             }
             return cls(path=path, **told)
@@ -108,6 +109,12 @@ def _listed(values: Sequence[Any]) -> list[list[Any]]:
     """The fields of dataclasses, less their path."""
     told = ([getattr(of, f.name) for f in dataclasses.fields(of) if f.name != "path"] for of in values)
     return [[field.hex() if isinstance(field, bytes) else field for field in fields] for fields in told]
+
+
+def _audit_group(path: str, *fields: Any) -> AuditGroup:
+    """Of the first site where it names none, as those of before there were several."""
+    of_first = (FIRST_SITE,) * (len(fields) == len(dataclasses.fields(AuditGroup)) - 2)
+    return from_row(AuditGroup, (path, *fields, *of_first))
 
 
 def _group(*fields: Any) -> StagedGroup:

@@ -39,8 +39,8 @@ class Restager:
     def restage(self, lease: Lease, path: str) -> str:
         """Replace the file, and return its new path. DataLoss, naming what, if Kafka does not hold all of it."""
         known = known_file(self._database, path)
-        audit = CentralTopics.of(self._config.kafka).audit
-        spans = [s for s in known.file.spans if (s.topic == audit) == (known.file.kind == AUDIT)]
+        audits = CentralTopics.of(self._config.kafka).audits
+        spans = [s for s in known.file.spans if (s.topic in audits) == (known.file.kind == AUDIT)]
         try:
             self._refuse_other_topics(spans)
             piece = self._stage(known.folder, spans)

@@ -97,8 +97,8 @@ def stage_plan(config: Config, folder: str, topics: set[str], ledger: str, schem
         folder=folder,
         bucket_seconds=config.parsing.bucket_seconds,
         types={topic: t for topic in topics if (t := control.type_of(topic))},
-        audit_topic=control.audit,
-        hosts_topic=control.hosts,
+        audits=control.audits,
+        hosts=control.hosts,
         ledger=ledger,
         schema_types=schema_types,
     )
@@ -181,8 +181,8 @@ class Planner:
         if wanted := new_positions(self._central, topics, self._known(), self._shard):
             ledger.begin_positions(self._database, self._lease, wanted)
             starts = self._central.starts([p.of for p in wanted])
-            alias = CentralTopics.of(self._config.kafka).alias
-            ledger.pass_over(self._database, self._lease, alias, {p: starts[p.of] for p in wanted})
+            at_edge = CentralTopics.of(self._config.kafka).at_edge
+            ledger.pass_over(self._database, self._lease, at_edge, {p: starts[p.of] for p in wanted})
 
     def _hand_over(self, shards: Mapping[str, str]) -> None:
         """Leave types that were moved to other shards to them: no batch of this shard is under way now."""

@@ -1,8 +1,8 @@
 """In a Spark task: reads its spans from Kafka and stages them; only what was staged goes to the driver.
 
 Rows of any number of topics become one staged file of events (see `files`), without a loop over events. Promises of audit
-records go to a second file, host reports back to the driver: both are few. Names are never reused, so a task that is tried
-again leaves an orphan that no ledger names, and harms nothing.
+records go to a second file, one for each site, host reports back to the driver: both are few. Names are never reused, so a task
+that is tried again leaves an orphan that no ledger names, and harms nothing.
 
 A record that cannot be staged ends its partition's part of the batch just before it; all else goes on. The driver then
 quarantines its type. On the control topics, which are no types, it stops the driver.
@@ -64,7 +64,7 @@ def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage
     topic_codes = topics.indices.to_numpy()
     kinds = np.array([_kind(t, plan) for t in names])[topic_codes] if len(table) else np.array([])
     reports = _reports(_chosen(table, kinds == "report"))
-    rows = _audit_rows(_chosen(table, kinds == "audit"))
+    audits = {t: _audit_rows(_chosen(table, topic_codes == code)) for code, t in enumerate(names) if t in plan.audits}
     files: list[StagedNote] = []
 
     def write(kind: str, table: pa.Table, topics: Collection[str], **held: Any) -> None:
@@ -76,19 +76,21 @@ def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage
         types = [plan.types.get(t, "") for t in names]
         in_file, groups = _sorted_events(events, types, topic_codes[kinds == "event"], plan)
         write(EVENTS, in_file, plan.types, groups=groups)
-    if rows:
+    for topic, rows in audits.items():
+        if not rows:
+            continue
         columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), AUDIT_SCHEMA, strict=True)]
         observed_ms = [row[_OBSERVED_AT] for row in rows]
         span_ms = (min(observed_ms), max(observed_ms))
         promises = pa.table(columns, schema=AUDIT_SCHEMA)
-        write(AUDIT, promises, {plan.audit_topic}, audit_groups=_audit_groups(rows), observed_ms=span_ms)
+        write(AUDIT, promises, {topic}, audit_groups=_audit_groups(rows, plan.audits[topic]), observed_ms=span_ms)
     return StagedPiece(tuple(files), reports)
 
 
 def _kind(topic: str, plan: StagePlan) -> str:
-    if topic == plan.audit_topic:
+    if topic in plan.audits:
         return "audit"
-    if topic == plan.hosts_topic:
+    if topic in plan.hosts:
         return "report"
     assert topic in plan.types, f"{topic} was not subscribed to"
     return "event"
@@ -183,7 +185,7 @@ def content_of(record: AuditRecord) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-def _audit_groups(rows: list[PromiseRow]) -> tuple[AuditGroup, ...]:
+def _audit_groups(rows: list[PromiseRow], site: str) -> tuple[AuditGroup, ...]:
     """Of sorted rows."""
     groups = []
     for (event_type, hour), found in itertools.groupby(rows, lambda row: row[:2]):
@@ -199,6 +201,7 @@ def _audit_groups(rows: list[PromiseRow]) -> tuple[AuditGroup, ...]:
                 last_offset=max(offsets),
                 promised=sum(counts),
                 low64_sum=to_unsigned(sum(digests)),
+                site=site,
             )
         )
     return tuple(groups)

@@ -21,7 +21,7 @@ from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import AUDIT, Frontier, StagedGroup
+from hourmark_etl.model import AUDIT, FIRST_SITE, AuditOffsets, Frontier, StagedGroup
 from hourmark_etl.storage import Storage
 
 _Key = tuple[int, bytes]  # hour, range id
@@ -34,7 +34,7 @@ class ComparedEngine(Engine):
         super().__init__(storage, database, config)
         self.plain, self.blind = PlainProof(storage, database, config), blind
 
-    def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
+    def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
         """See `Engine`."""
         proofs = super().prove(frozen, audit_next)
         for f in frozen if not self.blind() else ():
@@ -58,7 +58,7 @@ class PlainProof:
         with self.database.reading() as connection:
             return connection.execute(query).first() is not None
 
-    def unmet(self, f: Frontier, audit_next: int) -> list[str]:
+    def unmet(self, f: Frontier, audit_next: AuditOffsets) -> list[str]:
         """Promises that are not kept, human-readable."""
         promises = self._promises(f, audit_next)
         listed = ledger.listed_groups(self.database, f.event_type, f.hour)
@@ -74,17 +74,20 @@ class PlainProof:
             if (len(held[hour, range_id]), _sum(held[hour, range_id])) != (count, total)
         ]
 
-    def _promises(self, f: Frontier, below: int) -> dict[_Key, tuple[int, int]]:
-        query = select(tables.staged_files.c.path).where(tables.staged_files.c.kind == AUDIT)
+    def _promises(self, f: Frontier, below: AuditOffsets) -> dict[_Key, tuple[int, int]]:
+        files, groups = tables.staged_files, tables.audit_groups
+        query = select(files.c.path, groups.c.site).join(groups, groups.c.file_id == files.c.id).distinct()
         with self.database.reading() as connection:
-            paths = list(connection.execute(query).scalars())
+            paths = list(connection.execute(query.where(files.c.kind == AUDIT)))
         found: dict[_Key, tuple[int, int]] = {}
-        for path in paths:
+        for path, named in paths:
+            site = named or FIRST_SITE
+            settled, cut = f.settled_next.at(site), below.at(site)
             with self.storage.open(path) as file:
                 rows = pq.read_table(file).to_pylist()
             for row in rows:
-                counts = row["hour"] == f.hour.start_s or (row["hour"] < f.hour.start_s and row["offset"] >= f.settled_next)
-                if row["type"] == f.event_type and row["offset"] < below and counts:
+                counts = row["hour"] == f.hour.start_s or (row["hour"] < f.hour.start_s and row["offset"] >= settled)
+                if row["type"] == f.event_type and row["offset"] < cut and counts:
                     found[row["hour"], row["range_id"]] = (row["count"], row["sum"] % (1 << 64))
         return found
 

@@ -71,7 +71,7 @@ class LedgerFaults:
         world.closer_database.close()
         world.database.close()
         forget(world.ledger)
-        world.ledger, world.config, world.database = older, config_of(older), database
+        world.ledger, world.config, world.database = older, config_of(older, *world.further), database
         share_compiled(database)
         world.pipeline.database, world.pipeline.config = database, world.config
         world.pipeline.consumer = database.acquire("consumer:default")

@@ -11,13 +11,16 @@ import pyarrow as pa
 from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.losses import Losses
 from tests.support.simulator.producers import Producers
-from tests.support.simulator.sites import ALIAS, FakeCluster, FakeMirror
+from tests.support.simulator.sites import FakeCluster, FakeMirror
 from tests.support.simulator.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, TYPES
 
+from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.host_reports import HostReport
 from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
+from hourmark.topics import AUDIT, HOSTS, central_topic
+from hourmark_etl.closing.cut.clusters import Clusters
+from hourmark_etl.closing.cut.edge import EdgeSite
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database, Lease
@@ -26,6 +29,7 @@ from hourmark_etl.model import Position, Span, StagedBatch
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.staging.stage import stage_table
+from hourmark_etl.topics import CentralTopics
 
 
 class Pipeline:
@@ -34,8 +38,15 @@ class Pipeline:
     def __init__(self, producers: Producers, storage: MemoryStorage, database: Database, config: Config) -> None:
         self.edge, self.seen, self.clock = producers.edge, producers.seen, producers.clock
         self.storage, self.database, self.config = storage, database, config
-        self.central = FakeCluster("central", [Partition(central_topic(p.topic, ALIAS), p.partition) for p in EDGE_PARTITIONS])
-        self.mirror, self.losses = FakeMirror(self.edge, self.central), Losses(central=self.central)
+        self.topics = CentralTopics.of(config.kafka, TYPES)
+        aliases = [alias or "" for alias in self.topics.aliases.values()]
+        self.central = FakeCluster(
+            "central", [Partition(central_topic(p.topic, alias), p.partition) for alias in aliases for p in EDGE_PARTITIONS]
+        )
+        self.mirrors = [FakeMirror(edge, self.central, alias) for edge, alias in zip(producers.edges, aliases, strict=True)]
+        self.mirror, self.losses = self.mirrors[0], Losses(central=self.central)
+        for mirror in self.mirrors:
+            mirror.skipped = self.mirror.skipped  # of all
         self.consumer = database.acquire("consumer:default")
         infos = self.central.topics({p.topic for p in self.central.logs})
         begun = [
@@ -44,15 +55,28 @@ class Pipeline:
         ]
         batches.begin_positions(database, self.consumer, begun)
 
+    def clusters(self, database: Database, lease: Lease, clock: Clock) -> Clusters:
+        """What closing asks, by the closer's ledger and clock."""
+        edges = [
+            EdgeSite(edge=mirror.edge, mirror=mirror, alias=mirror.alias, database=database, lease=lease, clock=clock, site=site)
+            for site, mirror in zip(self.topics.aliases, self.mirrors, strict=True)
+        ]
+        return Clusters(edges, self.central, database)
+
     def mirror_some(self, draw: int) -> None:
         """The mirror copies a few records of one partition."""
         r = random.Random(draw)
-        self.mirror.copy(r.choice(EDGE_PARTITIONS), r.randint(1, 6))
+        self.one_of(draw).copy(r.choice(EDGE_PARTITIONS), r.randint(1, 6))
+
+    def one_of(self, draw: int) -> FakeMirror:
+        """One of the mirrors."""
+        return self.mirrors[draw % len(self.mirrors)]
 
     def mirror_all(self, _: int) -> None:
-        """The mirror catches up."""
-        for p in EDGE_PARTITIONS:
-            self.mirror.copy(p, self.mirror.lag(p))
+        """The mirrors catch up."""
+        for mirror in self.mirrors:
+            for p in EDGE_PARTITIONS:
+                mirror.copy(p, mirror.lag(p))
 
     def arrive(self) -> None:
         """All that the edge has is mirrored and staged."""
@@ -61,18 +85,18 @@ class Pipeline:
 
     def leaders_come_back(self) -> None:
         """Every partition has a leader again."""
-        self.edge.leaderless.clear()
-        self.central.leaderless.clear()
+        for cluster in (self.central, *(mirror.edge for mirror in self.mirrors)):
+            cluster.leaderless.clear()
 
     def mirror_aborts(self, draw: int) -> None:
         """The mirror is killed in the middle of a transaction."""
-        self.mirror.abort(EDGE_PARTITIONS[draw % len(EDGE_PARTITIONS)], 1 + draw % 5)
+        self.one_of(draw).abort(EDGE_PARTITIONS[draw % len(EDGE_PARTITIONS)], 1 + draw % 5)
         self.seen["mirror's transaction aborted"] += 1
 
     def no_leader(self, draw: int) -> None:
         """A broker of a cluster is gone: for a while nobody knows the offsets of some partitions, or of all."""
         r = random.Random(draw)
-        cluster = r.choice((self.edge, self.central))
+        cluster = r.choice((*(mirror.edge for mirror in self.mirrors), self.central))
         led = [p for p in cluster.logs if r.random() < 0.4] or list(cluster.logs)
         cluster.leaderless |= dict.fromkeys(led, r.randint(1, 6))
         self.seen["offsets not known"] += 1
@@ -80,10 +104,11 @@ class Pipeline:
     def mirror_drops(self, draw: int) -> None:
         """A faulty mirror drops an event and doubles its neighbour."""
         r = random.Random(draw)
-        busy = [p for p in EDGE_PARTITIONS if p.topic not in (HOSTS, AUDIT) and self.mirror.lag(p) >= 2]
+        mirror = self.one_of(draw)
+        busy = [p for p in EDGE_PARTITIONS if p.topic not in (HOSTS, AUDIT) and mirror.lag(p) >= 2]
         if busy:
             p = r.choice(busy)
-            self.mirror.copy(p, 2, drop=1)
+            mirror.copy(p, 2, drop=1)
             self.seen["mirror dropped and doubled"] += 1
 
     def retention(self, draw: int) -> None:
@@ -95,8 +120,8 @@ class Pipeline:
     def retention_overtakes(self, draw: int) -> None:
         """The edge deletes before the mirror has copied, in one partition or in all; the mirror goes on with what is left."""
         for p in EDGE_PARTITIONS if draw % 2 else [EDGE_PARTITIONS[draw // 2 % len(EDGE_PARTITIONS)]]:
-            if self.mirror.lag(p):
-                self.mirror.overtake(p)
+            if (mirror := self.one_of(draw // 3)).lag(p):
+                mirror.overtake(p)
                 self.seen["retention overtook the mirror"] += 1
 
     def central_retention(self, draw: int) -> None:
@@ -139,7 +164,12 @@ class Pipeline:
         logs, starts = self.central.logs, self.positions()
         if any(logs[p].start > s.next_offset for p, s in starts.items()):
             self.losses.pass_over(starts)
-            batches.pass_over(self.database, self.consumer, ALIAS, {s: logs[p].start for p, s in starts.items()})
+            batches.pass_over(
+                self.database,
+                self.consumer,
+                self.topics.at_edge,
+                {s: logs[p].start for p, s in starts.items()},
+            )
             starts = self.positions()
         moved = {p: end for p, end in ends.items() if end > starts[p].next_offset}
         if not moved:
@@ -189,9 +219,9 @@ class Pipeline:
             storage=self.config.storage,
             folder=folder,
             bucket_seconds=FIRST_HOUR.length_s,
-            types={central_topic(events_topic(t), ALIAS): t for t in TYPES},
-            audit_topic=central_topic(AUDIT, ALIAS),
-            hosts_topic=central_topic(HOSTS, ALIAS),
+            types=self.topics.types,
+            audits=self.topics.audits,
+            hosts=self.topics.hosts,
             ledger=self.database.identity()[0],
         )
 

@@ -35,11 +35,16 @@ from hourmark.topics import AUDIT, HOSTS, events_topic
 
 
 class Producers:
-    """Tailers and one service. Every action takes a number from which it draws what it needs."""
+    """Tailers and one service. Every action takes a number from which it draws what it needs.
 
-    def __init__(self, clock: FakeClock, seen: collections.Counter[str]) -> None:
+    With `further` sites a range, or a report, goes to any of them: tailers send to services of all.
+    """
+
+    def __init__(self, clock: FakeClock, seen: collections.Counter[str], *further: str) -> None:
         self.clock, self.seen = clock, seen
         self.edge = FakeCluster("edge", EDGE_PARTITIONS)
+        self.edges = [self.edge, *(FakeCluster(f"{alias} edge", EDGE_PARTITIONS) for alias in further)]
+        self.at = self.edge  # where records are appended now
         self.hosts = [
             Host(number=n, source=s, caught_up_at_ms=clock.now_ms())
             for n, s in enumerate(s for s, count in HOSTS_OF.items() for _ in range(count))
@@ -77,6 +82,7 @@ class Producers:
         if not todo or not self._live():
             return
         sent, fate = r.choice(todo), r.random()
+        self.at = self.edges[draw % len(self.edges)]
         reading = sent.otherwise if sent.otherwise and r.random() < 0.5 else sent.events
         upto = len(reading) if fate > 0.2 else r.randint(0, len(reading))
         for e in reading[:upto]:
@@ -238,6 +244,7 @@ class Producers:
 
     def _say_of(self, host: Host, service: Service, *, goodbye: bool = False) -> None:
         """Through this service, by whose clock it is told how far the host has caught up."""
+        self.at = self._edge_of(service)
         if not self._holds(host):
             host.caught_up_at_ms = self.clock.now_ms() + service.ahead_ms
         host.sequence += 1
@@ -248,6 +255,7 @@ class Producers:
 
     def _report_of(self, service: Service, *, goodbye: bool = False) -> None:
         service.sequence += 1
+        self.at = self._edge_of(service)
         self.say(
             "service", service.id, service.sequence, API_SOURCE, self.clock.now_ms() + service.ahead_ms,
             ahead_ms=service.ahead_ms, incarnation=f"life {service.lives}", goodbye=goodbye,
@@ -293,4 +301,7 @@ class Producers:
 
     def _append(self, partition: Partition, key: bytes, value: bytes) -> None:
         self.clock.advance(0.001)
-        self.edge.append(partition, Record(key, value, self.clock.now_ms()))
+        self.at.append(partition, Record(key, value, self.clock.now_ms()))
+
+    def _edge_of(self, service: Service) -> FakeCluster:
+        return self.edges[self.services.index(service) % len(self.edges)]

@@ -1,4 +1,4 @@
-"""Two Kafka clusters as lists, and a mirror that copies from one to the other: what `TwoSites` and staging are given.
+"""Kafka clusters as lists, and mirrors that copy from edges to the central one: what `Clusters` and staging are given.
 
 Offsets behave as in Kafka where closing depends on it: the mirror writes in transactions whose markers take an offset and give no
 record, retention moves a log's start, a topic that is recreated has another id.
@@ -14,6 +14,7 @@ from hourmark.kafka import Partition, TopicInfo
 from hourmark.topics import central_topic
 
 ALIAS = "edge"
+FURTHER = "west"  # of worlds with a second site
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +79,8 @@ class FakeCluster:
 class FakeMirror:
     """Copies edge → central, partition by partition, exactly once unless told to be faulty; knows its own positions."""
 
-    def __init__(self, edge: FakeCluster, central: FakeCluster) -> None:
-        self._edge, self._central = edge, central
+    def __init__(self, edge: FakeCluster, central: FakeCluster, alias: str = ALIAS) -> None:
+        self.edge, self._central, self.alias = edge, central, alias
         self.positions = dict.fromkeys(edge.logs, 0)
         self.skipped: list[Record] = []  # lost to retention, dropped, or jumped over
 
@@ -90,15 +91,15 @@ class FakeMirror:
         pass
 
     def lag(self, partition: Partition) -> int:
-        log = self._edge.logs[partition]
+        log = self.edge.logs[partition]
         return len(log.records) - max(self.positions[partition], log.start)
 
     def copy(self, partition: Partition, count: int, *, drop: int | None = None) -> None:
         """The next records in one transaction. `drop`: a faulty mirror leaves this one out and writes the one before it twice."""
-        log = self._edge.logs[partition]
+        log = self.edge.logs[partition]
         first = max(self.positions[partition], log.start)
         end = min(len(log.records), first + count)
-        target = Partition(central_topic(partition.topic, ALIAS), partition.partition)
+        target = Partition(central_topic(partition.topic, self.alias), partition.partition)
         for offset in range(first, end):
             record = log.records[offset]
             assert record is not None
@@ -115,13 +116,13 @@ class FakeMirror:
     def abort(self, partition: Partition, count: int) -> None:
         """A transaction that copies is aborted, and takes offsets all the same: readers see none of its records."""
         for _ in range(min(count, self.lag(partition)) + 1):
-            self._central.append(Partition(central_topic(partition.topic, ALIAS), partition.partition), None)
+            self._central.append(Partition(central_topic(partition.topic, self.alias), partition.partition), None)
 
     def overtake(self, partition: Partition) -> None:
         """The edge's retention deletes all that the log holds, copied or not; the mirror goes on after that.
 
         As with MirrorMaker 2, its committed position stays where it was until it has copied something.
         """
-        log = self._edge.logs[partition]
+        log = self.edge.logs[partition]
         self.skipped += [r for r in log.records[max(self.positions[partition], log.start) :] if r is not None]
         log.start = len(log.records)

@@ -83,9 +83,10 @@ class Service:
     lives: int = 1
 
 
-def config_of(ledger: Path) -> Config:
-    """Two sites; a bucket is an hour."""
-    return Config(kafka=Kafka(central=KafkaCluster()), etl=Etl(ledger=f"sqlite:///{ledger}"))
+def config_of(ledger: Path, *further: str) -> Config:
+    """An edge, perhaps `further` ones, and a central cluster; a bucket is an hour."""
+    kafka = Kafka(central=KafkaCluster(), further_edges=dict.fromkeys(further, KafkaCluster()))
+    return Config(kafka=kafka, etl=Etl(ledger=f"sqlite:///{ledger}"))
 
 
 def make_template(folder: Path) -> Path:

@@ -23,7 +23,6 @@ from tests.support.simulator.judge import WOKEN, Judge
 from tests.support.simulator.ledgers import LedgerFaults, forget
 from tests.support.simulator.pipeline import Pipeline
 from tests.support.simulator.producers import Producers
-from tests.support.simulator.sites import ALIAS
 from tests.support.simulator.truth import CLUSTER, FIRST_HOUR, Broken, config_of
 
 from hourmark.errors import HourmarkError, Unavailable, UsageError
@@ -31,7 +30,7 @@ from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 from hourmark_etl.closing.cleanup import Cleaner
 from hourmark_etl.closing.closer import Closer
-from hourmark_etl.closing.cut.clusters import LedgerProgress, TwoSites
+from hourmark_etl.closing.cut.clusters import LedgerProgress
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ports import Ports
@@ -81,17 +80,19 @@ class Metrics:
 class World:
     """One history. Every action takes a number from which it draws what it needs, so a history is a list of pairs."""
 
-    def __init__(self, folder: Path, template: Path) -> None:
+    def __init__(self, folder: Path, template: Path, *further: str) -> None:
+        """`further`: aliases of sites beside the first."""
         self.clock = FakeClock(FIRST_HOUR.start_s * 1000 + 600_000)
         self.driver_clock = DriverClock(self.clock)
         self.seen: collections.Counter[str] = collections.Counter()
         self.storage = MemoryStorage()
         self.ledger = folder / f"{uuid.uuid4().hex}.sqlite"
         shutil.copy(template, self.ledger)
-        self.config = config_of(self.ledger)
+        self.further = further
+        self.config = config_of(self.ledger, *further)
         self.database = Database(self.config.etl.ledger)
         share_compiled(self.database)
-        self.producers = Producers(self.clock, self.seen)
+        self.producers = Producers(self.clock, self.seen, *further)
         self.pipeline = Pipeline(self.producers, self.storage, self.database, self.config)
         self.damages = Damages(self.storage, self.pipeline.losses, self.seen)
         self.judge = Judge(self.producers, self.pipeline.mirror, self.storage, self.pipeline.losses)
@@ -132,9 +133,7 @@ class World:
             engine=pointed(self.engine(database), self.points, after=("prove", "compare", "write")),
             storage=pointed(self.storage, self.points, after=("rename_new",)),  # it happened, and nobody heard of it
             database=database,
-            sites=lambda lease: TwoSites(
-                self.producers.edge, self.pipeline.central, self.pipeline.mirror, ALIAS, database, lease, self.driver_clock
-            ),
+            sites=lambda lease: self.pipeline.clusters(database, lease, self.driver_clock),
             progress=LedgerProgress(database, CLUSTER),
             restage=self.pipeline.restage,
             metrics=Metrics(),

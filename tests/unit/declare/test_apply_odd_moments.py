@@ -382,3 +382,18 @@ def test_a_ledger_takes_no_revisions_of_another_site(site: Site) -> None:
 def test_the_confluent_registry_of_this_file_echoes_a_plain_schema_as_it_was() -> None:
     plain = click(PLAIN).schema()
     assert fingerprint(java(plain)) == fingerprint(plain)
+
+
+def test_rules_are_published_at_every_edge_and_again_where_one_was_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    further = MemoryTopic()
+    both = site.outside(topics=[site.topic, further])
+    with monkeypatch.context() as patch, pytest.raises(Unavailable):
+        patch.setattr(further, "publish", away)
+        apply(both, declared(CLICK, VIEW), HOUR)
+    assert further.read().latest is None and site.topic.read().latest == site.latest
+    apply(both, declared(CLICK, VIEW), HOUR)
+    assert further.read().records == site.topic.read().records
+
+
+def away(_: object) -> None:
+    raise Unavailable("the west is away")

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from hourmark.config import Config
-from hourmark.config_groups import KafkaCluster
+from hourmark.config_groups import Kafka, KafkaCluster
 from hourmark.event_types import DEAD_LETTERS
 from hourmark.kafka import TopicAccess
 from hourmark.topic_setup import WantedTopic
@@ -20,7 +19,7 @@ from hourmark_declare.topics import edge_topics
 
 EDGE = KafkaCluster()
 EVENTS = events_topic(DEAD_LETTERS.name)
-WANTED = {topic.name: topic for topic in edge_topics(Config(), [DEAD_LETTERS])}
+WANTED = {topic.name: topic for topic in edge_topics(Kafka(), [DEAD_LETTERS])}
 
 
 def facts_of(wanted: WantedTopic) -> TopicFacts:

@@ -27,6 +27,7 @@ from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.ledger.schemas import known_schemas, types_of_ids
+from hourmark_etl.model import FIRST_SITE
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.stage import stage_table
 
@@ -88,8 +89,8 @@ class TypeLife:
             folder=f"_staging/{self.closed}",
             bucket_seconds=3600,
             types=topics,
-            audit_topic="audit",
-            hosts_topic="hosts",
+            audits={"audit": FIRST_SITE},
+            hosts={"hosts"},
             ledger="",
             schema_types=ids,
         )

@@ -40,7 +40,7 @@ from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.overrides import blockers, overrides, put_override
-from hourmark_etl.model import Frontier, State
+from hourmark_etl.model import AuditOffsets, Frontier, State
 from hourmark_etl.storage import SafeMode
 
 CLICK = EDGE_PARTITIONS[2]
@@ -78,7 +78,7 @@ def test_a_backlog_of_many_hours_and_types_is_one_proof_a_layer_and_one_write(
     written: list[int] = []
 
     class Counting(Engine):
-        def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
+        def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
             asked.append(len(frozen))
             return super().prove(frozen, audit_next)
 

@@ -38,7 +38,7 @@ from hourmark_etl.ledger.database import Lease, put
 from hourmark_etl.ledger.digests import damaged_rows, with_digest
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import overrides
-from hourmark_etl.model import Frontier, State
+from hourmark_etl.model import AuditOffsets, Frontier, State
 
 
 def test_an_override_in_the_middle_of_a_cut_does_not_bring_settled_promises_back(world: World) -> None:
@@ -55,7 +55,7 @@ def test_an_override_in_the_middle_of_a_cut_does_not_bring_settled_promises_back
     settled_next = frontier(world).settled_next
     for later in (hour(1), hour(2), hour(3)):
         settle(world, later, 30)
-        assert frontier(world).settled_next >= settled_next
+        assert frontier(world).settled_next.reaches(settled_next)
     assert grades(world) == ["forced", "proved", "proved", "proved"]
 
 
@@ -93,7 +93,7 @@ def test_types_that_are_refused_in_turn_do_not_keep_the_closer_in_one_poll(world
     engine, asked = world.closer._sealer.engine, []
 
     class Slow:
-        def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
+        def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
             asked.append(len(frozen))
             assert len(asked) < 12, "the closer does not come back"
             world.clock.advance(12)  # longer than a refused type is set back

@@ -21,13 +21,14 @@ from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.topics import CentralTopics
 
 NAMING = CentralTopics.of(Kafka(), ())
+(AUDIT_TOPIC,) = NAMING.audits
 BAD = Quarantined(
     event_type="click", topic="events.click", partition=0, offset=5, reason="the key has not 24 bytes", quarantined_at_ms=1
 )
 
 
 def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans() -> None:
-    click, audit = (span(0, 5), span(5, 9)), span(3, 4, NAMING.audit)
+    click, audit = (span(0, 5), span(5, 9)), span(3, 4, AUDIT_TOPIC)
     files = (
         StagedNote(ledger="uuid", kind=EVENTS, rows=5, spans=(click[0],), path="_staging/f/a"),
         StagedNote(ledger="uuid", kind=AUDIT, rows=1, spans=(audit,), path="_staging/f/b"),
@@ -37,8 +38,8 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
     second = TaskResult(StagedPiece((last,)), (click[1],))
     batch = batch_of([second, first], "cluster", "default", 0)
     assert batch.folder == "_staging/f"
-    assert {(p.topic, p.next_offset) for p in batch.starts} == {("events.click", 0), (NAMING.audit, 3)}
-    assert {(p.topic, p.next_offset) for p in batch.ends} == {("events.click", 9), (NAMING.audit, 4)}
+    assert {(p.topic, p.next_offset) for p in batch.starts} == {("events.click", 0), (AUDIT_TOPIC, 3)}
+    assert {(p.topic, p.next_offset) for p in batch.ends} == {("events.click", 9), (AUDIT_TOPIC, 4)}
     assert {f.path[-1]: f.spans for f in batch.files} == {"a": (click[0],), "b": (audit,), "c": (click[1],)}
 
 

@@ -10,9 +10,9 @@ from tests.support.records import DEADLINE_S, END, HOUR, frontier, service, tail
 
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, CONTROL, HOSTS
-from hourmark_etl.closing.cut.cut import LAGGARD_SECONDS, OVERDUE_MS, Cut, CutTaker, Waiting
+from hourmark_etl.closing.cut.cut import LAGGARD_SECONDS, OVERDUE_MS, Cut, CutTaker, EdgeEnds, Waiting
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap
-from hourmark_etl.model import Phase, Reporter
+from hourmark_etl.model import FIRST_SITE, AuditOffsets, Phase, Reporter
 
 CLICK, VIEW = Partition("events.click", 0), Partition("events.view", 0)
 SERVICE, TAILER = service(), tailer()
@@ -29,12 +29,12 @@ class FakeSites:
         self.bad: dict[str, str] = {}
         self.asked: list[str] = []
 
-    def edge_ends(self, topics: Sequence[str]) -> dict[Partition, int]:
+    def edge_ends(self, topics: Sequence[str]) -> EdgeEnds:
         self.asked += topics
-        return {p: end for t in topics for p, end in self.edge.items() if p.topic == t}
+        return {FIRST_SITE: {p: end for t in topics for p, end in self.edge.items() if p.topic == t}}
 
-    def not_mirrored(self, cut: Mapping[Partition, int]) -> dict[str, str]:
-        return {p.topic: f"{p} behind" for p, end in cut.items() if self.mirrored[p] < end}
+    def not_mirrored(self, cut: EdgeEnds) -> dict[str, str]:
+        return {p.topic: f"{p} behind" for p, end in cut[FIRST_SITE].items() if self.mirrored[p] < end}
 
     def gaps(self) -> dict[str, str]:
         return self.bad
@@ -73,7 +73,7 @@ class FakeSites:
 
 
 def taker(sites: FakeSites, clock: FakeClock | None = None) -> CutTaker:
-    return CutTaker(sites, sites, f"edge.{AUDIT}", clock or FakeClock(END + 5), float(DEADLINE_S))
+    return CutTaker(sites, sites, {f"edge.{AUDIT}": FIRST_SITE}, clock or FakeClock(END + 5), float(DEADLINE_S))
 
 
 def phase(step: Cut | Waiting) -> Phase:
@@ -101,7 +101,7 @@ def test_a_cut_passes_all_phases_in_their_order() -> None:
     assert phase(cuts.poll(types)) is Phase.ARRIVAL
     sites.stage_all()
     cut = taken(cuts.poll(types))
-    assert cut.audit_next == 20
+    assert cut.audit_next == AuditOffsets.of(20)
     assert set(cut.watermarks_ms) == {"click"}
 
 

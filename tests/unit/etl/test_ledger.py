@@ -36,7 +36,18 @@ from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontier_rows import check_other_bucket_length
 from hourmark_etl.ledger.listings import promises_between
-from hourmark_etl.model import AUDIT, EVENTS, AuditGroup, Frontier, StagedBatch, StagedGroup, State, to_signed, to_unsigned
+from hourmark_etl.model import (
+    AUDIT,
+    EVENTS,
+    AuditGroup,
+    AuditOffsets,
+    Frontier,
+    StagedBatch,
+    StagedGroup,
+    State,
+    to_signed,
+    to_unsigned,
+)
 
 START = position()
 
@@ -143,7 +154,7 @@ def test_an_hour_goes_its_way_once_and_the_next_one_opens(database: Database) ->
     frontiers.seal(database, closer, {"click": [seal(audit_next=11)]}, [opened(database)])
     frontiers.close_all(database, closer, [frontiers.Closing(opened(database), manifest())])
     reopened = opened(database)
-    assert (reopened.hour, reopened.state, reopened.settled_next) == (HOUR.next(), State.OPEN, 11)
+    assert (reopened.hour, reopened.state, reopened.settled_next) == (HOUR.next(), State.OPEN, AuditOffsets.of(11))
     assert listed(database) == ["a"]
     frontiers.freeze(database, closer, [reopened], TOPICS)
     assert listed(database, HOUR.next()) == ["b", "late"]
@@ -187,10 +198,14 @@ def test_promises_are_found_by_hour_and_offset(database: Database) -> None:
         audit_group(hour_s=before.start_s, first_offset=7, last_offset=8, low64_sum=2**63),
     )
     batches.commit_batch(database, consumer, batch(7, audits=audits))
-    assert promises_between(database, "click", {HOUR.start_s}, at_least=0, below=6) == [audits[0]]
-    assert promises_between(database, "click", {HOUR.start_s}, at_least=0, below=5) == []
-    assert promises_between(database, "click", {before.start_s}, at_least=8, below=20) == [audits[1]]
-    assert promises_between(database, "click", {before.start_s}, at_least=9, below=20) == []
+
+    def found(hour: Hour, at_least: int, below: int) -> list[AuditGroup]:
+        return promises_between(database, "click", {hour.start_s}, AuditOffsets.of(at_least), AuditOffsets.of(below))
+
+    assert found(HOUR, 0, 6) == [audits[0]]
+    assert found(HOUR, 0, 5) == []
+    assert found(before, 8, 20) == [audits[1]]
+    assert found(before, 9, 20) == []
 
 
 def test_a_types_first_hour_is_fixed_once_and_its_sources_are_renewed(config: Config, database: Database) -> None:

@@ -30,6 +30,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.ledger.schemas import known_schemas
+from hourmark_etl.model import AuditOffsets
 from hourmark_etl.recovery.markers import check_older_copy
 from hourmark_etl.recovery.rebuild import Rebuilt, rebuild
 
@@ -120,7 +121,7 @@ def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(lif
     click, view = frontiers.frontiers(target, LENGTH_S)
     assert (click.hour, click.state.value) == (FIRST, "open")
     assert (view.hour, view.state.value) == (SECOND, "open")
-    assert view.settled_next == 2
+    assert view.settled_next == AuditOffsets.of(2)
 
 
 def lose(life: Life, path: str, how: str) -> None:
@@ -147,9 +148,9 @@ def test_a_marker_says_nothing_of_later_hours_below_its_offset(life: Life, targe
 def proved(life: Life) -> Proof:
     """Of click's frontier hour, under a cut of all promises."""
     opened = life.frontier("click")
-    frontiers.freeze(life.database, life.closer, [opened], {"click": "events.click"})
+    frontiers.freeze(life.database, life.closer, [opened], {"click": ["events.click"]})
     below = len(life.topics.logs["hourmark.audit"])
-    return Engine(life.storage, life.database, Config()).prove([opened], below)["click"]
+    return Engine(life.storage, life.database, Config()).prove([opened], AuditOffsets.of(below))["click"]
 
 
 def unlisted_of(life: Life, hour: Hour) -> int:
@@ -314,7 +315,7 @@ def test_unaudited_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(
         (row,) = connection.execute(select(tables.unaudited)).mappings().all()
     assert dict(row) == {
         "type": "click", "hour": FIRST.start_s, "path": paths[3, FIRST], "rows": 3,
-        "audit_next": 1, "sealed_at_ms": FIRST.end_ms,
+        "audit_next": 1, "sealed_at_ms": FIRST.end_ms, "audit_further": None,
     }  # fmt: skip
 
 

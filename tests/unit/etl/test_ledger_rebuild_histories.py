@@ -18,6 +18,7 @@ from hourmark.hours import Hour
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import open_gaps
+from hourmark_etl.model import AuditOffsets
 from hourmark_etl.recovery import storage_scan
 from hourmark_etl.recovery.rebuild import rebuild
 from hourmark_etl.staging.files import Rows, read_all, read_rows
@@ -145,7 +146,7 @@ def test_a_planted_fault_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch,
             monkeypatch.setattr("hourmark_etl.recovery.rebuild.read_notes", lambda _: ())
         case "looks for no promise":
             monkeypatch.setattr("hourmark_etl.recovery.rebuild.read_notes", lambda _: ())
-            monkeypatch.setattr("hourmark_etl.recovery.rebuild._Rebuild._first_promise", lambda _: 1 << 60)
+            monkeypatch.setattr("hourmark_etl.recovery.rebuild._Rebuild._first_promise", lambda _: AuditOffsets.of(1 << 60))
     found = compared(FAULTS[fault], str(tmp_path / "again"))
     assert found.missing or found.missing_promises
     assert found.held == (fault == "lists no staged file"), "where promises are looked for, a gap is told of"

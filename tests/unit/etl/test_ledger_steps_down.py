@@ -252,7 +252,7 @@ def test_commands_take_a_ledger_down_up_and_back(config_file: Path, tmp_path: Pa
     engine, _ = open_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
     done = run(config_file, "downgrade", "--to", "0.2.0")
     assert done.exit_code == 0, done.output
-    assert f"schema version 2; as it was before, it is kept in {tmp_path}/ledger.sqlite.revision-4-commit-0" in done.stdout
+    assert f"schema version 2; as it was before, it is kept in {tmp_path}/ledger.sqlite.revision-5-commit-0" in done.stdout
     assert isinstance(run(config_file, "check").exception, OlderLedger)
     assert isinstance(run(config_file, "downgrade", "--to", "0.2.0").exception, OlderLedger)
     done = run(config_file, "upgrade")

@@ -11,7 +11,7 @@ from tests.support.records import HOUR, TOPIC, evidence, frontier, manifest, pos
 from hourmark.manifest import Offsets
 from hourmark_etl.closing.publishing import check_foreign_root, check_other_seal, check_published
 from hourmark_etl.errors import ForeignLedger
-from hourmark_etl.model import State
+from hourmark_etl.model import AuditOffsets, State
 from hourmark_etl.storage import LocalDisk
 
 SEAL = seal(audit_next=7, offsets=(position(42),))
@@ -71,7 +71,7 @@ def test_buckets_of_another_length_make_a_foreign_root_too(tmp_path: Path) -> No
 def test_only_a_marker_of_the_own_seal_is_taken_as_the_truth() -> None:
     check_other_seal(MARKER, SEAL, "mine")
     for other in (
-        dataclasses.replace(SEAL, audit_next=8),
+        dataclasses.replace(SEAL, audit_next=AuditOffsets.of(8)),
         dataclasses.replace(SEAL, offsets=(position(41),)),
         dataclasses.replace(SEAL, offsets=()),
     ):

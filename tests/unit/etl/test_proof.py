@@ -24,6 +24,7 @@ from hourmark_etl.closing.proof import evidence, promises, proof
 from hourmark_etl.closing.proof.unaudited import UnauditedCleaner, unaudited_left_over
 from hourmark_etl.ledger.closed import unaudited_files
 from hourmark_etl.ledger.database import Database
+from hourmark_etl.model import AuditOffsets
 from hourmark_etl.storage import StorageError
 
 LAST_HOUR = 4
@@ -163,7 +164,7 @@ TWO = Range(1, ((0, 1), (0, 2)))
         (proof, "unaudited_files", lambda _: [], [Send(TWO, audit=False), CLOSE, Send(TWO, ())]),
         (promises, "distinct_rows", _duplicates_count, [Send(TWO), Send(TWO, (0,), audit=False)]),
         (proof, "_still_unmet", lambda unmet, _: (list(unmet), []), [Send(TWO), CLOSE, Send(TWO, ())]),
-        (evidence.Windows, "counting", lambda self, rows: promises.PROMISED.empty_table(), [Send(TWO, (0,))]),
+        (evidence.Windows, "counting", lambda self, rows, site: promises.PROMISED.empty_table(), [Send(TWO, (0,))]),
     ],
     ids=["counts only", "unaudited forgotten", "duplicates count", "second copies must be kept anew", "promises not read"],
 )
@@ -299,7 +300,7 @@ def test_both_kinds_of_ledger_give_the_same_proofs(ledger_url: str) -> None:
     at = Site(MemoryStorage(), database)
     at.send(WHOLE)
     at.send(FIRST_HALF, audit=False)
-    assert (at.close()[0].method, at.prover.prove([at.frontier()], 1)[0].method) == ("join", "join")
+    assert (at.close()[0].method, at.prover.prove([at.frontier()], AuditOffsets.of(1))[0].method) == ("join", "join")
     for _ in range(2):
         at.send(FIRST_HALF, ())
     late, _ = at.close(back=1)  # the cut lies within a staged file of audit records

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hourmark.hours import Hour
 from hourmark.manifest import Book, Grade
+from hourmark_etl.model import AuditOffsets
 from hourmark_etl.operators.reconciliation import (
     UNLISTED,
     Books,
@@ -102,7 +103,7 @@ class History:
             event_type="click",
             length_s=LENGTH,
             frontier_s=at(self.frontier),
-            settled_next=self.settled_next,
+            settled_next=AuditOffsets.of(self.settled_next),
             alarm=(),
             listed=dict(listed),
             promised=promised,

@@ -17,7 +17,7 @@ from hourmark_etl.ledger.conflicts import Conflict
 from hourmark_etl.ledger.host_losses import HostLoss
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overrides import Override
-from hourmark_etl.model import Seal, State
+from hourmark_etl.model import AuditOffsets, Seal, State
 
 DEADLINE_MS = 1000 * DEADLINE_S
 FRONTIER = frontier(state=State.FROZEN)
@@ -25,7 +25,7 @@ KEPT = Proof(method="join", audit_records=3, promised=30, unaudited=1)
 UNMET = dataclasses.replace(KEPT, findings=("range aa (range of web: /log): 5 events promised, 4 found",))
 GONE = tailer(caught_up_at_ms=END - 1)
 OVERRIDE = Override(event_type="click", hour_s=HOUR.start_s, reason="site burnt down", requested_by="ada", requested_at_ms=5)
-CUT = Cut(taken_at_ms=7, watermarks_ms={"click": END}, audit_next=11)
+CUT = Cut(taken_at_ms=7, watermarks_ms={"click": END}, audit_next=AuditOffsets.of(11))
 
 
 def decided(
@@ -53,7 +53,7 @@ def gap_in(topic: str = "hourmark.audit", what: str = "offsets 3 to 9 may be mis
 
 def test_kept_promises_are_proved_and_nothing_is_waived() -> None:
     seal = sealed(decided(KEPT))
-    assert (seal.grade, seal.waived, seal.audit_next, seal.promised, seal.unaudited) == ("proved", (), 11, 30, 1)
+    assert (seal.grade, seal.waived, seal.audit_next, seal.promised, seal.unaudited) == ("proved", (), AuditOffsets.of(11), 30, 1)
 
 
 def test_an_unmet_promise_waits_until_the_deadline_and_is_then_named() -> None:

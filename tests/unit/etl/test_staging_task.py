@@ -22,7 +22,7 @@ from hourmark.host_reports import HostReport
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark_etl.errors import BadRecord
-from hourmark_etl.model import RANGE_WEIGHT, Span
+from hourmark_etl.model import FIRST_SITE, RANGE_WEIGHT, Span
 from hourmark_etl.staging.files import EVENT_SCHEMA
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
 from hourmark_etl.staging.stage import stage_table
@@ -37,7 +37,7 @@ CLICK, VIEW = TYPES
 
 
 def plan(folder: Path, **changes: Any) -> StagePlan:
-    return stage_plan(storage=Storage(root=f"file://{folder}"), types=TYPES, audit_topic=AUDIT, hosts_topic=HOSTS, **changes)
+    return stage_plan(storage=Storage(root=f"file://{folder}"), types=TYPES, audits={AUDIT: FIRST_SITE}, hosts={HOSTS}, **changes)
 
 
 def event(topic: str, time_ms: int, offset: int, schema_id: int = 1) -> Row:

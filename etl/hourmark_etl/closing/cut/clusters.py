@@ -1,82 +1,66 @@
-"""Asks the edge, the mirror and the central cluster for the cut: the real `Sites`; and the ledger: the real `Progress`.
+"""Asks every site and the central cluster for the cut: the real `Sites`; and the ledger: the real `Progress`.
 
-A gap is looked for at each check: the edge's log start must not have passed what the mirror was to copy next at the last
-check that passed, and topic ids must be the same. A check that fails is not recorded, so it fails again until an operator
-decides. With one cluster there is no mirror, and nothing to wait for.
+What is found at a site of several is said with its alias. Gaps are gaps of a topic, of whichever site: they hold its type.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from hourmark.clock import Clock
 from hourmark.config_groups import Kafka
-from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster, Partition, TopicInfo
-from hourmark.mirror_positions import MirrorPositions, ahead, gaps, reached, recreated
-from hourmark.topics import CONTROL, central_topic, events_topic
+from hourmark.kafka import Cluster, Partition
+from hourmark.mirror_positions import MirrorPositions
+from hourmark.topics import CONTROL
+from hourmark_etl.closing.cut.cut import EdgeEnds
+from hourmark_etl.closing.cut.edge import EdgeSite, existing, partitions
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.batches import check_other_topics
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, last_checks, open_gaps, record_checks
-from hourmark_etl.model import Reporter
+from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, open_gaps
+from hourmark_etl.model import FIRST_SITE, Reporter
 from hourmark_etl.topics import SiteCluster
 
 _LOG = logging.getLogger(__name__)
 
 
-class MirrorReader(Protocol):
-    """Where the mirror stands; `hourmark.mirror_positions.MirrorPositions` is one."""
+class Clusters:
+    """The edges of all sites, and the central cluster."""
 
-    def refresh(self) -> Mapping[Partition, int]:
-        """Edge topic-partition → next edge offset to copy."""
-
-    def close(self) -> None:
-        """Leave the cluster."""
-
-
-class TwoSites:
-    """Edge and central cluster; one and the same where there is no mirror (`mirror` and `alias` are None)."""
-
-    def __init__(
-        self,
-        edge: SiteCluster,
-        central: SiteCluster,
-        mirror: MirrorReader | None,
-        alias: str | None,
-        database: Database,
-        lease: Lease,
-        clock: Clock,
-    ) -> None:
-        self._edge, self._central, self._mirror, self._alias = edge, central, mirror, alias
-        self._database, self._lease, self._clock = database, lease, clock
-        self._positions: Mapping[Partition, int] = {}
-        self._starts: dict[Partition, int] = {}
-        self._gaps: dict[str, str] = {}  # at the edge
+    def __init__(self, edges: Sequence[EdgeSite], central: SiteCluster, database: Database) -> None:
+        self._edges, self._central, self._database = edges, central, database
         self._lost: list[OffsetGap] = []  # of the central topics, by their names at the edge
 
     @classmethod
-    def of(cls, kafka: Kafka, database: Database, lease: Lease, clock: Clock) -> TwoSites:
+    def of(cls, kafka: Kafka, database: Database, lease: Lease, clock: Clock) -> Clusters:
         """The clusters that the settings name."""
         central = Cluster(kafka.central_cluster, "central")
         if not kafka.mirrored:
-            return cls(central, central, None, None, database, lease, clock)
-        mirror = MirrorPositions(kafka.central_cluster, kafka.edge_alias)
-        return cls(Cluster(kafka.edge, "edge"), central, mirror, kafka.edge_alias, database, lease, clock)
+            only = EdgeSite(edge=central, mirror=None, alias=None, database=database, lease=lease, clock=clock)
+            return cls([only], central, database)
+        edges = [
+            EdgeSite(
+                edge=Cluster(of.edge, "edge" if n == 0 else f"{of.edge_alias} edge"),
+                mirror=MirrorPositions(of.central_cluster, of.edge_alias),
+                alias=of.edge_alias,
+                database=database,
+                lease=lease,
+                clock=clock,
+                site=FIRST_SITE if n == 0 else of.edge_alias,
+            )
+            for n, of in enumerate(kafka.sites)
+        ]
+        return cls(edges, central, database)
 
     def close(self) -> None:
         """Leave the clusters."""
-        if self._mirror is not None:
-            self._mirror.close()
+        for edge in self._edges:
+            edge.close()
 
     def check(self, types: Collection[str]) -> None:
-        """Look for gaps in the topics of these types, and of promises and reports; remember where the mirror stands.
-
-        What was found of other topics at an earlier check stays known.
-        """
+        """Look for gaps in the topics of these types, and of promises and reports; remember where the mirrors stand."""
         known, self._lost = self._lost, open_gaps(self._database)
         for gap in self._lost:
             if gap not in known:
@@ -84,122 +68,53 @@ class TwoSites:
                     "%s; where a copy of the ledger was restored, `hourmark ledger rebuild` looks for them in staged files; else "
                     "hours of what was in them close by an override alone (`hourmark bucket force`)", gap.what,
                 )  # fmt: skip
-        topics = [events_topic(t) for t in sorted(types)]
-        infos = self._existing(self._edge, CONTROL) | self._edge.topics(topics)
-        found = {t: f"{t} does not exist at the edge; what it held may not have been mirrored" for t in topics if t not in infos}
-        changed: list[EdgeCheck] = []
-        if self._mirror is not None:
-            before, self._positions = last_checks(self._database), self._mirror.refresh()
-            starts = self._edge.starts(_partitions(infos.values()))
-            found |= self._find_gaps(infos, before, starts)
-            self._starts |= starts
-            copied = {p: self._mirror_next(before.get(p), p, start) for p, start in starts.items() if p.topic not in found}
-            recorded = {(p, c.topic_id, c.mirror_next) for p, c in before.items()}
-            new = {p: offset for p, offset in copied.items() if (p, infos[p.topic].topic_id, offset) not in recorded}
-            changed = self._checks(infos, new)
-        self._gaps = {t: why for t, why in self._gaps.items() if t not in infos} | found
-        record_checks(self._database, self._lease, changed)
-
-    def _checks(self, infos: Mapping[str, TopicInfo], copied: Mapping[Partition, int]) -> list[EdgeCheck]:
-        """That these partitions pass now; `copied`: the next offset to copy."""
-        now_ms = self._clock.now_ms()
-        return [
-            EdgeCheck(
-                topic=p.topic,
-                partition=p.partition,
-                topic_id=infos[p.topic].topic_id,
-                mirror_next=offset,
-                checked_at_ms=now_ms,
-            )
-            for p, offset in copied.items()
-        ]
-
-    def _mirror_next(self, before: EdgeCheck | None, partition: Partition, start: int) -> int:
-        """Before an accepted gap the mirror's position stands until it copies something: the gap stays accepted meanwhile.
-
-        But only as far as the log start: what lies past it is there, and not copied.
-        """
-        position = self._positions.get(partition, 0)
-        return max(position, min(before.mirror_next, start)) if before else position
+        for edge in self._edges:
+            edge.check(types)
 
     def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Offset gaps of these topics, and checks of where the edge's logs begin and the mirror stands now.
-
-        None at the edge of a topic whose mirror position lies past its end: it is the old topic's, and means nothing for the new
-        one.
-        """
-        checks = self._watched_anew([t for t in topics if t in self._gaps])
-        edge = [OffsetGap(topic=t, accepted_at_ms=None, what=self._gaps[t]) for t in sorted({c.topic for c in checks})]
-        return [*edge, *(h for h in self._lost if h.topic in topics)], checks
-
-    def _watched_anew(self, topics: Collection[str]) -> list[EdgeCheck]:
-        if self._mirror is None or not topics:
-            return []
-        infos = self._edge.topics(sorted(topics))
-        partitions = _partitions(infos.values())
-        positions, starts = self._mirror.refresh(), self._edge.starts(partitions)
-        stale = {p.topic for p in ahead(self._edge.ends(partitions), positions)}
-        return self._checks(infos, {p: max(positions.get(p, 0), starts[p]) for p in partitions if p.topic not in stale})
+        """Offset gaps of these topics, and checks of where the edges' logs begin and the mirrors stand now."""
+        found = [(edge, *edge.acceptable(topics)) for edge in self._edges]
+        gaps = [dataclasses.replace(gap, what=self._said(edge, gap.what)) for edge, gaps, _ in found for gap in gaps]
+        return [*gaps, *(h for h in self._lost if h.topic in topics)], [check for *_, checks in found for check in checks]
 
     def gaps(self) -> dict[str, str]:
         """By edge topic: why records of it may never arrive."""
-        found = dict(self._gaps)
-        for h in self._lost:
-            found[h.topic] = f"{found[h.topic]}; {h.what}" if h.topic in found else h.what
-        return found
+        at_edges = ((t, self._said(edge, why)) for edge in self._edges for t, why in edge.gaps.items())
+        return _joined([*at_edges, *((h.topic, h.what) for h in self._lost)])
 
-    def edge_ends(self, topics: Sequence[str]) -> Mapping[Partition, int]:
-        """End offsets at the edge, topic by topic in this order."""
-        infos = self._existing(self._edge, topics)
-        ends: dict[Partition, int] = {}
-        for topic in topics:
-            ends |= self._edge.ends(_partitions([infos[topic]]))
+    def edge_ends(self, topics: Sequence[str]) -> EdgeEnds:
+        """End offsets at each edge. A host may report at one site and be promised at another: so all sites are asked for one
+        control topic before any for the next."""
+        ends: dict[str, dict[Partition, int]] = {edge.site: {} for edge in self._edges}
+        for asked in (*([t] for t in topics if t in CONTROL), [t for t in topics if t not in CONTROL]):
+            for edge in self._edges if asked else ():
+                ends[edge.site] |= edge.ends(asked)
         return ends
 
-    def not_mirrored(self, cut: Mapping[Partition, int]) -> dict[str, str]:
-        """By edge topic: what the mirror has yet to copy below the cut."""
-        if self._mirror is None:
-            return {}
-        self._positions = self._mirror.refresh()
-        behind = {b.partition.topic: f"mirror: {b}" for b in reached(cut, self._starts, self._positions)}
-        return behind | {p.topic: self._gaps[p.topic] for p in cut if p.topic in self._gaps}
+    def not_mirrored(self, cut: EdgeEnds) -> dict[str, str]:
+        """By edge topic: what a mirror has yet to copy below the cut."""
+        behind = ((t, self._said(edge, what)) for edge in self._edges for t, what in edge.not_mirrored(cut[edge.site]).items())
+        return _joined(behind)
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
-        """High watermarks, on the central cluster, of the topics mirrored from these.
+        """High watermarks, on the central cluster, of the topics mirrored from these, of every site.
 
         Not the last stable offsets: the mirror's position may be committed before the marker of the very transaction reaches
         another partition, and then those would leave its records out. TopicReplaced if one is not the topic that is staged.
         """
-        infos = self._existing(self._central, [central_topic(t, self._alias) for t in topics])
+        infos = existing(self._central, [name for edge in self._edges for name in edge.central(topics)])
         check_other_topics(self._database, infos.values())
-        return self._central.ends(_partitions(infos.values()), committed=False)
+        return self._central.ends(partitions(infos.values()), committed=False)
 
-    def _find_gaps(
-        self, infos: Mapping[str, TopicInfo], before: Mapping[Partition, EdgeCheck], starts: Mapping[Partition, int]
-    ) -> dict[str, str]:
-        before = {p: check for p, check in before.items() if p in starts}  # not of partitions that are gone
-        previous_ids = {p.topic: check.topic_id for p, check in before.items()}
-        found = {
-            topic: f"{topic} was deleted and recreated at the edge since the last check; what it held may not have been mirrored"
-            for topic in recreated(previous_ids, {name: info.topic_id for name, info in infos.items()})
-        }
-        previous = {p: before[p].mirror_next if p in before else 0 for p in starts}
-        for gap in gaps(previous, starts):
-            found[gap.partition.topic] = str(gap)
-        ends = self._edge.ends(list(starts))
-        for partition in ahead(ends, self._positions):
-            found[partition.topic] = f"{partition}: the mirror's position {self._positions[partition]} is past the edge's end"
-        return found
-
-    def _existing(self, cluster: SiteCluster, topics: Sequence[str]) -> dict[str, TopicInfo]:
-        infos = cluster.topics(topics)
-        if missing := [t for t in topics if t not in infos]:
-            raise Unavailable(f"the {cluster.name} cluster lacks the topics {missing}; run `hourmark types apply`")
-        return infos
+    def _said(self, edge: EdgeSite, what: str) -> str:
+        return what if len(self._edges) == 1 else f"{edge.alias}: {what}"
 
 
-def _partitions(infos: Collection[TopicInfo]) -> list[Partition]:
-    return [Partition(info.name, number) for info in infos for number in info.partitions]
+def _joined(said: Iterable[tuple[str, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for topic, what in said:
+        found[topic] = f"{found[topic]}; {what}" if topic in found else what
+    return found
 
 
 @dataclasses.dataclass(frozen=True)

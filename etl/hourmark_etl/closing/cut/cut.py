@@ -12,6 +12,9 @@ Five phases, each waiting for one thing:
 Audit offsets are compared on the central cluster only: the promises that count are those below the central audit end taken in
 `promises`. Every one of them was at the edge before, and its events before it, so the events' edge ends, taken afterwards,
 lie past them: no promise that counts can have an event beyond the cut, and the offsets of the two clusters need no translation.
+
+With several sites each phase waits for all of them: a cut has an audit end of every site (`AuditOffsets`). A site that is cut off
+keeps every type open, as nobody can say what its hosts were promised.
 """
 
 from __future__ import annotations
@@ -35,24 +38,25 @@ from hourmark_etl.closing.cut.readiness import (
     without_newly_seen,
 )
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap
-from hourmark_etl.model import Frontier, Phase, Reporter
+from hourmark_etl.model import NONE_MEANT, AuditOffsets, Frontier, Phase, Reporter
 
+EdgeEnds = Mapping[str, Mapping[Partition, int]]  # by site, of its edge's topics by their names there
 OVERDUE_MS: Final = 30_000  # after its end, an hour that waits for somebody says for whom
 NAMED_MAX: Final = 20
 LAGGARD_SECONDS: Final = 10.0  # how long a topic that the mirror lags on may hold up the types beside it
 
 
 class Sites(Protocol):
-    """What a cut asks of the two clusters. Edge names throughout; offsets are the next to read."""
+    """What a cut asks of the clusters: of all sites at once. Edge names throughout; offsets are the next to read."""
 
     def check(self, types: Collection[str]) -> None:
         """Look for gaps in the topics of these types, and of promises and reports; remember where the mirror stands."""
 
-    def edge_ends(self, topics: Sequence[str]) -> Mapping[Partition, int]:
-        """End offsets at the edge, topic by topic in this order."""
+    def edge_ends(self, topics: Sequence[str]) -> EdgeEnds:
+        """End offsets at each edge, topic by topic in this order: those of control topics at every edge before the next's."""
 
-    def not_mirrored(self, cut: Mapping[Partition, int]) -> dict[str, str]:
-        """Topics of which the mirror has yet to copy something below the cut, and what, human-readable; empty: it has reached
+    def not_mirrored(self, cut: EdgeEnds) -> dict[str, str]:
+        """Topics of which a mirror has yet to copy something below the cut, and what, human-readable; empty: all have reached
         it."""
 
     def gaps(self) -> dict[str, str]:
@@ -63,7 +67,7 @@ class Sites(Protocol):
         it."""
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
-        """High watermarks, on the central cluster, of the topics mirrored from these."""
+        """High watermarks, on the central cluster, of the topics mirrored from these, of every site."""
 
     def close(self) -> None:
         """Leave the clusters."""
@@ -91,7 +95,7 @@ class Cut:
 
     taken_at_ms: int
     watermarks_ms: Mapping[str, int]
-    audit_next: int  # central offset: promises below it count
+    audit_next: AuditOffsets  # promises below count
     waived: Mapping[str, tuple[Reporter, ...]] = dataclasses.field(default_factory=dict)
     unverified: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
@@ -115,10 +119,11 @@ class CutTaker:
     """Takes one cut after another; `poll` goes on as far as it can and never blocks on a condition."""
 
     def __init__(
-        self, sites: Sites, progress: StagingProgress, audit_central: str, clock: Clock, deadline_seconds: float
+        self, sites: Sites, progress: StagingProgress, audits: Mapping[str, str], clock: Clock, deadline_seconds: float
     ) -> None:
+        """`audits`: the central audit topics, and whose each is."""
         self._sites, self._progress, self._clock = sites, progress, clock
-        self._audit_central = audit_central
+        self._audits = audits
         self._deadline_ms = round(deadline_seconds * 1000)
         self._events_since_s = 0.0
         self._steps: Mapping[Phase, Callable[[Collection[Frontier]], Cut | Phase | Waiting]] = {
@@ -148,9 +153,9 @@ class CutTaker:
         self._seen: list[Reporter] = []
         self._not_ready: dict[str, What] = {}
         self._chosen: dict[str, Readiness] = {}
-        self._edge: Mapping[Partition, int] = {}
+        self._edge: EdgeEnds = {}
         self._central: Mapping[Partition, int] | None = None
-        self._audit_next = 0
+        self._audit_next = NONE_MEANT
 
     def _reports(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
         self._taken_at_ms = now_ms = self._clock.now_ms()
@@ -181,14 +186,17 @@ class CutTaker:
         if behind := self._sites.not_mirrored(self._edge):
             return self._waiting(Phase.CONTROL, list(behind.values()))
         self._central = self._sites.central_ends(CONTROL)
-        audit = [end for p, end in self._central.items() if p.topic == self._audit_central]
-        if len(audit) != 1:
-            raise Finding(
-                f"topic {self._audit_central} has {len(audit)} partitions; closing needs one order of promises. "
-                "Recreate it with one partition"
-            )
-        self._audit_next = audit[0]
+        self._audit_next = AuditOffsets.of({site: self._end_of(topic) for topic, site in self._audits.items()})
         return Phase.PROMISES
+
+    def _end_of(self, audit: str) -> int:
+        assert self._central is not None
+        ends = [end for p, end in self._central.items() if p.topic == audit]
+        if len(ends) != 1:
+            raise Finding(
+                f"topic {audit} has {len(ends)} partitions; closing needs one order of promises. Recreate it with one partition"
+            )
+        return ends[0]
 
     def _promises(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
         assert self._central is not None
@@ -220,7 +228,7 @@ class CutTaker:
             self._drop_topics(behind)
             if not self._chosen:
                 return self._given_up()
-        self._central = self._sites.central_ends(sorted({p.topic for p in self._edge}))
+        self._central = self._sites.central_ends(sorted(events_topic(t) for t in self._chosen))
         return Phase.ARRIVAL
 
     def _leave_out(self, frontiers: Collection[Frontier]) -> None:
@@ -244,7 +252,7 @@ class CutTaker:
         for event_type in [t for t in self._chosen if events_topic(t) in behind]:
             del self._chosen[event_type]
             self._not_ready[event_type] = (behind[events_topic(event_type)],)
-        self._edge = {p: end for p, end in self._edge.items() if p.topic not in behind}
+        self._edge = {site: {p: end for p, end in ends.items() if p.topic not in behind} for site, ends in self._edge.items()}
 
     def _arrival(self, frontiers: Collection[Frontier]) -> Phase | Cut | Waiting:
         assert self._central is not None

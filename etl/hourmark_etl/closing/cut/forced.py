@@ -17,7 +17,7 @@ from hourmark.topics import CONTROL, events_topic
 from hourmark_etl.closing.cut.cut import Cut, Sites, StagingProgress, shortened
 from hourmark_etl.closing.cut.readiness import Reports, clocks_apart, readiness
 from hourmark_etl.ledger.overrides import Override
-from hourmark_etl.model import Frontier
+from hourmark_etl.model import AuditOffsets, Frontier
 
 _NO_DEADLINE: Final = 0  # an override waives at once
 
@@ -27,8 +27,13 @@ def overridden(frontiers: Iterable[Frontier], overrides: Mapping[str, Override])
     return [f for f in frontiers if (o := overrides.get(f.event_type)) is not None and o.hour_s == f.hour.start_s]
 
 
-def forced_cut(chosen: Collection[Frontier], sites: Sites, progress: StagingProgress, audit_central: str, clock: Clock) -> Cut:
-    """The cut of these types' frontier hours, each of which an override names. A cluster that does not answer is named, too."""
+def forced_cut(
+    chosen: Collection[Frontier], sites: Sites, progress: StagingProgress, audits: Mapping[str, str], clock: Clock
+) -> Cut:
+    """The cut of these types' frontier hours, each of which an override names. A cluster that does not answer is named, too.
+
+    `audits`: the central audit topics, and whose each is.
+    """
     now_ms = clock.now_ms()
     reports = Reports(progress.reporters())
     apart = clocks_apart(reports, now_ms)
@@ -50,7 +55,7 @@ def forced_cut(chosen: Collection[Frontier], sites: Sites, progress: StagingProg
     return Cut(
         taken_at_ms=now_ms,
         watermarks_ms={f.event_type: f.hour.end_ms for f in chosen},
-        audit_next=progress.staged_next(Partition(audit_central, 0)),
+        audit_next=AuditOffsets.of({site: progress.staged_next(Partition(topic, 0)) for topic, site in audits.items()}),
         waived=waived,
         unverified=unverified,
     )

@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 from hourmark_etl.arrow import Int32s, matching, range_words
 from hourmark_etl.closing.proof.promises import HELD, KEY, PROMISED, ROWS, distinct_rows, held
 from hourmark_etl.closing.units import Listing, Unit, plan_units, read_unit
-from hourmark_etl.model import AuditGroup, Frontier, StagedGroup
+from hourmark_etl.model import FIRST_SITE, AuditGroup, AuditOffsets, Frontier, StagedGroup
 from hourmark_etl.staging.files import AUDIT_SCHEMA, IdRange, load_all, read_all
 from hourmark_etl.staging.verified import DAMAGE
 from hourmark_etl.storage import NotFound, Storage
 
 UNAUDITED_SCHEMA: Final = pa.schema([("hour", "int64"), ("event_id", pa.binary(16)), ("range_id", pa.binary(8))])
+_NEVER: Final = (1 << 63) - 1  # no offset lies past it
 _FILES_IN_ITEM: Final = 16  # audit files: small
 _LOG = logging.getLogger(__name__)
 
@@ -36,10 +37,17 @@ class RowsItem(NamedTuple):
     earlier: tuple[tuple[int, str], ...]
 
 
+class AuditPath(NamedTuple):
+    """A file of audit records, all of one site's."""
+
+    path: str
+    site: str = FIRST_SITE
+
+
 class PromisesItem(NamedTuple):
     """Files of audit records."""
 
-    paths: tuple[str, ...]
+    files: tuple[AuditPath, ...]
 
 
 class Found(NamedTuple):
@@ -52,20 +60,22 @@ class Found(NamedTuple):
 class Windows(NamedTuple):
     """Which promises count: for each frontier those of its hour below the cut, and earlier hours' from `settled_next` on."""
 
-    frontiers: tuple[tuple[int, str, int, int], ...]  # asked, type, hour, settled_next
-    below: int
+    frontiers: tuple[tuple[int, str, int, AuditOffsets | None], ...]  # asked, type, hour, settled_next (None: no earlier hours')
+    below: AuditOffsets | None  # None: wherever they lie
 
     @classmethod
-    def of(cls, asked: Mapping[int, Frontier], below: int) -> Windows:
+    def of(cls, asked: Mapping[int, Frontier], below: AuditOffsets) -> Windows:
         """Of these frontiers, by their index."""
         return cls(tuple((at, f.event_type, f.hour.start_s, f.settled_next) for at, f in asked.items()), below)
 
-    def counting(self, rows: pa.Table) -> pa.Table:
-        """Rows of AUDIT_SCHEMA → PROMISED: once for each frontier for which one counts."""
-        columns = list(zip(*self.frontiers, strict=True))
+    def counting(self, rows: pa.Table, site: str) -> pa.Table:
+        """Rows of AUDIT_SCHEMA, of one site → PROMISED: once for each frontier for which one counts."""
+        own = ((*of, _NEVER if settled is None else settled.at(site)) for *of, settled in self.frontiers)
+        columns = list(zip(*own, strict=True))
         kinds = ("int32", "string", "int64", "int64")
         frontiers = pa.table([pa.array(c, k) for c, k in zip(columns, kinds, strict=True)], ["asked", "type", "own", "settled"])
-        rows = rows.filter(pc.less(rows.column("offset"), self.below))
+        if self.below is not None:
+            rows = rows.filter(pc.less(rows.column("offset"), self.below.at(site)))
         known = rows.join(frontiers, "type", join_type="inner", use_threads=False)
         hour, own, offset, settled = (known.column(name).to_numpy() for name in ("hour", "own", "offset", "settled"))
         counts = (hour == own) | ((hour < own) & (offset >= settled))
@@ -89,12 +99,12 @@ def rows_items(
 
 def promises_items(groups: Iterable[AuditGroup]) -> list[PromisesItem]:
     """The files of these groups, each once."""
-    return file_items({g.path for g in groups})
+    return file_items({AuditPath(g.path, g.site) for g in groups})
 
 
-def file_items(paths: Collection[str]) -> list[PromisesItem]:
+def file_items(files: Collection[AuditPath]) -> list[PromisesItem]:
     """These files of audit records."""
-    ascending = sorted(paths)
+    ascending = sorted(files)
     return [PromisesItem(tuple(ascending[at : at + _FILES_IN_ITEM])) for at in range(0, len(ascending), _FILES_IN_ITEM)]
 
 
@@ -102,7 +112,7 @@ def read_item(item: RowsItem | PromisesItem, storage: Storage, windows: Windows)
     """The item's share of the tables. Unreadable names a staged file that must be staged again."""
     if isinstance(item, RowsItem):
         return Found(held(item_rows(item, storage)), PROMISED.empty_table())
-    found = [windows.counting(read_promises(storage, path)) for path in item.paths]
+    found = [windows.counting(read_promises(storage, path), site) for path, site in item.files]
     return Found(HELD.empty_table(), pa.concat_tables([PROMISED.empty_table(), *found]))
 
 
@@ -122,12 +132,16 @@ def unaudited_rows(item: RowsItem, storage: Storage, keys: pa.Table) -> pa.Table
     return distinct.filter(pc.invert(distinct.column("earlier")))
 
 
-def matching_promises(item: PromisesItem, storage: Storage, event_type: str, keys: pa.Table, below: int) -> pa.Table:
-    """Rows of AUDIT_SCHEMA of the type and of these (hour, range_id), below a central audit offset."""
+def matching_promises(
+    item: PromisesItem, storage: Storage, event_type: str, keys: pa.Table, at_least: AuditOffsets, below: AuditOffsets
+) -> pa.Table:
+    """Rows of AUDIT_SCHEMA of the type and of these (hour, range_id), at central audit offsets [at_least, below)."""
     found = [AUDIT_SCHEMA.empty_table()]
-    for path in item.paths:
+    for path, site in item.files:
         rows = read_promises(storage, path)
-        rows = rows.filter(pc.and_(pc.less(rows.column("offset"), below), pc.equal(rows.column("type"), event_type)))
+        offset = rows.column("offset")
+        between = pc.and_(pc.greater_equal(offset, at_least.at(site)), pc.less(offset, below.at(site)))
+        rows = rows.filter(pc.and_(between, pc.equal(rows.column("type"), event_type)))
         found.append(matching(rows, keys, KEY[1:]))
     return pa.concat_tables(found)
 

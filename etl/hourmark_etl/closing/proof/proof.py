@@ -2,7 +2,8 @@
 
 A promise (of one audit record, for one type and hour: how many distinct ids, and the sum of their low 64 bits) counts for the
 frontier hour H of its type if its record lies below the cut, and it is of H, or of an earlier hour and not settled by an earlier
-seal (its record lies at or past `settled_next`). All types of a round are asked for together.
+seal (its record lies at or past `settled_next`). Where a record lies is told by its own site's offsets (`AuditOffsets`). All
+types of a round are asked for together.
 
 **By sums.** Number and digest of what is newly promised equal those of what is newly listed. The digest adds up, modulo 2^64, for
 each event its id's low 64 bits and its range id times an odd constant; staging keeps it by group, so no row is read. Only groups
@@ -48,6 +49,7 @@ from hourmark.hours import Hour
 from hourmark_etl.arrow import distinct, matching, unmatched
 from hourmark_etl.closing.proof.copies import SecondReading, Told, second_readings
 from hourmark_etl.closing.proof.evidence import (
+    AuditPath,
     Found,
     PromisesItem,
     RowsItem,
@@ -68,7 +70,7 @@ from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.closed import unaudited_files
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.listings import RoundSums, counting_promises, listed_groups, promises_between, round_sums
-from hourmark_etl.model import RANGE_WEIGHT, Frontier, OriginHourSums, Sums, to_unsigned
+from hourmark_etl.model import NONE_MEANT, RANGE_WEIGHT, AuditOffsets, Frontier, OriginHourSums, Sums, to_unsigned
 from hourmark_etl.storage import Storage
 
 FINDINGS_MAX: Final = 20  # named per type; all are counted
@@ -109,8 +111,8 @@ class Prover:
     unit_bytes_max: int
     ranges_here_max: int = _RANGES_HERE_MAX
 
-    def prove(self, asked: Sequence[Frontier], below: int) -> list[Proof]:
-        """A proof for each frontier, in turn; `below`: the central audit offset of the cut. Unreadable names a staged file."""
+    def prove(self, asked: Sequence[Frontier], below: AuditOffsets) -> list[Proof]:
+        """A proof for each frontier, in turn; `below`: the cut of promises. Unreadable names a staged file."""
         sums = with_partially_counted(round_sums(self.database, asked, below), self.storage, asked, below)
         proofs = [by_sums(listed, promised) for listed, promised in sums]
         slow = {at: asked[at] for at, proof in enumerate(proofs) if proof is None}
@@ -120,7 +122,7 @@ class Prover:
             for at, (proof, (listed, _)) in enumerate(zip(proofs, sums, strict=True))
         ]
 
-    def _by_join(self, asked: Mapping[int, Frontier], below: int) -> dict[int, Proof]:
+    def _by_join(self, asked: Mapping[int, Frontier], below: AuditOffsets) -> dict[int, Proof]:
         rows = self._rows_items(asked)
         verdict = self._verdict(rows, asked, below)
         older = self._older(asked, verdict)
@@ -140,7 +142,7 @@ class Prover:
         listed = {at: (f, g) for (at, f), g in zip(asked.items(), groups, strict=True)}
         return rows_items(listed, {at: earlier[f.event_type] for at, f in asked.items()}, self.unit_bytes_max)
 
-    def _verdict(self, rows: Sequence[RowsItem], asked: Mapping[int, Frontier], below: int) -> RangeCounts:
+    def _verdict(self, rows: Sequence[RowsItem], asked: Mapping[int, Frontier], below: AuditOffsets) -> RangeCounts:
         """All partial counts come here and are judged, or, where they are many, meet range by range in tasks."""
         groups = [g for of in counting_promises(self.database, list(asked.values()), below) for g in of]
         items: list[RowsItem | PromisesItem] = [*rows, *promises_items(groups)]
@@ -158,10 +160,15 @@ class Prover:
         found = [OLDER.empty_table()]
         for at, f in asked.items():
             own = keys.filter(pc.and_(pc.equal(keys.column("asked"), at), pc.less(keys.column("hour"), f.hour.start_s)))
-            if len(own) and f.settled_next:
-                groups = promises_between(self.database, f.event_type, hours_of(own), 0, f.settled_next)
+            if len(own):
+                groups = promises_between(self.database, f.event_type, hours_of(own), NONE_MEANT, f.settled_next)
                 work = functools.partial(
-                    matching_promises, storage=self.storage, event_type=f.event_type, keys=own, below=f.settled_next
+                    matching_promises,
+                    storage=self.storage,
+                    event_type=f.event_type,
+                    keys=own,
+                    at_least=NONE_MEANT,
+                    below=f.settled_next,
                 )
                 try:
                     each = self.runner.map(work, promises_items(groups))
@@ -215,19 +222,19 @@ def by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof |
 
 
 def with_partially_counted(
-    sums: Sequence[RoundSums], storage: Storage, asked: Sequence[Frontier], below: int
+    sums: Sequence[RoundSums], storage: Storage, asked: Sequence[Frontier], below: AuditOffsets
 ) -> list[tuple[Mapping[int, Sums], Mapping[int, Sums]]]:
     """For each frontier its (listed, promised) sums by hour, with those rows of partially_counted groups that count.
 
     Each file is read once.
     """
-    wanted = defaultdict[str, set[tuple[int, int]]](set)  # path → (asked, hour)
+    wanted = defaultdict[AuditPath, set[tuple[int, int]]](set)  # → (asked, hour)
     for at, of in enumerate(sums):
         for g in of.partially_counted:
-            wanted[g.path].add((at, g.hour_s))
+            wanted[AuditPath(g.path, g.site)].add((at, g.hour_s))
     promised = [defaultdict(Sums, of.promised) for of in sums]
-    for path, hours in wanted.items():
-        counting = Windows.of({at: asked[at] for at, _ in hours}, below).counting(read_promises(storage, path))
+    for (path, site), hours in wanted.items():
+        counting = Windows.of({at: asked[at] for at, _ in hours}, below).counting(read_promises(storage, path), site)
         for p in counting.select([*KEY, "count", "sum"]).to_pylist():
             if (p["asked"], p["hour"]) in hours:
                 digest = p["sum"] + RANGE_WEIGHT * p["count"] * int.from_bytes(p["range_id"], "big")

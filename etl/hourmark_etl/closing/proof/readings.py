@@ -36,28 +36,31 @@ import pyarrow.compute as pc
 from hourmark.hours import Hour
 from hourmark_etl.arrow import distinct, matching, unmatched
 from hourmark_etl.closing.cut.cut import shortened
-from hourmark_etl.closing.proof.evidence import PromisesItem, file_items
+from hourmark_etl.closing.proof.evidence import AuditPath, PromisesItem, file_items
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ledger.conflicts import AuditFile, Conflict, compared_files, not_compared
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import first_unsealed
-from hourmark_etl.model import Frontier
+from hourmark_etl.model import FIRST_SITE, Frontier
 from hourmark_etl.staging.files import AUDIT_SCHEMA, read_all
 from hourmark_etl.storage import Storage
 
 RANGE: Final = ["range_id", "observed_at"]
 READING: Final = [*RANGE, "content"]
+SITED: Final = AUDIT_SCHEMA.append(pa.field("site", pa.string()))  # of which site each row is
 READINGS: Final = pa.schema([AUDIT_SCHEMA.field(name) for name in READING])
 ROWS_MAX: Final = 1_000_000  # promises compared at a time: 24 bytes each, in the driver
 _HERE_MAX: Final = 8  # items that are read in the driver: a job on executors takes longer
 
 
 class Reading(NamedTuple):
-    """One of the contents of a range. `offset`: central, of its first record; `promised`: (type, hour, count) of that."""
+    """One of the contents of a range. `offset`: central, of its first record; `promised`: (type, hour, count) of that; `site`:
+    whose audit topic has it."""
 
     offset: int
     origin: str
     promised: tuple[tuple[str, int, int], ...]
+    site: str = FIRST_SITE
 
 
 class ReadingsDiffer(NamedTuple):
@@ -71,7 +74,8 @@ class ReadingsDiffer(NamedTuple):
         told = []
         for reading in self.readings:
             promised = [f"{count} of {event_type} {Hour(hour_s, length_s)}" for event_type, hour_s, count in reading.promised]
-            told.append(f"audit offset {reading.offset} ({reading.origin}): {', '.join(shortened(promised))}")
+            at = f"audit offset {reading.offset}" + ("" if reading.site == FIRST_SITE else f" of {reading.site}")
+            told.append(f"{at} ({reading.origin}): {', '.join(shortened(promised))}")
         return f"range {self.range_id.hex()} has {len(told)} audit records that differ: {'; '.join(shortened(told))}"
 
 
@@ -116,22 +120,25 @@ class Comparer:
         return [f for f, within in zip(between, hit.tolist(), strict=True) if within and f.path not in without]
 
     def _read(self, work: functools.partial[pa.Table], files: Sequence[AuditFile]) -> pa.Table:
-        items = file_items({f.path for f in files})
+        items = file_items({AuditPath(f.path, f.site) for f in files})
         runner = self.runner if len(items) > _HERE_MAX else Runner()
-        schema = AUDIT_SCHEMA if work.func is rows_of else READINGS
+        schema = SITED if work.func is rows_of else READINGS
         return pa.concat_tables([schema.empty_table(), *runner.map(work, items)])
 
 
 def readings(item: PromisesItem, storage: Storage, of: pa.Table | None = None) -> pa.Table:
     """READINGS of the files, each once; `of`: only of these ranges (columns RANGE)."""
-    found = pa.concat_tables([read_all(storage, path, READING) for path in item.paths])
+    found = pa.concat_tables([read_all(storage, path, READING) for path, _ in item.files])
     return distinct(found if of is None else matching(found, of, RANGE), READING)
 
 
 def rows_of(item: PromisesItem, storage: Storage, of: pa.Table) -> pa.Table:
-    """All rows of the files that are of these ranges (columns RANGE), as of AUDIT_SCHEMA."""
-    rows = pa.concat_tables([read_all(storage, path, AUDIT_SCHEMA.names) for path in item.paths])
-    return matching(rows, of, RANGE)
+    """All rows of the files that are of these ranges (columns RANGE), as of SITED."""
+    found = [SITED.empty_table()]
+    for path, site in item.files:
+        rows = matching(read_all(storage, path, AUDIT_SCHEMA.names), of, RANGE)
+        found.append(rows.append_column("site", pa.array([site] * len(rows), "string")))
+    return pa.concat_tables(found)
 
 
 def differing(new: pa.Table, known: pa.Table) -> pa.Table:
@@ -143,7 +150,7 @@ def differing(new: pa.Table, known: pa.Table) -> pa.Table:
 
 
 def differences(rows: pa.Table) -> tuple[ReadingsDiffer, ...]:
-    """Of all rows (AUDIT_SCHEMA) of ranges that differ. Pure."""
+    """Of all rows (SITED) of ranges that differ. Pure."""
     ranges = defaultdict[tuple[bytes, int], dict[bytes, list[dict[str, Any]]]](dict)
     for row in rows.sort_by("offset").to_pylist():
         ranges[row["range_id"], row["observed_at"]].setdefault(row["content"], []).append(row)
@@ -156,7 +163,7 @@ def differences(rows: pa.Table) -> tuple[ReadingsDiffer, ...]:
 def _reading(rows: Sequence[Mapping[str, Any]]) -> Reading:
     """Of the rows of all records with one content, by offset."""
     promised = {(r["type"], r["hour"], r["count"]) for r in rows}
-    return Reading(rows[0]["offset"], rows[0]["origin"], tuple(sorted(promised)))
+    return Reading(rows[0]["offset"], rows[0]["origin"], tuple(sorted(promised)), rows[0]["site"])
 
 
 def held(of: ReadingsDiffer, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int) -> list[Conflict]:
@@ -166,7 +173,7 @@ def held(of: ReadingsDiffer, frontiers: Mapping[str, Frontier], length_s: int, n
         (event_type, held_s)
         for reading in of.readings
         for event_type, hour_s, _ in reading.promised
-        if (held_s := _held_hour(hour_s, reading.offset, frontiers.get(event_type))) is not None
+        if (held_s := _held_hour(hour_s, reading, frontiers.get(event_type))) is not None
     }
     return [
         Conflict(event_type=event_type, hour_s=hour_s, range_id=of.range_id, what=what, found_at_ms=now_ms)
@@ -174,13 +181,13 @@ def held(of: ReadingsDiffer, frontiers: Mapping[str, Frontier], length_s: int, n
     ]
 
 
-def _held_hour(hour_s: int, offset: int, frontier: Frontier | None) -> int | None:
+def _held_hour(hour_s: int, reading: Reading, frontier: Frontier | None) -> int | None:
     """None where what was promised there is settled: it stands in a bucket that is closed, or is fixed."""
     if frontier is None:
         return hour_s
     unsealed_s = first_unsealed(frontier).start_s
     seals = [h.seal for h in frontier.sealed_hours if h.seal]
     settled_next = seals[-1].audit_next if seals else frontier.settled_next
-    if hour_s < unsealed_s and offset < settled_next:
+    if hour_s < unsealed_s and reading.offset < settled_next.at(reading.site):
         return None
     return max(hour_s, unsealed_s)

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hourmark_etl.arrow import unmatched
 from hourmark_etl.closing.proof.evidence import (
@@ -31,7 +30,7 @@ from hourmark_etl.folders import UNAUDITED_FOLDER
 from hourmark_etl.ledger import closed as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.listings import promises_between
-from hourmark_etl.model import Frontier
+from hourmark_etl.model import AuditOffsets, Frontier
 from hourmark_etl.staging.files import write_rows
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import AlreadyExists, Storage, entries_of
@@ -50,12 +49,9 @@ class UnauditedFile(NamedTuple):
     path: str
     rows: int
 
-    def ledger_row(self, audit_next: int, sealed_at_ms: int) -> Mapping[str, Any]:
+    def ledger_row(self, audit_next: AuditOffsets, sealed_at_ms: int) -> Mapping[str, Any]:
         """Its row of the table `unaudited`, for the seal's transaction."""
-        return {
-            "type": self.event_type, "hour": self.hour_s, "path": self.path, "rows": self.rows, "audit_next": audit_next,
-            "sealed_at_ms": sealed_at_ms,
-        }  # fmt: skip
+        return ledger.unaudited_row(self.event_type, self.hour_s, self.path, self.rows, audit_next, sealed_at_ms)
 
 
 def write_unaudited(storage: Storage, epoch: int, frontier: Frontier, rows: pa.Table) -> UnauditedFile:
@@ -89,14 +85,14 @@ class UnauditedCleaner:
 
     def __init__(self, storage: Storage, database: Database, keep_ms: int) -> None:
         self._storage, self._database, self._keep_ms = storage, database, keep_ms
-        self._looked: dict[str, int] = {}  # path → settled_next when it was looked into
+        self._looked: dict[str, AuditOffsets] = {}  # path → settled_next when it was looked into
 
     def clean(self, lease: Lease, now_ms: int) -> int:
         """Returns how many files it deleted; looks into `FILES_AT_ONCE` at most. The ledger forgets a file before it goes."""
         found = ledger.unaudited_files(self._database)
         self._looked = {f.path: self._looked.get(f.path, f.audit_next) for f in found}
         done = [f for f in found if f.sealed_at_ms + self._keep_ms < now_ms]
-        for f in [f for f in found if f.settled_next > self._looked[f.path] and f not in done][:FILES_AT_ONCE]:
+        for f in [f for f in found if not self._looked[f.path].reaches(f.settled_next) and f not in done][:FILES_AT_ONCE]:
             self._looked[f.path] = f.settled_next
             try:
                 if self._is_promised(f):
@@ -115,9 +111,9 @@ class UnauditedCleaner:
             return False
         groups = promises_between(self._database, file.event_type, hours_of(rows), file.audit_next, file.settled_next)
         items = promises_items(groups)
-        if sum(len(i.paths) for i in items) > _AUDIT_FILES_MAX:
+        if sum(len(i.files) for i in items) > _AUDIT_FILES_MAX:
             return False
         for item in items:
-            found = matching_promises(item, self._storage, file.event_type, rows, file.settled_next)
-            rows = unmatched(rows, found.filter(pc.greater_equal(found.column("offset"), file.audit_next)), KEY[1:])
+            found = matching_promises(item, self._storage, file.event_type, rows, file.audit_next, file.settled_next)
+            rows = unmatched(rows, found, KEY[1:])
         return not len(rows)
