@@ -70,7 +70,8 @@ def _types_repeated(patch: pytest.MonkeyPatch) -> None:
 
     def repeat(outside: Any) -> int:
         latest = outside.ledger.book().latest
-        outside.topic.publish(latest.records())
+        for topic in outside.topics:
+            topic.publish(latest.records())
         return len(latest.records())
 
     patch.setattr(declare_apply, "_publish_missing", repeat)
