@@ -15,7 +15,6 @@ import dataclasses
 import errno
 import logging
 import os
-import re
 import stat
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -37,6 +36,7 @@ from hourmark_producer.identity import Identity, identify
 from hourmark_producer.passing_over import pass_over
 from hourmark_producer.range_sizes import RangeSizes
 from hourmark_producer.rest import NOTHING, Content, Known, Rest, Stage, Unpacked, compare
+from hourmark_producer.rest_places import copy_places, packed_places
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.source_cutting import cut_of
 from hourmark_producer.truncation import are_alike
@@ -47,9 +47,6 @@ TRUNCATED_MAX: Final = 16
 _NOWHERE_MAX: Final = 64
 _BLOCK_BYTES: Final = 1 << 16
 PACKING_S: Final = 10.0  # so long without growth, and nobody is packing any more
-_ROOT: Final = re.compile(r"\.*[^.\d]*")
-_SEPARATORS: Final = "._-~"
-_DATED: Final = re.compile(r"[.\-_]\d")
 _LOG = logging.getLogger(__name__)
 
 
@@ -72,6 +69,14 @@ class _Claim(NamedTuple):
     file_id: str
     offset: int
     of_truncated: bool
+
+
+class _Opened(NamedTuple):
+    """`claim`: whose rest it is known to hold by now."""
+
+    plain: Plain | Unpacked
+    status: os.stat_result
+    claim: _Claim | None
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -178,7 +183,7 @@ class Rests:
 
         def read(offset: int, count: int) -> bytes:
             try:
-                plain, _ = self._open(file, found.path, rest)
+                plain = self._open(file, found.path, rest).plain
                 with contextlib.closing(plain):
                     return _read_of(plain, offset, min(offset + count, size), self._pause)
             except (CutOff, Damaged) as error:
@@ -195,7 +200,7 @@ class Rests:
         if (found := self._look_at(file, path, Known(b"", 0, b"", 0), rest)) is None:
             return rest.end(Stage.NOWHERE)  # the rest of one that is known is in it
         content = found.content
-        plain, status = self._open(file, path, rest)
+        plain, status, _ = self._open(file, path, rest)
         assert isinstance(plain, Plain), "it was found by its packed name"
         try:
             with contextlib.closing(plain):
@@ -236,32 +241,35 @@ class Rests:
     def _look_at(self, file: TrackedFile, path: str, known: Known, rest: Rest) -> _Found | None:
         """What is there in place of the file; None where that is something else."""
         try:
-            plain, status = self._open(file, path, rest)
+            opened = self._open(file, path, rest)
         except FileNotFoundError as error:  # renamed by now; where to, the next looks at its folder tell
             file.drop_rest()
             file.unfound = 1  # it is not where it was, and the count begins anew
             raise NotYet(f"{path} was there, and is looked for again") from error
         except (CutOff, Damaged, _Another):
             return None
+        plain, status, _ = opened
         with contextlib.closing(plain):
             content = plain.holds(known) if isinstance(plain, Unpacked) else compare(plain, known, self._pause)
             if content is not None and content.grows and self._unfinished.unchanged_s(status) < PACKING_S:
                 raise NotYet(f"{path} has no end yet; perhaps {file.place.seen_at} is being packed")
-            if content is not None and rest.truncated_at is not None and (passed := self._passed_over(file, plain, status)):
+            if content is not None and rest.truncated_at is not None and (passed := self._passed_over(file, opened)):
                 content = content._replace(readable=min(content.readable, passed))  # what is behind that, the copy sends itself
         return None if content is None else _Found(path, content)
 
-    def _passed_over(self, file: TrackedFile, plain: Plain | Unpacked, status: os.stat_result) -> int:
+    def _passed_over(self, file: TrackedFile, opened: _Opened) -> int:
         """Up to where the copy that this is, or was packed into, was passed over; 0 where it was not. NotYet."""
+        plain, status, claim = opened
         if isinstance(plain, Unpacked):
             copy = self.files.at_inode(status.st_dev, status.st_ino)
             return 0 if copy is None else copy.progress.position.offset
-        claims = [claim for identity, claim in self._taken.items() if identity.inode == status.st_ino]
-        if not claims and any(_is_sought(other) and not other.progress.is_untouched for other in self.files if other is not file):
+        if claim is not None:
+            return 0 if claim.file_id == file.file_id else claim.offset
+        if any(_is_sought(other) and not other.progress.is_untouched for other in self.files if other is not file):
             raise NotYet("what is packed may be a copy that was passed over, which is looked for first")
-        return max((claim.offset for claim in claims if claim.file_id != file.file_id), default=0)
+        return 0
 
-    def _open(self, file: TrackedFile, path: str, rest: Rest, *, take: bool = False) -> tuple[Plain | Unpacked, os.stat_result]:
+    def _open(self, file: TrackedFile, path: str, rest: Rest, *, take: bool = False) -> _Opened:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             status, identity = os.fstat(descriptor), identify(descriptor)
@@ -269,20 +277,22 @@ class Rests:
             if status.st_ino != rest.candidates[path]:
                 raise FileNotFoundError(errno.ENOENT, "it is another file by now", path)
             own = _Claim(file.file_id, file.progress.position.offset, rest.truncated_at is not None)
-            claim = self._taken.setdefault(identity, own) if take else self._taken.get(identity, own)
-            is_others = claim.file_id != file.file_id and (file.suspected or claim.of_truncated == own.of_truncated)
+            claim = self._taken.setdefault(identity, own) if take else self._taken.get(identity)
+            is_others = (
+                claim is not None and claim.file_id != own.file_id and (file.suspected or claim.of_truncated == own.of_truncated)
+            )
             if not stat.S_ISREG(status.st_mode) or older or is_others or identity == file.identity:
                 raise _Another(path)
             if path.endswith(PACKED):
-                return Plain(descriptor, path), status
-            return Unpacked(descriptor, file.progress.position.offset), status
+                return _Opened(Plain(descriptor, path), status, claim)
+            return _Opened(Unpacked(descriptor, own.offset), status, claim)
         except BaseException:
             os.close(descriptor)
             raise
 
     def _begin(self, file: TrackedFile, rest: Rest, found: _Found) -> None:
         path, content = found
-        plain, _ = self._open(file, path, rest, take=True)
+        plain = self._open(file, path, rest, take=True).plain
         try:
             if rest.truncated_at is None:
                 self._keep_size(file, content.readable)
@@ -340,7 +350,7 @@ def _is_sought(file: TrackedFile) -> bool:
 
 def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Rest | None:
     """Of one that vanished; None where nothing can hold it, or tells it from others."""
-    account, candidates = file.observed.of(file.progress), _candidates(file, paths)
+    account, candidates = file.observed.of(file.progress), packed_places(file, paths)
     is_telling_at_all = bool(account.head) and not are_alike(account.head, file.progress.position.anchor)
     return Rest(candidates) if candidates and is_telling_at_all else None
 
@@ -348,46 +358,4 @@ def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Rest | None:
 def _rest_of_truncated(file: TrackedFile, high: int) -> Rest | None:
     """Of what it held before that, whether or not it is there; None where nothing tells it from others."""
     position = file.progress.position
-    return Rest(_copies(file), truncated_at=high, head=position.head) if is_telling(position) else None
-
-
-def _candidates(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
-    """Packed files whose name begins as the file's does, up to its first digit or dot; the newest first."""
-    root = _root(file.place.seen_at)
-    dated: list[tuple[int, str, int]] = []
-    for path in dict.fromkeys(paths):
-        if path.endswith(PACKED) and os.path.basename(path).startswith(root):  # noqa: PTH119
-            with contextlib.suppress(OSError):
-                status = os.stat(path)  # noqa: PTH116
-                dated.append((status.st_mtime_ns, path, status.st_ino))
-    return {path: inode for _, path, inode in sorted(dated, reverse=True)}
-
-
-def _copies(file: TrackedFile) -> dict[str, int]:
-    """Files beside it with a name of its own and something behind it or before its last dot; packed or not, the newest first.
-
-    OSError where its folder cannot be looked into: that says nothing of what is in it, unless the file is deleted.
-    """
-    dated: list[tuple[int, str, int]] = []
-    for place in dict.fromkeys(path for path in (file.place.seen_at, file.target, file.place.path, *file.other_names) if path):
-        folder, name = os.path.split(place)
-        stem = name.rpartition(".")[0] or name
-        with contextlib.suppress(*([OSError] if file.deleted else [])), os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name != name and _is_named_after(entry.name, name, stem):
-                    with contextlib.suppress(OSError):
-                        status = os.stat(entry.path)  # noqa: PTH116
-                        dated.append((status.st_mtime_ns, entry.path, status.st_ino))
-    return {path: inode for _, path, inode in sorted(dated, reverse=True)}
-
-
-def _is_named_after(name: str, live: str, stem: str) -> bool:
-    return (name.startswith(live) and name[len(live)] in _SEPARATORS) or (
-        _DATED.match(name, len(stem)) is not None and name.startswith(stem)
-    )
-
-
-def _root(path: str) -> str:
-    match = _ROOT.match(os.path.basename(path))  # noqa: PTH119
-    assert match is not None, "it matches nothing, too"
-    return match[0].rstrip("-_~")
+    return Rest(copy_places(file), truncated_at=high, head=position.head) if is_telling(position) else None

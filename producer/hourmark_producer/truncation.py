@@ -65,7 +65,9 @@ def judge(offset: int, shrinks: Sequence[Shrink], find: Find = nowhere) -> Judge
 
 def unread(high: int, read_to: int, head: bytes, find: Find) -> int:
     """How much nobody reads of content of this size."""
-    return max(0, high - read_to) and max(0, high - max(read_to, find(head, read_to)))
+    if high <= read_to:
+        return 0
+    return max(0, high - max(read_to, find(head, read_to)))
 
 
 def next_anchor(anchor: bytes, body: bytes | memoryview) -> bytes:

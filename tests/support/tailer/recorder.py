@@ -86,6 +86,12 @@ class Recorder:
             whole[file_id, generation] = before + one.body
         return whole
 
+    def sent(self) -> list[bytes]:
+        """All lines that were stored, sorted, wherever their files begin; of a range that was stored again, once."""
+        with self.lock:
+            stored = list(self.stored)
+        return sorted(b"".join(_by_place(stored).values()).splitlines(keepends=True))
+
     def files(self) -> list[bytes]:
         """All contents, sorted."""
         return sorted(self.contents().values())
@@ -118,8 +124,12 @@ class Recorder:
 
     def _size(self) -> int:
         with self.lock:
-            first = {(one.range.file_id, one.range.generation, one.range.start): one.body for one in self.received}
-        return sum(map(len, first.values()))
+            received = list(self.received)
+        return sum(map(len, _by_place(received).values()))
+
+
+def _by_place(received: list[Received]) -> dict[tuple[str, int, int], bytes]:
+    return {(one.range.file_id, one.range.generation, one.range.start): one.body for one in received}
 
 
 class _Handler(BaseHTTPRequestHandler):

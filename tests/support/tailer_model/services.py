@@ -116,8 +116,8 @@ class Services:
     def _look_for_undelivered(self, source: str, claim_ms: int) -> None:
         for line, file, body in self.truth.undelivered.values():
             assert line.written_ms is not None
-            excused = body.destroyed or not (file.is_followed or file.looked_at) or self.truth.may_be_another(file)
-            if file.source == source and line.written_ms < claim_ms and not excused:
+            may_be_missing = body.destroyed or not (file.is_followed or file.looked_at) or self.truth.may_be_another(file)
+            if file.source == source and line.written_ms < claim_ms and not may_be_missing:
                 self.findings.append(
                     f"{source} claims to be caught up at {claim_ms}; line {line.number} of {file.name}, written at "
                     f"{line.written_ms}, is not delivered"

@@ -108,15 +108,19 @@ class Truth:
 
     def is_begun(self, body: Body) -> bool:
         """Whether some of it is delivered."""
-        return any(line.written_ms is not None and line.number not in self.undelivered for line in body.lines)
+        return any(self._delivered(body))
+
+    def _delivered(self, body: Body) -> Iterator[int]:
+        """The sizes of its lines that are."""
+        written = (line for line in body.lines if line.written_ms is not None)
+        return (len(line.content) for line in written if line.number not in self.undelivered)
 
     def may_be_another(self, file: File) -> bool:
         """Whether too little of a packed file was delivered to tell it: the copy of a log that goes on from one that was read
         before, or a small one from another that was cut off."""
         if not suffix_of(file.name):
             return False
-        lines = [line for line in file.body.lines if line.written_ms is not None and line.number not in self.undelivered]
-        delivered = sum(len(line.content) for line in lines)
+        delivered = sum(self._delivered(file.body))
         cut_off = any(suffix_of(other.name) and other.body.destroyed for other in self.named() if other is not file)
         is_small = len(file.body.content) < _SMALL_BYTES
         return delivered < TELLING_BYTES and ((file.is_copy and delivered > 0) or (is_small and cut_off))

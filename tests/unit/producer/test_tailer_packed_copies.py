@@ -56,11 +56,6 @@ def pack(host: Host, own: bytes = b"") -> None:
     copy.unlink()
 
 
-def sent(recorder: Recorder) -> list[bytes]:
-    once = {(one.range.file_id, one.range.generation, one.range.start): one.body for one in recorder.stored}
-    return sorted(b"".join(once.values()).splitlines(keepends=True))
-
-
 @pytest.mark.parametrize("is_copy_first", [True, False])
 @pytest.mark.parametrize("own", [b"", ITS_OWN], ids=["as it was", "written to since"])
 def test_each_line_comes_once_whichever_is_looked_for_first(
@@ -76,7 +71,7 @@ def test_each_line_comes_once_whichever_is_looked_for_first(
     if is_copy_first:
         let_the_copy_be_over_first(monkeypatch)
     summary = host.drain(lines(10, 9000))
-    assert sent(recorder) == sorted((UNREAD + own + lines(10, 9000)).splitlines(keepends=True))
+    assert recorder.sent() == sorted((UNREAD + own + lines(10, 9000)).splitlines(keepends=True))
     assert summary.lost_bytes == 0
     assert summary.unknown_losses == 1, "what was written between copy and truncation"
 
@@ -101,5 +96,5 @@ def test_a_log_that_is_gone_does_not_wait_for_the_copy_of_what_it_held_last(
     host.app.unlink()
     summary = host.once(give_up_s=15)
     assert summary.finished
-    assert sent(recorder) == sorted((UNREAD + ITS_OWN).splitlines(keepends=True))
+    assert recorder.sent() == sorted((UNREAD + ITS_OWN).splitlines(keepends=True))
     assert summary.lost_bytes == 0
