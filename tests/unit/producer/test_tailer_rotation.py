@@ -127,7 +127,8 @@ def test_faster_than_it_is_read(host: Host, recorder: Recorder) -> None:
     with host.running() as tailer:
         for number in range(10):
             host.append(lines(100, number * 100))
-            wait_for(lambda n=number: len(tailer.files) == n + 1, "it is seen")  # type: ignore[misc]
+            at = host.app.stat()
+            wait_for(lambda at=at: tailer.files.at_inode(at.st_dev, at.st_ino) is not None, "it is seen")  # type: ignore[misc]
             packed_at_once(host.app, number)
         recorder.behaviour = lambda _: 200
         recorder.wait_text(lines(1000))

@@ -41,12 +41,13 @@ def _killed_at(order: CrashOrder, world: World, _pick: float) -> Heal:
 
 
 def _two(world: World, _pick: float) -> Heal:
-    """Another one takes over; the first one, if it is left, ends, and whichever it was, one goes on."""
+    """Another one takes over, as soon as it is up; then a third. The first one may be about to end by then, so it is killed."""
     world.hit.add("etl")
     world.second_driver.start("etl")
 
     def heal() -> None:
         world.second_driver.kill("etl")
+        world.victims["etl"].kill()
         world.victims["etl"].come_back()
         world.hit.discard("etl")
 
