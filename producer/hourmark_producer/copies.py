@@ -175,8 +175,9 @@ def begins_alike(one: bytes, other: bytes) -> bool:
 
 
 def awaited_origins(files: Files) -> set[TrackedFile]:
-    """Files of which some that was not looked into yet may be a copy: they are not to be forgotten before."""
-    unread = [file for file in files if file.progress.is_untouched and file.observed.size >= OFFSET_MIN and not file.is_gone]
+    """Files that are not to be forgotten: another, seen in this run or before, may be a copy, and was not looked into yet."""
+    untouched = (file for file in files if file.progress.is_untouched and not file.is_gone)
+    unread = [file for file in untouched if file.observed.of(file.progress).high >= OFFSET_MIN]
     return {origin for file in unread for origin in _namesakes(files, file)}
 
 
