@@ -57,7 +57,10 @@ class Range:
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What the oracle says: `kept` range by range; `inside`: every promised id is in a bucket; `unaudited`: distinct rows."""
+    """What the oracle says: `inside`: every promised id is in a bucket; `unaudited`: distinct rows.
+
+    `kept`: range by range, by rows that are listed now, or were unaudited before.
+    """
 
     kept: bool
     inside: bool
@@ -156,7 +159,7 @@ class Site:
             if h == hour or (h < hour and at >= settled)
         } - old
         held: dict[tuple[int, int], set[int]] = collections.defaultdict(set)
-        for name, h, number in self._listed:
+        for name, h, number in now | self._unaudited:
             held[name, h].add(event_id(h, number).low64)
         kept = all((len(held[name, h]), sum(held[name, h]) % 2**64) == p for name, h, p in counting)
         ids = {(h, number) for _, h, number in self._listed}

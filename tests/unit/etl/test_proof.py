@@ -243,6 +243,15 @@ def test_of_two_records_that_differ_one_is_not_kept_by_the_rows_there_are(at: Si
     assert [f.endswith("found, but others") for f in at.close()[0].findings] == [True, True], "of each of its two hours"
 
 
+def test_rows_that_did_not_keep_their_record_keep_no_later_one(at: Site) -> None:
+    at.send(FIRST_HALF, extra=1)
+    assert [f.endswith("2 found, but others") for f in at.close()[0].findings] == [True], "and its deadline closed it"
+    at.send(FIRST_HALF, ())
+    assert [f.endswith("2 events of 2027-01-15T08 promised, 0 found") for f in at.close()[0].findings] == [True]
+    at.send(FIRST_HALF, ())
+    assert at.close()[0].findings == (), "both are settled by now"
+
+
 def test_unaudited_files_go_when_promised_or_old_and_leftovers_are_swept(at: Site) -> None:
     at.send(FIRST_HALF, audit=False)
     at.send(WHOLE, audit=False)

@@ -29,7 +29,9 @@ listed rows and files of audit records (`evidence`). Then:
   That they are is not believed: rows of both that no closed bucket holds were read otherwise (`copies`).
 - What is left is named: promises without exactly their rows. Ranges with two audit records that differ are not told here, as rows
   of both may be listed: that is asked before anything is frozen (`readings`).
-- Listed rows of ranges without a record are unaudited, and are kept for promises to come (`unaudited`).
+- Listed rows of ranges without a record are unaudited, and are kept for promises to come (`unaudited`). Those of a range whose
+  record they do not keep are not: should another record, which they would have kept, come after that hour was closed by its
+  deadline, it is called not kept, and its hour waits for its deadline too. That errs to the open side.
 """
 
 from __future__ import annotations
