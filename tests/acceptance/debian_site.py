@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tests.packaging.test_debian_package import control, made
 from tests.support.booted_debian import PACKAGES as BOOTS
 from tests.support.booted_debian import BootedDebian, booted
+from tests.support.debian_packages import control, made
 from tests.support.debian_root import clean_root
 from tools.debian_package import PACKAGES
 

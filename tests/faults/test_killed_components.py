@@ -20,7 +20,7 @@ from hourmark_infra.demo.traffic import Traffic
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack import Stack
 
-pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(900)]  # each run has chaos trials
 
 VICTIMS = {"tailer": 4, "service": 4, "etl": 2}  # how often each is killed; Spark needs its time to come back
 AWAY_SECONDS_MAX = 3.0

@@ -18,6 +18,8 @@ from typing import Final
 import pytest
 from packaging.requirements import Requirement
 from tests.packaging.rooms import ROOMS, ROOT, Room, needs
+from tests.support.debian_packages import made
+from tests.support.debian_programs import program
 from tools.uv import Done, run_uv, uv
 
 from hourmark_infra.tar_files import extract
@@ -177,3 +179,11 @@ def must(done: Done) -> str:
     """It ended well; what it said."""
     assert done.returncode == 0, f"{done.args}: {done.stderr}"
     return done.stdout
+
+
+@pytest.fixture(scope="session")
+def tailer_packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The tailer's Debian package, and its next revision."""
+    program("dpkg-deb", "dpkg")
+    first, second = made(tmp_path_factory.mktemp("deb"), "tailer")
+    return first, second

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import configparser
-import re
 import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.packaging.rooms import ROOT
+from tests.support.debian_packages import control
 from tests.support.debian_programs import program
 from tests.support.debian_root import DebianRoot, clean_root
 from tests.support.tailer.host import lines
@@ -28,34 +26,12 @@ PACKAGE_KIB_MAX, INSTALLED_KIB_MAX, DISTRIBUTIONS_MAX = 3_500, 13_500, 18
 EXPOSURE_MAX = 1.7  # of 10, as systemd-analyze reckons it; under 2 is "OK", as nothing that uses the network can be less
 
 
-def made(folder: Path, *names: str, revisions: Sequence[str] = ("1", "2")) -> list[Path]:
-    """Each package, and its next revision."""
-    numbered = [word for revision in revisions for word in ("--revision", revision)]
-    command = [sys.executable, "-m", "tools.debian_package", str(folder), *names, *numbered]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return [Path(line) for line in done.stdout.splitlines()]
-
-
 @pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """One, and its next revision."""
-    program("dpkg-deb", "dpkg")
-    first, second = made(tmp_path_factory.mktemp("deb"), "tailer")
-    return first, second
-
-
-def control(package: Path) -> dict[str, str]:
-    said = subprocess.run(["dpkg-deb", "--field", str(package)], capture_output=True, text=True, check=True).stdout
-    return dict(re.findall(r"^([A-Z][\w-]*): (.*)$", said, re.MULTILINE))
-
-
-@pytest.fixture(scope="module")
-def root(packages: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[DebianRoot]:
+def root(tailer_packages: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[DebianRoot]:
     """A clean system with what the package says that it depends on, the packages beside it, and logs that only root may read."""
-    depends = {part.split()[0] for part in control(packages[0])["Depends"].split(", ")}
+    depends = {part.split()[0] for part in control(tailer_packages[0])["Depends"].split(", ")}
     found = clean_root(tmp_path_factory.mktemp("debian") / "root", sorted(depends))
-    for package in packages:
+    for package in tailer_packages:
         (found.folder / package.name).write_bytes(package.read_bytes())
     found.at(LOG).parent.mkdir(mode=0o700)
     found.pretend_systemd()
@@ -99,8 +75,8 @@ def append(root: DebianRoot, content: bytes) -> None:
     root.at(LOG).chmod(0o600)
 
 
-def test_it_is_small(packages: tuple[Path, Path], tmp_path: Path) -> None:
-    package = packages[0]
+def test_it_is_small(tailer_packages: tuple[Path, Path], tmp_path: Path) -> None:
+    package = tailer_packages[0]
     subprocess.run(["dpkg-deb", "-x", str(package), str(tmp_path)], check=True)
     assert package.stat().st_size <= PACKAGE_KIB_MAX * 1024
     assert int(control(package)["Installed-Size"]) <= INSTALLED_KIB_MAX
@@ -110,9 +86,9 @@ def test_it_is_small(packages: tuple[Path, Path], tmp_path: Path) -> None:
 
 
 def test_it_is_installed_configured_upgraded_removed_and_purged(
-    root: DebianRoot, packages: tuple[Path, Path], tmp_path: Path
+    root: DebianRoot, tailer_packages: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    first, second = (f"/{package.name}" for package in packages)
+    first, second = (f"/{package.name}" for package in tailer_packages)
     root.must("dpkg", "-i", first)
     assert not any("start" in told for told in root.told_systemd()), "nothing runs before there are sources"
     assert root.must("stat", "-c", "%U:%G %a", STATE) == "hourmark:hourmark 700\n"
@@ -150,9 +126,9 @@ def test_it_is_installed_configured_upgraded_removed_and_purged(
 
 
 def test_without_the_capability_logs_of_others_cannot_be_read(
-    root: DebianRoot, packages: tuple[Path, Path], tmp_path: Path
+    root: DebianRoot, tailer_packages: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    root.must("dpkg", "-i", f"/{packages[0].name}")
+    root.must("dpkg", "-i", f"/{tailer_packages[0].name}")
     append(root, lines(10))
     root.at(CONFIGURATION).write_text('[[tailer.sources]]\nname = "app"\npaths = ["/var/log/app/*.log*"]\n')
     log = tmp_path / "log"
@@ -164,8 +140,8 @@ def test_without_the_capability_logs_of_others_cannot_be_read(
         process.wait()
 
 
-def test_the_unit_is_in_order_and_hardened(root: DebianRoot, packages: tuple[Path, Path], tmp_path: Path) -> None:
-    root.must("dpkg", "-i", f"/{packages[0].name}")
+def test_the_unit_is_in_order_and_hardened(root: DebianRoot, tailer_packages: tuple[Path, Path], tmp_path: Path) -> None:
+    root.must("dpkg", "-i", f"/{tailer_packages[0].name}")
     hardened(root, NAME, tmp_path, EXPOSURE_MAX)
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.packaging.test_debian_package import control, hardened, made, unit_settings
+from tests.packaging.test_debian_package import hardened, unit_settings
+from tests.support.debian_packages import control, made
 from tests.support.debian_programs import program
 from tests.support.debian_root import DebianRoot, clean_root
 from tests.support.waiting import wait_for

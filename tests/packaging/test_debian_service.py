@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.packaging.test_debian_package import CONFIGURATION, LOG, NAME, append, control, made
+from tests.packaging.test_debian_package import CONFIGURATION, LOG, NAME, append
 from tests.support.booted_debian import PACKAGES, BootedDebian, booted
+from tests.support.debian_packages import control
 from tests.support.debian_root import clean_root
 from tests.support.tailer.host import lines
 from tests.support.tailer.recorder import Recorder, recording
@@ -19,9 +20,9 @@ DAC_READ_SEARCH = 1 << 2
 
 
 @pytest.fixture
-def debian(tmp_path: Path) -> Iterator[BootedDebian]:
+def debian(tailer_packages: tuple[Path, Path], tmp_path: Path) -> Iterator[BootedDebian]:
     """With the package installed, and its next revision beside it."""
-    first, second = made(tmp_path / "deb", "tailer")
+    first, second = tailer_packages
     depends = {part.split()[0] for part in control(first)["Depends"].split(", ")}
     root = clean_root(tmp_path / "root", sorted(depends | set(PACKAGES)))
     try:
