@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
 import click
 
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
+from hourmark.config_groups import Kafka
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, plain, say_json
 from hourmark_etl.ledger.existing import existing_ledger
@@ -18,7 +19,7 @@ from hourmark_etl.operators.letters import moment_ms
 from hourmark_etl.operators.tracing.found import Facts, found
 from hourmark_etl.operators.tracing.kept import Kept
 from hourmark_etl.operators.tracing.question import HostSays, Question, parsed, told_by_host
-from hourmark_etl.operators.tracing.story import Story, printable, told
+from hourmark_etl.operators.tracing.story import Story, Verdict, printable, told
 from hourmark_etl.operators.tracing.topics import RECORDS_MAX, Topics
 from hourmark_etl.operators.tracing.walk import Walk, Window
 from hourmark_etl.options import say
@@ -38,17 +39,19 @@ _CLOCKS_APART_MS = 900_000
     "--records-max", type=click.IntRange(1, 100_000_000), default=RECORDS_MAX, show_default=True,
     help="How many records of Kafka a step looks at.",
 )  # fmt: skip
+@click.option("--site", help="Of several sites (kafka.further_edges), by alias: look at this one alone. Else at each in turn.")
 @json_option
 @config_option
 def trace(
     config: Config, what: str | None, event_type: str | None, generation: int | None, answer: TextIO | None, since: str | None,
-    until: str | None, records_max: int, as_json: bool,
+    until: str | None, records_max: int, site: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Show where an event is: acknowledged, in Kafka, mirrored, staged, in which bucket and file; or a dead letter, and why.
 
     WHAT is an event's id, TOPIC:PARTITION:OFFSET of either cluster, or HOST:FILE:OFFSET: a host's id or name, a file's id or its
     path when it was read, and the byte where a line begins. Nothing is changed. A server that does not answer is named, and the
-    others are asked. Exit code 1: it is not found, or lost, or who may know it did not answer; `verdict` of --json tells which.
+    others are asked. Of several sites each is asked in turn. Exit code 1: it is not found, or lost, or who may know it did not
+    answer; `verdict` of --json tells which.
 
     \b
     Examples:
@@ -60,19 +63,17 @@ def trace(
     """
     question, host = _question(what, event_type, generation, answer)
     if question is None:
-        facts = Facts(mirrored=config.kafka.mirrored)
+        alias, facts = None, Facts(mirrored=config.kafka.mirrored)
     else:
-        now_ms = SystemClock().now_ms()
-        window = _window(since, until, now_ms)
-        length_s, storage = config.parsing.bucket_seconds, open_storage(config.storage)
-        with contextlib.closing(Kept(lambda: existing_ledger(config), storage, length_s, _say_progress)) as kept:
-            topics = Topics(config.kafka, _say_progress, now_ms=now_ms, records_max=records_max)
-            facts = Walk(topics, kept, length_s, window).of(question)
+        window = _window(since, until, SystemClock().now_ms())
+        alias, facts = _at_a_site(config, _sites(config.kafka, site), question, window, records_max)
+    if not config.kafka.further_edges:
+        alias = None  # there is nothing to tell apart
     story = told(facts, host)
     if as_json:
-        say_json(_as_object(story, facts))
+        say_json(_as_object(story, facts, alias))
     else:
-        say(_text(story, facts))
+        say(_text(story, facts, alias))
     if not story.verdict.is_found:
         raise SystemExit(1)
 
@@ -88,6 +89,32 @@ def _question(
     return parsed(what, event_type, generation), None
 
 
+def _sites(kafka: Kafka, alias: str | None) -> list[Kafka]:
+    chosen = [of for of in kafka.sites if alias in (None, of.edge_alias)]
+    if not chosen:
+        raise UsageError(f"--site {alias} is no site: there are {', '.join(of.edge_alias for of in kafka.sites)}")
+    return chosen
+
+
+def _at_a_site(config: Config, sites: Sequence[Kafka], question: Question, window: Window, records_max: int) -> tuple[str, Facts]:
+    """The alias of the first site that knows of it, and what is known; else where a server did not answer; else the first."""
+    now_ms, length_s = SystemClock().now_ms(), config.parsing.bucket_seconds
+    known, refused = list[tuple[str, Facts]](), list[UsageError]()
+    with contextlib.closing(Kept(lambda: existing_ledger(config), open_storage(config.storage), length_s, _say_progress)) as kept:
+        for kafka in sites:
+            topics = Topics(kafka, _say_progress, now_ms=now_ms, records_max=records_max)
+            try:
+                known.append((kafka.edge_alias, Walk(topics, kept, length_s, window).of(question)))
+            except UsageError as error:  # a topic of another site
+                refused.append(error)
+                continue
+            if told(known[-1][1]).verdict not in (Verdict.NOT_FOUND, Verdict.UNKNOWN):
+                return known[-1]
+    if not known:
+        raise refused[0]
+    return next((of for of in known if told(of[1]).verdict is Verdict.UNKNOWN), known[0])
+
+
 def _window(since: str | None, until: str | None, now_ms: int) -> Window:
     try:
         window = Window(
@@ -101,8 +128,10 @@ def _window(since: str | None, until: str | None, now_ms: int) -> Window:
     return window
 
 
-def _text(story: Story, facts: Facts) -> Iterator[str]:
+def _text(story: Story, facts: Facts, site: str | None) -> Iterator[str]:
     yield story.summary
+    if site is not None:
+        yield f"  by what the site {site} has"
     if facts.event_id is not None:
         yield f"  {facts.event_type} {facts.event_id}{_of(facts)}"
     width = max(len(step.name) for step in story.steps)
@@ -118,11 +147,12 @@ def _of(facts: Facts) -> str:
     return f" of {printable(event['host'])}, {printable(event['source'])} at {event['position']}"
 
 
-def _as_object(story: Story, facts: Facts) -> dict[str, Any]:
+def _as_object(story: Story, facts: Facts, site: str | None) -> dict[str, Any]:
     acknowledged = found(facts.acknowledged)
     return {
         "verdict": story.verdict.value,
         "summary": story.summary,
+        **({} if site is None else {"site": site}),
         "type": facts.event_type,
         "event_id": None if facts.event_id is None else str(facts.event_id),
         "begins_at": facts.begins_at,

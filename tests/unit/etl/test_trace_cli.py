@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,6 +13,7 @@ from tests.support import tracing
 from tests.support.buckets import EARLIER, HOUR, TYPE, make_event, usual_plan
 from tests.support.kafka_logs import Logs
 from tests.support.records import audit_record
+from tests.support.rules import ledger_of_click
 
 from hourmark.audit import Promise
 from hourmark.avro import frame
@@ -83,6 +85,56 @@ def test_a_line_is_traced_from_what_its_host_printed(run: Run, edge: Logs) -> No
     assert (found["event"]["position"], found["event_id"]) == (5, str(tracing.EVENT))
     result = run(*words, input=json.dumps(printed | {"stage": "not_followed", "file_id": None, "generation": None}))
     assert result.exit_code == 1 and result.stdout.splitlines()[-1] == "next: do"
+
+
+@pytest.fixture
+def lyon(file: Path, monkeypatch: pytest.MonkeyPatch) -> Logs:
+    """The edge of a second site, which has the event; the first site and the centre have nothing."""
+    file.write_text(f"""{file.read_text()}
+[kafka]
+edge_alias = "paris"
+[kafka.edge]
+bootstrap = "paris:9092"
+[kafka.central]
+bootstrap = "central:9092"
+[kafka.further_edges.lyon]
+bootstrap = "lyon:9092"
+""")
+    ledger_of_click(f"sqlite:///{file.parent}/ledger.sqlite", Hour.of(tracing.AT_MS)).close()
+    sites = {name: Logs() for name in ("paris:9092", "central:9092", "lyon:9092")}
+    for logs in sites.values():
+        logs.settings = logs
+    monkeypatch.setattr(topics, "Cluster", lambda settings, _: sites[settings.bootstrap])
+    monkeypatch.setattr(topics, "CommittedReader", lambda logs, *_, **__: logs)
+    monkeypatch.setattr(topics, "MirrorPositions", lambda *_: SimpleNamespace(refresh=dict, close=lambda: None))
+    monkeypatch.setattr("hourmark_etl.operators.trace.SystemClock", lambda: SimpleNamespace(now_ms=lambda: tracing.AT_MS))
+    made = sites["lyon:9092"]
+    made.append(
+        "events.click", tracing.AT_MS, RecordKey(tracing.EVENT, tracing.RANGE).encode(), frame(1) + tracing.datum(tracing.event())
+    )
+    return made
+
+
+def test_of_several_sites_each_is_asked_and_who_knows_is_told(file: Path, lyon: Logs) -> None:
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(trace, [str(tracing.EVENT), "--type", "click", *words, "--config", str(file)])
+
+    assert run().stdout.splitlines()[:2] == ["in Kafka, at the edge", "  by what the site lyon has"]
+    found = json.loads(run("--json").stdout)
+    assert (found["verdict"], found["site"]) == ("in_kafka", "lyon")
+    elsewhere = run("--site", "paris")
+    assert (elsewhere.exit_code, elsewhere.stdout.splitlines()[1]) == (1, "  by what the site paris has")
+    lyon.is_away = True
+    away = json.loads(run("--json").stdout)
+    assert (away["verdict"], away["site"]) == ("unknown", "lyon"), "paris does not have it, and lyon may"
+    wrong = run("--site", "nice")
+    assert isinstance(wrong.exception, UsageError) and str(wrong.exception).endswith("there are paris, lyon")
+
+
+@pytest.mark.parametrize("words", [["events.click:0:0", "--site", "lyon"], ["lyon.events.click:0:0"]])
+def test_a_record_is_asked_of_its_site(file: Path, lyon: Logs, words: list[str]) -> None:
+    result = CliRunner().invoke(trace, [*words, "--json", "--config", str(file)])
+    assert json.loads(result.stdout)["site"] == "lyon"
 
 
 @pytest.mark.parametrize(
