@@ -38,13 +38,14 @@ def _judged(world: World) -> Iterator[str]:
     for one in received:
         places.setdefault((one.range.file_id, one.range.generation), []).append(one)
     came, sent = Counter[int](), Counter[Body]()
-    of_body = {place: _body_of(world, ranges) for place, ranges in places.items()}
+    of_bodies = {place: _bodies_of(world, ranges) for place, ranges in places.items()}
     for place, ranges in places.items():
-        if (found := of_body[place]) is None:
+        if not (found := of_bodies[place]):
             yield f"{place}: no file ever held what was delivered of it: {ranges[0].body[:80]!r} at {ranges[0].range.start}"
             continue
-        file, body = found
-        file.looked_at = not file.is_nobodys
+        file, body = found[0]
+        if len(found) == 1 or file.is_followed or file.looked_at:  # else its copy may be what was read
+            file.looked_at = not file.is_nobodys
         content = _content(ranges)
         sent[body] = max(sent[body], len(content))
         came.update(numbers_of(content))
@@ -78,13 +79,15 @@ def _content(ranges: list[Received]) -> bytes:
     return content
 
 
-def _body_of(world: World, ranges: list[Received]) -> tuple[File, Body] | None:
-    """Which one holds exactly these bytes at exactly these places; of a file and its copy the one that the tailer may read."""
-    for file in sorted(world.truth.files, key=lambda file: not (file.is_followed or file.looked_at)):
-        for body in file.bodies:
-            if all(body.content[one.range.start : one.range.end] == one.body for one in ranges):
-                return file, body
-    return None
+def _bodies_of(world: World, ranges: list[Received]) -> list[tuple[File, Body]]:
+    """Which ones hold exactly these bytes at exactly these places; of a file and its copy first the one that may be read."""
+    by_reach = sorted(world.truth.files, key=lambda file: not (file.is_followed or file.looked_at))
+    return [
+        (file, body)
+        for file in by_reach
+        for body in file.bodies
+        if all(body.content[one.range.start : one.range.end] == one.body for one in ranges)
+    ]
 
 
 def _records(file: File, ranges: list[Received]) -> Iterator[str]:
