@@ -94,7 +94,7 @@ def its_canary_comes_to_a_closed_bucket(folder: Path, told: dict[str, Any], came
     (hour,) = [row["hour"] for row in told["buckets"] if row["type"] == CANARY][-1:]
     assert '"site": "edge"' in hourmark(folder, "bucket", "cat", CANARY, hour, "--config", told["config"])
     said = json.loads(hourmark(folder, "canary", "check", "--json", "--config", told["config"]))
-    assert said["ok"] and said["age_seconds"].keys() == {"acknowledged", "staged", "closed"}, "nothing is mirrored here"
+    assert said["ok"] and said["age_seconds"]["edge"].keys() == {"acknowledged", "staged", "closed"}, "nothing is mirrored here"
 
 
 def the_doctor_names_what_is_wrong(folder: Path, config: str) -> None:

@@ -74,6 +74,10 @@ class Logs:
         late = {p: (r.at for r in self.logs[p] if r.at_ms >= time_ms and r.at >= starts[p]) for p in partitions}
         return {p: Offset(next(of, len(self.logs[p]))) for p, of in late.items()}
 
+    def newest_ms(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        self._ask()
+        return {p: max(record.at_ms for record in self.logs[p]) for p in partitions if self.logs[p]}
+
     def read(self, spans: Mapping[Partition, tuple[int, int]]) -> Generator[list[Run], None, None]:
         self._ask()
         for p, (start, end) in spans.items():

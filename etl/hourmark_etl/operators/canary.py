@@ -1,4 +1,4 @@
-"""`hourmark canary check`: how far the last canary of the site came, by both clusters and the ledger."""
+"""`hourmark canary check`: how far the last canary of each site came, by its clusters and the ledger."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import datetime as dt
 import logging
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import click
@@ -32,22 +32,25 @@ from hourmark_etl.ledger.frontiers import frontiers
 _LOG: Final = logging.getLogger(__name__)
 
 _NEAR: Final = 50  # offsets before a position among which its last record is, markers of transactions besides
+_TOPIC: Final = events_topic(CANARY)
 Passed = dict[Step, int | None]
 
 
 class Canaries:
-    """What the clusters and the ledger know of canaries. Unavailable where one of them does not answer."""
+    """What the clusters and the ledger know of canaries, by site. Unavailable where one of them does not answer."""
 
     def __init__(self, config: Config, database: Database) -> None:
-        kafka = config.kafka
-        self._edge, self._central = Cluster(kafka.edge, "edge"), Cluster(kafka.central_cluster, "central")
-        self._topic = events_topic(CANARY)
-        self._copied = central_topic(self._topic, kafka.edge_alias if kafka.mirrored else None)
-        self._mirrored = kafka.mirrored
+        self._edges = {kafka.edge_alias: Cluster(kafka.edge, "edge") for kafka in config.kafka.sites}
+        self._central, self._is_mirrored = Cluster(config.kafka.central_cluster, "central"), config.kafka.mirrored
         self._database, self._length_s = database, config.parsing.bucket_seconds
-        self.since_ms = 0  # when its first bucket began, once it was asked what they passed
+        self.since_ms = 0  # when the first bucket of its type began, once it was asked what they passed
 
-    def passed(self) -> Passed:
+    @property
+    def sites(self) -> list[str]:
+        """Their aliases."""
+        return [*self._edges]
+
+    def passed(self, site: str) -> Passed:
         """By step, when the last canary was written that has passed it; of `CLOSED` the end of the last closed bucket."""
         frontier = next((f for f in frontiers(self._database, self._length_s) if f.event_type == CANARY), None)
         if frontier is None:
@@ -56,15 +59,16 @@ class Canaries:
                 "`hourmark types apply --dir types`"
             )
         self.since_ms = frontier.first_hour.start_s * 1000
-        at_edge = _newest_ms(self._edge, self._topic)
-        copied = {Step.MIRRORED: _newest_ms(self._central, self._copied)} if self._mirrored else {}
+        copy = central_topic(_TOPIC, site if self._is_mirrored else None)
+        at_edge = _newest_ms(self._edges[site], _TOPIC)
+        copied = {Step.MIRRORED: _newest_ms(self._central, copy)} if self._is_mirrored else {}
         closed_ms = frontier.hour.start_s * 1000 if frontier.hour.start_s > frontier.first_hour.start_s else None
-        return {Step.ACKNOWLEDGED: at_edge, **copied, Step.STAGED: self._staged_ms(), Step.CLOSED: closed_ms}
+        return {Step.ACKNOWLEDGED: at_edge, **copied, Step.STAGED: self._staged_ms(copy), Step.CLOSED: closed_ms}
 
-    def _staged_ms(self) -> int | None:
+    def _staged_ms(self, copy: str) -> int | None:
         """When the last record before the ledger's position was written."""
         spans = {}
-        for p in _partitions(self._central, self._copied):
+        for p in _partitions(self._central, copy):
             known = positions_at(self._database, p)
             if known:
                 spans[p] = (max(self._central.starts([p])[p], known[-1].next_offset - _NEAR), known[-1].next_offset)
@@ -99,7 +103,7 @@ def check(config: Config, every_s: float | None, metrics_port: int, as_json: boo
     with contextlib.closing(existing_ledger(config)) as database:
         canaries = Canaries(config, database)
         if every_s is None:
-            passed = canaries.passed()
+            passed = {site: canaries.passed(site) for site in canaries.sites}
             alarms = _alarms(config, passed, clock, canaries.since_ms)
             _say(passed, alarms, clock.now_ms(), as_json=as_json)
             sys.exit(1 if alarms else 0)
@@ -107,18 +111,25 @@ def check(config: Config, every_s: float | None, metrics_port: int, as_json: boo
         _watch(config, canaries, clock, every_s, metrics_port)
 
 
-def _alarms(config: Config, passed: Passed, clock: Clock, since_ms: int) -> list[Alarm]:
-    return late(passed, clock.now_ms(), config.parsing.bucket_seconds, config.kafka.edge_alias, since_ms)
+def _alarms(config: Config, passed: Mapping[str, Passed], clock: Clock, since_ms: int) -> list[Alarm]:
+    length_s, now_ms = config.parsing.bucket_seconds, clock.now_ms()
+    return [alarm for site, of in passed.items() for alarm in late(of, now_ms, length_s, site, since_ms)]
 
 
-def _say(passed: Passed, alarms: Sequence[Alarm], now_ms: int, *, as_json: bool) -> None:
+def _say(passed: Mapping[str, Passed], alarms: Sequence[Alarm], now_ms: int, *, as_json: bool) -> None:
     if as_json:
-        ages = {step: None if at_ms is None else (now_ms - at_ms) / 1000 for step, at_ms in passed.items()}
+        ages = {
+            site: {step: None if at_ms is None else (now_ms - at_ms) / 1000 for step, at_ms in of.items()}
+            for site, of in passed.items()
+        }
         say_json({"ok": not alarms, "age_seconds": ages, "alarms": [alarm.as_object() for alarm in alarms]})
         return
-    for step, at_ms in passed.items():
-        at = "never" if at_ms is None else f"{dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
-        click.echo(f"{step:<13} {at}" + ("" if at_ms is None else f", {(now_ms - at_ms) / 1000:.0f} s ago"))
+    for site, of in passed.items():
+        if len(passed) > 1:
+            click.echo(f"site {site}")
+        for step, at_ms in of.items():
+            at = "never" if at_ms is None else f"{dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+            click.echo(f"{step:<13} {at}" + ("" if at_ms is None else f", {(now_ms - at_ms) / 1000:.0f} s ago"))
     for alarm in alarms:
         click.echo(f"ALARM {alarm}")
 
@@ -128,28 +139,30 @@ def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, por
 
     from hourmark.metrics_server import serve_metrics
 
-    passed: Passed = {}
+    passed: dict[str, Passed] = {}
     began_ms = clock.now_ms()  # it may have been declared long before
     stopping, log, registry = threading.Event(), AlarmLog(), CollectorRegistry()
     passed_at = Gauge(
         "hourmark_canary_passed_timestamp_seconds",
         "When the last canary was written that has passed the step; of `closed` the end of its bucket; 0: none yet.",
-        ["step"],
+        ["site", "step"],
         registry=registry,
     )
-    alarmed = Gauge("hourmark_canary_late", "1 where canary-late stands.", registry=registry)
+    alarmed = Gauge("hourmark_canary_late", "1 where canary-late stands.", ["site"], registry=registry)
     stop_on_signals(lambda _: stopping.set())
     stop = serve_metrics(registry, "canary", "127.0.0.1", port)
     try:
         while not stopping.is_set():
-            try:
-                passed = canaries.passed()
-            except Unavailable as error:  # what was seen last ages meanwhile
-                _LOG.warning("how far the canary came cannot be told for now: %s", error)
+            for site in canaries.sites:
+                try:
+                    passed[site] = canaries.passed(site)
+                except Unavailable as error:  # what was seen last ages meanwhile
+                    _LOG.warning("how far the canary of site %s came cannot be told for now: %s", site, error)
             alarms = _alarms(config, passed, clock, max(canaries.since_ms, began_ms))
-            for step, at_ms in passed.items():
-                passed_at.labels(step=step).set((at_ms or 0) / 1000)
-            alarmed.set(len(alarms))
+            for site, of in passed.items():
+                for step, at_ms in of.items():
+                    passed_at.labels(site=site, step=step).set((at_ms or 0) / 1000)
+                alarmed.labels(site=site).set(any(alarm.subject == site for alarm in alarms))
             log.tell(alarms)
             stopping.wait(every_s)
     finally:
