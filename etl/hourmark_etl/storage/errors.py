@@ -50,7 +50,7 @@ class AccessDenied(StorageError):
 class NoSpace(StorageError):
     """Disk full, quota reached, or too few datanodes with room."""
 
-    next_step = "free space or raise the quota; nothing was published"
+    next_step = "see that the DataNodes are live and have room (hdfs dfsadmin -report), or raise the quota; nothing was published"
 
 
 class SafeMode(StorageError):

@@ -35,10 +35,11 @@ def leader_dies(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> N
     demo.tell(f"{broker} is back; {traffic.written:,} lines written")
 
 
-def leader_of(config: Config, topic: str) -> str:
-    """The stack's name of the edge broker that leads the topic's first partition."""
-    metadata = Cluster(config.kafka.edge, "edge").admin.list_topics(topic, timeout=15.0)
+def leader_of(config: Config, topic: str, cluster: str = "edge") -> str:
+    """The stack's name of the broker of the cluster (edge, or central) that leads the topic's first partition."""
+    asked = config.kafka.edge if cluster == "edge" else config.kafka.central_cluster
+    metadata = Cluster(asked, cluster).admin.list_topics(topic, timeout=15.0)
     leader = metadata.topics[topic].partitions[0].leader
     if leader < 0:
         raise Unavailable(f"nobody leads {topic}-0, so there is no leader to kill")
-    return f"edge-{leader}"
+    return f"{cluster}-{leader}"

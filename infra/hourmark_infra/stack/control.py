@@ -52,7 +52,7 @@ class Stack:
 
     def __init__(self, home: Path, state: State, say: Say) -> None:
         self.home = home
-        self.layout = Layout(home, state.ports)
+        self.layout = Layout(home, state.ports, state.shape)
         self._state = state
         self._clock = SystemClock()
         self._say = say
@@ -71,15 +71,16 @@ class Stack:
     @classmethod
     def load_or_make(
         cls, home: Path, *, clusters: Clusters | None = None, mirror: bool = True, bucket_seconds: int | None = None,
-        jmx: bool = False, preferred_ports: Mapping[str, int] = ANY_PORTS, say: Say = say_on_stderr,
+        spread: bool = False, jmx: bool = False, preferred_ports: Mapping[str, int] = ANY_PORTS, say: Say = say_on_stderr,
     ) -> Stack:  # fmt: skip
         """The stack of this home, with new ports and no data where there was none yet.
 
-        None for `bucket_seconds` and `clusters`: as before. UsageError for another number of clusters than before.
+        None for `bucket_seconds` and `clusters`: as before. UsageError for another number of clusters than before. `spread`: of
+        one that is made (`state.State`).
         """
         home = home.absolute()
         with _one_at_a_time(home, say):
-            state = load_state(home) or new_state(preferred_ports, clusters or 2)
+            state = load_state(home) or new_state(preferred_ports, clusters or 2, spread=spread)
             if clusters not in (None, state.clusters):
                 raise UsageError(
                     f"the stack in {home} has {state.clusters} Kafka cluster(s), and its events are there; leave --clusters "
@@ -274,7 +275,7 @@ class Stack:
         if taken:
             self._say(f"ports taken by others since the last time, chosen anew: {', '.join(taken)}")
             self._change(lambda state: replace(state, ports={**state.ports, **free_ports(taken)}))
-            self.layout = Layout(self.home, self._state.ports)
+            self.layout = Layout(self.home, self._state.ports, self._state.shape)
             self._servers = self._table()
 
     def _table(self) -> dict[str, Server]:

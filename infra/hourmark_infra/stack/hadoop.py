@@ -48,10 +48,7 @@ def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
         # A dead datanode is noticed in about 20 s instead of 10 minutes.
         "dfs.heartbeat.interval": "1",
         "dfs.namenode.heartbeat.recheck-interval": "5000",
-        "dfs.datanode.data.dir": str(layout.data / datanode / "data"),
-        "dfs.datanode.address": layout.address(datanode),
-        "dfs.datanode.http.address": layout.address(f"{datanode}-http"),
-        "dfs.datanode.ipc.address": layout.address(f"{datanode}-ipc"),
+        **_own_site(layout, datanode),
         # WebHDFS redirects writers and readers to this name.
         "dfs.datanode.hostname": layout.host(datanode),
         "dfs.datanode.handler.count": "4",
@@ -61,6 +58,22 @@ def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
         # There is no further datanode to take over.
         "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
     }
+
+
+def _own_site(layout: Layout, datanode: str) -> dict[str, str]:
+    return {
+        "dfs.datanode.data.dir": str(layout.data / datanode / "data"),
+        "dfs.datanode.address": layout.address(datanode),
+        "dfs.datanode.http.address": layout.address(f"{datanode}-http"),
+        "dfs.datanode.ipc.address": layout.address(f"{datanode}-ipc"),
+    }
+
+
+def options_beside(layout: Layout, datanode: str) -> tuple[str, ...]:
+    """Of a DataNode that reads the `hdfs-site.xml` of another one on its host, the first."""
+    if layout.shape.apart or datanode == layout.shape.datanodes[0]:
+        return ()
+    return tuple(word for name, value in _own_site(layout, datanode).items() for word in ("-D", f"{name}={value}"))
 
 
 def render_site(values: Mapping[str, str]) -> str:

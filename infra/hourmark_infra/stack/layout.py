@@ -16,6 +16,8 @@ from hourmark.errors import Unavailable
 PORT_RANGE = range(20_000, 32_000)
 EDGE_BROKERS = (1, 2, 3)
 EDGE_NAMES = tuple(f"edge-{node}" for node in EDGE_BROKERS)
+CENTRAL_NAMES = ("central-1", "central-2", "central-3")
+DATANODES = ("datanode", "datanode-2", "datanode-3")
 CLUSTERS = ("edge", "central")
 ANY_PORTS: Mapping[str, int] = MappingProxyType({})  # none is preferred
 SERVICE = "service"  # the delivery service: none of the stack's servers, but its port and state folder are chosen here
@@ -24,19 +26,13 @@ WATCH = "mirror-watch"  # of the mirror's watch, for its metrics
 JMX = "jmx"  # of each broker, where a stack is made so
 
 PORT_NAMES = (
-    *EDGE_NAMES,
-    *(f"{broker}-controller" for broker in EDGE_NAMES),
-    "central-1",
-    "central-1-controller",
+    *(f"{broker}{of}" for of in ("", "-controller", f"-{JMX}") for broker in (*EDGE_NAMES, *CENTRAL_NAMES)),
     "namenode",
     "namenode-http",
-    "datanode",
-    "datanode-http",
-    "datanode-ipc",
+    *(f"{datanode}{of}" for datanode in DATANODES for of in ("", "-http", "-ipc")),
     "registry",
     "mirror-rest",
     WATCH,
-    *(f"{broker}-{JMX}" for broker in (*EDGE_NAMES, "central-1")),
     SERVICE,
     METRICS,
 )
@@ -49,6 +45,9 @@ class Shape(NamedTuple):
     central: int = 1
     datanodes: tuple[str, ...] = ("datanode",)
     apart: bool = False
+
+
+SPREAD = Shape(central=len(CENTRAL_NAMES), datanodes=DATANODES)
 
 
 class Layout(NamedTuple):

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hourmark_infra.stack import health
+from hourmark_infra.stack import hadoop, health
 from hourmark_infra.stack.health import Health
 from hourmark_infra.stack.jmx import jmx_options
 from hourmark_infra.stack.layout import CLUSTERS, JMX, WATCH, Layout
@@ -97,13 +97,17 @@ class _Servers(NamedTuple):
     def others(self) -> tuple[Server, ...]:
         """HDFS and the registry."""
         formatting = partial(self._hadoop, 128, NAMENODE, "-format", "-nonInteractive", "-force")
-        namenode, datanode = partial(self._hadoop, 256, NAMENODE), partial(self._hadoop, 256, DATANODE)
+        namenode = partial(self._hadoop, 256, NAMENODE)
         of_datanode = partial(health.of_datanode, namenode=self.layout.address("namenode-http"))
         return (
             self._server("namenode", "namenode-http", namenode, health.of_namenode, format_command=formatting),
-            *(self._server(name, f"{name}-http", datanode, of_datanode) for name in self.layout.shape.datanodes),
+            *(self._server(name, f"{name}-http", self._datanode(name), of_datanode) for name in self.layout.shape.datanodes),
             self._server("registry", "registry", self._registry, health.of_registry),
         )
+
+    def _datanode(self, name: str) -> Callable[[], Command]:
+        options = hadoop.options_beside(self.layout, name)
+        return partial(self._hadoop, 256, DATANODE, *options)
 
     def mirror(self, brokers: tuple[str, ...]) -> Iterator[Server]:
         """It, and its watch; a stack of an earlier version has no port for that until the next `up`."""

@@ -28,7 +28,7 @@ class Plan(NamedTuple):
 
 PLANS: Final[Mapping[Tier, Plan]] = {
     "pr": Plan(rounds=2, at_once=2, rate=200, kinds=4, hold_more=0.3),
-    "nightly": Plan(rounds=48, at_once=2, rate=200, kinds=17),
+    "nightly": Plan(rounds=54, at_once=2, rate=200, kinds=17),
     "release": Plan(rounds=20, at_once=2, rate=200, kinds=17),
 }
 AFTER_S: Final = (1.0, 10.0)  # into the round, so that two faults meet in every order

@@ -158,7 +158,7 @@ def standing(home: Path, kinds: int, clock: Clock, say: Say) -> Iterator[World]:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     with ExitStack() as at_the_end:
-        stack = Stack.load_or_make(home, clusters=2, say=say)
+        stack = Stack.load_or_make(home, clusters=2, spread=True, say=say)
         at_the_end.callback(stack.down)
         try:
             stack.up()

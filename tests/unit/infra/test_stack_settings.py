@@ -10,7 +10,7 @@ import pytest
 from hourmark.config import load_config
 from hourmark_infra.stack import hadoop, kafka
 from hourmark_infra.stack.config_file import render_config
-from hourmark_infra.stack.layout import PORT_NAMES, Layout
+from hourmark_infra.stack.layout import DATANODES, PORT_NAMES, SPREAD, Layout
 from hourmark_infra.stack.servers import Programs, server_table
 from hourmark_infra.stack.settings import write_settings
 
@@ -62,6 +62,21 @@ def test_hadoop_sites_are_xml_with_every_address_on_loopback() -> None:
     values = {str(row.findtext("name")): str(row.findtext("value")) for row in root}
     assert values["hadoop.tmp.dir"] == "/h & <co>/stack/data/hadoop-tmp"
     assert all(value.startswith("127.0.0.1:") for name, value in values.items() if name.endswith("address"))
+
+
+def test_servers_of_a_spread_stack_have_an_address_and_a_folder_each_and_keep_three_copies(tmp_path: Path) -> None:
+    layout = Layout(tmp_path, PORTS, SPREAD)
+    write_settings(layout, render_config(layout, PROGRAMS, "me", 3600))
+    config = load_config(layout.config_file)
+    assert (config.kafka.central_cluster.replication_factor, config.kafka.central_cluster.min_insync_replicas) == (3, 2)
+    assert config.storage.replication == 3
+    servers = server_table(layout, lambda: PROGRAMS, {"edge": "e", "central": "c"}, mirror=True)
+    assert {"central-1", "central-2", "central-3"} <= {*servers["mirror"].needs}
+    site = ElementTree.parse(layout.settings / "hadoop" / "hdfs-site.xml")
+    first = {str(row.findtext("name")): str(row.findtext("value")) for row in site.getroot()}
+    own = [first] + [dict(w.split("=", 1) for w in servers[name].command() if w.startswith("dfs.")) for name in DATANODES[1:]]
+    for name in ("dfs.datanode.data.dir", "dfs.datanode.address", "dfs.datanode.http.address", "dfs.datanode.ipc.address"):
+        assert len({values[name] for values in own}) == 3, name
 
 
 def test_the_mirror_and_its_watch_are_in_the_table_only_where_they_are_wanted(tmp_path: Path) -> None:

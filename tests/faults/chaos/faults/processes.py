@@ -12,9 +12,9 @@ from tests.faults.chaos.faults.fault import Fault, Heal
 from tests.faults.chaos.flows import ALL, Flow
 from tests.faults.chaos.victims import Victim, pause, resume
 
-from hourmark.topics import events_topic
+from hourmark.topics import central_topic, events_topic
 from hourmark_infra.demo.leader_kill import leader_of
-from hourmark_infra.stack.layout import EDGE_NAMES
+from hourmark_infra.stack.layout import CENTRAL_NAMES, DATANODES, EDGE_NAMES
 
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World
@@ -29,15 +29,23 @@ _AGAIN_S: Final = 120.0
 Names = Callable[["World", float], Sequence[str]]  # whom a fault hits, by its pick
 
 
-def _leader(world: World, pick: float) -> Sequence[str]:
+def _edge_leader(world: World, pick: float) -> Sequence[str]:
     """The broker that leads a topic."""
-    return [leader_of(world.host_config("a"), events_topic(world.types[int(pick * 0.999 * len(world.types))]))]
+    return [leader_of(world.config, events_topic(_one(world.types, pick)))]
 
 
-def _follower(world: World, pick: float) -> Sequence[str]:
-    """Another one."""
-    others = [name for name in EDGE_NAMES if name not in _leader(world, pick)]
-    return [others[int(pick * 0.999 * len(others))]]
+def _central_leader(world: World, pick: float) -> Sequence[str]:
+    topic = central_topic(events_topic(_one(world.types, pick)), world.config.kafka.edge_alias)
+    return [leader_of(world.config, topic, "central")]
+
+
+def _another(leader: Names, brokers: Sequence[str]) -> Names:
+    """One that does not lead it."""
+    return lambda world, pick: [_one([name for name in brokers if name not in leader(world, pick)], pick)]
+
+
+def _one(names: Sequence[str], pick: float) -> str:
+    return names[int(pick * 0.999 * len(names))]
 
 
 def _named(name: str) -> Names:
@@ -56,16 +64,19 @@ class _Target:
 
 
 _TARGETS: Final = (
-    _Target("edge-leader", _leader, "edge", ALL),
-    _Target("edge-follower", _follower, "edge", ALL),
+    _Target("edge-leader", _edge_leader, "edge", ALL),
+    _Target("edge-follower", _another(_edge_leader, EDGE_NAMES), "edge", ALL),
     _Target("all-edge-brokers", lambda _world, _pick: EDGE_NAMES, "edge", frozenset()),
-    _Target("central-broker", _named("central-1"), "central", CLIENTS),
+    _Target("central-leader", _central_leader, "central", _MIRRORED),
+    _Target("central-follower", _another(_central_leader, CENTRAL_NAMES), "central", _MIRRORED),
+    _Target("all-central-brokers", lambda _world, _pick: CENTRAL_NAMES, "central", CLIENTS),
     # The other worker takes over; events of an hour that is to close may come a session later.
     _Target("mirror", _named("mirror"), "mirror", _MIRRORED),
     _Target("second-mirror", _named("mirror-b"), "mirror", _MIRRORED),
     _Target("both-mirrors", lambda _world, _pick: ("mirror", "mirror-b"), "mirror", CLIENTS),
     _Target("namenode", _named("namenode"), "hdfs", _MIRRORED),
-    _Target("datanode", _named("datanode"), "hdfs", _MIRRORED),
+    _Target("datanode", lambda _world, pick: [_one(DATANODES, pick)], "hdfs", _MIRRORED),
+    _Target("all-datanodes", lambda _world, _pick: DATANODES, "hdfs", _MIRRORED),
     _Target("registry", _named("registry"), "registry", ALL),
     # Its neighbour takes all; hours wait up to a minute for one that went without goodbye.
     _Target("service-a", _named("service-a"), "service", _STAGED, ALL),
