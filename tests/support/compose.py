@@ -19,7 +19,7 @@ MISSING: Final = "no container engine here: neither docker with compose, whose d
 _ONE_OF_EACH_IMAGE: Final = ("setup", "etl", "postgres", "balancer")
 _BUILD_S: Final = 1800.0
 _ASK_S: Final = 3.0  # between questions that start a Python each
-_HOURMARK: Final = "/opt/hourmark/hourmark"
+HOURMARK: Final = "/opt/hourmark/hourmark"
 
 
 def program() -> tuple[str, ...] | None:
@@ -70,7 +70,7 @@ class Site:
 
     def buckets(self) -> list[dict[str, Any]]:
         """As `hourmark bucket ls` has them; none where it cannot be asked yet."""
-        done = self._asked("exec", "-T", "etl", _HOURMARK, "bucket", "ls", "--json")
+        done = self._asked("exec", "-T", "etl", HOURMARK, "bucket", "ls", "--json")
         rows: list[dict[str, Any]] = json.loads(done.stdout) if done.returncode == 0 else []
         return rows
 
@@ -80,10 +80,18 @@ class Site:
         assert done.returncode == 0, f"{command} in {service}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
         return done.stdout
 
+    def ends_well(self, service: str, *command: str) -> bool:
+        """Whether a command in a container does."""
+        return self._asked("exec", "-T", service, *command).returncode == 0
+
     def operator(self, *arguments: str, stdin: str) -> subprocess.CompletedProcess[str]:
         """A command of Hourmark where the log files are."""
         command = (*self._command, "--profile", "tools", "run", "--rm", "-T", "operator", *arguments)
         return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300, cwd=ROOT, check=False)
+
+    def said(self, service: str) -> str:
+        """The log of its container."""
+        return self._engine("logs", self._container(service), errors=subprocess.STDOUT)
 
     def stop(self, service: str) -> None:
         """End a container as its engine does."""
@@ -114,13 +122,13 @@ class Site:
         (container,) = self._engine("ps", "--all", "--quiet", *filters).split()
         return container
 
-    def _engine(self, *arguments: str) -> str:
+    def _engine(self, *arguments: str, errors: int = subprocess.PIPE) -> str:
         """What docker or podman itself says."""
-        program = self._command[0].removesuffix("-compose")
+        command = (self._command[0].removesuffix("-compose"), *arguments)
         done = subprocess.run(
-            (program, *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=120, check=False
         )
-        assert done.returncode == 0, f"{program} {' '.join(arguments)}: {done.stderr[-2000:]}"
+        assert done.returncode == 0, f"{' '.join(command)}: {(done.stderr or done.stdout)[-2000:]}"
         return done.stdout
 
     def wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
