@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support.canaries import EXPECTED, acknowledged
 from tests.support.compose import HOURMARK, MISSING, ROOT, Site, program
 
 from hourmark.canary import CANARY
@@ -32,7 +33,7 @@ EXPECTATIONS: dict[str, Any] = {
             ],
         },
         "app-log": {"content": "msg-bytes", "field": "message"},
-        CANARY: {"content": "json", "fields": [{"name": "site", "type": "string"}, {"name": "sent_at", "type": "long"}]},
+        CANARY: EXPECTED,
     },
 }
 TYPES = EXPECTATIONS["types"].keys()
@@ -61,7 +62,7 @@ def test_what_is_logged_is_in_closed_buckets_each_line_once(site: Site) -> None:
     last = minute(site)
     site.wait(lambda: closed(site, last).keys() >= TYPES, f"the buckets {last} are closed", CLOSED_S)
     assert {row["grade"] for rows in closed(site).values() for row in rows} == {"proved"}
-    told = EXPECTATIONS | {"api": canaries(site)}
+    told = EXPECTATIONS | {"api": acknowledged(site.said("canary"))}
     judged = site.operator("judge", "check", "/dev/stdin", stdin=json.dumps(told))
     assert judged.returncode == 0, judged.stdout[-4000:] + judged.stderr[-4000:]
     compared = re.search(r"compared: ([\d,]+), of which (\d+) of the API", judged.stdout)
@@ -100,18 +101,6 @@ def closed(site: Site, since: str = "") -> dict[str, list[dict[str, Any]]]:
         if row["state"] == "closed" and (row["hour"] >= since if since else row["events"]):
             found.setdefault(row["type"], []).append(row)
     return found
-
-
-def canaries(site: Site) -> list[dict[str, Any]]:
-    """The canary's own record of what was acknowledged, as the judge wants it."""
-    sent = [json.loads(text) for text in re.findall(r"acknowledged: (\{.*\})", site.said("canary"))]
-    return [
-        {
-            "type": CANARY, "client": "api", "position": 0, "event_id": event["event_id"], "time_ms": event["event_time"],
-            "fields": {"site": event["site"], "sent_at": event["sent_at"]},
-        }
-        for event in sent
-    ]  # fmt: skip
 
 
 def health_checks(size: Path) -> Iterator[tuple[str, list[str]]]:
