@@ -42,11 +42,12 @@ class Canary:
             told = self._link.post_events(CANARY, self._body)
         except (Busy, Refused) as error:
             return self._not_yet(error)
-        self._body = None
+        sent, self._body = self._body, None
         if letters := told.get("dead_letters"):
             _LOG.error("the canary became a dead letter (%s): is %s declared as it must be?", told, CANARY)
         else:
             self._steady_s, self._acknowledged_ms = self._clock.monotonic_s(), self._clock.now_ms()
+            _LOG.info("acknowledged: %s", sent.decode())
             if self._failed:
                 _LOG.warning("canaries are acknowledged again")
         self._failed = bool(letters)

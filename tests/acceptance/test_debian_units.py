@@ -18,8 +18,10 @@ from typing import Any
 import pytest
 from tests.acceptance.debian_site import AS_ETL, LOGS, TYPE, UNITS, debian_site
 from tests.support.booted_debian import BootedDebian
+from tests.support.canaries import EXPECTED, acknowledged
 from tests.support.waiting import wait_for
 
+from hourmark.canary import CANARY
 from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
@@ -50,14 +52,14 @@ def write(debian: BootedDebian, first: int) -> None:
         file.write(b"".join(b"2026-11-21 10:00:00 INFO request %d served\n" % (first + n) for n in range(LINES)))
 
 
-def buckets(debian: BootedDebian) -> list[dict[str, Any]]:
+def buckets(debian: BootedDebian, event_type: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = json.loads(
         debian.must(*AS_ETL, "hourmark", "bucket", "ls", "--json", "--config", "/etc/hourmark/etl.toml")
     )
-    return [row for row in rows if row["type"] == TYPE and row["state"] == "closed"]
+    return [row for row in rows if row["type"] == event_type and row["state"] == "closed"]
 
 
-def all_closed(debian: BootedDebian, events: int) -> list[dict[str, Any]]:
+def all_closed(debian: BootedDebian, events: int, event_type: str = TYPE) -> list[dict[str, Any]]:
     """Once so many events are in closed buckets."""
     found: list[dict[str, Any]] = []
 
@@ -65,14 +67,14 @@ def all_closed(debian: BootedDebian, events: int) -> list[dict[str, Any]]:
         nonlocal found
         failed = [unit for unit in UNITS if debian.shown(unit, "ActiveState") == "failed"]
         assert not failed, "\n".join(debian.journal(unit)[-3000:] for unit in failed)
-        found = buckets(debian)
+        found = buckets(debian, event_type)
         return bool(sum(row["events"] for row in found) >= events)
 
-    wait_for(closed, f"{events} events in closed buckets", CLOSED_S, 3.0)
+    wait_for(closed, f"{events} events of {event_type} in closed buckets", CLOSED_S, 3.0)
     return found
 
 
-def judged(debian: BootedDebian, stack: Stack, folder: Path) -> str:
+def judged(debian: BootedDebian, stack: Stack, folder: Path, canaries: list[dict[str, Any]]) -> str:
     """The judge's word, who finds the files where the tailer does."""
     storage = tomllib.loads(stack.layout.config_file.read_text())["storage"]
     expectations = folder / "expectations.json"
@@ -81,7 +83,8 @@ def judged(debian: BootedDebian, stack: Stack, folder: Path) -> str:
             {
                 "webhdfs": storage["webhdfs"], "root": "/hourmark", "user": storage["user"],
                 "files": [{"path": f"{LOGS}/*.log*", "form": "free", "type": TYPE, "hosts": "tailer"}],
-                "types": {TYPE: {"content": "raw-line", "field": "message", "time": "observed"}},
+                "types": {TYPE: {"content": "raw-line", "field": "message", "time": "observed"}, CANARY: EXPECTED},
+                "api": canaries,
             }
         )
     )  # fmt: skip
@@ -112,6 +115,10 @@ def test_units_of_all_packages_close_proved_buckets_also_when_each_is_killed(
     assert {row["grade"] for row in all_closed(debian, 2 * LINES)} == {"proved"}
     for unit in UNITS:
         assert int(debian.shown(unit, "NRestarts")) >= 1, unit
-    assert f"compared: {2 * LINES:,}," in judged(debian, own_stack, tmp_path)
+    debian.must("systemctl", "stop", "hourmark-canary")
+    canaries = acknowledged(debian.journal("hourmark-canary"))
+    assert {row["grade"] for row in all_closed(debian, len(canaries), CANARY)} == {"proved"}
+    compared = f"compared: {2 * LINES + len(canaries):,}, of which {len(canaries)} of the API;"
+    assert canaries and compared in judged(debian, own_stack, tmp_path, canaries)
     debian.must("systemctl", "stop", *UNITS)
     assert {debian.shown(unit, "Result") for unit in UNITS} == {"success"}

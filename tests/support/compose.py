@@ -19,7 +19,8 @@ MISSING: Final = "no container engine here: neither docker with compose, whose d
 _ONE_OF_EACH_IMAGE: Final = ("setup", "etl", "postgres", "balancer")
 _BUILD_S: Final = 1800.0
 _ASK_S: Final = 3.0  # between questions that start a Python each
-_HOURMARK: Final = "/opt/hourmark/hourmark"
+_ANSWER_S: Final = 600.0  # beside other work; a healthy engine answers in a second
+HOURMARK: Final = "/opt/hourmark/hourmark"
 
 
 def program() -> tuple[str, ...] | None:
@@ -65,12 +66,12 @@ class Site:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is not None:
-            self._run("logs", "--tail", "200", seconds=120)
+            self._keep_logs()
         self._down()
 
     def buckets(self) -> list[dict[str, Any]]:
         """As `hourmark bucket ls` has them; none where it cannot be asked yet."""
-        done = self._asked("exec", "-T", "etl", _HOURMARK, "bucket", "ls", "--json")
+        done = self._asked("exec", "-T", "etl", HOURMARK, "bucket", "ls", "--json")
         rows: list[dict[str, Any]] = json.loads(done.stdout) if done.returncode == 0 else []
         return rows
 
@@ -80,14 +81,22 @@ class Site:
         assert done.returncode == 0, f"{command} in {service}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
         return done.stdout
 
+    def ends_well(self, service: str, *command: str) -> bool:
+        """Whether a command in a container does."""
+        return self._asked("exec", "-T", service, *command).returncode == 0
+
     def operator(self, *arguments: str, stdin: str) -> subprocess.CompletedProcess[str]:
         """A command of Hourmark where the log files are."""
         command = (*self._command, "--profile", "tools", "run", "--rm", "-T", "operator", *arguments)
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300, cwd=ROOT, check=False)
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=_ANSWER_S, cwd=ROOT, check=False)
+
+    def said(self, service: str) -> str:
+        """The log of its container."""
+        return self._engine("logs", self._container(service), errors=subprocess.STDOUT)
 
     def stop(self, service: str) -> None:
         """End a container as its engine does."""
-        self._run("stop", service, seconds=60)
+        self._run("stop", service, seconds=_ANSWER_S)
 
     def kill(self, service: str) -> None:
         """Its process ends at once, as with its machine; `start` brings it back."""
@@ -95,7 +104,7 @@ class Site:
 
     def start(self, service: str) -> None:
         """One that was stopped or killed."""
-        self._run("start", service, seconds=120)
+        self._run("start", service, seconds=_ANSWER_S)
 
     @contextlib.contextmanager
     def cut_off(self, service: str) -> Iterator[None]:
@@ -109,18 +118,28 @@ class Site:
             self._engine("network", "connect", "--alias", service, network, container)
 
     def _container(self, service: str) -> str:
-        labels = (f"com.docker.compose.project={self._project}", f"com.docker.compose.service={service}")
-        filters = [word for label in labels for word in ("--filter", f"label={label}")]
-        (container,) = self._engine("ps", "--all", "--quiet", *filters).split()
+        (container,) = self._containers(f"com.docker.compose.service={service}")
         return container
 
-    def _engine(self, *arguments: str) -> str:
+    def _containers(self, *labels: str) -> list[str]:
+        """Names of the project's."""
+        wanted = (f"com.docker.compose.project={self._project}", *labels)
+        filters = [word for label in wanted for word in ("--filter", f"label={label}")]
+        return self._engine("ps", "--all", "--format", "{{.Names}}", *filters).split()
+
+    def _keep_logs(self) -> None:
+        """Each container's in a file of its own, beside the log."""
+        for container in self._containers():
+            text = self._engine("logs", "--tail", "1000", container, errors=subprocess.STDOUT)
+            (self._log.parent / f"{container.removeprefix(self._project)[1:]}.log").write_text(text)
+
+    def _engine(self, *arguments: str, errors: int = subprocess.PIPE) -> str:
         """What docker or podman itself says."""
-        program = self._command[0].removesuffix("-compose")
+        command = (self._command[0].removesuffix("-compose"), *arguments)
         done = subprocess.run(
-            (program, *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=_ANSWER_S, check=False
         )
-        assert done.returncode == 0, f"{program} {' '.join(arguments)}: {done.stderr[-2000:]}"
+        assert done.returncode == 0, f"{' '.join(command)}: {(done.stderr or done.stdout)[-2000:]}"
         return done.stdout
 
     def wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
@@ -130,11 +149,11 @@ class Site:
     def _asked(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = (*self._command, *arguments)
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd=ROOT, check=False
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ANSWER_S, cwd=ROOT, check=False
         )
 
     def _run(self, *arguments: str, seconds: float) -> None:
         _logged((*self._command, *arguments), self._log, seconds)
 
     def _down(self) -> None:
-        self._run("--profile", "*", "down", "-v", "-t", "10", seconds=300)
+        self._run("--profile", "*", "down", "-v", "-t", "10", seconds=_ANSWER_S)

@@ -37,6 +37,7 @@ TAKEN = {"events": 1, "dead_letters": 0}
 
 
 def test_what_is_not_acknowledged_is_posted_again_as_it_was_and_then_comes_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     link = PlayedLink(Busy("no"), Refused("unknown type"), TAKEN, TAKEN)
     canary = Canary(link, "edge", FakeClock())
     assert [canary.post() for _ in range(4)] == [False, False, True, True]
@@ -44,7 +45,10 @@ def test_what_is_not_acknowledged_is_posted_again_as_it_was_and_then_comes_the_n
     assert first == again == third
     assert first == {"event_id": f"edge/{NOW_MS + 1000}", "event_time": NOW_MS + 1000, "site": "edge", "sent_at": NOW_MS + 1000}
     assert new["event_time"] == NOW_MS + 2000
-    assert [r.levelname for r in caplog.records] == ["ERROR", "WARNING"], "said once, and once that it is over"
+    levels = [(r.levelname, r.getMessage()) for r in caplog.records]
+    assert [level for level, _ in levels] == ["ERROR", "INFO", "WARNING", "INFO"], "said once, and once that it is over"
+    told = [json.loads(said.removeprefix("acknowledged: ")) for level, said in levels if level == "INFO"]
+    assert told == [first, new], "its log is a record of what was taken, for who compares it with the buckets"
 
 
 def test_a_canary_that_becomes_a_dead_letter_is_told() -> None:
