@@ -7,12 +7,17 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
-from hourmark_declare.proposing.times import Prefixed, TimeForm, prefixed, stamped
+from hourmark_declare.proposing.times import Prefixed, prefixed, stamped
 from hourmark_declare.proposing.value_types import field
 
 _LEVELS: Final = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL|ALERT|EMERG|SEVERE|LOG|PANIC"
-_LEVEL: Final = re.compile(rf"[\[<(]?(?i:{_LEVELS})\b[\]>):]*".encode())
-_LEVEL_PATTERN: Final = rf"[\[<(]?(?P<level>(?i:{_LEVELS}))\b[\]>):]*"
+# Forms of a level, and how many lines must have it so; a word that begins a sentence is none.
+_LEVEL_FORMS: Final = (
+    (rf"[\[<(]?(?P<level>{_LEVELS})\b[\]>):]*", 0.5),
+    (rf"[\[<(](?P<level>(?i:{_LEVELS}))[\]>)]:?", 0.5),
+    (rf"(?P<level>(?i:{_LEVELS})):", 0.5),
+    (rf"(?P<level>(?i:{_LEVELS}))\b", 0.9),
+)
 _QUOTED: Final = r'"(?P<{}>(?:[^"\\]|\\.)*)"'
 _ACCESS: Final = (
     r"(?P<client>\S+) \S+ (?P<user>\S+) \[(?P<time>[^\]]+)\] "
@@ -27,7 +32,8 @@ _ACCESS_FIELDS: Final = {
     "client": "string", "user": "string", "request": "string", "status": "long", "bytes": "long", "referrer": "string",
     "agent": "string", MESSAGE: "bytes",
 }  # fmt: skip
-_BETWEEN: Final = r"[\]) :\-\t|]*"
+_CLOSED: Final = r"[\])]?:?[ \t]*"  # what may stand right behind a time
+_DASHED: Final = r"(?:[\-|][ \t]+)?"
 _CATCHING: Final = {"time": "observed", "field": MESSAGE}  # what lines of another form need
 _UNSTAMPED_MIN: Final = 0.02  # fewer lines without a time than that are no sign of records of several
 
@@ -48,10 +54,10 @@ def stamped_lines(lines: Sequence[bytes]) -> Iterator[Candidate]:
     """Lines that begin with a time, or records that do; with a level behind it, where most have one."""
     if (found := prefixed(lines)) is None:
         return
-    level = _level(lines, found.form)
+    behind = _behind([line[at.end :] for line in lines if (at := stamped(line)) is not None and at.form == found.form])
     if found.before is not None and found.share < 1 - _UNSTAMPED_MIN:
-        yield _stamped(found, level, records=True)
-    yield _stamped(found, level, records=False)
+        yield _stamped(found, behind, records=True)
+    yield _stamped(found, behind, records=False)
 
 
 def any_text(_: Sequence[bytes]) -> Iterator[Candidate]:
@@ -60,23 +66,53 @@ def any_text(_: Sequence[bytes]) -> Iterator[Candidate]:
     yield Candidate(form="lines of text without a time", line=line, fields=({"name": MESSAGE, "type": "bytes"},))
 
 
-def _stamped(found: Prefixed, level: str, *, records: bool) -> Candidate:
+def _stamped(found: Prefixed, behind: str, *, records: bool) -> Candidate:
     before = r".{0,120}?" if found.before is None else _quoted(found.before)
     stamp = f"(?P<time>{found.form.pattern})"
     end = r"\r?\n?" if records else ""  # of a first line that says no more than the time
-    pattern = f"{'(?s)' if records else ''}{before}{stamp}{_BETWEEN}{level}{end}(?P<{MESSAGE}>.*)"
+    pattern = f"{'(?s)' if records else ''}{before}{stamp}{behind}{end}(?P<{MESSAGE}>.*)"
     line = {"payload": "pattern", "pattern": pattern, "time_format": found.form.format, **_CATCHING}
-    fields = (*([field("level", "string")] if level else []), field(MESSAGE, "bytes"))
+    fields = (*([field("level", "string")] if "<level>" in behind else []), field(MESSAGE, "bytes"))
     start = f"^{before}{found.form.pattern}" if records else ""
     form = f"{'records' if records else 'lines'} that begin with a time"
     return Candidate(form=form, line=line, fields=fields, record_start=start, catches_all=True)
 
 
-def _level(lines: Sequence[bytes], form: TimeForm) -> str:
-    """The pattern of a level, where most lines have one behind the time."""
-    rests = [line[at.end :].lstrip(b"]) :-\t|") for line in lines if (at := stamped(line)) is not None and at.form == form]
-    levels = sum(_LEVEL.match(rest) is not None for rest in rests)
-    return rf"(?:{_LEVEL_PATTERN})?{_BETWEEN}" if 2 * levels > len(rests) else ""
+def _behind(rests: Sequence[bytes]) -> str:
+    """The pattern of what stands between time and message: a level, and a dash or a bar, as far as most lines have them.
+
+    Whatever else there is belongs to the message.
+    """
+    rests = _without(_CLOSED, rests)
+    dash, rests = _dash(rests)
+    level = _level(rests)
+    if not level:
+        return f"{_CLOSED}{dash}"
+    found = (match for rest in rests if (match := re.match(level.encode(), rest)) is not None)
+    after, _ = _dash([match.string[match.end() :].lstrip(b" \t") for match in found])
+    return rf"{_CLOSED}{dash}(?:{level}[ \t]*{after})?"
+
+
+def _level(rests: Sequence[bytes]) -> str:
+    """The first of the forms that enough of them have; nothing where none is."""
+    for pattern, share in _LEVEL_FORMS:
+        if sum(re.match(pattern.encode(), rest) is not None for rest in rests) > share * len(rests):
+            return pattern
+    return ""
+
+
+def _dash(rests: Sequence[bytes]) -> tuple[str, Sequence[bytes]]:
+    """Its pattern, where most have one, and what is left; else nothing, and all."""
+    without = _without(_DASHED, rests)
+    if 2 * sum(len(rest) < len(before) for rest, before in zip(without, rests, strict=True)) > len(rests):
+        return _DASHED, without
+    return "", rests
+
+
+def _without(pattern: str, rests: Sequence[bytes]) -> list[bytes]:
+    """What is left of each behind the pattern, which matches nothing, too."""
+    compiled = re.compile(pattern.encode())
+    return [compiled.sub(b"", rest, count=1) for rest in rests]
 
 
 def _quoted(text: bytes) -> str:

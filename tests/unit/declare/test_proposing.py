@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,42 @@ def test_a_record_whose_first_line_is_its_time_alone_has_a_message_that_begins_w
     log.write_text("Start-Date: 2026-11-21  10:00:00\nCommandline: apt\nEnd-Date: now\n\n" * 3)
     proposal = propose(read_sample(log), "a", zone="UTC", host="web")
     assert proposal.examples[0].fields["message"] == "Commandline: apt\nEnd-Date: now\n"
+
+
+@pytest.mark.parametrize(
+    ("most", "line", "level", "message"),
+    [
+        ("ERROR it broke", "- - -", None, "- - -"),
+        ("ERROR it broke", "Log file rotated", None, "Log file rotated"),
+        ("ERROR it broke", "Error opening /data/in/3.csv", None, "Error opening /data/in/3.csv"),
+        ("ERROR it broke", "| id | name |", None, "| id | name |"),
+        ("ERROR it broke", "--- batch 6 ---", None, "--- batch 6 ---"),
+        ("ERROR it broke", "Warning: 3 rows skipped", None, "Warning: 3 rows skipped"),
+        ("ERROR it broke", "[ERROR]: - it broke", "ERROR", "- it broke"),
+        ("[info] it started", "(Error): it broke", "Error", "it broke"),
+        ("Info: it started", "Error: it broke", "Error", "it broke"),
+        ("- [INFO] - started", "- ERROR - it - broke", "ERROR", "it - broke"),
+        ("| INFO | started", "| ERROR | a | b", "ERROR", "a | b"),
+        ("info started", "error opening", "error", "opening"),
+        ("started", "Error: none of these has a level", None, "Error: none of these has a level"),
+        ("- started", "-> there", None, "-> there"),
+    ],
+)
+def test_what_is_no_level_stays_in_the_message(tmp_path: Path, most: str, line: str, level: str | None, message: str) -> None:
+    lines = [f"2026-11-21 10:00:{n:02} {text}" for n, text in enumerate([*[most] * 40, line])]
+    pattern = proposal(tmp_path, *lines).candidate.line["pattern"]
+    found = re.fullmatch(pattern, lines[-1])
+    assert found is not None and (found.groupdict().get("level"), found["message"]) == (level, message)
+    assert re.fullmatch(pattern, lines[0]) is not None
+
+
+@pytest.mark.parametrize(
+    ("between", "rest"), [("] ", "ended"), (": ", "ended"), ("\t", "ended"), ("  ", "ended"), ("", "")], ids=repr
+)
+def test_what_closes_a_time_is_no_message(tmp_path: Path, between: str, rest: str) -> None:
+    lines = [f"{'[' if ']' in between else ''}2026-11-21 10:00:{n:02}{between}{rest}" for n in range(40)]
+    found = re.fullmatch(proposal(tmp_path, *lines).candidate.line["pattern"], lines[0])
+    assert found is not None and found["message"] == rest
 
 
 @pytest.mark.parametrize("stamp", STAMPS)
