@@ -49,7 +49,8 @@ def lateness_seconds(proposals: Sequence[Proposal], now_ms: int) -> int:
 def _type_file(p: Proposal) -> str:
     text = (
         f"# Proposed by `hourmark init` for {p.candidate.form}: {p.fitting:,} of {p.records:,} records of\n"
-        f"# {p.sample.path} have it. Docs: docs/event-types.md. Try a change: hourmark types try --lines FILE --source {p.name}\n"
+        f"# {p.sample.path} have it. Docs: docs/event-types.md. Try a change, in this folder:\n"
+        f"# hourmark types try --dir . --lines FILE --source {p.name}\n"
         f"name = {toml_value(p.name)}\n\n[line]\n"
     )
     text += "".join(f"{name} = {toml_value(value)}\n" for name, value in p.candidate.line.items())

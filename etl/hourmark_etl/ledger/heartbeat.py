@@ -66,6 +66,6 @@ def driver_seen_ms(database: Database) -> int | None:
 def no_driver(seen_ms: int | None, now_ms: int) -> str | None:
     """That none runs, human-readable; None where one gave a sign a moment ago."""
     if seen_ms is None:
-        return "the ledger has no sign of a driver"
+        return "the ledger has no sign of a driver yet; one that was just started gives it once Spark is up, in a minute"
     age_s = (now_ms - seen_ms) / 1000
     return f"no driver runs: its last sign in the ledger is {duration(age_s)} old" if age_s > SILENT_SECONDS else None

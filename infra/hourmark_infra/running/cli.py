@@ -14,6 +14,7 @@ import click
 from hourmark.clock import SystemClock
 from hourmark.config import home
 from hourmark.errors import UsageError
+from hourmark.event_types import DEAD_LETTERS
 from hourmark.printing import called, json_option, say_json
 from hourmark_infra.components import environment
 from hourmark_infra.jars.cache import say_on_stderr
@@ -103,7 +104,10 @@ def last_words(outcome: Outcome) -> Iterator[str]:
     where = "in one of these, or a dead letter" if outcome.buckets else "where an earlier run has put it"
     yield f"after {outcome.seconds:.0f} s every line is {where}; to look inside:"
     configured = ("--config", str(outcome.config))
-    for row in outcome.buckets[:1]:
+    of_lines = [row for row in outcome.buckets if row["type"] != DEAD_LETTERS.name]
+    for row in (of_lines or outcome.buckets)[:1]:
         yield f"  {called()} {shlex.join(('bucket', 'cat', row['type'], row['hour'], '--limit', '3', *configured))}"
+    if len(of_lines) < len(outcome.buckets):
+        yield f"  {called()} {shlex.join(('dead-letters', 'show', *configured))}"
     yield f"  {called()} {shlex.join(('bucket', 'ls', *configured))}"
     yield f"  {called()} down  # stops the servers"

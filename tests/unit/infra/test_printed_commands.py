@@ -62,6 +62,18 @@ def test_the_last_words_of_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert _as_pasted(down.split("#")[0], folder) == "[][down]"
 
 
+def test_the_last_words_of_a_run_show_an_event_before_a_dead_letter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOURMARK_CALLED", "./hourmark")
+    config = folder / "hourmark.toml"
+    letters, own = (
+        {"type": name, "hour": "2026-11-21T05:07", "grade": "proved", "events": 1, "state": "closed"}
+        for name in ("dead-letters", "search")
+    )
+    *_, cat, show, _ls, _down = last_words(Outcome(9.0, {}, [letters, own], config))
+    assert _as_pasted(cat, folder) == f"[][bucket][cat][search][2026-11-21T05:07][--limit][3][--config][{config}]"
+    assert _as_pasted(show, folder) == f"[][dead-letters][show][--config][{config}]"
+
+
 def test_a_step_of_the_demo_that_fails_is_named_as_it_can_be_repeated(folder: Path) -> None:
     config = folder / "hourmark.toml"
     config.write_text("wrong = 1\n")

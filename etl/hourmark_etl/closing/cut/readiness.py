@@ -111,7 +111,9 @@ def no_service(reports: Reports) -> str | None:
         return None
     gone = [r for r in reports.all.values() if r.kind == "service"]
     if not gone:
-        return "no delivery service has reported yet; is one running? (`hourmark serve`)"
+        return (
+            "no delivery service has reported yet; one that was just started does in a moment, else start it (`hourmark serve`)"
+        )
     last = max(gone, key=lambda r: r.heard_at_ms)
     return (
         f"every delivery service has said goodbye, {last.name} ({last.host_id}) last: nothing closes until one reports, not even "
