@@ -26,6 +26,7 @@ from hourmark_declare.proposing.adding import Existing
 from hourmark_declare.proposing.beginning import first_hour
 from hourmark_declare.proposing.choosing import Proposal, propose
 from hourmark_declare.proposing.sample import read_sample
+from hourmark_declare.proposing.times import prefixed, stamped
 from hourmark_declare.proposing.writing import SETTINGS, SOURCES, Choices, files_of, lateness_seconds
 from hourmark_declare.zones import checked_zone, machine_zone
 
@@ -166,7 +167,16 @@ def _told(p: Proposal) -> str:
     parts += [f"{p.caught:,} others are kept whole"] if p.caught else []
     parts += [f"{count:,} would be dead letters {reason}" for reason, count in p.dead_letters.most_common()]
     parts += [f"from {p.oldest} to {p.newest}"] if p.oldest else ["their time is when they are read"]
-    return f"{p.sample.path}: {p.candidate.form}; {', '.join(parts)}"
+    return f"{p.sample.path}: {p.candidate.form}; {', '.join(parts)}{'' if p.oldest else _unread(p.sample.lines)}"
+
+
+def _unread(lines: Sequence[bytes]) -> str:
+    """What to do about a time that most lines bear, and that is not read; nothing where they bear none."""
+    if (found := prefixed(lines)) is None or found.share <= 0.5:
+        return ""
+    time = next(line[at.start : at.end].decode(errors="replace") for line in lines if (at := stamped(line)) is not None)
+    do = "name its zone, such as --zone Europe/Berlin" if found.form.format.endswith("%Z") else "declare its form by hand"
+    return f". Most bear a time such as {time}, which could not be read: {do} (docs/event-types.md)"
 
 
 def _as_json(p: Proposal) -> dict[str, Any]:

@@ -293,6 +293,16 @@ def test_times_of_fields(values: list[Any], of: str | None) -> None:
     assert time_form(values) == of
 
 
+def test_a_time_that_cannot_be_read_is_told_with_what_to_do(tmp_path: Path) -> None:
+    log = tmp_path / "pg.log"
+    log.write_text("".join(f"2026-11-21 10:00:{n:02} CET [7] LOG:  checkpoint\n" for n in range(40)))
+    said = CliRunner().invoke(init, [str(log), "--out", str(tmp_path / "out"), "--zone", "America/New_York"]).output
+    assert "such as 2026-11-21 10:00:00 CET, which could not be read: name its zone, such as --zone Europe/Berlin" in said
+    said = CliRunner().invoke(init, [str(log), "--out", str(tmp_path / "out"), "--zone", "Europe/Berlin"]).output
+    assert "could not be read" not in said
+    assert "from 2026-11-21T09:00:00" in said
+
+
 def test_the_zone_is_the_machines(tmp_path: Path) -> None:
     zone = tmp_path / "usr/share/zoneinfo/Europe/Vienna"
     zone.parent.mkdir(parents=True)
