@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -78,6 +79,9 @@ def _judged(sample: Sample, name: str, candidate: Candidate, zone: str, host: st
 
 
 def _tried(sample: Sample, name: str, candidate: Candidate, place: Place) -> list[Tried]:
-    trial = Trial.of(candidate.declared(name))
-    both = itertools.chain(trial.of_records(name, sample.head, place), trial.of_records(name, sample.tail, place))
+    trial, tail = Trial.of(candidate.declared(name)), sample.tail
+    if candidate.record_start:  # what stands before the first beginning is the rest of a record
+        begins = re.compile(candidate.record_start.encode())
+        tail = list(itertools.dropwhile(lambda line: begins.match(line) is None, tail))
+    both = itertools.chain(trial.of_records(name, sample.head, place), trial.of_records(name, tail, place))
     return [one for one in both if one.type is not None]

@@ -293,6 +293,14 @@ def test_times_of_fields(values: list[Any], of: str | None) -> None:
     assert time_form(values) == of
 
 
+def test_a_record_that_the_sample_cuts_in_two_is_no_bad_one(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("".join(f"2026-11-21 10:00:{n % 60:02} boom\n\tat a.b\n\tat c.d\n\tat e.f\n" for n in range(900)))
+    found = propose(read_sample(log), "a", zone="UTC", host="web")
+    assert (found.candidate.form, found.caught, found.dead_letters) == ("records that begin with a time", 0, {})
+    assert found.fitting == found.records
+
+
 def test_a_time_that_cannot_be_read_is_told_with_what_to_do(tmp_path: Path) -> None:
     log = tmp_path / "pg.log"
     log.write_text("".join(f"2026-11-21 10:00:{n:02} CET [7] LOG:  checkpoint\n" for n in range(40)))
