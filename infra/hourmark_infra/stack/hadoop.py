@@ -40,6 +40,8 @@ def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
         "dfs.namenode.name.dir": str(layout.data / "namenode" / "name"),
         "dfs.namenode.rpc-address": layout.address("namenode"),
         "dfs.namenode.http-address": layout.address("namenode-http"),
+        "dfs.namenode.rpc-bind-host": layout.listening_host,
+        "dfs.namenode.http-bind-host": layout.listening_host,
         # Out of safe mode only with a datanode, and then at once.
         "dfs.namenode.safemode.min.datanodes": "1",
         "dfs.namenode.safemode.extension": "0",
@@ -49,9 +51,9 @@ def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
         "dfs.heartbeat.interval": "1",
         "dfs.namenode.heartbeat.recheck-interval": "5000",
         "dfs.datanode.data.dir": str(layout.data / datanode / "data"),
-        "dfs.datanode.address": layout.address(datanode),
-        "dfs.datanode.http.address": layout.address(f"{datanode}-http"),
-        "dfs.datanode.ipc.address": layout.address(f"{datanode}-ipc"),
+        "dfs.datanode.address": layout.listener(datanode),
+        "dfs.datanode.http.address": layout.listener(f"{datanode}-http"),
+        "dfs.datanode.ipc.address": layout.listener(f"{datanode}-ipc"),
         # WebHDFS redirects writers and readers to this name.
         "dfs.datanode.hostname": layout.host(datanode),
         "dfs.datanode.handler.count": "4",
