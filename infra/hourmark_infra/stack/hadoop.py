@@ -40,6 +40,8 @@ def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
         "dfs.namenode.name.dir": str(layout.data / "namenode" / "name"),
         "dfs.namenode.rpc-address": layout.address("namenode"),
         "dfs.namenode.http-address": layout.address("namenode-http"),
+        "dfs.namenode.rpc-bind-host": layout.listening_host,
+        "dfs.namenode.http-bind-host": layout.listening_host,
         # Out of safe mode only with a datanode, and then at once.
         "dfs.namenode.safemode.min.datanodes": "1",
         "dfs.namenode.safemode.extension": "0",
@@ -63,9 +65,9 @@ def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
 def _own_site(layout: Layout, datanode: str) -> dict[str, str]:
     return {
         "dfs.datanode.data.dir": str(layout.data / datanode / "data"),
-        "dfs.datanode.address": layout.address(datanode),
-        "dfs.datanode.http.address": layout.address(f"{datanode}-http"),
-        "dfs.datanode.ipc.address": layout.address(f"{datanode}-ipc"),
+        "dfs.datanode.address": layout.listener(datanode),
+        "dfs.datanode.http.address": layout.listener(f"{datanode}-http"),
+        "dfs.datanode.ipc.address": layout.listener(f"{datanode}-ipc"),
     }
 
 

@@ -28,7 +28,7 @@ def broker_properties(layout: Layout, cluster: str, node: int) -> dict[str, str]
         "process.roles": "broker,controller",
         "node.id": str(node),
         "controller.quorum.voters": voters,
-        "listeners": f"PLAINTEXT://{layout.address(name)},CONTROLLER://{layout.address(f'{name}-controller')}",
+        "listeners": f"PLAINTEXT://{layout.listener(name)},CONTROLLER://{layout.listener(f'{name}-controller')}",
         "advertised.listeners": f"PLAINTEXT://{layout.address(name)}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",

@@ -88,6 +88,15 @@ class Layout(NamedTuple):
     def address(self, port_name: str) -> str:
         return f"{self.host(port_name)}:{self.ports[port_name]}"
 
+    def listener(self, port_name: str) -> str:
+        """Where its server listens. With a host of its own that is everywhere: a name would be its address at the start alone,
+        and a container that was cut off comes back with another."""
+        return f"{self.listening_host}:{self.ports[port_name]}"
+
+    @property
+    def listening_host(self) -> str:
+        return "0.0.0.0" if self.shape.apart else "127.0.0.1"  # noqa: S104
+
     def host(self, port_name: str) -> str:
         """Where the server is that has this port; all its ports begin with its name."""
         return re.sub(r"-(controller|http|ipc|rest|jmx)$", "", port_name) if self.shape.apart else "127.0.0.1"

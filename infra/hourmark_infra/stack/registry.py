@@ -32,7 +32,7 @@ def unpacked(folder: Path) -> Path:
 def registry_options(layout: Layout) -> tuple[str, ...]:
     """Quarkus' settings as system properties: HTTP, schemas in a file of H2."""
     values = {
-        "quarkus.http.host": layout.host("registry"),
+        "quarkus.http.host": layout.listening_host,
         "quarkus.http.port": str(layout.ports["registry"]),
         "quarkus.banner.enabled": "false",
         # Quarkus' own pattern; the one that Apicurio sets writes dates no reader understands.

@@ -73,10 +73,11 @@ def test_a_service_takes_as_many_connections_as_its_container_has_files_for(file
 
 
 @pytest.mark.parametrize(("cluster", "node"), [("edge", 2), ("central", 3)])
-def test_a_broker_listens_on_its_own_name_and_knows_the_other_voters(cluster: str, node: int) -> None:
+def test_a_broker_listens_at_every_address_is_named_by_its_host_and_knows_the_other_voters(cluster: str, node: int) -> None:
     values = kafka.broker_properties(FULL.layout(Path("/h")), cluster, node)
     name = f"{cluster}-{node}"
-    assert values["listeners"] == f"PLAINTEXT://{name}:9092,CONTROLLER://{name}:9093"
+    assert values["listeners"] == "PLAINTEXT://0.0.0.0:9092,CONTROLLER://0.0.0.0:9093", "its address may change while it runs"
+    assert values["advertised.listeners"] == f"PLAINTEXT://{name}:9092"
     assert values["controller.quorum.voters"] == ",".join(f"{n}@{cluster}-{n}:9093" for n in (1, 2, 3))
     assert values["min.insync.replicas"] == "2"
 
@@ -85,7 +86,8 @@ def test_a_datanode_has_a_name_that_writers_are_sent_to(tmp_path: Path, monkeypa
     loaded(FULL, "datanode-3", tmp_path, monkeypatch)
     root = ElementTree.parse(FULL.layout(tmp_path).settings / "hadoop" / "hdfs-site.xml").getroot()
     values = {str(row.findtext("name")): str(row.findtext("value")) for row in root}
-    assert values["dfs.datanode.hostname"] == "datanode-3" and values["dfs.datanode.http.address"] == "datanode-3:9864"
+    assert values["dfs.datanode.hostname"] == "datanode-3" and values["dfs.datanode.http.address"] == "0.0.0.0:9864"
+    assert values["dfs.namenode.rpc-bind-host"] == values["dfs.namenode.http-bind-host"] == "0.0.0.0"
     assert values["dfs.namenode.http-address"] == "namenode:9870" and values["dfs.replication"] == "3"
 
 
