@@ -1,6 +1,6 @@
 """`hourmark test`: runs each check as its own process, and says one line for each; exit 1 if any failed.
 
-The whole suite is four pytest sessions beside each other, as most tests wait: two have servers, the others those that need none.
+The whole suite is two pytest sessions beside each other: one has the servers, the other all tests that need none.
 """
 
 from __future__ import annotations
@@ -42,16 +42,11 @@ def tests(name: str, marks: str, arguments: Sequence[str], output: Output = Outp
 
 
 def whole_suite(arguments: Sequence[str]) -> tuple[Sequence[Check], ...]:
-    """In four lanes."""
-
-    def of(folder: str, name: str, marks: str, output: Output) -> tuple[Check, Check]:
-        """Of the folder, and of all others."""
-        others = tests(f"other {name}", marks, (f"--ignore={folder}", *arguments), output)
-        return tests(f"{name}, {folder}", marks, (folder, *arguments), Output.AT_ITS_END), others
-
-    faults, on_servers = of("tests/faults", "tests on servers", SERVER_MARKS, Output.AS_IT_COMES)
-    units, without = of("tests/unit", "tests without servers", QUICK_MARKS, Output.AT_ITS_END)
-    return (faults,), (on_servers,), (*style(), units), (without,)
+    """In two lanes."""
+    return (
+        (tests("tests on servers", SERVER_MARKS, arguments),),
+        (*style(), tests("tests without servers", QUICK_MARKS, arguments, Output.AT_ITS_END)),
+    )
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -66,9 +61,9 @@ def test(
 ) -> None:
     """Run every check: style, import rules, types, and the whole test suite on the real local stack.
 
-    They run in four lanes beside each other; the output of three of them follows at their end. Arguments that are none of these
-    options go to pytest: with others than `--…` there is one session of it. Ended by Ctrl-C, SIGTERM or SIGHUP, it first takes
-    down what the tests started.
+    Tests on servers run beside all the others, whose output follows at their end. Arguments that are none of these options go
+    to pytest: with others than `--…` there is one session of it. Ended by Ctrl-C, SIGTERM or SIGHUP, it first takes down what
+    the tests started.
 
     \b
     Examples:

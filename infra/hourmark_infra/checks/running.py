@@ -1,7 +1,7 @@
 """Runs checks so that they end with `hourmark test`: SIGTERM, SIGHUP and Ctrl-C are passed on, and their end is waited for.
 
-Checks stand in lanes: those of one lane are run one after the other, the lanes beside each other. Most tests wait most of the
-time, so that others are done meanwhile.
+Checks stand in lanes: those of one lane are run one after the other, the lanes beside each other. Tests on servers mostly wait,
+so that all else is done meanwhile.
 
 A test session takes its servers down when it is told to end (tests/support/ending.py), which takes as long as they need. Each
 check has a session of its own, so that a terminal's Ctrl-C reaches it once, from here, and not again in the middle of that.
@@ -113,7 +113,7 @@ def _passes(check: Check, root: Path, told: _Told) -> bool:
         if not passed or check.output is Output.AT_ITS_END:
             sys.stdout.buffer.write(said)
             sys.stdout.flush()
-        click.echo(f"{check.name:<36} {'passed' if passed else 'FAILED'}  {clock.monotonic_s() - began:6.1f} s", err=True)
+        click.echo(f"{check.name:<22} {'passed' if passed else 'FAILED'}  {clock.monotonic_s() - began:6.1f} s", err=True)
     return passed
 
 

@@ -22,20 +22,11 @@ def sessions(*arguments: str, quick: bool = False, long_tier: bool = False) -> l
     return [marks_of(check) for check in found]
 
 
-def collects(check: Check, folder: str) -> bool:
-    """Whether this session looks into that folder."""
-    named = [word for word in check.command if word.startswith("tests/")]
-    return f"--ignore={folder}" not in check.command and (not named or folder in named)
-
-
-@pytest.mark.parametrize("folder", ["tests/unit", "tests/faults", "tests/integration"])
 @pytest.mark.parametrize(("stack", "chaos", "long"), [*product((True, False), repeat=3)])
-def test_each_test_is_in_one_session(folder: str, stack: bool, chaos: bool, long: bool) -> None:
+def test_each_test_is_in_one_session(stack: bool, chaos: bool, long: bool) -> None:
     marks = {"stack": stack, "chaos": chaos, "long": long}
-    found = [check for lane in lanes(False, False, ["--durations=9"]) for check in lane if "pytest" in check.command]
-    chosen = [check for check in found if collects(check, folder) and eval(marks_of(check), {}, marks)]
+    chosen = [expression for expression in sessions("--durations=9") if eval(expression, {}, marks)]
     assert len(chosen) == (0 if long else 1)
-    assert all("--durations=9" in check.command for check in found)
 
 
 @pytest.mark.parametrize("arguments", [("tests/unit",), ("-k", "ranges"), ("-x",), ("--lf", "tests/unit/core::name")])
