@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.faults.chaos.__main__ import played
-from tests.faults.chaos.faults import FAULTS
+from tests.faults.chaos.faults import of_tier
 from tests.faults.chaos.schedule import draw
 from tests.faults.chaos.trials import read
 from tests.faults.chaos.workloads import WORKLOADS
@@ -25,7 +25,7 @@ SEED = 11
 def test_every_promise_holds_under_faults_that_are_drawn(tmp_path: Path) -> None:
     seed = int(os.environ.get("HOURMARK_CHAOS_SEED") or SEED)
     results = tmp_path / "trials.jsonl"
-    kept = played(tmp_path / "home", draw("pr", seed, FAULTS, WORKLOADS), results)
+    kept = played(tmp_path / "home", draw("pr", seed, of_tier("pr"), WORKLOADS), results)
     (trial,) = read(results)
     assert kept, f"HOURMARK_CHAOS_SEED={seed}: {trial.violations}; the output above says what, and how to play it again"
     assert trial.compared > 0

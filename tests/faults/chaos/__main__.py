@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, get_args
 
 import click
-from tests.faults.chaos.faults import FAULTS
+from tests.faults.chaos.faults import FAULTS, of_tier
 from tests.faults.chaos.run import Outcome, Run
 from tests.faults.chaos.schedule import Schedule, Tier, draw
 from tests.faults.chaos.trials import Trial, append, put, read, table
@@ -70,7 +70,7 @@ def run(
         schedule = Schedule.model_validate_json(replay.read_text())
     else:
         seed = secrets.randbelow(1_000_000) if seed is None else seed
-        chosen = {name: fault for name, fault in FAULTS.items() if not faults or name in faults}
+        chosen = {name: FAULTS[name] for name in faults} or of_tier(tier)
         schedule = draw(tier, seed, chosen, workloads or tuple(WORKLOADS), rounds, at_once)
     minutes = minutes or (NIGHTLY_MINUTES if schedule.tier == "nightly" and replay is None else None)
     sys.exit(0 if played(home() / "chaos", schedule, results, minutes) else 1)

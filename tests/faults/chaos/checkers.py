@@ -105,9 +105,9 @@ def goes_on(evidence: Evidence, findings: Findings) -> None:
 
 
 def drained(evidence: Evidence, findings: Findings) -> None:
-    """Three minutes after a fault healed, all that was written before is in closed buckets."""
+    """Three minutes after a fault and those beside it healed, all that was written before is in closed buckets."""
     for of in evidence.injected:
-        if of.recovered_s is None or of.recovered_s - of.healed_s > DRAINED_S:
+        if of.recovered_s is None or of.recovered_s - of.all_healed_s > DRAINED_S:
             findings.object("not drained", f"{of.fault}, within {DRAINED_S:.0f} s of its end")
 
 

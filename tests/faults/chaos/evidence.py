@@ -13,12 +13,16 @@ from hourmark_infra.judge.webhdfs import Entry, WebHdfs
 
 @dataclass(frozen=True, kw_only=True)
 class Injected:
-    """One fault as it was: monotonic seconds, and `recovered_s`, when all that was written before was closed; None: never."""
+    """One fault as it was, in monotonic seconds.
+
+    `all_healed_s`: the last one of its round was; `recovered_s`: when all that was written before that was closed; None: never.
+    """
 
     fault: str
     goes_on: frozenset[Flow]
     began_s: float
     healed_s: float
+    all_healed_s: float
     recovered_s: float | None
 
 

@@ -80,7 +80,9 @@ class Run:
 
     def play(self) -> Outcome:
         """All of it. HourmarkError where it cannot be played to its end."""
-        with standing(self.home, self.schedule.kinds, self.clock, self._tell) as world:
+        drawn = (FAULTS[of.fault] for injections in self.schedule.rounds for of in injections)
+        spread = self.schedule.tier != "pr" or any(fault.needs_spread for fault in drawn)
+        with standing(self.home, self.schedule.kinds, self.clock, self._tell, spread=spread) as world:
             hdfs = WebHdfs(f"http://{world.stack.layout.address('namenode-http')}", world.config.storage.user)
             eyes = WebHdfs(f"http://{world.stack.layout.address('namenode-http')}", world.config.storage.user)
             with closing(hdfs), closing(eyes):
@@ -136,9 +138,11 @@ class Run:
             self._tell(f"closed up to the end of all faults, {(self.clock.now_ms() - healed_ms) / 1000:.0f} s after it")
         except Unavailable as error:
             self._tell(f"NOT DRAINED: {error}")
+        all_healed_s = max(healed for _, healed in times.values())
         self._injected += [
             Injected(
-                fault=name, goes_on=FAULTS[name].goes_on, began_s=began, healed_s=healed, recovered_s=recovered_s
+                fault=name, goes_on=FAULTS[name].goes_on, began_s=began, healed_s=healed, all_healed_s=all_healed_s,
+                recovered_s=recovered_s,
             )
             for name, (began, healed) in times.items()
         ]  # fmt: skip
@@ -227,7 +231,7 @@ class Run:
         self._tell(f"compared {findings.compared:,}: {dict(findings) or 'nothing is wrong'}; planting faults for the checkers")
         missed = overlooked(evidence, findings)
         recoveries = [
-            (of.fault, None if of.recovered_s is None else round(of.recovered_s - of.healed_s, 1)) for of in evidence.injected
+            (of.fault, None if of.recovered_s is None else round(of.recovered_s - of.all_healed_s, 1)) for of in evidence.injected
         ]
         return Outcome(
             findings=findings,

@@ -148,7 +148,7 @@ class World:
 
 
 @contextlib.contextmanager
-def standing(home: Path, kinds: int, clock: Clock, say: Say) -> Iterator[World]:
+def standing(home: Path, kinds: int, clock: Clock, say: Say, *, spread: bool) -> Iterator[World]:
     """A world of its own below `home`, from nothing; taken down at the end, whatever happened. Its logs stay."""
     os.environ["TZ"] = ZONE
     work = home / "work"
@@ -158,7 +158,7 @@ def standing(home: Path, kinds: int, clock: Clock, say: Say) -> Iterator[World]:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     with ExitStack() as at_the_end:
-        stack = Stack.load_or_make(home, clusters=2, spread=True, say=say)
+        stack = Stack.load_or_make(home, clusters=2, spread=spread, say=say)
         at_the_end.callback(stack.down)
         try:
             stack.up()

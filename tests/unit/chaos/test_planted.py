@@ -18,7 +18,9 @@ from hourmark_infra.judge.buckets import by_bucket, read_tree
 from hourmark_infra.judge.expectations import Expectations
 from hourmark_infra.judge.webhdfs import hdfs_path
 
-INJECTED = Injected(fault="f", goes_on=frozenset((Flow.MIRROR,)), began_s=100.0, healed_s=130.0, recovered_s=200.0)
+INJECTED = Injected(
+    fault="f", goes_on=frozenset((Flow.MIRROR,)), began_s=100.0, healed_s=130.0, all_healed_s=130.0, recovered_s=200.0
+)
 
 
 @pytest.fixture

@@ -10,9 +10,16 @@ from typing import Final
 
 from tests.faults.chaos.faults import drivers, network, processes, stored
 from tests.faults.chaos.faults.fault import Fault
+from tests.faults.chaos.schedule import Tier
 
 FAULTS: Final[Mapping[str, Fault]] = {
     fault.name: fault for fault in (*processes.FAULTS, *network.FAULTS, *stored.FAULTS, *drivers.FAULTS)
 }
 
-__all__ = ["FAULTS", "Fault"]
+
+def of_tier(tier: Tier) -> dict[str, Fault]:
+    """Those that a tier draws from: the smallest has a smaller world."""
+    return {name: fault for name, fault in FAULTS.items() if tier != "pr" or not fault.needs_spread}
+
+
+__all__ = ["FAULTS", "Fault", "of_tier"]

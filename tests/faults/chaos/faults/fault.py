@@ -18,7 +18,8 @@ Heal = Callable[[], None]  # returns once what was hit is well again by its own 
 class Fault:
     """`touches`: two faults that touch the same are never at once. `goes_on`: what must move in every minute meanwhile.
 
-    `inject` does it, by a `pick` from 0 to 1 where something is left open, and returns what ends it.
+    `inject` does it, by a `pick` from 0 to 1 where something is left open, and returns what ends it. `needs_spread`: where the
+    central cluster and HDFS are three servers each.
     """
 
     name: str
@@ -26,3 +27,4 @@ class Fault:
     goes_on: frozenset[Flow]
     hold_s: tuple[float, float]
     inject: Callable[[World, float], Heal]
+    needs_spread: bool = False

@@ -54,29 +54,30 @@ def _named(name: str) -> Names:
 
 @dataclasses.dataclass(frozen=True)
 class _Target:
-    """Whom to hit, and what goes on without. `gently`: what goes on where it ends as an operator ends it."""
+    """Whom to hit, and what goes on without. `gently`: where it ends as an operator ends it. `of_several`: there are three."""
 
     name: str
     names: Names
     touches: str
     goes_on: frozenset[Flow]
     gently: frozenset[Flow] | None = None
+    of_several: bool = False
 
 
 _TARGETS: Final = (
     _Target("edge-leader", _edge_leader, "edge", ALL),
     _Target("edge-follower", _another(_edge_leader, EDGE_NAMES), "edge", ALL),
     _Target("all-edge-brokers", lambda _world, _pick: EDGE_NAMES, "edge", frozenset()),
-    _Target("central-leader", _central_leader, "central", _MIRRORED),
-    _Target("central-follower", _another(_central_leader, CENTRAL_NAMES), "central", _MIRRORED),
-    _Target("all-central-brokers", lambda _world, _pick: CENTRAL_NAMES, "central", CLIENTS),
+    _Target("central-leader", _central_leader, "central", CLIENTS),  # there may be no other
+    _Target("central-follower", _another(_central_leader, CENTRAL_NAMES), "central", _MIRRORED, of_several=True),
+    _Target("all-central-brokers", lambda _world, _pick: CENTRAL_NAMES, "central", CLIENTS, of_several=True),
     # The other worker takes over; events of an hour that is to close may come a session later.
     _Target("mirror", _named("mirror"), "mirror", _MIRRORED),
     _Target("second-mirror", _named("mirror-b"), "mirror", _MIRRORED),
     _Target("both-mirrors", lambda _world, _pick: ("mirror", "mirror-b"), "mirror", CLIENTS),
     _Target("namenode", _named("namenode"), "hdfs", _MIRRORED),
-    _Target("datanode", lambda _world, pick: [_one(DATANODES, pick)], "hdfs", _MIRRORED),
-    _Target("all-datanodes", lambda _world, _pick: DATANODES, "hdfs", _MIRRORED),
+    _Target("datanode", lambda world, pick: [_one(world.stack.layout.shape.datanodes, pick)], "hdfs", _MIRRORED),
+    _Target("all-datanodes", lambda _world, _pick: DATANODES, "hdfs", _MIRRORED, of_several=True),
     _Target("registry", _named("registry"), "registry", ALL),
     # Its neighbour takes all; hours wait up to a minute for one that went without goodbye.
     _Target("service-a", _named("service-a"), "service", _STAGED, ALL),
@@ -111,7 +112,7 @@ def _faults(target: _Target) -> Sequence[Fault]:
     def one(signal: str, how: Callable[[Victim], None], back: Callable[[Victim], None], goes_on: frozenset[Flow]) -> Fault:
         hold_s = _PAUSED_S if back is resume else _AWAY_S
         inject = partial(_hit, target.names, how, back)
-        return Fault(f"{target.name}-{signal}", frozenset((target.touches,)), goes_on, hold_s, inject)
+        return Fault(f"{target.name}-{signal}", frozenset((target.touches,)), goes_on, hold_s, inject, target.of_several)
 
     return (
         one("sigterm", lambda v: v.terminate(), lambda v: v.come_back(), target.gently or target.goes_on),
