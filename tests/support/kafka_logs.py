@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hourmark.committed_reader import Run
@@ -92,3 +93,21 @@ class Logs:
         self.questions += 1
         if self.is_away:
             raise Unavailable("the cluster did not answer")
+
+
+def of_two_sites(file: Path) -> dict[str, Logs]:
+    """Empty ones of the edges paris and lyon and of the centre, by bootstrap; the configuration names them from now on."""
+    file.write_text(f"""{file.read_text()}
+[kafka]
+edge_alias = "paris"
+[kafka.edge]
+bootstrap = "paris:9092"
+[kafka.central]
+bootstrap = "central:9092"
+[kafka.further_edges.lyon]
+bootstrap = "lyon:9092"
+""")
+    made = {name: Logs() for name in ("paris:9092", "central:9092", "lyon:9092")}
+    for logs in made.values():
+        logs.settings = logs
+    return made

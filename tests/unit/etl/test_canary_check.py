@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.support.kafka_logs import Logs
+from tests.support.kafka_logs import Logs, of_two_sites
 from tests.support.rules import put_rules
 
 from hourmark.canary import CANARY, DECLARATION
@@ -26,20 +26,8 @@ Sites = dict[str, Logs]
 @pytest.fixture
 def sites(file: Path, monkeypatch: pytest.MonkeyPatch) -> Sites:
     """Both edges and the centre; the last canary of each came half a minute ago, and half an hour ago to Lyon's copy."""
-    file.write_text(f"""{file.read_text()}
-[kafka]
-edge_alias = "paris"
-[kafka.edge]
-bootstrap = "paris:9092"
-[kafka.central]
-bootstrap = "central:9092"
-[kafka.further_edges.lyon]
-bootstrap = "lyon:9092"
-""")
+    made = of_two_sites(file)
     put_rules(load_config(file), [EventType.model_validate(tomllib.loads(DECLARATION))], [], Hour(NOW_MS // 3_600_000 * 3600))
-    made = {name: Logs() for name in ("paris:9092", "central:9092", "lyon:9092")}
-    for logs in made.values():
-        logs.settings = logs
     for edge in ("paris", "lyon"):
         made[f"{edge}:9092"].append(f"events.{CANARY}", NOW_MS - 30_000, b"", b"")
         made["central:9092"].append(f"{edge}.events.{CANARY}", NOW_MS - (30_000 if edge == "paris" else 1_800_000), b"", b"")

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.support import tracing
 from tests.support.buckets import EARLIER, HOUR, TYPE, make_event, usual_plan
-from tests.support.kafka_logs import Logs
+from tests.support.kafka_logs import Logs, of_two_sites
 from tests.support.records import audit_record
 from tests.support.rules import ledger_of_click
 
@@ -90,20 +90,8 @@ def test_a_line_is_traced_from_what_its_host_printed(run: Run, edge: Logs) -> No
 @pytest.fixture
 def lyon(file: Path, monkeypatch: pytest.MonkeyPatch) -> Logs:
     """The edge of a second site, which has the event; the first site and the centre have nothing."""
-    file.write_text(f"""{file.read_text()}
-[kafka]
-edge_alias = "paris"
-[kafka.edge]
-bootstrap = "paris:9092"
-[kafka.central]
-bootstrap = "central:9092"
-[kafka.further_edges.lyon]
-bootstrap = "lyon:9092"
-""")
     ledger_of_click(f"sqlite:///{file.parent}/ledger.sqlite", Hour.of(tracing.AT_MS)).close()
-    sites = {name: Logs() for name in ("paris:9092", "central:9092", "lyon:9092")}
-    for logs in sites.values():
-        logs.settings = logs
+    sites = of_two_sites(file)
     monkeypatch.setattr(topics, "Cluster", lambda settings, _: sites[settings.bootstrap])
     monkeypatch.setattr(topics, "CommittedReader", lambda logs, *_, **__: logs)
     monkeypatch.setattr(topics, "MirrorPositions", lambda *_: SimpleNamespace(refresh=dict, close=lambda: None))

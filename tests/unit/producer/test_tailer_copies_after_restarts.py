@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import gzip
-import os
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.tailer.host import Host, lines
@@ -17,7 +13,7 @@ from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
 from hourmark_producer import checkpoint as changes
-from hourmark_producer import copies, follower, rest_places
+from hourmark_producer import copies, rest_places
 from hourmark_producer.files import Position
 from hourmark_producer.identity import identify
 
@@ -277,63 +273,6 @@ def test_a_reused_inode_without_birth_times_whose_old_file_was_packed(tmp_path: 
         host.app.write_bytes(lines(10, 500))  # the same inode
         assert host.drain().lost_bytes == 0
     assert {key[1]: content for key, content in recorder.contents().items()} == {0: lines(200), 1: lines(10, 500)}
-
-
-def test_a_file_is_remembered_until_what_may_be_its_copy_was_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another file has its inode by then: what is forgotten too early is sent again, from the copy."""
-    with recording() as recorder:
-        host = Host(tmp_path, recorder.url)
-        host.drain(lines(100))
-        inode = host.app.stat().st_ino
-        host.app.with_name("app.log.1").write_bytes(host.app.read_bytes())
-        take_inode(host.app, inode)
-        until_s, ask = time.monotonic() + 1.0, copies.origin_of
-
-        def late(*given: Any) -> Any:
-            if time.monotonic() < until_s:
-                raise OSError(errno.EIO, "the disk is slow")
-            return ask(*given)
-
-        monkeypatch.setattr(follower, "origin_of", late)
-        with host.running():
-            wait_for(lambda: time.monotonic() > until_s, "the disk is quick again")
-            host.append(lines(100, 200))
-            recorder.wait_text(lines(100) + lines(100, 200))
-            wait_for(lambda: recorder.last.caught_up_at_ms is not None and not recorder.last.pending_bytes, "all is read")
-    assert sorted(recorder.text().splitlines()) == [*lines(100).splitlines(), *lines(100, 200).splitlines()]
-
-
-def test_a_file_is_remembered_until_what_its_copy_was_packed_into_was_looked_into(tmp_path: Path) -> None:
-    """The copy was seen by a run before, which could not tell yet whether it was whole: the log went on, and then began anew."""
-    with recording() as recorder:
-        host = Host(tmp_path, recorder.url)
-        host.drain(lines(10))
-        inode, copy = host.app.stat().st_ino, host.app.with_name("app.log.1")
-        with host.running() as tailer:
-            copy.write_bytes(host.app.read_bytes())
-            os.utime(copy, times=(time.time() + 3600,) * 2)  # perhaps it still grows
-            host.append(lines(90, 10))
-            recorder.wait_text(lines(100))
-            host.app.write_bytes(b"")
-            wait_for(lambda: any(file.progress.position.generation for file in tailer.files), "it is seen to begin anew")
-            wait_for(lambda: len(tailer.files) == 2 and all(file.saved for file in tailer.files), "what is known of it is kept")
-        copy.with_name("app.log.1.gz").write_bytes(gzip.compress(copy.read_bytes()))
-        copy.unlink()
-        take_inode(host.app, inode)
-        host.drain(lines(100, 200))
-    assert recorder.sent() == (lines(100) + lines(100, 200)).splitlines(keepends=True)
-    assert recorder.last.lost_bytes == 0
-
-
-def take_inode(path: Path, inode: int) -> None:
-    """Delete a file, and have another one by its name and on its inode; skips where the file system does not reuse them."""
-    path.unlink()
-    for _ in range(20):
-        path.touch()
-        if path.stat().st_ino == inode:
-            return
-        path.rename(path.with_name(f"{time.monotonic_ns()}.aside"))
-    pytest.skip("inode numbers are not reused at once here")
 
 
 def test_a_copy_of_a_file_that_was_truncated_and_renamed_meanwhile_is_read_on_from_where_that_was_read(tmp_path: Path) -> None:
