@@ -37,6 +37,29 @@ Planting = Callable[[Evidence], AbstractContextManager[Evidence]]
 _NUMBER: Final = b'"number": '
 
 
+class _Remembered(WebHdfs):
+    """Asks the other once for each folder and file: the driver has ended, so nothing changes while all is judged again."""
+
+    def __init__(self, hdfs: WebHdfs) -> None:
+        self._hdfs = hdfs
+        self._lists: dict[str, list[Entry]] = {}
+        self._contents: dict[str, bytes] = {}
+
+    def close(self) -> None:
+        """Nothing: the other is closed by who opened it."""
+
+    def list(self, folder: str) -> list[Entry]:
+        if folder not in self._lists:
+            self._lists[folder] = self._hdfs.list(folder)
+        return self._lists[folder]
+
+    def open(self, file: str) -> Opened:
+        if file not in self._contents:
+            with self._hdfs.open(file).content as content:
+                self._contents[file] = content.read()
+        return _opened(self._contents[file])
+
+
 class _Reading(WebHdfs):
     """Reads as the other does, but for some files, which hold something else."""
 
@@ -50,10 +73,11 @@ class _Reading(WebHdfs):
         return self._hdfs.list(folder)
 
     def open(self, file: str) -> Opened:
-        if file not in self._instead:
-            return self._hdfs.open(file)
-        content = self._instead[file]
-        return Opened(io.BytesIO(content), len(content), hashlib.blake2b(content, digest_size=16).hexdigest())
+        return _opened(self._instead[file]) if file in self._instead else self._hdfs.open(file)
+
+
+def _opened(content: bytes) -> Opened:
+    return Opened(io.BytesIO(content), len(content), hashlib.blake2b(content, digest_size=16).hexdigest())
 
 
 @contextlib.contextmanager
@@ -209,6 +233,7 @@ def overlooked(evidence: Evidence, before: Mapping[str, int]) -> dict[str, bool]
     What nobody posted cannot be planted.
     """
     found = {}
+    evidence = replace(evidence, hdfs=_Remembered(evidence.hdfs))
     for plant, (checker, kind, count) in PLANTED.items():
         if plant in _OF_POSTS and not evidence.told.api:
             continue
