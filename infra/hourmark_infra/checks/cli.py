@@ -1,6 +1,7 @@
 """`hourmark test`: runs each check as its own process, and says one line for each; exit 1 if any failed.
 
-The whole suite is two pytest sessions beside each other: one has the servers, the other all tests that need none.
+The whole suite is two pytest sessions beside each other, one with the servers, the other with all tests that need none; then a
+third one alone, with tests that hold the system to a time.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -17,8 +19,9 @@ from hourmark_infra.checks.running import Check, Output, run_checks
 from hourmark_infra.java.find import export_java_home
 
 # pytest's marker expressions. What is too long for every run is a tier of its own.
-SERVER_MARKS = "(stack or chaos) and not long"
-QUICK_MARKS = "not stack and not chaos and not long"
+SERVER_MARKS = "(stack or chaos) and not long and not alone"
+QUICK_MARKS = "not stack and not chaos and not long and not alone"
+ALONE_MARKS = "alone and not long"
 DEFAULT_MARKS = "not long"
 LONG_MARKS = "long"
 CONTAINER_MARKS = "containers"  # they are long, too
@@ -41,11 +44,21 @@ def tests(name: str, marks: str, arguments: Sequence[str], output: Output = Outp
     return Check(name, (sys.executable, "-m", "pytest", "-m", marks, *arguments), output)
 
 
-def whole_suite(arguments: Sequence[str]) -> tuple[Sequence[Check], ...]:
-    """In two lanes."""
-    return (
-        (tests("tests on servers", SERVER_MARKS, arguments),),
-        (*style(), tests("tests without servers", QUICK_MARKS, arguments, Output.AT_ITS_END)),
+class Plan(NamedTuple):
+    """Lanes are run beside each other, the quick checks first in each; `last`: after them, with nothing beside it."""
+
+    lanes: Sequence[Sequence[Check]]
+    last: Sequence[Check] = ()
+
+
+def whole_suite(arguments: Sequence[str]) -> Plan:
+    """In two lanes, and what has the machine for itself."""
+    return Plan(
+        (
+            (tests("tests on servers", SERVER_MARKS, arguments),),
+            (*style(), tests("tests without servers", QUICK_MARKS, arguments, Output.AT_ITS_END)),
+        ),
+        (tests("tests alone", ALONE_MARKS, arguments),),
     )
 
 
@@ -61,7 +74,8 @@ def test(
 ) -> None:
     """Run every check: style, import rules, types, and the whole test suite on the real local stack.
 
-    Tests on servers run beside all the others, whose output follows at their end. Arguments that are none of these options go
+    Tests on servers run beside all the others, whose output follows at their end; some have the machine for themselves after
+    them. Arguments that are none of these options go
     to pytest: with others than `--…` there is one session of it. Ended by Ctrl-C, SIGTERM or SIGHUP, it first takes down what
     the tests started.
 
@@ -86,17 +100,18 @@ def test(
         sys.exit(code)
     export_java_home()
     chosen = CONTAINER_MARKS if containers else ACCEPTANCE_MARKS if acceptance else None
-    sys.exit(run_checks(lanes(quick, long_tier, pytest_arguments, chosen=chosen), root))
+    lanes, last = plan(quick, long_tier, pytest_arguments, chosen=chosen)
+    sys.exit(run_checks(lanes, root, last))
 
 
-def lanes(quick: bool, long_tier: bool, arguments: Sequence[str], *, chosen: str | None = None) -> tuple[Sequence[Check], ...]:
-    """What `hourmark test` runs, the quick ones first in each lane. `chosen`: marks of tests that run alone."""
+def plan(quick: bool, long_tier: bool, arguments: Sequence[str], *, chosen: str | None = None) -> Plan:
+    """What `hourmark test` runs. `chosen`: marks of tests that run alone."""
     if chosen is not None:
-        return ((tests("pytest", chosen, arguments),),)
+        return Plan(((tests("pytest", chosen, arguments),),))
     if not (quick or long_tier) and all(argument.startswith("--") for argument in arguments):
         return whole_suite(arguments)
     marks = QUICK_MARKS if quick else LONG_MARKS if long_tier else DEFAULT_MARKS
-    return ((*style(), tests("pytest", marks, arguments)),)
+    return Plan(((*style(), tests("pytest", marks, arguments)),))
 
 
 def project(what: str) -> Path:

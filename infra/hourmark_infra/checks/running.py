@@ -1,7 +1,7 @@
 """Runs checks so that they end with `hourmark test`: SIGTERM, SIGHUP and Ctrl-C are passed on, and their end is waited for.
 
 Checks stand in lanes: those of one lane are run one after the other, the lanes beside each other. Tests on servers mostly wait,
-so that all else is done meanwhile.
+so that all else is done meanwhile. What holds the system to a time has the machine for itself, after all others.
 
 A test session takes its servers down when it is told to end (tests/support/ending.py), which takes as long as they need. Each
 check has a session of its own, so that a terminal's Ctrl-C reaches it once, from here, and not again in the middle of that.
@@ -47,11 +47,12 @@ class Check(NamedTuple):
     output: Output = Output.WHERE_IT_FAILED
 
 
-def run_checks(lanes: Sequence[Sequence[Check]], root: Path) -> int:
-    """The exit code: 0, 1 where one failed, 128 and the signal's number where one ended it."""
+def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Check] = ()) -> int:
+    """The exit code: 0, 1 where one failed, 128 and the signal's number where one ended it. `last`: when all lanes have ended."""
     with _Told().listening() as told:
         with ThreadPoolExecutor(max(len(lanes), 1)) as pool:
             failed = [name for names in pool.map(lambda lane: _failed(lane, root, told), lanes) for name in names]
+        failed += _failed(last, root, told)
         if told.number is not None:
             click.echo(f"ended by {signal.Signals(told.number).name}, with all that the checks had started", err=True)
             return 128 + told.number

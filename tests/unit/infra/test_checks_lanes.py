@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hourmark_infra.checks.cli import ACCEPTANCE_MARKS, CONTAINER_MARKS, lanes
+from hourmark_infra.checks.cli import ACCEPTANCE_MARKS, CONTAINER_MARKS, plan
 from hourmark_infra.checks.running import Check, Output, run_checks
 
 
@@ -18,13 +18,14 @@ def marks_of(check: Check) -> str:
 
 def sessions(*arguments: str, quick: bool = False, long_tier: bool = False) -> list[str]:
     """The marker expressions of pytest's sessions."""
-    found = [check for lane in lanes(quick, long_tier, arguments) for check in lane if "pytest" in check.command]
+    lanes, last = plan(quick, long_tier, arguments)
+    found = [check for lane in (*lanes, last) for check in lane if "pytest" in check.command]
     return [marks_of(check) for check in found]
 
 
-@pytest.mark.parametrize(("stack", "chaos", "long"), [*product((True, False), repeat=3)])
-def test_each_test_is_in_one_session(stack: bool, chaos: bool, long: bool) -> None:
-    marks = {"stack": stack, "chaos": chaos, "long": long}
+@pytest.mark.parametrize(("stack", "chaos", "long", "alone"), [*product((True, False), repeat=4)])
+def test_each_test_is_in_one_session(stack: bool, chaos: bool, long: bool, alone: bool) -> None:
+    marks = {"stack": stack, "chaos": chaos, "long": long, "alone": alone}
     chosen = [expression for expression in sessions("--durations=9") if eval(expression, {}, marks)]
     assert len(chosen) == (0 if long else 1)
 
@@ -35,10 +36,11 @@ def test_named_tests_have_one_session(arguments: tuple[str, ...]) -> None:
 
 
 def test_a_tier_has_one_session() -> None:
-    assert sessions(quick=True) == ["not stack and not chaos and not long"]
+    assert sessions(quick=True) == ["not stack and not chaos and not long and not alone"]
     assert sessions(long_tier=True) == ["long"]
     for chosen in (CONTAINER_MARKS, ACCEPTANCE_MARKS):
-        (lane,) = lanes(False, False, (), chosen=chosen)
+        ((lane,), last) = plan(False, False, (), chosen=chosen)
+        assert not last
         assert [marks_of(check) for check in lane] == [chosen]
 
 
@@ -61,6 +63,20 @@ def test_lanes_run_beside_each_other_and_each_failure_counts(tmp_path: Path, cap
     assert "I am first" in said.out
     assert "I am second" in said.out
     assert "FAILED: second\n" in said.err
+
+
+def test_the_last_have_the_machine_for_themselves_whatever_failed_before(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ends = [tmp_path / "one", tmp_path / "other"]
+
+    def touch(end: Path, status: int) -> Check:
+        return Check(end.name, (sys.executable, "-c", f"open({str(end)!r}, 'w').close(); raise SystemExit({status})"))
+
+    both = f"import os; raise SystemExit(not all(map(os.path.exists, {[*map(str, ends)]})))"
+    last = [Check("after", (sys.executable, "-c", both)), Check("fails", (sys.executable, "-c", "raise SystemExit(2)"))]
+    assert run_checks(((touch(ends[0], 4),), (touch(ends[1], 0),)), tmp_path, last) == 1
+    assert "FAILED: one, fails\n" in capfd.readouterr().err
 
 
 def test_what_passed_is_silent_unless_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
