@@ -22,7 +22,12 @@ _SETTINGS: Final = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
 }
-_LOCAL: Final = {"spark.driver.memory": "1g", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_LOCAL: Final = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "hourmark_etl.workers",  # an executor elsewhere may get its modules after its daemon began
+}
 
 
 def spark_session(config: Config, *, submitted: bool) -> SparkSession:
