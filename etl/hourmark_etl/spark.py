@@ -21,6 +21,8 @@ _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",  # its line would run through the log lines
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
+    # Staging and closing share their workers: Spark keeps those of SQL and of RDDs apart only where their environments differ.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
 }
 _LOCAL: Final = {
     "spark.driver.memory": "1g",
