@@ -21,8 +21,15 @@ _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",  # its line would run through the log lines
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
+    # Staging and closing share their workers: Spark keeps those of SQL and of RDDs apart only where their environments differ.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
 }
-_LOCAL: Final = {"spark.driver.memory": "1g", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_LOCAL: Final = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "hourmark_etl.workers",  # an executor elsewhere may get its modules after its daemon began
+}
 
 
 def spark_session(config: Config, *, submitted: bool) -> SparkSession:

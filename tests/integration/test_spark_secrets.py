@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from hourmark.config import Config
 from hourmark_etl.ledger.database import Lease
 from hourmark_etl.spark import spark_session
+from hourmark_etl.staging.planner import StreamReader
 from hourmark_etl.staging.source import kafka_source, source_name
 from hourmark_infra.java.find import export_java_home
 
@@ -58,7 +59,7 @@ def spark(config: Config, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSess
 
 
 def test_neither_plans_nor_the_event_log_hold_a_password(tmp_path: Path, config: Config, spark: SparkSession) -> None:
-    spark.dataSource.register(kafka_source(config, Lease("consumer", 1), "all", "0" * 32))
+    spark.dataSource.register(kafka_source("all", StreamReader(config, Lease("consumer", 1), "all", "0" * 32)))
     rows = spark.readStream.format(source_name("all")).load()
     said = [str(rows._jdf.queryExecution())]
     query = rows.writeStream.foreachBatch(lambda *_: None).option("checkpointLocation", f"{tmp_path}/checkpoint").start()

@@ -35,6 +35,7 @@ from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overview import Quarantined
 from hourmark_etl.model import Position, Span, StagedBatch
+from hourmark_etl.staging.planner import StreamReader
 from hourmark_etl.staging.source import COLUMN, kafka_source, source_name
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.topics import CentralTopics
@@ -87,7 +88,8 @@ class Consumer:
         """Begin from the ledger's offsets."""
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         self._error, self._stopping = None, False
-        self._spark.dataSource.register(kafka_source(self._config, self._lease, self._shard, self._ledger_uuid))
+        reader = StreamReader(self._config, self._lease, self._shard, self._ledger_uuid)
+        self._spark.dataSource.register(kafka_source(self._shard, reader))
         self._query = (
             self._spark.readStream.format(source_name(self._shard))
             .load()

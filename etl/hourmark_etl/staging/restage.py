@@ -20,8 +20,8 @@ from hourmark_etl.ledger.staged_files import known_file, places, replace_file
 from hourmark_etl.model import AUDIT, Span, Sums
 from hourmark_etl.staging.pieces import StagedPiece
 from hourmark_etl.staging.plan import ReadSpan
+from hourmark_etl.staging.planner import stage_plan
 from hourmark_etl.staging.read import SpanReader
-from hourmark_etl.staging.source import stage_plan
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.storage import Storage
 from hourmark_etl.topics import CentralTopics

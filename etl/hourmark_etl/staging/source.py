@@ -1,114 +1,62 @@
-"""Kafka as a streaming source that keeps the data out of the JVM: tasks read and stage, and hand on only what they staged.
+"""The streaming source as Spark is told of it: a name, one column, and a reader that travels packed.
 
-An "offset" of this source is a whole planned batch, so what Spark writes down of it is never used to begin anywhere: the next
-batch begins where the ledger stands. Why not Spark's own Kafka source: docs/decisions.
-
-`Planner` is the thin edge around `planner`, in Spark's process of the source. The ledger says where to begin and which types
-there are, so a type applied, a partition added or a type quarantined counts from the next batch on, without a restart.
+Spark asks a source in processes of its own, each of which begins anew: one to learn its name and schema, one to plan reads, one
+that plans batches, and workers. The first two need nothing of what a reader needs, so this module loads nothing but pyspark; a
+reader is unpacked, and its modules loaded, where it works (`planner.StreamReader`).
 """
 
 from __future__ import annotations
 
 import pickle
-import time
-import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from hourmark.config import Config
-from hourmark.kafka import Cluster
-from hourmark.known_brokers import bootstrap_of
-from hourmark_etl.errors import TopicReplaced
-from hourmark_etl.folders import STAGING_FOLDER
-from hourmark_etl.ledger import batches as ledger
-from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.overview import quarantined
-from hourmark_etl.ledger.schemas import types_of_ids
-from hourmark_etl.model import Position
-from hourmark_etl.staging.pieces import StagePlan
-from hourmark_etl.staging.plan import PlannedBatch, ReadSpan, deal, plan_spans
-from hourmark_etl.staging.stage import read_and_stage
-from hourmark_etl.topics import CentralTopics, new_positions
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 COLUMN: Final = "staged"
-REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numbers of partitions
 
 
-class _Task(InputPartition):
-    """One task's spans, where its files go, the type of each schema id, and the brokers that are known by now."""
+class _PackedReader(DataSourceStreamReader):
+    """Does what the packed one does."""
 
-    def __init__(self, folder: str, spans: tuple[ReadSpan, ...], schema_types: Mapping[int, str], bootstrap: str) -> None:
-        super().__init__(None)
-        self.folder, self.spans, self.schema_types, self.bootstrap = folder, spans, schema_types, bootstrap
-
-
-class _StreamReader(DataSourceStreamReader):
-    def __init__(self, config: Config, lease: Lease, shard: str, ledger: str) -> None:
-        self._config, self._lease, self._shard, self._ledger = config, lease, shard, ledger
-        self._planner: Planner | None = None
-        self._last = PlannedBatch("", ()).to_json()
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
+        self._unpacked: DataSourceStreamReader | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        return self._last
+        return self._reader().initialOffset()
 
     def latestOffset(self) -> dict[str, Any]:
-        if planned := self._plans().next_batch():
-            self._last = planned.to_json()
-        return self._last
+        return self._reader().latestOffset()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
-        planned = PlannedBatch.from_json(end)
-        if not planned.tasks:  # a query begins with a batch, also where there is nothing to stage
-            return []
-        schema_types = self._plans().schema_types()
-        bootstrap = bootstrap_of(self._config.kafka.central_cluster)
-        return [_Task(planned.folder, spans, schema_types, bootstrap) for spans in planned.tasks]
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return self._reader().partitions(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _Task)
-        kafka = self._config.kafka
-        topics = {s.span.topic for s in partition.spans}
-        plan = stage_plan(self._config, partition.folder, topics, self._ledger, partition.schema_types)
-        central = kafka.central_cluster.model_copy(update={"bootstrap": partition.bootstrap})
-        for answer in read_and_stage(partition.spans, plan, central, kafka.max_message_bytes):
-            yield pa.RecordBatch.from_pydict({COLUMN: [pickle.dumps(answer)]})
+        return self._reader().read(partition)
 
     def stop(self) -> None:
-        if self._planner is not None:
-            self._planner.close()
+        if self._unpacked is not None:
+            self._unpacked.stop()
 
-    def _plans(self) -> Planner:
-        if self._planner is None:
-            self._planner = Planner(self._config, self._lease, self._shard)
-        return self._planner
+    def _reader(self) -> DataSourceStreamReader:
+        if self._unpacked is None:
+            self._unpacked = pickle.loads(self._packed)  # noqa: S301  # packed by the driver
+        return self._unpacked
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_planner": None}
+        return {**self.__dict__, "_unpacked": None}
 
 
-def stage_plan(config: Config, folder: str, topics: set[str], ledger: str, schema_types: Mapping[int, str]) -> StagePlan:
-    """What staging records of these central topics must know; `ledger`: its UUID."""
-    control = CentralTopics.of(config.kafka)
-    return StagePlan(
-        storage=config.storage,
-        folder=folder,
-        bucket_seconds=config.parsing.bucket_seconds,
-        types={topic: t for topic in topics if (t := control.type_of(topic))},
-        audits=control.audits,
-        hosts=control.hosts,
-        ledger=ledger,
-        schema_types=schema_types,
-    )
-
-
-def kafka_source(config: Config, lease: Lease, shard: str, ledger: str) -> type[DataSource]:
+def kafka_source(shard: str, reader: DataSourceStreamReader) -> type[DataSource]:
     """The source of one shard, to be registered; its name is `source_name(shard)`.
 
-    A class of its own, because the options of a source are shown in plans, and these settings may hold secrets.
+    A class of its own, because the options of a source are shown in plans, and a reader's settings may hold secrets.
     """
+    packed = pickle.dumps(reader)
 
     class KafkaSource(DataSource):
         @classmethod
@@ -119,7 +67,7 @@ def kafka_source(config: Config, lease: Lease, shard: str, ledger: str) -> type[
             return f"{COLUMN} binary"
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002
-            return _StreamReader(config, lease, shard, ledger)
+            return _PackedReader(packed)
 
     return KafkaSource
 
@@ -127,66 +75,3 @@ def kafka_source(config: Config, lease: Lease, shard: str, ledger: str) -> type[
 def source_name(shard: str) -> str:
     """As `readStream.format` takes it."""
     return f"hourmark-{shard}"
-
-
-class Planner:
-    """Plans for the holder of a lease, batch after batch; each begins where the ledger stands."""
-
-    def __init__(self, config: Config, lease: Lease, shard: str) -> None:
-        self._config, self._lease, self._shard = config, lease, shard
-        self._database = Database(config.etl.ledger)
-        self._central = Cluster(config.kafka.central_cluster, "central")
-        self._cluster_id = self._central.cluster_id()
-        self._types: frozenset[str] = frozenset()
-        self._refreshed_s = -REFRESH_S
-
-    def next_batch(self) -> PlannedBatch | None:
-        """What to read now; None if there is nothing new.
-
-        TopicReplaced or EtlStop where offsets mean other records, or none, now; StaleDriver; Unavailable.
-        """
-        shards = ledger.type_shards(self._database)
-        self._hand_over(shards)
-        types = frozenset(t for t, shard in shards.items() if shard == self._shard) - set(quarantined(self._database))
-        topics = frozenset(CentralTopics.of(self._config.kafka, types).of_shard(self._shard))
-        if types != self._types or time.monotonic() - self._refreshed_s >= REFRESH_S:
-            self._refresh(topics)
-            self._types, self._refreshed_s = types, time.monotonic()
-        positions = [p for p in self._known() if p.topic in topics and p.shard == self._shard]
-        ends = self._central.ends([p.of for p in positions])
-        for p in positions:
-            if (end := ends[p.of]) < p.next_offset:
-                raise TopicReplaced(
-                    f"topic {p.topic} partition {p.partition}: the log ends at offset {end}, but offsets up to {p.next_offset} "
-                    "were staged: it lost records, or was recreated. An operator must decide"
-                )
-        etl = self._config.etl
-        spans = plan_spans(positions, ends, records_max=etl.batch_records_max, type_bytes_max=etl.type_batch_bytes_max)
-        if not spans:
-            return None
-        return PlannedBatch(f"{STAGING_FOLDER}/{self._lease.epoch:012d}-{self._shard}-{uuid.uuid4().hex}", deal(spans, etl.tasks))
-
-    def schema_types(self) -> dict[int, str]:
-        """Of each schema id that the rules gave out, its type."""
-        return types_of_ids(self._database)
-
-    def close(self) -> None:
-        """Let go of the ledger."""
-        self._database.close()
-
-    def _known(self) -> list[Position]:
-        return ledger.positions(self._database, self._cluster_id)
-
-    def _refresh(self, topics: Collection[str]) -> None:
-        if wanted := new_positions(self._central, topics, self._known(), self._shard):
-            ledger.begin_positions(self._database, self._lease, wanted)
-            starts = self._central.starts([p.of for p in wanted])
-            at_edge = CentralTopics.of(self._config.kafka).at_edge
-            ledger.pass_over(self._database, self._lease, at_edge, {p: starts[p.of] for p in wanted})
-
-    def _hand_over(self, shards: Mapping[str, str]) -> None:
-        """Leave types that were moved to other shards to them: no batch of this shard is under way now."""
-        naming = CentralTopics.of(self._config.kafka)
-        own = {p.topic: shards.get(naming.type_of(p.topic) or "", self._shard) for p in self._known() if p.shard == self._shard}
-        if moved := {topic: to for topic, to in own.items() if to != self._shard}:
-            ledger.hand_over(self._database, self._lease, moved)

@@ -20,6 +20,8 @@ from hourmark_infra.stack.registry import registry_options, runner_jar
 MIRROR = "mirror"
 Command = tuple[str, ...]
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+# Beside small heaps, the first compiler only: a local stack shares few cores, and its servers and driver start in half the time.
+SMALL_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 
 
@@ -126,8 +128,7 @@ class _Servers(NamedTuple):
         return Server(name=name, command=command, address=address, ask=partial(ask, address), **{**files, **more})
 
     def _java(self, heap_mb: int, *more: str) -> Command:
-        # Small heaps and the first compiler only: a local stack shares few cores, and starts in half the time.
-        options = (f"-Xmx{heap_mb}m", "-Xms32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError")
+        options = (f"-Xmx{heap_mb}m", "-Xms32m", *SMALL_JAVA, "-XX:+ExitOnOutOfMemoryError")
         return (str(self.programs().java), *options, *more)
 
     def _metrics_of(self, broker: str) -> tuple[str, ...]:

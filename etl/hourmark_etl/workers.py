@@ -1,0 +1,28 @@
+"""Spark's daemon of Python workers on the driver's machine (`spark.python.daemon.module`): what tasks need is loaded once, before
+it forks them, and not by each of them.
+
+For other workers than those of tasks, which Spark asks of the source, a daemon of their own is started: they need none of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Final
+
+from pyspark.daemon import manager
+
+_TASKS: Final = "pyspark.worker"
+_MODULES: Final = ("hourmark_etl.staging.planner", "hourmark_etl.closing.engine")  # staging, and closing, as tasks do it
+
+
+def main(arguments: list[str]) -> None:
+    """`arguments`: as Spark gives them, the workers' module first."""
+    if arguments[:1] == [_TASKS]:
+        for module in _MODULES:
+            importlib.import_module(module)
+    manager()  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
