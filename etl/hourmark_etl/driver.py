@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
-from hourmark.errors import Finding, Unavailable, UsageError
+from hourmark.errors import Finding, Unavailable
 from hourmark.kafka import Cluster
 from hourmark.log import set_up_logging
 from hourmark.metrics_server import serve_metrics
@@ -117,7 +117,7 @@ class Driver:
         check_other_bucket_length(self._database, length_s)
         types = self._types()
         if not types:
-            raise UsageError("the ledger knows no event types; run `hourmark types apply --dir types` first")
+            raise Unavailable("the ledger knows no event types yet; `hourmark types apply --dir types` tells it")
         check_older_copy(self._storage, self._database, length_s)
         for damaged in damaged_rows(self._database):  # also such as no question finds
             _LOG.error("%s", damaged)

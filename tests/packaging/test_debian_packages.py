@@ -161,8 +161,10 @@ def test_a_unit_beside_waits_for_what_it_needs_and_says_what_that_is(root: Debia
     process = root.start(as_its_unit_says(root, UNITS[unit], unit), log)
     try:
         wait_for(lambda: SAYS[unit] in log.read_text(), "it says so")
-        process.terminate()
-        assert process.wait(60) == (1 if unit == "hourmark-canary-check" else 0), log.read_text()
+        ends_by_itself = unit == "hourmark-canary-check"
+        if not ends_by_itself:
+            process.terminate()
+        assert process.wait(60) == int(ends_by_itself), log.read_text()
     finally:
         process.kill()
         process.wait()
@@ -191,13 +193,23 @@ spark.stop()
 """
 
 
-def test_the_etl_wants_types_first_and_its_spark_works(root: DebianRoot) -> None:
+def test_a_wrong_setting_of_the_etl_is_not_tried_again(root: DebianRoot) -> None:
     assert unit_settings(root, "/usr/lib/systemd/system/hourmark-etl.service")["RestartPreventExitStatus"] == "2"
+    settings = root.at("/etc/hourmark/etl.toml")
+    before = settings.read_text()
+    settings.write_text(f"{before}\n[nonsense]\n")
+    done = root.run(*as_its_unit_says(root, "etl"))
+    settings.write_text(before)
+    assert done.returncode == 2, done.stderr
+    assert "nonsense" in done.stderr
+
+
+def test_the_etl_waits_for_hdfs_and_types_and_its_spark_works(root: DebianRoot) -> None:
     done = root.run(*as_its_unit_says(root, "etl"))
     assert done.returncode == 1, "HDFS may come: it is tried again"
     root.must("sed", "-i", 's|^root = .*|root = "file:///var/lib/hourmark/etl/buckets"|; /^webhdfs/d', "/etc/hourmark/etl.toml")
     done = root.run(*as_its_unit_says(root, "etl"))
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == 1, "types may be applied: it is tried again"
     assert "hourmark types apply" in done.stderr
     done = root.run(*as_user(root, "etl", "python3", "-I", "-c", SPARK))
     assert done.stdout == "999000\n", done.stderr[-3000:]
