@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from hourmark.errors import Unavailable
 from hourmark.kafka import Partition
 from hourmark.mirror_positions import MirrorPositions
-from hourmark.topic_follower import read_topic
 from hourmark.topics import central_topic
 from hourmark_infra.evaluate.brokers import Brokers
 from hourmark_infra.evaluate.load import Load
@@ -69,12 +67,3 @@ def asked(before: Claims, claimed: Mapping[Partition, int], held: Mapping[Partit
         false_records=max(before.false_records, sum(max(0, count - held.get(p, 0)) for p, count in claimed.items())),
         waiting_max=max(before.waiting_max, waiting),
     )
-
-
-def workers(central: Brokers, alias: str) -> int:
-    """How many workers run a connector or a task of the mirror now, as Connect says on the target; 0 where it says nothing."""
-    last: dict[bytes | None, str] = {}
-    for key, value in read_topic(central.settings, f"mm2-status.{alias}.internal", cluster_name="central"):
-        state = json.loads(value) if value else {}
-        last[key] = str(state.get("worker_id", "")) if state.get("state") == "RUNNING" else ""
-    return len({worker for worker in last.values() if worker})

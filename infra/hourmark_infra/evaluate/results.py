@@ -40,6 +40,15 @@ class Disturbance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Takeover:
+    """The worker that led a mirror of several was taken away."""
+
+    how: str  # "killed", or "paused"
+    workers: int
+    another_led_s: float | None  # until another led; None: nobody did in time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
     """What the mirror had committed as copied, against what a consumer of the target could read right after it was asked."""
 
@@ -101,6 +110,7 @@ class Trial:
     seconds: float = 0.0
     counts: tuple[Counts, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()
+    takeovers: tuple[Takeover, ...] = ()
     claims: Claims | None = None
     backlog: Backlog | None = None
     comparisons: tuple[Comparison, ...] = ()
