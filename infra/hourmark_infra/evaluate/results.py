@@ -50,11 +50,12 @@ class Takeover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """What the mirror had committed as copied, against what a consumer of the target could read right after it was asked."""
+    """What the mirror had committed as copied, against what the target's logs had committed right after it was asked."""
 
     samples: int
     false_records: int  # claimed and not there, at the worst sample
     waiting_max: int  # sent and not yet copied, at the worst sample
+    early_max: int = 0  # claimed, and not yet given to readers, at the worst sample: the end of a transaction was on its way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

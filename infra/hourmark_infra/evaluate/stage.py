@@ -117,7 +117,7 @@ class Stage:
             counts=tuple(counts),
             disturbances=tuple(self._account(done, sent_s, answered_s, acknowledged, copied_s) for done in self._done),
             takeovers=tuple(self.takeovers),
-            claims=self.watch.claims if self.watch else None,
+            claims=self.watch.claims() if self.watch else None,
             backlog=self.backlog,
             comparisons=compared,
             not_compared=not_compared,

@@ -92,7 +92,8 @@ def remarks(evaluation: Evaluation) -> list[str]:
         if (claims := trial.claims) is not None:
             found.append(
                 f"{trial.name}: the mirror was asked {claims.samples:,} times; at the worst {claims.waiting_max:,} records "
-                f"waited, and {claims.false_records:,} were claimed that the target did not hold"
+                f"waited, {claims.early_max:,} were claimed a moment before readers were given them, and "
+                f"{claims.false_records:,} were claimed that the target did not hold"
             )
         found.append(f"{trial.name}: {trial.not_compared or _compared(trial.comparisons)}")
     return found

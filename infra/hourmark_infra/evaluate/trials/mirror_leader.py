@@ -7,34 +7,38 @@ from __future__ import annotations
 
 from typing import Final
 
-from hourmark_infra.evaluate.hands import OnWorker, missing
+from hourmark_infra.evaluate.hands import Hands, OnWorker, missing
 from hourmark_infra.evaluate.results import Takeover
 from hourmark_infra.evaluate.stage import Stage
 from hourmark_infra.evaluate.trials import copying
+from hourmark_infra.evaluate.trials.copying import Workers
 
 TAKEN_OVER_S: Final = 90.0  # the session of who is gone (10 s), and an election on a busy machine
+_PAIRS: Final = {"killed": ("stop_worker", "start_worker"), "paused": ("pause_worker", "resume_worker")}
+
+
+def why_not(there: Workers, hands: Hands, how: str) -> str:
+    """What hinders it."""
+    if not there.leader:
+        return "who leads could not be told"
+    if there.number < 2:
+        return "it takes two to be confused about who leads"
+    return missing(hands, *_PAIRS[how])
 
 
 def play(stage: Stage) -> None:
-    """Killed, then paused; notes say what was not tried, and why."""
-    if not (there := copying.workers(stage.world)).leader:
-        stage.notes.append("a leading worker of the mirror was not tried: who leads could not be told")
-        return
-    if there.number < 2:
-        stage.notes.append("a leading worker of the mirror was not tried: it takes two to be confused about who leads")
-        return
-    hands = stage.world.hands
-    _without_leader(stage, "killed", ("stop_worker", "start_worker"), hands.stop_worker, hands.start_worker)
-    _without_leader(stage, "paused", ("pause_worker", "resume_worker"), hands.pause_worker, hands.resume_worker)
+    """Each once; notes say what was not tried, and why."""
+    for how, pair in _PAIRS.items():
+        hands, there = stage.world.hands, copying.workers(stage.world)
+        if reason := why_not(there, hands, how):
+            stage.notes.append(f"the mirror's leading worker {how} was not tried: {reason}")
+            continue
+        take, bring_back = (getattr(hands, hand) for hand in pair)
+        _without_leader(stage, there, how, take, bring_back)
 
 
-def _without_leader(stage: Stage, how: str, names: tuple[str, str], take: OnWorker | None, bring_back: OnWorker | None) -> None:
+def _without_leader(stage: Stage, before: Workers, how: str, take: OnWorker, bring_back: OnWorker) -> None:
     world = stage.world
-    if reason := missing(world.hands, *names):
-        stage.notes.append(f"a leading worker of the mirror {how} was not tried: {reason}")
-        return
-    assert take and bring_back, "nothing is missing"
-    before = copying.workers(world)
     led_s: float | None = None
 
     def another_leads() -> bool:
