@@ -32,7 +32,7 @@ class Account:
         self._asked = deque[tuple[Ends, Ends, int]]()
 
     def ask(self, claimed: Ends, ends: Ends, given: Ends, waiting: int) -> None:
-        """Of the target's partitions: records claimed, how far the logs reached right afterwards, and records given to readers."""
+        """Of the target's partitions: what was claimed, how far the logs reached right afterwards, what readers had by then."""
         early = max(self.claims.early_max, short_of(claimed, given))
         self.claims = dataclasses.replace(self.claims, early_max=early)
         self._asked.append((claimed, ends, waiting))
