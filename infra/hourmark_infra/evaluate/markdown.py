@@ -32,6 +32,9 @@ Of Kafka 4.3.0, whoever runs these trials:
   transaction reaches another partition: readers are given the records that much later. The first run with three central brokers
   took 87 records on their way for false claims. A claim is held against the ends of the logs (high watermarks) since, once the
   transactions that were under way are over, as Hourmark does before it closes a bucket.
+- Workers that are killed in a transaction leave it open until it times out, by default after a minute, and a worker that starts
+  reads the mirror's positions to their end, which lies behind it. So a mirror of which all workers were killed at once may stand
+  still for more than a minute. Where one lives, it takes the tasks over, and the transaction ends as they start.
 
 Of Hourmark: offsets that were asked for right after a leader had changed were refused to a client that knew the old one, once,
 and taken for an outage; they are asked for again now, by a new client."""
