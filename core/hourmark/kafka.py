@@ -82,7 +82,8 @@ def quiet_logger() -> logging.Logger:
 _NAMED_MAX: Final = 5
 _NO_SUCH_TIME: Final = -1  # the broker's answer where no record is so late; librdkafka's own codes lie below -1000
 # The last two: a client knows a leader of before, or of after; a new one asks anew.
-_NO_LEADER: Final = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH")
+# The last is librdkafka's own, where it finds none that it could ask.
+_NO_LEADER: Final = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "_NOENT")
 
 
 class _NoLeader(Unavailable):

@@ -12,5 +12,6 @@
 - `observed`, `judging`: alarms, a pure function of one look and of what is remembered of those before; `looking`, `watch_memory`,
   `watching`, `metrics`: the look, the memory, and what tells of it
 
-Where it stands (`hourmark.mirror_positions`) is shared with the ETL, which asks the same question before it closes a bucket.
+Where it stands (`hourmark.mirror_positions`) is shared with the ETL, which asks the same question before it closes a bucket;
+who leads its workers (`hourmark.mirror_workers`) with what evaluates Kafka.
 """

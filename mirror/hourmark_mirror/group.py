@@ -7,17 +7,13 @@ mm2-status.<source>.internal    states (`task_status`)
 from __future__ import annotations
 
 import json
-import struct
-import warnings
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from confluent_kafka import KafkaException
-
 from hourmark.config_groups import LOOPBACK_HOSTS, KafkaCluster
-from hourmark.errors import Unavailable
-from hourmark.kafka import TIMEOUT_S, Cluster
+from hourmark.kafka import Cluster
 from hourmark.mirror_positions import CONNECTOR
+from hourmark.mirror_workers import members
 from hourmark.topic_follower import read_topic
 from hourmark_mirror.task_status import State, TaskStates, status_topic
 
@@ -51,27 +47,3 @@ def running_settings(central: KafkaCluster, edge_alias: str) -> dict[str, str]:
     values = dict(read_topic(central, f"mm2-configs.{edge_alias}.internal", cluster_name="central"))
     written = values.get(_KEY)
     return dict(json.loads(written)["properties"]) if written else {}
-
-
-def members(central: Cluster, edge_alias: str) -> tuple[tuple[str, ...], str]:
-    """Hosts of the workers that are in the group now, and the leader's address. Unavailable."""
-    group = f"{edge_alias}-mm2"
-    with warnings.catch_warnings():  # what should be used instead knows groups of consumers only
-        warnings.simplefilter("ignore", DeprecationWarning)
-        try:
-            found = central.admin.list_groups(group, timeout=TIMEOUT_S)
-        except KafkaException as error:
-            raise Unavailable(f"the central cluster did not tell of group {group}: {error.args[0].str()}") from error
-    there = [member for each in found for member in each.members]
-    leaders = [leader for member in there if (leader := leader_in(member.assignment))]
-    return tuple(sorted(str(member.client_host).lstrip("/") for member in there)), next(iter(leaders), "")
-
-
-def leader_in(assignment: bytes | None) -> str:
-    """The leader's address as a member was told it (Kafka Connect's protocol: version, error, member, URL); empty: it is not."""
-    if not assignment or len(assignment) < 6:
-        return ""
-    (length,) = struct.unpack_from(">h", assignment, 4)
-    at = 6 + max(0, length)
-    (length,) = struct.unpack_from(">h", assignment, at)
-    return urlsplit(assignment[at + 2 : at + 2 + max(0, length)].decode()).netloc

@@ -18,8 +18,8 @@ from confluent_kafka import Message
 from hourmark.clock import Clock
 from hourmark.committed_reader import CommittedReader
 from hourmark.kafka import Partition
+from hourmark.mirror_workers import members
 from hourmark.topic_follower import TopicFollower
-from hourmark_mirror.group import members
 from hourmark_mirror.judging import standing_still, stretches
 from hourmark_mirror.observed import CutOff, Memory, Observed, Oversize
 from hourmark_mirror.reading import Record, read_span, reading_since, span_reader

@@ -133,7 +133,10 @@ def test_the_whole_command_on_a_stack_of_its_own(tmp_path: Path) -> None:
     result = from_json((tmp_path / "report" / "evaluation.json").read_bytes())
     assert {trial.name: trial.not_tried for trial in result.trials} == dict.fromkeys(TRIALS, "")
     assert {one.verdict for one in verdicts(result)} == {Verdict.KEPT}
-    assert sum(len(trial.disturbances) for trial in result.trials) == 12
+    assert sum(len(trial.disturbances) for trial in result.trials) == 14
+    (leaders,) = (trial for trial in result.trials if trial.name == "leaders")
+    assert [(takeover.how, takeover.workers) for takeover in leaders.takeovers] == [("killed", 2), ("paused", 2)]
+    assert result.central_brokers == 3
     assert "none of the disks is left" in result.trials[1].notes[0]
     assert marked(f"{tmp_path / 'home'}/") == {}, "no server runs on"
 

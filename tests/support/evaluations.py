@@ -11,6 +11,7 @@ from hourmark_infra.evaluate.results import (
     Disturbance,
     Evaluation,
     Point,
+    Takeover,
     Trial,
 )
 
@@ -26,12 +27,13 @@ GOOD_TRIAL = Trial(
     seconds=12.0,
     counts=(GOOD_COUNTS,),
     disturbances=(GOOD_DISTURBANCE,),
+    takeovers=(Takeover(how="killed", workers=2, another_led_s=11.5),),
     claims=Claims(samples=20, false_records=0, waiting_max=300),
     backlog=Backlog(records=500, piled_s=5.0, caught_up_s=1.0, read_per_s=700.0),
     comparisons=(Comparison(what="records, by log ends", ours=1000, brokers=1000),),
     cost=Cost(events=1000, seconds=10.0, client_cpu_s=0.01, broker_cpu_s=0.03),
     timeline=(Point(at_s=0, sent=500, acknowledged=400), Point(at_s=1, sent=500, acknowledged=600)),
-    notes=("the mirror ran with 1 worker",),
+    notes=("the mirror ran with 2 workers",),
 )
 NOT_TRIED = Trial(name="producers", title="brokers come and go", not_tried="needs --stop-broker and --start-broker")
 

@@ -38,6 +38,7 @@ JMX_PASSWORD = "HOURMARK_JMX_PASSWORD"  # noqa: S105  # of the environment; JmxT
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _BROKER = "{broker} is its id, {host} and {port} its address."
+_WORKER = "{host} and {port} are the address of its REST server, by which other workers call it."
 _COMMANDS = {  # hand → help
     "stop_broker": f"Stop a broker. {_BROKER}",
     "start_broker": "Start it again; may be called for one that runs.",
@@ -46,7 +47,11 @@ _COMMANDS = {  # hand → help
     "resume_broker": "Have it go on.",
     "refuse_target": "Have the central cluster refuse writes to {topic}.",
     "accept_target": "Have it take them again.",
-    "stop_mirror": "Kill the mirror's workers.",
+    "stop_worker": f"Kill the mirror's worker that leads. {_WORKER}",
+    "start_worker": "Start it again; may be called for one that runs.",
+    "pause_worker": "Have it stand still, as SIGSTOP does, with all its processes.",
+    "resume_worker": "Have it go on.",
+    "stop_mirror": "Kill all of the mirror's workers.",
     "start_mirror": "Start them again.",
 }
 
@@ -86,8 +91,8 @@ def command(kept: Path | None, report: Path | None, markdown: Path | None, as_js
 
     On a local stack that it starts and stops (about ten minutes), or on clusters of yours, in topics of its own, which are
     deleted at the end. There, mind --rate and --no-burst; what stops a server is a command that you give: without it the trial is
-    reported as not tried. In commands, {broker} stands for a broker's id, {host} and {port} for its address, {topic} for a topic
-    of the central cluster.
+    reported as not tried. In commands, {broker} stands for a broker's id, {host} and {port} for its address or that of a worker
+    of the mirror, {topic} for a topic of the central cluster. Who leads the mirror is tried where it has several workers.
 
     The result is in the folder evaluation: evaluation.html to look at, evaluation.json to keep. Exit 1 where a property is
     broken.

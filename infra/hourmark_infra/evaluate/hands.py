@@ -17,6 +17,7 @@ COMMAND_SECONDS: Final = 120.0
 
 OnBroker = Callable[[int], None]  # by broker id; comes back at once, or once it is done
 OnTopic = Callable[[str], None]  # by name of the topic on the target
+OnWorker = Callable[[str], None]  # by address of the REST server of a worker of the mirror
 OnMirror = Callable[[], None]
 
 
@@ -31,7 +32,11 @@ class Hands:
     resume_broker: OnBroker | None = None
     refuse_target: OnTopic | None = None
     accept_target: OnTopic | None = None
-    stop_mirror: OnMirror | None = None
+    stop_worker: OnWorker | None = None
+    start_worker: OnWorker | None = None
+    pause_worker: OnWorker | None = None
+    resume_worker: OnWorker | None = None
+    stop_mirror: OnMirror | None = None  # all workers
     start_mirror: OnMirror | None = None
 
 
@@ -50,6 +55,8 @@ PAIRS: Final = (
     ("stop_broker", "start_broker"),
     ("pause_broker", "resume_broker"),
     ("refuse_target", "accept_target"),
+    ("stop_worker", "start_worker"),
+    ("pause_worker", "resume_worker"),
     ("stop_mirror", "start_mirror"),
 )
 
@@ -66,7 +73,8 @@ def check(commands: Mapping[str, str | None]) -> None:
 
 
 def of_commands(commands: Mapping[str, str | None], address: Callable[[int], str]) -> Hands:
-    """By the user's commands: `{broker}`, `{host}` and `{port}` stand for a broker, `{topic}` for a topic of the target.
+    """By the user's commands: `{broker}`, `{host}` and `{port}` stand for a broker, `{topic}` for a topic of the target,
+    `{host}` and `{port}` alone for a worker of the mirror.
 
     UsageError as `check` has it.
     """
@@ -74,11 +82,10 @@ def of_commands(commands: Mapping[str, str | None], address: Callable[[int], str
     given = {name: text for name, text in commands.items() if text}
 
     def on_broker(text: str) -> OnBroker:
-        def act(broker: int) -> None:
-            host, _, port = address(broker).rpartition(":")
-            _run(text, broker=str(broker), host=host, port=port)
+        return lambda broker: _run(text, broker=str(broker), **_parts(address(broker)))
 
-        return act
+    def on_worker(text: str) -> OnWorker:
+        return lambda worker: _run(text, **_parts(worker))
 
     def on_topic(text: str) -> OnTopic:
         return lambda topic: _run(text, topic=topic)
@@ -86,8 +93,15 @@ def of_commands(commands: Mapping[str, str | None], address: Callable[[int], str
     def on_mirror(text: str) -> OnMirror:
         return lambda: _run(text)
 
-    makers: dict[str, Callable[[str], Any]] = {"broker": on_broker, "target": on_topic, "mirror": on_mirror}
+    makers: dict[str, Callable[[str], Any]] = {
+        "broker": on_broker, "target": on_topic, "worker": on_worker, "mirror": on_mirror,
+    }  # fmt: skip
     return Hands(**{name: makers[name.rpartition("_")[2]](text) for name, text in given.items()})
+
+
+def _parts(address: str) -> dict[str, str]:
+    host, _, port = address.rpartition(":")
+    return {"host": host, "port": port}
 
 
 def _run(text: str, **values: str) -> None:

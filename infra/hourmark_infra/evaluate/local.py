@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import psutil
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from hourmark.errors import Unavailable
 from hourmark.kafka import TIMEOUT_S
 from hourmark_infra.evaluate.brokers import Brokers
 from hourmark_infra.evaluate.hands import Hands
 from hourmark_infra.stack import Stack
-from hourmark_infra.stack.process import send
 from hourmark_infra.stack.servers import MIRROR
 
 _LIMIT: Final = "max.message.bytes"
@@ -41,18 +39,22 @@ def hands(stack: Stack, central: Brokers | None) -> Hands:
         stop_broker=lambda broker: stack.kill(_name(broker)),
         start_broker=lambda broker: stack.start(_name(broker)),
         wipe_broker=wipe,
-        pause_broker=lambda broker: _signal(stack, broker, signal.SIGSTOP),
-        resume_broker=lambda broker: _signal(stack, broker, signal.SIGCONT),
+        pause_broker=lambda broker: stack.send_signal(_name(broker), signal.SIGSTOP),
+        resume_broker=lambda broker: stack.send_signal(_name(broker), signal.SIGCONT),
     )
-    workers = [name for name in servers(stack) if name.startswith(MIRROR)]
+    workers = {stack.server(name).address: name for name in stack.layout.shape.mirrors if name in stack.names}
     if central is None or not workers:
         return of_brokers
     return dataclasses.replace(
         of_brokers,
         refuse_target=lambda topic: _limit(central, topic, ConfigEntry(_LIMIT, _TOO_SMALL, incremental_operation=_SET)),
         accept_target=lambda topic: _limit(central, topic, ConfigEntry(_LIMIT, None, incremental_operation=_UNSET)),
-        stop_mirror=lambda: _each(stack.kill, workers),
-        start_mirror=lambda: _each(stack.start, workers),
+        stop_worker=lambda worker: stack.kill(workers[worker]),
+        start_worker=lambda worker: stack.start(workers[worker]),
+        pause_worker=lambda worker: stack.send_signal(workers[worker], signal.SIGSTOP),
+        resume_worker=lambda worker: stack.send_signal(workers[worker], signal.SIGCONT),
+        stop_mirror=lambda: _each(stack.kill, workers.values()),
+        start_mirror=lambda: _each(stack.start, workers.values()),
     )
 
 
@@ -67,15 +69,9 @@ def _name(broker: int) -> str:
     return f"edge-{broker}"
 
 
-def _each(act: Callable[[str], None], names: Sequence[str]) -> None:
+def _each(act: Callable[[str], None], names: Iterable[str]) -> None:
     for name in names:
         act(name)
-
-
-def _signal(stack: Stack, broker: int, number: signal.Signals) -> None:
-    process = stack.process(_name(broker))
-    if process is None or not send(process, number):
-        raise Unavailable(f"{_name(broker)} does not run, so it cannot be sent {number.name}")
 
 
 def _limit(central: Brokers, topic: str, entry: ConfigEntry) -> None:

@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Mapping
 
 from hourmark.errors import Unavailable
 from hourmark.kafka import Partition
 from hourmark.mirror_positions import MirrorPositions
-from hourmark.topic_follower import read_topic
 from hourmark.topics import central_topic
 from hourmark_infra.evaluate.brokers import Brokers
 from hourmark_infra.evaluate.load import Load
 from hourmark_infra.evaluate.reading import Copied, Follower
 from hourmark_infra.evaluate.records import Form, Plan
 from hourmark_infra.evaluate.results import Claims
+
+Ends = Mapping[Partition, int]
+HeldBelow = Callable[[Ends], Mapping[Partition, int]]  # records that readers were given, by partition
+
+
+class Account:
+    """Of the mirror's claims, each held against what lay in the target's logs then.
+
+    A position may be committed a moment before the marker of its transaction reaches another partition. So it is told once the
+    transactions that were under way are over.
+    """
+
+    def __init__(self) -> None:
+        self.claims = Claims(samples=0, false_records=0, waiting_max=0)
+        self._asked = deque[tuple[Ends, Ends, int]]()
+
+    def ask(self, claimed: Ends, ends: Ends, given: Ends, waiting: int) -> None:
+        """Of the target's partitions: what was claimed, how far the logs reached right afterwards, what readers had by then."""
+        early = max(self.claims.early_max, short_of(claimed, given))
+        self.claims = dataclasses.replace(self.claims, early_max=early)
+        self._asked.append((claimed, ends, waiting))
+
+    def tell(self, read_to: Ends, held_below: HeldBelow) -> None:
+        """Of what can be told, now that readers were given all below `read_to`."""
+        while self._asked and all(read_to.get(p, 0) >= end for p, end in self._asked[0][1].items()):
+            self._tell(held_below)
+
+    def settle(self, held_below: HeldBelow) -> None:
+        """Of the rest: what readers were not given by now is not there."""
+        while self._asked:
+            self._tell(held_below)
+
+    def _tell(self, held_below: HeldBelow) -> None:
+        claimed, ends, waiting = self._asked.popleft()
+        self.claims = asked(self.claims, claimed, held_below(ends), waiting)
 
 
 class MirrorWatch:
@@ -23,21 +58,28 @@ class MirrorWatch:
     def __init__(self, central: Brokers, alias: str, form: Form, load: Load) -> None:
         self.plan = Plan(tuple(central_topic(t, alias) for t in load.plan.topics), load.plan.shares, load.plan.partitions)
         self.copied = Copied()
-        self.claims = Claims(samples=0, false_records=0, waiting_max=0)
+        self._account = Account()
         self._alias, self._load = alias, load
         self.follower = Follower(central.cluster, form, self.plan.topics, self.plan.partitions)
         self._positions = MirrorPositions(central.settings, alias)
 
     def look(self) -> None:
-        """Ask the mirror first, then read the target: what it claimed must be there by then."""
+        """Ask the mirror first, then the target how far its logs reach: what was claimed must lie below that."""
         try:
             claimed = self._positions.refresh()
-            sent = self._load.sent
+            sent, ends = self._load.sent, self.follower.ends()
             self.follower.poll()
         except Unavailable:
             return  # the target is away: nothing can be compared, and the next look reads on
         self.copied.note(self.follower.new, self._load.now_s)
-        self.claims = asked(self.claims, self._expected(claimed), self.follower.held, sent - self.arrived)
+        given = self.follower.held_below(self.follower.read_to)
+        self._account.ask(self._expected(claimed), ends, given, sent - self.arrived)
+        self._account.tell(self.follower.read_to, self.follower.held_below)
+
+    def claims(self) -> Claims:
+        """The account of all looks, at the end."""
+        self._account.settle(self.follower.held_below)
+        return self._account.claims
 
     def through(self, number: int) -> bool:
         """Whether all records before this number are on the target."""
@@ -64,17 +106,14 @@ class MirrorWatch:
 
 def asked(before: Claims, claimed: Mapping[Partition, int], held: Mapping[Partition, int], waiting: int) -> Claims:
     """The account after one more time. Pure."""
-    return Claims(
+    return dataclasses.replace(
+        before,
         samples=before.samples + any(claimed.values()),
-        false_records=max(before.false_records, sum(max(0, count - held.get(p, 0)) for p, count in claimed.items())),
+        false_records=max(before.false_records, short_of(claimed, held)),
         waiting_max=max(before.waiting_max, waiting),
     )
 
 
-def workers(central: Brokers, alias: str) -> int:
-    """How many workers run a connector or a task of the mirror now, as Connect says on the target; 0 where it says nothing."""
-    last: dict[bytes | None, str] = {}
-    for key, value in read_topic(central.settings, f"mm2-status.{alias}.internal", cluster_name="central"):
-        state = json.loads(value) if value else {}
-        last[key] = str(state.get("worker_id", "")) if state.get("state") == "RUNNING" else ""
-    return len({worker for worker in last.values() if worker})
+def short_of(claimed: Mapping[Partition, int], held: Mapping[Partition, int]) -> int:
+    """How many records of those claimed are not held. Pure."""
+    return sum(max(0, count - held.get(p, 0)) for p, count in claimed.items())

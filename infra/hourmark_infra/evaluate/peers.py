@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hourmark_infra.evaluate.results import Cost, Evaluation, Trial
-from hourmark_infra.evaluate.wording import seconds
+from hourmark_infra.evaluate.wording import seconds, took_over
 
 NOT_HERE: Final = "not tried here"
 
@@ -88,8 +88,14 @@ def _recoveries(evaluation: Evaluation) -> str:
 
 def _workers(evaluation: Evaluation) -> str:
     trial = _trial(evaluation, "leaders")
-    told = [note for note in trial.notes if "worker" in note] if trial else []
-    return told[0] if told else NOT_HERE
+    if trial is None:
+        return NOT_HERE
+    if not trial.takeovers:
+        return next((note for note in trial.notes if "worker" in note), NOT_HERE)
+    copies = [counts for counts in trial.counts if counts.place == "central"]
+    there = ", ".join(f"{sum(getattr(c, which) for c in copies):,} {which}" for which in ("lost", "doubled", "phantom"))
+    acknowledged = sum(c.acknowledged for c in copies)
+    return f"{'; '.join(map(took_over, trial.takeovers))}. Of {acknowledged:,} records on the central cluster {there}"
 
 
 _FOLLOWED: Final = "[the system this one follows](https://engineering.atspotify.com/2016/03/spotifys-event-delivery-the-road-to-the-cloud-part-ii/)"
@@ -113,7 +119,8 @@ PEERS: Final = (
     Peer(
         "several mirror workers", "confused about who leads", _FOLLOWED, _workers,
         "what was seen with MirrorMaker 1 of then",
-        "nothing, where there was one worker: it takes two to be confused",
+        "of one leader killed, and one paused until another led, on one machine; links that are cut are a test of the project's "
+        "own. Nothing where there was one worker: it takes two to be confused",
     ),
     Peer(
         "peak of a fleet", "2,000,000 events/s on 29 machines, 69,000 each; two topics, 7 to 3", _FOLLOWED, _rate,

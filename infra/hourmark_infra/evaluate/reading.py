@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import threading
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -26,27 +27,35 @@ class Follower:
 
     def __init__(self, cluster: Cluster, form: Form, topics: Sequence[str], partitions: int) -> None:
         self.readings = Readings()
-        self.held: dict[Partition, int] = {}  # records read, by partition
+        self._offsets: dict[Partition, array[int]] = {}  # of records read, ascending
         self._cluster, self._form = cluster, form
         self._partitions = [Partition(topic, n) for topic in topics for n in range(partitions)]
-        self._next: dict[Partition, Offset] = {}
+        self.read_to: dict[Partition, Offset] = {}
         self._reader = CommittedReader(cluster.settings, cluster.name)
         self.new: list[int] = []  # numbers that the last `poll` brought
 
     def poll(self) -> None:
         """Read what is new; Unavailable where the cluster does not answer."""
-        self._next = self._next or self._cluster.starts(
+        self.read_to = self.read_to or self._cluster.starts(
             self._partitions
         )  # what was deleted before them is missing, and counts so
         ends = self._cluster.ends(self._partitions)
         self.new = []
-        for runs in self._reader.read({p: (self._next[p], end) for p, end in ends.items()}):
+        for runs in self._reader.read({p: (self.read_to[p], end) for p, end in ends.items()}):
             for run in runs:
                 numbers = [self._form.number_of(message.value()) for message in run.records]
                 self.readings.add(run.partition.topic, run.partition.partition, numbers)
-                self.held[run.partition] = self.held.get(run.partition, 0) + len(numbers)
+                self._offsets.setdefault(run.partition, array("q")).extend(message.offset() or 0 for message in run.records)
                 self.new += [number for number in numbers if number is not None]
-        self._next = ends
+        self.read_to = ends
+
+    def ends(self) -> dict[Partition, Offset]:
+        """How far the logs reach now, transactions that are under way among it. Unavailable."""
+        return self._cluster.ends(self._partitions, committed=False)
+
+    def held_below(self, ends: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Records read below these offsets."""
+        return {p: bisect.bisect_left(self._offsets.get(p, ()), end) for p, end in ends.items()}
 
     def close(self) -> None:
         """Leave the cluster."""

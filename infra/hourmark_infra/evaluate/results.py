@@ -40,12 +40,22 @@ class Disturbance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Takeover:
+    """The worker that led a mirror of several was taken away."""
+
+    how: str  # "killed", or "paused"
+    workers: int
+    another_led_s: float | None  # until another led; None: nobody did in time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """What the mirror had committed as copied, against what a consumer of the target could read right after it was asked."""
+    """What the mirror had committed as copied, against what the target's logs had committed right after it was asked."""
 
     samples: int
     false_records: int  # claimed and not there, at the worst sample
     waiting_max: int  # sent and not yet copied, at the worst sample
+    early_max: int = 0  # claimed, and not yet given to readers, at the worst sample: the end of a transaction was on its way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +111,7 @@ class Trial:
     seconds: float = 0.0
     counts: tuple[Counts, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()
+    takeovers: tuple[Takeover, ...] = ()
     claims: Claims | None = None
     backlog: Backlog | None = None
     comparisons: tuple[Comparison, ...] = ()

@@ -76,8 +76,9 @@ def local_world(home: Path, wish: Wish, clock: Clock, say: Say) -> Iterator[Worl
     with one_at_a_time(home / "evaluate.lock", refuse):
         purge_stack(home, say)
         mirror = mirror_is_there()
-        say(f"starting three edge brokers, a central one and {'MirrorMaker 2' if mirror else 'no mirror, as none is installed'}")
-        stack = Stack.load_or_make(home, mirror=mirror, jmx=True, say=say)
+        copier = "two workers of MirrorMaker 2" if mirror else "no mirror, as none is installed"
+        say(f"starting three edge brokers, three central ones and {copier}")
+        stack = Stack.load_or_make(home, mirror=mirror, spread=True, workers=2, jmx=True, say=say)
         try:
             stack.up(local.servers(stack))
             yield world_of(stack, wish, clock, say)

@@ -21,7 +21,7 @@ from hourmark_infra.evaluate.load import Load, Rate
 from hourmark_infra.evaluate.mirror_watch import MirrorWatch
 from hourmark_infra.evaluate.reading import Group, read_all
 from hourmark_infra.evaluate.records import Plan
-from hourmark_infra.evaluate.results import Backlog, Comparison, Cost, Counts, Disturbance, Trial
+from hourmark_infra.evaluate.results import Backlog, Comparison, Cost, Counts, Disturbance, Takeover, Trial
 from hourmark_infra.evaluate.world import World
 
 BACK_SECONDS: Final = 180.0  # for servers to be there again; a quarter of a minute is usual
@@ -48,6 +48,7 @@ class Stage:
     def __init__(self, world: World, name: str, title: str, load: Load, watch: MirrorWatch | None) -> None:
         self.world, self.load, self.watch = world, load, watch
         self.notes: list[str] = []
+        self.takeovers: list[Takeover] = []
         self.group: Group | None = None
         self.backlog: Backlog | None = None
         self._name, self._title = name, title
@@ -115,7 +116,8 @@ class Stage:
             seconds=round(self.load.now_s, 1),
             counts=tuple(counts),
             disturbances=tuple(self._account(done, sent_s, answered_s, acknowledged, copied_s) for done in self._done),
-            claims=self.watch.claims if self.watch else None,
+            takeovers=tuple(self.takeovers),
+            claims=self.watch.claims() if self.watch else None,
             backlog=self.backlog,
             comparisons=compared,
             not_compared=not_compared,

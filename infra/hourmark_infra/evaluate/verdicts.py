@@ -31,6 +31,7 @@ class Property(StrEnum):
     RECOVERS = "who was disturbed goes on by itself, without a restart"
     CATCHES_UP = "a backlog is caught up while the load goes on"
     NO_FALSE_CLAIM = "the mirror claims no more than the target holds"
+    ANOTHER_LEADS = "where the mirror's leading worker is gone, another leads"
     METRICS_AGREE = "the brokers' own metrics agree with what was counted"
 
 
@@ -81,6 +82,8 @@ def found(trial: Trial) -> Iterator[Found]:
     if (claims := trial.claims) is not None:
         false = (f"{claims.false_records:,} records claimed that the target did not hold",) if claims.false_records else ()
         yield Found(trial.name, Property.NO_FALSE_CLAIM, claims.samples, false)
+    nobody = tuple(f"nobody else led after the leading worker was {t.how}" for t in trial.takeovers if t.another_led_s is None)
+    yield Found(trial.name, Property.ANOTHER_LEADS, len(trial.takeovers), nobody)
     wrong = tuple(f"{c.what}: {c.ours:,} counted, {c.brokers:,} by the brokers" for c in trial.comparisons if c.ours != c.brokers)
     yield Found(trial.name, Property.METRICS_AGREE, len(trial.comparisons), wrong)
 

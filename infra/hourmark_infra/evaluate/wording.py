@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hourmark_infra.evaluate.results import Comparison, Cost, Evaluation, Trial
+from hourmark_infra.evaluate.results import Comparison, Cost, Evaluation, Takeover, Trial
 from hourmark_infra.evaluate.verdicts import Property, PropertyVerdict, of_trial, verdicts
 
 Row = tuple[str, ...]
@@ -15,6 +15,7 @@ _LOOKED: Final = {
     Property.RECOVERS: "disturbances",
     Property.CATCHES_UP: "backlogs",
     Property.NO_FALSE_CLAIM: "times it was asked",
+    Property.ANOTHER_LEADS: "leading workers taken away",
     Property.METRICS_AGREE: "comparisons",
 }
 PROPERTIES: Final = ("property", "verdict", "trials", "looked at")
@@ -82,6 +83,7 @@ def remarks(evaluation: Evaluation) -> list[str]:
             found.append(f"{trial.name}: not tried; {trial.not_tried}")
             continue
         found += [f"{trial.name}: {note}" for note in trial.notes]
+        found += [f"{trial.name}: {took_over(takeover)}" for takeover in trial.takeovers]
         if (backlog := trial.backlog) is not None:
             found.append(
                 f"{trial.name}: {backlog.records:,} records had piled up in {seconds(backlog.piled_s)}; they were caught up in "
@@ -90,10 +92,18 @@ def remarks(evaluation: Evaluation) -> list[str]:
         if (claims := trial.claims) is not None:
             found.append(
                 f"{trial.name}: the mirror was asked {claims.samples:,} times; at the worst {claims.waiting_max:,} records "
-                f"waited, and {claims.false_records:,} were claimed that the target did not hold"
+                f"waited, {claims.early_max:,} were claimed a moment before readers were given them, and "
+                f"{claims.false_records:,} were claimed that the target did not hold"
             )
         found.append(f"{trial.name}: {trial.not_compared or _compared(trial.comparisons)}")
     return found
+
+
+def took_over(takeover: Takeover) -> str:
+    """What came of a leader that was taken away."""
+    led_s = takeover.another_led_s
+    then = "nobody else led in time" if led_s is None else f"another led {seconds(led_s)} later"
+    return f"of {takeover.workers} workers the leading one was {takeover.how}: {then}"
 
 
 def _compared(comparisons: tuple[Comparison, ...]) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from typing import Any
 
 from hourmark.toml_text import render_toml
-from hourmark_infra.stack.layout import CLUSTERS, METRICS, SERVICE, Layout, replication
+from hourmark_infra.stack.layout import CLUSTERS, METRICS, MIRRORS, SERVICE, Layout, replication
 from hourmark_infra.stack.options import Clusters
 from hourmark_infra.stack.registry import CONFLUENT_PATH
 from hourmark_infra.stack.servers import SMALL_JAVA, Programs
@@ -37,8 +38,8 @@ def settings_of(
         "mirror": {
             "java": str(programs.java),
             "classpath": programs.kafka_classpath,
-            "work_dir": str(layout.state / "mirror"),
-            "rest_port": layout.ports["mirror-rest"],
+            **_worker(layout, MIRRORS[0]),
+            **({"workers": len(layout.shape.mirrors)} if len(layout.shape.mirrors) > 1 else {}),
         },
         "etl": {
             "ledger": f"sqlite:///{layout.state / 'ledger.sqlite'}",
@@ -53,6 +54,17 @@ def settings_of(
             "sources": [],
         },
     }
+
+
+def render_worker(layout: Layout, config_text: str, worker: str) -> str:
+    """As `hourmark.toml`, with a folder and a port of its own: of another worker of the mirror, as on another machine."""
+    settings = tomllib.loads(config_text)
+    settings["mirror"] |= _worker(layout, worker)
+    return _HEAD + render_toml(settings)
+
+
+def _worker(layout: Layout, worker: str) -> dict[str, Any]:
+    return {"work_dir": str(layout.state / worker), "rest_port": layout.ports[f"{worker}-rest"]}
 
 
 def _cluster(layout: Layout, cluster: str) -> dict[str, Any]:

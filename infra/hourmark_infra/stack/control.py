@@ -6,6 +6,7 @@ Two at once wait for each other on a lock beside the stack's folder, which the o
 from __future__ import annotations
 
 import getpass
+import signal
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -15,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from hourmark.clock import SystemClock
-from hourmark.errors import UsageError
+from hourmark.errors import Unavailable, UsageError
 from hourmark.state_folder import StateFolder
 from hourmark_infra import jars
 from hourmark_infra.jars.cache import Say, say_on_stderr
@@ -25,11 +26,11 @@ from hourmark_infra.stack import lifecycle
 from hourmark_infra.stack.config_file import render_config
 from hourmark_infra.stack.health import Health
 from hourmark_infra.stack.layout import ANY_PORTS, EDGE_NAMES, METRICS, PORT_NAMES, SERVICE, WATCH, Layout, free_ports, is_free
-from hourmark_infra.stack.options import Clusters
+from hourmark_infra.stack.options import Clusters, Workers
 from hourmark_infra.stack.own_name import check_own_name
-from hourmark_infra.stack.process import Process, is_alive, marked, memory_mb, of_mark, spawn
+from hourmark_infra.stack.process import Process, is_alive, marked, memory_mb, of_mark, send, spawn
 from hourmark_infra.stack.registry import unpacked
-from hourmark_infra.stack.servers import MIRROR, Programs, Server, server_table
+from hourmark_infra.stack.servers import Programs, Server, server_table
 from hourmark_infra.stack.settings import write_settings
 from hourmark_infra.stack.state import State, load_state, new_state, save_state
 
@@ -71,16 +72,17 @@ class Stack:
     @classmethod
     def load_or_make(
         cls, home: Path, *, clusters: Clusters | None = None, mirror: bool = True, bucket_seconds: int | None = None,
-        spread: bool = False, jmx: bool = False, preferred_ports: Mapping[str, int] = ANY_PORTS, say: Say = say_on_stderr,
+        spread: bool = False, workers: Workers = 1, jmx: bool = False, preferred_ports: Mapping[str, int] = ANY_PORTS,
+        say: Say = say_on_stderr,
     ) -> Stack:  # fmt: skip
         """The stack of this home, with new ports and no data where there was none yet.
 
-        None for `bucket_seconds` and `clusters`: as before. UsageError for another number of clusters than before. `spread`: of
-        one that is made (`state.State`).
+        None for `bucket_seconds` and `clusters`: as before. UsageError for another number of clusters than before. `spread` and
+        `workers`: of one that is made (`state.State`).
         """
         home = home.absolute()
         with _one_at_a_time(home, say):
-            state = load_state(home) or new_state(preferred_ports, clusters or 2, spread=spread)
+            state = load_state(home) or new_state(preferred_ports, clusters or 2, spread=spread, workers=workers)
             if clusters not in (None, state.clusters):
                 raise UsageError(
                     f"the stack in {home} has {state.clusters} Kafka cluster(s), and its events are there; leave --clusters "
@@ -157,7 +159,8 @@ class Stack:
         """End what was started here, the mirror and its watch first; says of each "stopped", "killed" or "not running"."""
         with _one_at_a_time(self.home, self._say):
             self._adopt()
-            outcome = {name: self._end(name) for name in self._servers if name in (MIRROR, WATCH)}
+            first = (*self.layout.shape.mirrors, WATCH)
+            outcome = {name: self._end(name) for name in self._servers if name in first}
             others = [name for name in reversed(self._servers) if name not in outcome]
             with ThreadPoolExecutor(len(others)) as pool:
                 return {**outcome, **dict(zip(others, pool.map(self._end, others), strict=True))}
@@ -171,6 +174,11 @@ class Stack:
         """SIGKILL the server and its children, and wait until they are gone."""
         lifecycle.kill(self._processes(name), self._clock)
         self._remember(name, None)
+
+    def send_signal(self, name: str, number: signal.Signals) -> None:
+        """Send it to the server and its children. Unavailable where it does not run."""
+        if not [process for process in self._processes(name) if send(process, number)]:
+            raise Unavailable(f"{name} does not run, so it cannot be sent {number.name}")
 
     def stop(self, name: str) -> None:
         """End one server as `down` does."""

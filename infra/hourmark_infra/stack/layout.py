@@ -19,6 +19,7 @@ EDGE_NAMES = tuple(f"edge-{node}" for node in EDGE_BROKERS)
 CENTRAL_NAMES = ("central-1", "central-2", "central-3")
 DATANODES = ("datanode", "datanode-2", "datanode-3")
 CLUSTERS = ("edge", "central")
+MIRRORS = ("mirror", "mirror-2")  # workers of one mirror
 ANY_PORTS: Mapping[str, int] = MappingProxyType({})  # none is preferred
 SERVICE = "service"  # the delivery service: none of the stack's servers, but its port and state folder are chosen here
 METRICS = "etl-metrics"  # of the ETL's driver, likewise
@@ -31,7 +32,7 @@ PORT_NAMES = (
     "namenode-http",
     *(f"{datanode}{of}" for datanode in DATANODES for of in ("", "-http", "-ipc")),
     "registry",
-    "mirror-rest",
+    *(f"{worker}-rest" for worker in MIRRORS),
     WATCH,
     SERVICE,
     METRICS,
@@ -44,6 +45,7 @@ class Shape(NamedTuple):
     edge: int = len(EDGE_BROKERS)
     central: int = 1
     datanodes: tuple[str, ...] = ("datanode",)
+    mirrors: tuple[str, ...] = MIRRORS[:1]
     apart: bool = False
 
 
@@ -84,6 +86,10 @@ class Layout(NamedTuple):
     def config_file(self) -> Path:
         """What the other commands read; see `hourmark.config.default_path`."""
         return self.root / "hourmark.toml"
+
+    def worker_file(self, worker: str) -> Path:
+        """What a worker of the mirror reads: the first what all read, each other one of its own."""
+        return self.config_file if worker == MIRRORS[0] else self.settings / f"{worker}.toml"
 
     def address(self, port_name: str) -> str:
         return f"{self.host(port_name)}:{self.ports[port_name]}"

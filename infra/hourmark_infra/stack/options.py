@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeVar
 import click
 
 Clusters = Literal[1, 2]
+Workers = Literal[1, 2]  # of the mirror
 _F = TypeVar("_F", bound=Callable[..., Any])
 SERVERS: Final = {
     1: "three brokers, HDFS, registry",

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from hourmark_infra.stack import hadoop, health
 from hourmark_infra.stack.health import Health
 from hourmark_infra.stack.jmx import jmx_options
-from hourmark_infra.stack.layout import CLUSTERS, JMX, WATCH, Layout
+from hourmark_infra.stack.layout import CLUSTERS, JMX, MIRRORS, WATCH, Layout
 from hourmark_infra.stack.options import Clusters
 from hourmark_infra.stack.registry import registry_options, runner_jar
 
-MIRROR = "mirror"
+MIRROR = MIRRORS[0]
 Command = tuple[str, ...]
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 # Beside small heaps, the first compiler only: a local stack shares few cores, and its servers and driver start in half the time.
@@ -112,14 +112,16 @@ class _Servers(NamedTuple):
         return partial(self._hadoop, 256, DATANODE, *options)
 
     def mirror(self, brokers: tuple[str, ...]) -> Iterator[Server]:
-        """It, and its watch; a stack of an earlier version has no port for that until the next `up`."""
-        of = partial(self._server, data=self.layout.state / "mirror", needs=brokers)
-        yield of(MIRROR, "mirror-rest", lambda: self._hourmark("mirror", "run"), health.of_mirror)
-        if (port := self.layout.ports.get(WATCH)) is not None:
-            yield of(WATCH, WATCH, lambda: self._hourmark("mirror", "watch", "--metrics-port", str(port)), health.of_watch)
+        """Its workers, and its watch; a stack of an earlier version has no port for that until the next `up`."""
 
-    def _hourmark(self, *words: str) -> Command:
-        return (sys.executable, "-m", "hourmark", *words, "--config", str(self.layout.config_file))
+        def of(name: str, port: str, worker: str, words: Command, ask: Callable[[str], Health]) -> Server:
+            command = (sys.executable, "-m", "hourmark", "mirror", *words, "--config", str(self.layout.worker_file(worker)))
+            return self._server(name, port, lambda: command, ask, data=self.layout.state / worker, needs=brokers)
+
+        for worker in self.layout.shape.mirrors:
+            yield of(worker, f"{worker}-rest", worker, ("run",), health.of_mirror)
+        if (port := self.layout.ports.get(WATCH)) is not None:
+            yield of(WATCH, WATCH, MIRROR, ("watch", "--metrics-port", str(port)), health.of_watch)
 
     def _server(self, name: str, port: str, command: Callable[[], Command], ask: Callable[[str], Health], **more: Any) -> Server:
         """One whose log, and unless said otherwise whose data, are named like it; `ask` takes its address."""

@@ -1,7 +1,7 @@
 """`state.json`: what must be remembered of a stack, replaced durably as a whole.
 
 {"version": 1, "ports": {name: port}, "cluster_ids": {"edge": …, "central": …}, "clusters": 2, "mirror": true,
- "spread": false, "bucket_seconds": 3600, "jmx": false, "processes": {server: {"pid": …, "started": …}}}
+ "spread": false, "workers": 1, "bucket_seconds": 3600, "jmx": false, "processes": {server: {"pid": …, "started": …}}}
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from pydantic import TypeAdapter
 
 from hourmark.durable import write_durably
 from hourmark.errors import HourmarkError
-from hourmark_infra.stack.layout import ANY_PORTS, CLUSTERS, SPREAD, Shape, free_ports, stack_root
-from hourmark_infra.stack.options import Clusters
+from hourmark_infra.stack.layout import ANY_PORTS, CLUSTERS, MIRRORS, SPREAD, Shape, free_ports, stack_root
+from hourmark_infra.stack.options import Clusters, Workers
 from hourmark_infra.stack.process import Process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Ports, cluster ids, `clusters` and `spread` never change once made; `mirror`, `bucket_seconds` and `jmx` say what the last
-    `up` wanted.
+    """Ports, cluster ids, `clusters`, `spread`, `workers` never change once made; `mirror`, `bucket_seconds` and `jmx` say what
+    the last `up` wanted.
 
     `clusters`: 2 are an edge and a central one, with a mirror between them; 1 is both, as a site has it that needs no other.
-    `spread`: the central cluster and HDFS are three servers each, and outlive the loss of one.
+    `spread`: the central cluster and HDFS are three servers each, and outlive the loss of one. `workers`: how many share the
+    mirror.
     """
 
     ports: dict[str, int]
@@ -36,6 +37,7 @@ class State:
     processes: dict[str, Process]
     clusters: Clusters = 2
     spread: bool = False
+    workers: Workers = 1
     mirror: bool = True
     bucket_seconds: int = 3600
     jmx: bool = False  # brokers started from now on tell their metrics
@@ -44,7 +46,7 @@ class State:
     @property
     def shape(self) -> Shape:
         """How many servers there are."""
-        return SPREAD if self.spread else Shape()
+        return (SPREAD if self.spread else Shape())._replace(mirrors=MIRRORS[: self.workers])
 
     def with_process(self, server: str, process: Process | None) -> State:
         """As this, with the server's process, or without where it is None."""
@@ -55,10 +57,13 @@ class State:
 _JSON = TypeAdapter(State)
 
 
-def new_state(preferred: Mapping[str, int] = ANY_PORTS, clusters: Clusters = 2, *, spread: bool = False) -> State:
+def new_state(
+    preferred: Mapping[str, int] = ANY_PORTS, clusters: Clusters = 2, *, spread: bool = False, workers: Workers = 1
+) -> State:
     """A stack that never ran, with these ports where they are free."""
     ports = free_ports(preferred=preferred)
-    return State(ports=ports, cluster_ids=new_cluster_ids(), processes={}, clusters=clusters, spread=spread)
+    ids = new_cluster_ids()
+    return State(ports=ports, cluster_ids=ids, processes={}, clusters=clusters, spread=spread, workers=workers)
 
 
 def new_cluster_ids() -> dict[str, str]:

@@ -95,9 +95,9 @@ def test_a_leader_that_is_elected_meanwhile_is_waited_for(play: Play) -> None:
     assert play({CLICK: INVALID}, {}, {CLICK: 7}).ends([CLICK]) == {CLICK: 7}
 
 
-@pytest.mark.parametrize("code", [KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH])
+@pytest.mark.parametrize("code", [KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError._NOENT])
 def test_a_client_that_knows_another_leader_epoch_is_replaced_and_asks_again(play: Play, code: int) -> None:
-    """Seen after brokers were replaced: the partition has a leader, and this client's question named the epoch of another."""
+    """Seen after brokers were replaced: the partition has a leader, and this client named another's epoch, or knew of none."""
     cluster = play({CLICK: KafkaException(KafkaError(code))}, {CLICK: 7})
     admin: Any = cluster.admin
     assert cluster.ends([CLICK]) == {CLICK: 7} and admin.connected == 2

@@ -64,6 +64,23 @@ def test_a_stack_of_before_has_two_clusters(tmp_path: Path) -> None:
     assert {"central-1", "mirror"} <= {*Stack.load(tmp_path).names}
 
 
+def test_a_stack_that_is_made_with_two_workers_keeps_them_and_else_has_one(tmp_path: Path) -> None:
+    assert "mirror-2" not in Stack.load_or_make(tmp_path / "of a user").names
+    two = Stack.load_or_make(tmp_path / "of a trial", spread=True, workers=2)
+    assert [name for name in two.names if name.startswith("mirror")] == ["mirror", "mirror-2", "mirror-watch"]
+    assert Stack.load_or_make(tmp_path / "of a trial").names == Stack.load(tmp_path / "of a trial").names == two.names
+
+
+def test_a_stack_of_before_has_one_worker_and_the_port_of_another_from_its_next_up_on(tmp_path: Path) -> None:
+    before = Stack.load_or_make(tmp_path)
+    old = json.loads(state_file(tmp_path).read_text())
+    del old["workers"], old["ports"]["mirror-2-rest"]
+    state_file(tmp_path).write_text(json.dumps(old))
+    assert Stack.load(tmp_path).names == before.names
+    assert bucket_seconds(tmp_path) == 3600, "its settings are written as before"
+    assert Stack.load_or_make(tmp_path).layout.ports.keys() == before.layout.ports.keys()
+
+
 def test_the_service_gets_the_port_that_documents_name_where_it_is_free() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         free_soon = taken.getsockname()[1]

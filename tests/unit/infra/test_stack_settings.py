@@ -10,7 +10,7 @@ import pytest
 from hourmark.config import load_config
 from hourmark_infra.stack import hadoop, kafka
 from hourmark_infra.stack.config_file import render_config
-from hourmark_infra.stack.layout import DATANODES, PORT_NAMES, SPREAD, Layout
+from hourmark_infra.stack.layout import DATANODES, MIRRORS, PORT_NAMES, SPREAD, Layout
 from hourmark_infra.stack.servers import Programs, server_table
 from hourmark_infra.stack.settings import write_settings
 
@@ -88,6 +88,22 @@ def test_the_mirror_and_its_watch_are_in_the_table_only_where_they_are_wanted(tm
         assert set(with_mirror[name].needs) == {"edge-1", "edge-2", "edge-3", "central-1"}
     old = {name: port for name, port in PORTS.items() if name != "mirror-watch"}  # of a stack of an earlier version
     assert "mirror-watch" not in server_table(Layout(tmp_path, old), lambda: PROGRAMS, ids, mirror=True)
+
+
+def test_each_worker_of_a_mirror_has_a_port_a_folder_and_a_file_of_its_own_and_else_the_same(tmp_path: Path) -> None:
+    layout, ids = Layout(tmp_path, PORTS, SPREAD._replace(mirrors=MIRRORS)), {"edge": "e", "central": "c"}
+    write_settings(layout, render_config(layout, PROGRAMS, "me", 3600))
+    servers = server_table(layout, lambda: PROGRAMS, ids, mirror=True)
+    files = [Path(servers[name].command()[-1]) for name in MIRRORS]
+    first, second = (load_config(file) for file in files)
+    assert files == [layout.config_file, layout.settings / "mirror-2.toml"]
+    assert servers["mirror-2"].address == f"127.0.0.1:{second.mirror.rest_port}" != servers["mirror"].address
+    assert second.mirror.work_dir == layout.state / "mirror-2" == servers["mirror-2"].data
+    assert (first.mirror.rest_port, first.mirror.work_dir) == (PORTS["mirror-rest"], layout.state / "mirror")
+    own = {"rest_port": first.mirror.rest_port, "work_dir": first.mirror.work_dir}
+    assert second.model_copy(update={"mirror": second.mirror.model_copy(update=own)}) == first
+    assert first.mirror.workers == 2, "its watch counts them"
+    assert servers["mirror-watch"].command()[-1] == str(layout.config_file)
 
 
 def test_brokers_tell_their_metrics_only_where_it_is_wanted_and_only_to_who_reads_on_loopback(tmp_path: Path) -> None:

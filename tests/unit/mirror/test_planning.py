@@ -12,7 +12,7 @@ from hourmark.config_groups import Kafka, KafkaCluster
 from hourmark.config_mirror import Mirror
 from hourmark.kafka import TopicInfo
 from hourmark.topic_setup import WantedTopic
-from hourmark_mirror.group import Group, leader_in
+from hourmark_mirror.group import Group
 from hourmark_mirror.plan_cli import as_lines, as_object
 from hourmark_mirror.planning import Kind, connector_settings, topics_differ, version_differs, worker_differs
 from hourmark_mirror.process import installed_version
@@ -90,14 +90,6 @@ def test_a_worker_of_another_version_is_named(tmp_path: Path) -> None:
     assert [d.now for d in version_differs(installed, ["4.3.0", "", "4.2.0"])] == ["4.2.0"]
     assert installed_version("") == ""
     assert not list(version_differs("", ["4.2.0"])), "what is installed here is not known"
-
-
-def test_who_leads_is_read_from_an_assignment() -> None:
-    """As a worker of 4.3.0 was told it."""
-    told = b"\x00\x02\x00\x00\x00\x04abcd\x00\x17http://127.0.0.1:20029/\x00\x00\x00\x00\x00\x00\x00\x0e\x00\x00\x00\x00\x00\x00\x00\x00"
-    assert leader_in(told) == "127.0.0.1:20029"
-    assert leader_in(b"") == leader_in(None) == ""
-    assert leader_in(b"\x00\x02\x00\x00\xff\xff\xff\xff") == "", "no leader yet"
 
 
 def test_a_leader_that_other_hosts_cannot_reach_is_seen() -> None:

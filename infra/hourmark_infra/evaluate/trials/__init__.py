@@ -23,7 +23,7 @@ TRIALS: Final = {
     "brokers-replaced": Play("brokers removed and replaced under load", replaced.why_not, replaced.play),
     "backlog": Play("a consumer's backlog under live load", lambda _: "", backlog.play),
     "mirror-refused": Play("a mirror whose target refuses", refusing.why_not, refusing.play),
-    "leaders": Play("leaders killed, paused, and the mirror's worker killed", leaders.why_not, leaders.play),
+    "leaders": Play("leaders killed and paused, of brokers and of the mirror; its workers killed", leaders.why_not, leaders.play),
     "producers": Play("brokers come and go, one producer stays", producers.why_not, producers.play),
 }
 

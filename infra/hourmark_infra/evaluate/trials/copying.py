@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from hourmark_infra.evaluate.mirror_watch import workers
+from typing import NamedTuple
+
+from hourmark.errors import Unavailable
+from hourmark.mirror_workers import members
 from hourmark_infra.evaluate.stage import Stage
 from hourmark_infra.evaluate.world import World
 
@@ -24,9 +27,26 @@ def no_copy(world: World) -> str:
     )
 
 
+class Workers(NamedTuple):
+    """Of the mirror. `leader`: address of its REST server, "" where nobody leads or tells."""
+
+    number: int
+    leader: str
+
+
+def workers(world: World) -> Workers:
+    """Who is there now, as the target says; nobody where it does not."""
+    if world.central is None:
+        return Workers(0, "")
+    try:
+        hosts, leader = members(world.central.cluster, world.alias)
+    except Unavailable:
+        return Workers(0, "")
+    return Workers(len(hosts), leader)
+
+
 def told_workers(world: World) -> str:
     """How many there are, as a note."""
-    assert world.central is not None
-    count = workers(world.central, world.alias)
+    count = workers(world).number
     known = f"the mirror ran with {count} worker{'' if count == 1 else 's'}"
     return known if count else "how many workers the mirror has could not be told"

@@ -1,4 +1,4 @@
-"""Who leads is taken away: killed, paused until another leads and then awake again, and the mirror's worker killed."""
+"""Who leads is taken away: brokers, then workers of the mirror, killed, and paused until another leads; then the whole mirror."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hourmark_infra.evaluate.hands import missing
 from hourmark_infra.evaluate.load import steady
 from hourmark_infra.evaluate.results import Trial
 from hourmark_infra.evaluate.stage import Stage, on_stage
-from hourmark_infra.evaluate.trials import copying
+from hourmark_infra.evaluate.trials import copying, mirror_leader
 from hourmark_infra.evaluate.trials.outage import away
 from hourmark_infra.evaluate.trials.outage import why_not as why_not
 from hourmark_infra.evaluate.world import World
@@ -49,6 +49,7 @@ def _pause(stage: Stage) -> None:
 def _mirror(stage: Stage) -> None:
     world = stage.world
     stage.notes.append(copying.told_workers(world))
+    mirror_leader.play(stage)
     if reason := missing(world.hands, "stop_mirror", "start_mirror"):
         stage.notes.append(f"a killed mirror was not tried: {reason}")
         return

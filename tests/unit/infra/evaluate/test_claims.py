@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hourmark.kafka import Partition
-from hourmark_infra.evaluate.mirror_watch import asked
+from hourmark_infra.evaluate.mirror_watch import Account, asked
 from hourmark_infra.evaluate.results import Claims
 
 NONE = Claims(samples=0, false_records=0, waiting_max=0)
@@ -26,6 +28,32 @@ def test_a_claim_of_what_was_never_seen_on_the_target_is_false() -> None:
 
 def test_who_claims_nothing_was_not_asked() -> None:
     assert asked(NONE, {}, {A: 4}, 0).samples == 0
+
+
+def test_a_claim_is_told_once_the_transactions_are_over_that_were_under_way_when_it_was_made() -> None:
+    account, held = Account(), {A: 4}
+    account.ask({A: 10}, {A: 12}, held, 3)
+    account.tell({A: 5}, lambda _: held)
+    early = dataclasses.replace(NONE, early_max=6)
+    assert account.claims == early, "a marker is on its way"
+    held[A] = 10
+    account.tell({A: 12}, lambda _: held)
+    assert account.claims == dataclasses.replace(early, samples=1, waiting_max=3)
+
+
+def test_what_came_after_a_claim_makes_it_no_truer() -> None:
+    account, offsets = Account(), [0, 1, 2, 3, 20, 21, 22]
+    account.ask({A: 6}, {A: 12}, {}, 0)
+    account.tell({A: 30}, lambda ends: {A: sum(offset < ends[A] for offset in offsets)})
+    assert account.claims.false_records == 2
+
+
+def test_of_transactions_that_never_end_nothing_is_there() -> None:
+    account = Account()
+    account.ask({A: 10}, {A: 12}, {A: 4}, 0)
+    account.tell({A: 4}, lambda _: {A: 4})
+    account.settle(lambda _: {A: 4})
+    assert account.claims.false_records == 6
 
 
 @given(st.dictionaries(st.sampled_from([A, B]), st.integers(0, 100)), st.integers(0, 9))

@@ -12,6 +12,8 @@ from tests.support.documents import ROOT
 from hourmark.errors import Unavailable, UsageError
 from hourmark_infra.evaluate.cli import command
 from hourmark_infra.evaluate.hands import Hands, missing, of_commands
+from hourmark_infra.evaluate.trials import mirror_leader
+from hourmark_infra.evaluate.trials.copying import Workers
 
 ADDRESS = "kafka-2.example:9092"
 
@@ -37,6 +39,22 @@ def test_a_topic_is_filled_in_and_quoted(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == "a; rm -rf b\n"
 
 
+def test_the_worker_that_leads_is_named_by_the_address_of_its_rest(tmp_path: Path) -> None:
+    hands = _hands(**dict.fromkeys(("pause_worker", "resume_worker"), f"echo {{host}} {{port}} >> {tmp_path}/out"))
+    assert hands.pause_worker and hands.resume_worker
+    hands.pause_worker("mirror-1.example:8783")
+    hands.resume_worker("mirror-1.example:8783")
+    assert (tmp_path / "out").read_text() == "mirror-1.example 8783\n" * 2
+
+
+def test_who_leads_a_mirror_is_tried_where_there_are_two_and_a_hand() -> None:
+    hands, two = _hands(stop_worker="true", start_worker="true"), Workers(2, "mirror-1:8783")
+    assert mirror_leader.why_not(two, hands, "killed") == ""
+    assert mirror_leader.why_not(two, hands, "paused") == "needs --pause-worker and --resume-worker"
+    assert "it takes two" in mirror_leader.why_not(Workers(1, "mirror-1:8783"), hands, "killed")
+    assert "could not be told" in mirror_leader.why_not(Workers(2, ""), hands, "killed")
+
+
 def test_a_command_that_fails_is_named() -> None:
     hands = _hands(stop_mirror="exit 3", start_mirror="true")
     assert hands.stop_mirror
@@ -44,7 +62,9 @@ def test_a_command_that_fails_is_named() -> None:
         hands.stop_mirror()
 
 
-@pytest.mark.parametrize("lone", ["stop_broker", "resume_broker", "refuse_target", "start_mirror"])
+@pytest.mark.parametrize(
+    "lone", ["stop_broker", "resume_broker", "refuse_target", "start_worker", "pause_worker", "start_mirror"]
+)
 def test_half_of_a_pair_is_refused(lone: str) -> None:
     with pytest.raises(UsageError, match="what is done must be undone"):
         _hands(**{lone: "true"})

@@ -13,6 +13,7 @@ from tests.support.evaluations import GOOD_COUNTS, GOOD_DISTURBANCE, GOOD_TRIAL,
 
 from hourmark_infra.evaluate.markdown import as_markdown
 from hourmark_infra.evaluate.page import as_html
+from hourmark_infra.evaluate.peers import rows
 from hourmark_infra.evaluate.plots import over_time
 from hourmark_infra.evaluate.results import as_json, from_json
 from hourmark_infra.evaluate.trials import TRIALS
@@ -53,6 +54,18 @@ def test_what_is_broken_is_said_in_each_form(render: object) -> None:
     assert callable(render)
     shown = render(evaluation(STUCK))
     assert "BROKEN" in shown and "3 records acknowledged and not there" in shown and "never" in shown
+
+
+def test_what_is_said_of_several_workers_is_what_was_seen_of_so_many() -> None:
+    one = dataclasses.replace(GOOD_TRIAL, takeovers=(), notes=("the mirror ran with 1 worker",))
+    central = dataclasses.replace(GOOD_COUNTS, place="central", acknowledged=900, doubled=2)
+    two = dataclasses.replace(GOOD_TRIAL, counts=(GOOD_COUNTS, central))
+    said = [next(row[3] for row in rows(evaluation(trial)) if row[0] == "several mirror workers") for trial in (one, two)]
+    assert said == [
+        "the mirror ran with 1 worker",
+        "of 2 workers the leading one was killed: another led 11.5 s later. "
+        "Of 900 records on the central cluster 0 lost, 2 doubled, 0 phantom",
+    ]
 
 
 def test_cells_of_tables_are_as_many_as_their_heads() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.evaluations import GOOD_COUNTS, GOOD_DISTURBANCE, GOOD_TRIAL, NOT_TRIED, evaluation
 
-from hourmark_infra.evaluate.results import Backlog, Claims, Comparison, Trial
+from hourmark_infra.evaluate.results import Backlog, Claims, Comparison, Takeover, Trial
 from hourmark_infra.evaluate.verdicts import Property, Verdict, of_trial, verdicts
 
 
@@ -62,8 +62,15 @@ def test_what_is_well_keeps_every_property() -> None:
             Property.METRICS_AGREE,
             "records, by log ends: 1,000 counted, 999 by the brokers",
         ),
+        (
+            lambda: dataclasses.replace(
+                GOOD_TRIAL, name="planted", takeovers=(Takeover(how="paused", workers=2, another_led_s=None),)
+            ),
+            Property.ANOTHER_LEADS,
+            "nobody else led after the leading worker was paused",
+        ),
     ],
-    ids=["lost", "nothing", "doubled", "phantom", "disordered", "stuck", "backlog", "claim", "metrics"],
+    ids=["lost", "nothing", "doubled", "phantom", "disordered", "stuck", "backlog", "claim", "metrics", "leaderless"],
 )
 def test_each_fault_breaks_its_own_property_alone(plant: Callable[[], Trial], property_: Property, says: str) -> None:
     trial = plant()
@@ -81,8 +88,11 @@ def test_what_was_not_tried_is_not_kept() -> None:
 
 def test_a_property_that_nothing_could_have_broken_is_not_kept() -> None:
     blind = dataclasses.replace(
-        GOOD_TRIAL, disturbances=(), comparisons=(), claims=Claims(samples=0, false_records=0, waiting_max=0), backlog=None
-    )
+        GOOD_TRIAL, disturbances=(), comparisons=(), takeovers=(), claims=Claims(samples=0, false_records=0, waiting_max=0),
+        backlog=None,
+    )  # fmt: skip
     found = {one.property: one.verdict for one in verdicts(evaluation(blind))}
-    unseen = (Property.RECOVERS, Property.METRICS_AGREE, Property.NO_FALSE_CLAIM, Property.CATCHES_UP)
+    unseen = (
+        Property.RECOVERS, Property.METRICS_AGREE, Property.NO_FALSE_CLAIM, Property.CATCHES_UP, Property.ANOTHER_LEADS,
+    )  # fmt: skip
     assert {found[one] for one in unseen} == {Verdict.NOT_TRIED} and found[Property.NOT_LOST] is Verdict.KEPT
