@@ -11,12 +11,13 @@ from hourmark_mirror.checks import CHECKS, Checks
 
 
 def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
-    """Alarms that stand. 0.2.0 reads the file, and writes it without them."""
+    """Alarms that stand. A version that does not keep them reads the file, and writes it without them."""
     if not config.kafka.mirrored:
         raise NothingHere("nothing is mirrored (kafka.central)")
     if not (config.mirror.work_dir / CHECKS).exists():
         raise NothingHere(f"a mirror remembers nothing at {config.mirror.work_dir / CHECKS} (mirror.work_dir)")
-    if alarms := Checks(config.mirror.work_dir, "").alarms:
+    alarms = Checks(config.mirror.work_dir, "").alarms
+    if alarms and not older.keeps_alarms:
         yield Obstacle(
             str(config.mirror.work_dir / CHECKS),
             f"{len(alarms)} alarms stand, such as: {alarms[0].seen}; {older.name} would forget them",

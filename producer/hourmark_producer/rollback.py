@@ -39,7 +39,8 @@ def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
     for name in older.no_range_fields:
         if count := fields[name]:
             yield Obstacle(where, f"{count} ranges on their way say {name}, which {older.name} cannot send", _END_IN_ORDER)
-    yield from _of_files(config, where, peek(path).files, older)
+    if not older.finds_the_rest:
+        yield from _of_files(config, where, peek(path).files, older)
 
 
 def _of_files(config: Config, where: str, files: list[KnownFile], older: Older) -> Iterator[Obstacle]:

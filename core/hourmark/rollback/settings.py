@@ -19,7 +19,7 @@ def unknown_settings(name: str, values: Mapping[str, Any], older: Older) -> Iter
             "go back with a configuration without; what it stood for is then not there: see docs/configuration.md",
         )  # fmt: skip
     referring = sorted({key for key, value in leaves if isinstance(value, str) and ("${file:" in value or "${env:" in value)})
-    if referring:
+    if referring and not older.references:
         yield Obstacle(
             name, f"{older.name} takes what {', '.join(referring)} refers to (${{file:…}}, ${{env:…}}) for the text itself",
             "write the values into a configuration of its own, which only its user may read",

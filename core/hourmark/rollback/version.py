@@ -29,6 +29,12 @@ class Older:
     """its tailers cannot send a range that has one of these"""
     no_settings: frozenset[str]
     """it refuses to start with one of these; `group.*` stands for all of a group"""
+    references: bool
+    """settings may refer to files and the environment: `${file:…}`, `${env:…}`"""
+    finds_the_rest: bool
+    """its tailers read packed files, look for the rest of files that vanished, and send what was received"""
+    keeps_alarms: bool
+    """its mirrors go on with alarms that stand"""
 
 
 VERSIONS: Final[Mapping[str, Older]] = MappingProxyType({
@@ -51,5 +57,8 @@ VERSIONS: Final[Mapping[str, Older]] = MappingProxyType({
             "mirror.metrics_port", "mirror.metrics_host", "kafka.further_edges.*",
             "types.first_hour",
         )),
+        references=False,
+        finds_the_rest=False,
+        keeps_alarms=False,
     ),
 })  # fmt: skip

@@ -27,6 +27,7 @@ from hourmark.rollback.rules import unusable_rules
 from hourmark.rollback.settings import not_known, unknown_settings
 from hourmark.rollback.version import VERSIONS, Older
 from hourmark.rules import PARSER, ParserVersion
+from hourmark_delivery_service.parsing.parsers import PARSERS
 from hourmark_mirror import rollback as of_mirror
 from hourmark_mirror.checks import Checks
 from hourmark_producer import rollback as of_tailer
@@ -34,6 +35,10 @@ from hourmark_producer.files import Place, TrackedFile
 from hourmark_producer.installation import locked
 
 OLDER = VERSIONS["0.2.0"]
+KNOWS_ALL = Older(
+    name="now", ledger=99, checkpoints=(1, 2, 3), parsers=PARSERS, no_marker_fields=(), no_range_fields=(),
+    no_settings=frozenset(), references=True, finds_the_rest=True, keeps_alarms=True,
+)  # fmt: skip
 
 
 def setting_names(model: type[BaseModel] = Config, before: str = "") -> Iterator[str]:
@@ -70,6 +75,7 @@ def test_settings_that_came_later_are_named_and_others_are_not() -> None:
     unknown, referring = unknown_settings("hourmark.toml", values, OLDER)
     assert "tailer.ranges_in_flight, tailer.sources.fields.team, tailer.sources.input, tailer.tls.ca," in unknown.seen
     assert "state_dir" not in unknown.seen and "etl.ledger" in referring.seen
+    assert seen(unknown_settings("hourmark.toml", values, KNOWS_ALL)) == []
 
 
 def test_a_configuration_of_what_it_knows_is_well() -> None:
@@ -98,12 +104,14 @@ def test_a_machine_without_a_tailer_has_nothing_to_say(tmp_path: Path) -> None:
 def test_several_ranges_of_a_file_on_their_way_are_in_the_way(tmp_path: Path) -> None:
     (found,) = seen(of_tailer.obstacles(checkpoint(tmp_path, several=True), OLDER))
     assert found.startswith("it has format 2: several ranges of a file are on their way")
+    assert seen(of_tailer.obstacles(Config(tailer=Tailer(state_dir=tmp_path)), KNOWS_ALL)) == []
 
 
 @pytest.mark.parametrize(("field", "value"), [("record_start", "^x"), ("fields", '{"a":"b"}'), ("format", "cri")])
 def test_ranges_that_say_more_are_in_the_way(tmp_path: Path, field: str, value: str) -> None:
     (found,) = seen(of_tailer.obstacles(checkpoint(tmp_path, several=False, **{field: value}), OLDER))
     assert found == f"1 ranges on their way say {field}, which 0.2.0 cannot send"
+    assert seen(of_tailer.obstacles(Config(tailer=Tailer(state_dir=tmp_path)), KNOWS_ALL)) == []
 
 
 def test_while_a_tailer_runs_nothing_is_promised(tmp_path: Path) -> None:
@@ -128,6 +136,7 @@ def test_files_that_are_read_in_a_way_that_came_later_are_in_the_way(tmp_path: P
         (tmp_path / folder).mkdir()
         (found,) = seen(of_tailer.obstacles(checkpoint(tmp_path / folder, file), OLDER))
         assert found.startswith(said)
+        assert seen(of_tailer.obstacles(Config(tailer=Tailer(state_dir=tmp_path / folder)), KNOWS_ALL)) == []
 
 
 # Rules
@@ -138,6 +147,7 @@ def test_rules_of_a_later_parser_are_in_the_way_whatever_came_after() -> None:
     assert seen(unusable_rules([known], OLDER)) == []
     (found,) = seen(unusable_rules([known, dataclasses.replace(RULES, sequence=4, parser=PARSER), known], OLDER))
     assert found.startswith("revision 4-") and "names parser 2" in found
+    assert seen(unusable_rules([known, RULES], KNOWS_ALL)) == []
 
 
 # The mirror
@@ -155,6 +165,7 @@ def test_alarms_that_stand_are_in_the_way(tmp_path: Path) -> None:
     checks.save()
     (found,) = seen(of_mirror.obstacles(config, OLDER))
     assert found.startswith("1 alarms stand, such as: offsets 3 to 7 may be missing; 0.2.0 would forget them")
+    assert seen(of_mirror.obstacles(config, KNOWS_ALL)) == []
 
 
 # The command
