@@ -10,6 +10,7 @@ import dataclasses
 import datetime as dt
 import re
 
+BEHIND_MAX = 300  # buckets before the present one with which chains begin, unless somebody says so: each is closed, full or empty
 _LABEL = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2})(?::(\d{2}))?")
 
 
@@ -58,6 +59,10 @@ class Hour:
     def before(self) -> Hour:
         """The hour that precedes; ValueError before 1970."""
         return Hour(self.start_s - self.length_s, self.length_s)
+
+    def earliest(self) -> Hour:
+        """Of the present one: where a chain of buckets may begin that is to hold what is there already."""
+        return Hour(max(0, self.start_s - BEHIND_MAX * self.length_s), self.length_s)
 
     def bucket_path(self, event_type: str) -> str:
         """The folder of this hour's bucket, relative to the root."""

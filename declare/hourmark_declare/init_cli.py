@@ -97,13 +97,14 @@ def init(
     now_ms = SystemClock().now_ms()
     first = _parsed(begins, bucket_seconds) if begins else first_hour((p.oldest for p in proposals), now_ms, bucket_seconds)
     choices = Choices(first, zone, storage, now_ms)
-    written = there.with_(proposals, zone, now_ms) if there else files_of(proposals, out.absolute(), choices)
+    begun = there.begins(first, now_ms) if there else first
+    written = there.with_(proposals, zone, now_ms, begun) if there else files_of(proposals, out.absolute(), choices)
     if as_json:
         say_json(
             {"proposals": [_as_json(p) for p in proposals], "files": {str(out / path): text for path, text in written.items()}}
         )
     else:
-        _show(proposals, choices, joins=there is not None)
+        _show(proposals, choices, begun)
         for path, text in written.items():
             click.echo(f"\n--- {out / path}\n{text}", nl=False)
         click.echo()
@@ -132,7 +133,7 @@ def _named(out: Path) -> list[str]:
     return [] if out == _FOLDER else ["--config", str(out / SETTINGS)]
 
 
-def _show(proposals: Sequence[Proposal], choices: Choices, *, joins: bool) -> None:
+def _show(proposals: Sequence[Proposal], choices: Choices, begun: Hour | None) -> None:
     for p in proposals:
         click.echo(_told(p))
         for one in p.examples[:1]:
@@ -143,16 +144,13 @@ def _show(proposals: Sequence[Proposal], choices: Choices, *, joins: bool) -> No
     days = lateness_seconds(proposals, choices.now_ms) // 86_400
     default = days * 86_400 <= Limits().lateness_seconds
     click.echo(f"lines may be {days} days old, {'which is the default' if default else 'for the oldest that is there'}")
-    click.echo(_begins(choices.first_hour, joins=joins))
+    click.echo(_begins(choices.first_hour.length_s, begun))
 
 
-def _begins(first: Hour, *, joins: bool) -> str:
-    length = "an hour" if first.length_s == 3600 else f"{first.length_s // 60} minute{'s' if first.length_s > 60 else ''}"
-    if joins:
-        return (
-            f"buckets of {length}, as before; a new type's begin when it is applied, and older lines are late events in the first"
-        )
-    return f"buckets of {length} from {first} on; older lines are late events, in the first one that is open when they come"
+def _begins(length_s: int, first: Hour | None) -> str:
+    length = "an hour" if length_s == 3600 else f"{length_s // 60} minute{'s' if length_s > 60 else ''}"
+    begin = f"from {first} on" if first else "from when the types are applied on, as types.first_hour is not set here"
+    return f"buckets of {length} {begin}; older lines are late events, in the first one that is open when they come"
 
 
 def _parsed(label: str, bucket_seconds: int) -> Hour:

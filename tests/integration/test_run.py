@@ -64,11 +64,15 @@ def test_a_log_file_is_in_closed_buckets_what_is_new_is_added_and_another_file_j
     assert '"level": "WARN"' in told
     assert "one more" in told
     other = folder / "other.log"
-    other.write_text("2026-11-21 10:10:00 [main] started\n\tat a.b(C.java:7)\n2026-11-21 10:10:01 [main] ended\n")
+    joined = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=7)
+    started = f"{joined:%Y-%m-%d %H:%M}:07"
+    other.write_text(f"{started} [main] started\n\tat a.b(C.java:7)\n{started} [main] ended\n")
     with a_canary(folder, second["config"]):
         third = json.loads(hourmark(folder, "run", "--once", str(other), "--yes", "--json"))
         came = events(third)
         assert came.pop("other") == 2, "it joins what is there"
+        its_own = [row["hour"] for row in third["buckets"] if row["type"] == "other"]
+        assert its_own == [f"{joined:%Y-%m-%dT%H:%M}"], "earlier than all before, and still in the hour of its own"
         its_canary_comes_to_a_closed_bucket(folder, third, came)
     the_doctor_names_what_is_wrong(folder, third["config"])
 

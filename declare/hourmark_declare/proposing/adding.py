@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hourmark.config_groups import Limits
 from hourmark.errors import UsageError
+from hourmark.hours import Hour
+from hourmark_declare.proposing.beginning import first_hour_beside
 from hourmark_declare.proposing.choosing import Proposal
 from hourmark_declare.proposing.writing import (
     SETTINGS,
@@ -21,6 +24,8 @@ from hourmark_declare.proposing.writing import (
     sources_text,
     type_files,
 )
+
+_FIRST_HOUR: Final = re.compile(r'^(\s*(?:types\.)?first_hour\s*=\s*)"[^"]*"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,17 @@ class Existing:
         """How long its buckets are."""
         return int(tomllib.loads(self.settings).get("parsing", {}).get("bucket_seconds", 3600))
 
+    def begins(self, wanted: Hour, now_ms: int) -> Hour | None:
+        """Where buckets of types that join begin, whose lines want this one; None: when they are applied."""
+        begins = self._types_of(self.settings).get("first_hour")
+        try:
+            first = first_hour_beside(begins, wanted, now_ms)
+        except ValueError as error:
+            raise UsageError(f"{self.folder / SETTINGS}: types.first_hour: {error}") from error
+        if first is None or self._types_of(self._beginning(first)).get("first_hour") != str(first):
+            return None
+        return first
+
     def refuse_followed(self, files: Iterable[Path]) -> None:
         """UsageError if one of these is followed already."""
         for file in files:
@@ -72,13 +88,22 @@ class Existing:
         found: list[dict[str, Any]] = tomllib.loads(self.settings).get("tailer", {}).get("sources", [])
         return found
 
-    def with_(self, proposals: Sequence[Proposal], zone: str, now_ms: int) -> dict[Path, str]:
+    def with_(self, proposals: Sequence[Proposal], zone: str, now_ms: int, begins: Hour | None) -> dict[Path, str]:
         """The files that change or are new, whole. UsageError if only their author can change them."""
+        settings = self._beginning(begins) if begins else self.settings
         return {
-            SETTINGS: self.settings.rstrip("\n") + "\n" + followed_text(proposals, zone),
+            SETTINGS: settings.rstrip("\n") + "\n" + followed_text(proposals, zone),
             **type_files(proposals),
             SOURCES: self._late_enough(lateness_seconds(proposals, now_ms)).rstrip("\n") + "\n" + sources_text(proposals),
         }
+
+    def _beginning(self, first: Hour) -> str:
+        return _FIRST_HOUR.sub(rf'\g<1>"{first}"', self.settings, count=1)
+
+    @staticmethod
+    def _types_of(settings: str) -> dict[str, Any]:
+        found: dict[str, Any] = tomllib.loads(settings).get("types", {})
+        return found
 
     def _late_enough(self, needed: int) -> str:
         limits = tomllib.loads(self.sources).get("limits", {})

@@ -101,7 +101,7 @@ def followed_text(proposals: Sequence[Proposal], zone: str) -> str:
 def _settings(proposals: Sequence[Proposal], folder: Path, choices: Choices) -> str:
     text = "# Written by `hourmark init`. Every setting there is: docs/configuration.md, or `hourmark config show`.\n"
     text += render_toml({"types": {"dir": str(folder / "types")}}).lstrip("\n")
-    text += f"first_hour = {toml_value(str(choices.first_hour))}  # the first bucket of all; where the first apply begins\n"
+    text += f"first_hour = {toml_value(str(choices.first_hour))}  # where buckets of new types begin\n"
     text += f"\n[parsing]\nbucket_seconds = {choices.first_hour.length_s}  # length of a bucket; fixed once types were applied\n"
     if choices.storage_root is not None:
         text += f"\n[storage]\nroot = {toml_value(choices.storage_root)}  # closed buckets; hdfs://NAMENODE/… on a cluster\n"

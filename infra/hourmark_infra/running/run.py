@@ -22,7 +22,7 @@ from hourmark.toml_text import render_toml
 from hourmark_infra.components import CANARIES, Components, environment, is_ready, wait_for
 from hourmark_infra.running.closed import as_text, closed_since, next_hours, waiting
 from hourmark_infra.running.one_log import OneLog
-from hourmark_infra.running.settings import has_servers, run_settings
+from hourmark_infra.running.settings import beginning, has_servers, run_settings
 from hourmark_infra.running.supervising import LOOK_S, Supervisor
 from hourmark_infra.stack.control import Stack
 from hourmark_infra.stack.layout import WATCH
@@ -102,7 +102,7 @@ class Run:
         config = load_config(self.config_file)
         self.components.logs.mkdir(parents=True, exist_ok=True)
         self._tell(f"applying the types of {config.types.dir}")
-        self.components.run_repeatable("types", "apply", seconds=_APPLY_S)
+        self.components.run_repeatable("types", "apply", *beginning(config, self._clock.now_ms()), seconds=_APPLY_S)
         return config
 
     def _start(self, config: Config, *more: str) -> None:

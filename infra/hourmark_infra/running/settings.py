@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hourmark.config import Config
+from hourmark.hours import Hour
+
 _WHOLE = ("storage",)  # groups of which a part makes no sense with parts of the stack's
 
 
@@ -15,6 +18,18 @@ def run_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, 
         for name, group in own.items()
     }
     return {**stack, **groups}
+
+
+def beginning(config: Config, now_ms: int) -> tuple[str, ...]:
+    """Options of `types apply`: types that are new begin where the configuration says, so that lines that are there come into the
+    hours of their own, while that is not too many buckets ago. What is no hour is for `types apply` to name.
+    """
+    first, length_s = config.types.first_hour, config.parsing.bucket_seconds
+    try:
+        may_begin = first is not None and Hour.parse(first, length_s) >= Hour.of(now_ms, length_s).earliest()
+    except ValueError:
+        return ()
+    return ("--first-hour", first) if first and may_begin else ()
 
 
 def has_servers(own: Mapping[str, Any]) -> bool:

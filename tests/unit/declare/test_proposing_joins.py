@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from hourmark.clock import SystemClock
 from hourmark.config import load_config
 from hourmark.errors import UsageError
 from hourmark.event_types import read_folder
+from hourmark.hours import Hour
 from hourmark_declare.init_cli import init
 
 
@@ -39,7 +43,7 @@ def test_a_second_file_has_its_source_and_type_beside_the_first(out: Path) -> No
     before = (out / "hourmark.toml").read_text()
     type_before = (out / "types/app.toml").read_bytes()
     said = join(out, "b/app.log", "2026-11-21 10:00:00 WARN two\n").output
-    assert "a new type's begin when it is applied" in said
+    assert f"from {tomllib.loads(before)['types']['first_hour']} on; older lines are late events" in said
     assert (out / "hourmark.toml").read_text().startswith(before), "what is there stays as it was"
     assert (out / "types/app.toml").read_bytes() == type_before
     config, declared = load_config(out / "hourmark.toml"), read_folder(out / "types")
@@ -47,6 +51,44 @@ def test_a_second_file_has_its_source_and_type_beside_the_first(out: Path) -> No
     assert [source.name for source in declared.sources] == ["app", "app-2"]
     assert {"app", "app-2"} <= {of.name for of in declared.types}
     assert config.parsing.bucket_seconds == 600
+
+
+@pytest.mark.parametrize(
+    ("buckets_ago", "theirs_ago", "expected_ago"),
+    [(5, 20, 20), (20, 5, 20), (20, 400, 20), (400, 20, 300)],
+    ids=["theirs are earlier", "its own are earlier", "theirs are too long ago", "its own are too long ago"],
+)
+def test_buckets_of_what_joins_begin_with_its_oldest_line(
+    out: Path, monkeypatch: pytest.MonkeyPatch, buckets_ago: int, theirs_ago: int, expected_ago: int
+) -> None:
+    now = Hour.parse("2026-11-24T10:00", 600)
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: now.start_s * 1000 + 1234)
+
+    def ago(buckets: int) -> Hour:
+        return Hour(now.start_s - buckets * 600, 600)
+
+    settings = out / "hourmark.toml"
+    first = load_config(settings).types.first_hour
+    settings.write_text(settings.read_text().replace(f'"{first}"', f'"{ago(theirs_ago)}"'))
+    time = dt.datetime.fromtimestamp(ago(buckets_ago).start_s + 7, dt.UTC)
+    said = join(out, "b.log", f"{time:%Y-%m-%d %H:%M:%S} INFO one\n", "--zone", "UTC").output
+    assert load_config(settings).types.first_hour == str(ago(expected_ago))
+    assert f"from {ago(expected_ago)} on" in said
+    assert "# mine" in settings.read_text()
+
+
+def test_where_the_author_took_the_first_hour_away_buckets_begin_when_types_are_applied(out: Path) -> None:
+    settings = out / "hourmark.toml"
+    settings.write_text("\n".join(line for line in settings.read_text().splitlines() if not line.startswith("first_hour")))
+    assert "from when the types are applied on" in join(out, "b.log", "2026-11-21 10:00:00 INFO one\n").output
+    assert load_config(settings).types.first_hour is None
+
+
+def test_a_first_hour_that_is_none_is_named(out: Path) -> None:
+    settings = out / "hourmark.toml"
+    settings.write_text(settings.read_text().replace('first_hour = "', 'first_hour = "x'))
+    with pytest.raises(UsageError, match=r"hourmark.toml: types.first_hour: 'x2026-.* is no hour"):
+        join(out, "b.log", "2026-11-21 10:00:00 INFO one\n")
 
 
 def test_an_older_line_is_allowed_for(out: Path) -> None:

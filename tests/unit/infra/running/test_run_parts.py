@@ -10,13 +10,16 @@ import pytest
 from click.testing import CliRunner
 from tests.support.clock import FakeClock
 
+from hourmark.config import Config
+from hourmark.config_groups import Buckets, Types
 from hourmark.errors import ConfigError, UsageError
+from hourmark.hours import Hour
 from hourmark_infra.components import Components
 from hourmark_infra.running.cli import run
 from hourmark_infra.running.closed import as_text, closed_since, next_hours, told, waiting
 from hourmark_infra.running.one_log import OneLog
 from hourmark_infra.running.run import Run
-from hourmark_infra.running.settings import has_servers, run_settings
+from hourmark_infra.running.settings import beginning, has_servers, run_settings
 from hourmark_infra.running.supervising import PAUSE_MAX_S, STEADY_S, Supervisor
 from hourmark_infra.stack.process import Process, spawn
 
@@ -40,6 +43,22 @@ def test_each_setting_is_the_users_and_the_rest_the_stacks() -> None:
     assert run_settings(STACK, {"storage": {"root": "file:///b"}})["storage"] == {"root": "file:///b"}
     assert not has_servers(own)
     assert has_servers(STACK)
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        ("2026-11-21T05:00", ("--first-hour", "2026-11-21T05:00")),
+        ("2026-11-21T04:59", ()),
+        ("2026-11-21T05:00:07", ()),
+        (None, ()),
+    ],
+    ids=["300 minutes ago", "a minute more", "no minute", "none"],
+)
+def test_new_types_begin_where_it_is_configured_while_that_is_not_long_ago(first: str | None, said: tuple[str, ...]) -> None:
+    config = Config(types=Types(first_hour=first), parsing=Buckets(bucket_seconds=60))
+    now = Hour.parse("2026-11-21T10:00", 60)
+    assert beginning(config, now.start_s * 1000 + 59_999) == said
 
 
 def test_a_type_is_closed_once_its_next_hour_is_a_later_one() -> None:
