@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
-from hourmark.config_groups import LOOPBACK_HOSTS, KafkaCluster
+from hourmark.config_groups import KafkaCluster
 from hourmark.kafka import Cluster
 from hourmark.mirror_positions import CONNECTOR
-from hourmark.mirror_workers import members
+from hourmark.mirror_workers import Workers, workers
 from hourmark.topic_follower import read_topic
 from hourmark_mirror.task_status import State, TaskStates, status_topic
 
@@ -21,25 +20,18 @@ _KEY: Final = f"connector-{CONNECTOR}".encode()
 
 
 class Group(NamedTuple):
-    """`hosts`: of the members, from where they reach the target. `leader`: address of the leader's REST, by which others call."""
+    """Who is in it, and what it runs."""
 
-    hosts: tuple[str, ...]
-    leader: str
+    workers: Workers
     states: dict[str, State]
     settings: dict[str, str]
-
-    @property
-    def cut_in_two(self) -> bool:
-        """Whether workers on several hosts have a leader that they would look for on their own: `mirror.rest_host` is wrong."""
-        return len(set(self.hosts)) > 1 and urlsplit(f"//{self.leader}").hostname in LOOPBACK_HOSTS
 
 
 def group_of(central: KafkaCluster, edge_alias: str) -> Group:
     """What is known of the mirror of this edge now; Unavailable where the target does not answer."""
     states = TaskStates("")
     states.update(read_topic(central, status_topic(edge_alias), cluster_name="central"))
-    hosts, leader = members(Cluster(central, "central"), edge_alias)
-    return Group(hosts, leader, states.all(), running_settings(central, edge_alias))
+    return Group(workers(Cluster(central, "central"), edge_alias), states.all(), running_settings(central, edge_alias))
 
 
 def running_settings(central: KafkaCluster, edge_alias: str) -> dict[str, str]:

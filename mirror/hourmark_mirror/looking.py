@@ -18,7 +18,7 @@ from confluent_kafka import Message
 from hourmark.clock import Clock
 from hourmark.committed_reader import CommittedReader
 from hourmark.kafka import Partition
-from hourmark.mirror_workers import members
+from hourmark.mirror_workers import workers
 from hourmark.topic_follower import TopicFollower
 from hourmark_mirror.judging import standing_still, stretches
 from hourmark_mirror.observed import CutOff, Memory, Observed, Oversize
@@ -76,7 +76,7 @@ class Looker:
             retention_ms={name: int(settings["retention.ms"]) for name, settings in configs.items()},
             failures=self._failures(),
             newest_ms=self._newest(partitions),
-            workers=len(members(sites.central, sites.alias)[0]) if self._counts_workers else None,
+            workers=len(workers(sites.central, sites.alias).hosts) if self._counts_workers else None,
         )
         samples = self._sampler.sample(stretches(seen, before), remotes)
         return self._read(dataclasses.replace(seen, samples=samples), before, remotes)

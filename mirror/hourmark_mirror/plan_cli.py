@@ -57,8 +57,8 @@ def as_object(site: str, group: Group, installed: str) -> dict[str, object]:
     }
     return {
         "site": site,
-        "workers": list(group.hosts),
-        "leader": group.leader or None,
+        "workers": list(group.workers.hosts),
+        "leader": group.workers.leader.address or None,
         "installed_version": installed or None,
         "running": states,
         "settings": shown(dict(sorted(group.settings.items()))),
@@ -67,10 +67,10 @@ def as_object(site: str, group: Group, installed: str) -> dict[str, object]:
 
 def as_lines(site: str, group: Group, installed: str) -> Iterator[str]:
     """Of `status`, for people."""
-    hosts = f" on {', '.join(group.hosts)}" if group.hosts else ""
-    yield f"site {site}: {len(group.hosts)} workers{hosts}, led by {group.leader or 'nobody'}"
+    hosts = f" on {', '.join(group.workers.hosts)}" if group.workers.hosts else ""
+    yield f"site {site}: {len(group.workers.hosts)} workers{hosts}, led by {group.workers.leader.address or 'nobody'}"
     yield f"MirrorMaker 2 installed here: {installed or 'unknown'}"
-    if not group.hosts:
+    if not group.workers.hosts:
         yield "no worker is there now: what follows was said by those that were"
     for name, s in group.states.items():
         if s.state != "UNASSIGNED":
@@ -132,8 +132,9 @@ def _plan(config: Config, topics: Sequence[str]) -> _Plan:
     wanted = connector_settings(properties(config), sites.alias, TARGET_ALIAS)
     found += worker_differs(wanted, group.settings)
     found += version_differs(installed_version(config.mirror.classpath), (s.version for s in group.states.values()))
-    if group.cut_in_two:
-        found.append(Difference(Kind.RESTART, "worker", "mirror.rest_host", group.leader, "a name by which other hosts reach it"))
+    if group.workers.cut_in_two:
+        leader = group.workers.leader.address
+        found.append(Difference(Kind.RESTART, "worker", "mirror.rest_host", leader, "a name by which other hosts reach it"))
     return _Plan(sites, found)
 
 

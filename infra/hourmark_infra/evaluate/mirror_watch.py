@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from hourmark.errors import Unavailable
 from hourmark.kafka import Partition
@@ -20,6 +21,17 @@ Ends = Mapping[Partition, int]
 HeldBelow = Callable[[Ends], Mapping[Partition, int]]  # records that readers were given, by partition
 
 
+@dataclass
+class _Asked:
+    """What was claimed at a time. `early`: some of it is not given to readers yet."""
+
+    at_s: float
+    claimed: Ends
+    ends: Ends
+    waiting: int
+    early: bool
+
+
 class Account:
     """Of the mirror's claims, each held against what lay in the target's logs then.
 
@@ -28,18 +40,22 @@ class Account:
     """
 
     def __init__(self) -> None:
-        self.claims = Claims(samples=0, false_records=0, waiting_max=0)
-        self._asked = deque[tuple[Ends, Ends, int]]()
+        self.claims = Claims(samples=0, false_records=0, waiting_max=0, early_max=0)
+        self._asked = deque[_Asked]()
 
-    def ask(self, claimed: Ends, ends: Ends, given: Ends, waiting: int) -> None:
+    def ask(self, now_s: float, claimed: Ends, ends: Ends, given: Ends, waiting: int) -> None:
         """Of the target's partitions: what was claimed, how far the logs reached right afterwards, what readers had by then."""
-        early = max(self.claims.early_max, short_of(claimed, given))
-        self.claims = dataclasses.replace(self.claims, early_max=early)
-        self._asked.append((claimed, ends, waiting))
+        early = short_of(claimed, given)
+        self.claims = dataclasses.replace(self.claims, early_max=max(self.claims.early_max or 0, early))
+        self._asked.append(_Asked(now_s, claimed, ends, waiting, early > 0))
 
-    def tell(self, read_to: Ends, held_below: HeldBelow) -> None:
+    def tell(self, now_s: float, read_to: Ends, held_below: HeldBelow) -> None:
         """Of what can be told, now that readers were given all below `read_to`."""
-        while self._asked and all(read_to.get(p, 0) >= end for p, end in self._asked[0][1].items()):
+        for one in self._asked:
+            if one.early and not short_of(one.claimed, held_below(one.ends)):
+                one.early = False
+                self.claims = dataclasses.replace(self.claims, early_s=max(self.claims.early_s, round(now_s - one.at_s, 1)))
+        while self._asked and all(read_to.get(p, 0) >= end for p, end in self._asked[0].ends.items()):
             self._tell(held_below)
 
     def settle(self, held_below: HeldBelow) -> None:
@@ -48,8 +64,8 @@ class Account:
             self._tell(held_below)
 
     def _tell(self, held_below: HeldBelow) -> None:
-        claimed, ends, waiting = self._asked.popleft()
-        self.claims = asked(self.claims, claimed, held_below(ends), waiting)
+        one = self._asked.popleft()
+        self.claims = asked(self.claims, one.claimed, held_below(one.ends), one.waiting)
 
 
 class MirrorWatch:
@@ -73,8 +89,9 @@ class MirrorWatch:
             return  # the target is away: nothing can be compared, and the next look reads on
         self.copied.note(self.follower.new, self._load.now_s)
         given = self.follower.held_below(self.follower.read_to)
-        self._account.ask(self._expected(claimed), ends, given, sent - self.arrived)
-        self._account.tell(self.follower.read_to, self.follower.held_below)
+        now_s = self._load.now_s
+        self._account.ask(now_s, self._expected(claimed), ends, given, sent - self.arrived)
+        self._account.tell(now_s, self.follower.read_to, self.follower.held_below)
 
     def claims(self) -> Claims:
         """The account of all looks, at the end."""

@@ -91,11 +91,13 @@ def _workers(evaluation: Evaluation) -> str:
     if trial is None:
         return NOT_HERE
     if not trial.takeovers:
-        return next((note for note in trial.notes if "worker" in note), NOT_HERE)
+        return "; ".join(note for note in trial.notes if "worker" in note) or NOT_HERE
+    seen = [*map(took_over, trial.takeovers)]
+    seen += [note for note in trial.notes if "leading worker" in note and "was not tried" in note]
     copies = [counts for counts in trial.counts if counts.place == "central"]
     there = ", ".join(f"{sum(getattr(c, which) for c in copies):,} {which}" for which in ("lost", "doubled", "phantom"))
     acknowledged = sum(c.acknowledged for c in copies)
-    return f"{'; '.join(map(took_over, trial.takeovers))}. Of {acknowledged:,} records on the central cluster {there}"
+    return f"{'; '.join(seen)}. Of {acknowledged:,} records on the central cluster {there}"
 
 
 _FOLLOWED: Final = "[the system this one follows](https://engineering.atspotify.com/2016/03/spotifys-event-delivery-the-road-to-the-cloud-part-ii/)"

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from confluent_kafka import Consumer, KafkaException, Message
 
-from hourmark.committed_reader import CommittedReader
+from hourmark.committed_reader import CommittedReader, Run
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Offset, Partition, client_settings, quiet_logger
@@ -27,7 +27,8 @@ class Follower:
 
     def __init__(self, cluster: Cluster, form: Form, topics: Sequence[str], partitions: int) -> None:
         self.readings = Readings()
-        self._offsets: dict[Partition, array[int]] = {}  # of records read, ascending
+        self._offsets: dict[Partition, array[int]] = {}  # of the first reading of each record, ascending
+        self._known = bytearray()  # by number, whether it was read
         self._cluster, self._form = cluster, form
         self._partitions = [Partition(topic, n) for topic in topics for n in range(partitions)]
         self.read_to: dict[Partition, Offset] = {}
@@ -36,25 +37,37 @@ class Follower:
 
     def poll(self) -> None:
         """Read what is new; Unavailable where the cluster does not answer."""
-        self.read_to = self.read_to or self._cluster.starts(
-            self._partitions
-        )  # what was deleted before them is missing, and counts so
+        # What was deleted before them is missing, and counts so.
+        self.read_to = self.read_to or self._cluster.starts(self._partitions)
         ends = self._cluster.ends(self._partitions)
         self.new = []
         for runs in self._reader.read({p: (self.read_to[p], end) for p, end in ends.items()}):
             for run in runs:
-                numbers = [self._form.number_of(message.value()) for message in run.records]
-                self.readings.add(run.partition.topic, run.partition.partition, numbers)
-                self._offsets.setdefault(run.partition, array("q")).extend(message.offset() or 0 for message in run.records)
-                self.new += [number for number in numbers if number is not None]
+                self._take(run)
+                self.read_to[run.partition] = Offset(run.next_offset)  # where reading fails later, this is not read again
         self.read_to = ends
+
+    def _take(self, run: Run) -> None:
+        numbers = [self._form.number_of(message.value()) for message in run.records]
+        self.readings.add(run.partition.topic, run.partition.partition, numbers)
+        offsets = self._offsets.setdefault(run.partition, array("q"))
+        offsets.extend(m.offset() or 0 for m, number in zip(run.records, numbers, strict=True) if self._is_first(number))
+        self.new += [number for number in numbers if number is not None]
+
+    def _is_first(self, number: int | None) -> bool:
+        """Whether no reading before was of this record."""
+        if number is None:
+            return False
+        self._known.extend(bytes(max(0, number + 1 - len(self._known))))
+        before, self._known[number] = self._known[number], 1
+        return not before
 
     def ends(self) -> dict[Partition, Offset]:
         """How far the logs reach now, transactions that are under way among it. Unavailable."""
         return self._cluster.ends(self._partitions, committed=False)
 
     def held_below(self, ends: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Records read below these offsets."""
+        """Records read below these offsets, each counted once."""
         return {p: bisect.bisect_left(self._offsets.get(p, ()), end) for p, end in ends.items()}
 
     def close(self) -> None:

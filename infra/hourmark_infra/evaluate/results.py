@@ -1,7 +1,7 @@
 """What trials leave behind, as plain data: all that verdicts, pages and JSON are made of.
 
 Times are seconds since the trial began.
-A trial that was not tried has a reason in `not_tried`, and nothing else.
+A trial that was not tried has a reason in `not_tried`, one that was not brought to its end in `broken_off`, and nothing else.
 """
 
 from __future__ import annotations
@@ -50,12 +50,16 @@ class Takeover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """What the mirror had committed as copied, against what the target's logs had committed right after it was asked."""
+    """What the mirror had committed as copied, against what the target's logs had committed right after it was asked.
+
+    What was claimed, and given to readers only later, is early: the end of its transaction was on its way.
+    """
 
     samples: int
     false_records: int  # claimed and not there, at the worst sample
     waiting_max: int  # sent and not yet copied, at the worst sample
-    early_max: int = 0  # claimed, and not yet given to readers, at the worst sample: the end of a transaction was on its way
+    early_max: int | None = None  # records, at the worst sample; None: not counted, as by an earlier version
+    early_s: float = 0.0  # the longest time until the last of a claim was given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +112,7 @@ class Trial:
     name: str
     title: str
     not_tried: str = ""
+    broken_off: str = ""
     seconds: float = 0.0
     counts: tuple[Counts, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()

@@ -6,7 +6,7 @@ import contextlib
 import datetime as dt
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ from hourmark_infra.evaluate.hands import Hands
 from hourmark_infra.evaluate.jmx import Jmx
 from hourmark_infra.evaluate.records import RUN_BYTES, Form
 from hourmark_infra.evaluate.results import Evaluation, Trial
+from hourmark_infra.evaluate.stage import NotBack
 from hourmark_infra.evaluate.trials import TRIALS, play
 from hourmark_infra.evaluate.verdicts import of_trial
 from hourmark_infra.evaluate.world import Wish, World
@@ -42,11 +43,11 @@ def new_run() -> str:
 def evaluate(world: World, names: Sequence[str], where: str, command: str) -> Evaluation:
     """Play these trials. A trial that cannot be ended is a result too; the topics of all are gone afterwards."""
     began_s, began_ms, load_before = world.clock.monotonic_s(), world.clock.now_ms(), os.getloadavg()[0]
-    played = []
+    played: list[Trial] = []
     with _swept(world):
         for number, name in enumerate(names, 1):
             world.say(f"{number} of {len(names)}: {TRIALS[name].title}")
-            trial = play(world, name)
+            trial = _played(world, name, (trial.name for trial in played if trial.broken_off))
             world.say(f"{name}: {_line(trial)}")
             played.append(trial)
     return Evaluation(
@@ -64,6 +65,17 @@ def evaluate(world: World, names: Sequence[str], where: str, command: str) -> Ev
         event_bytes=world.wish.event_bytes,
         trials=tuple(played),
     )
+
+
+def _played(world: World, name: str, broken_off: Iterable[str]) -> Trial:
+    """A trial's result; of servers that did not come back nothing more is asked."""
+    title = TRIALS[name].title
+    for before in broken_off:
+        return Trial(name=name, title=title, not_tried=f"{before} was not brought to its end")
+    try:
+        return play(world, name)
+    except NotBack as error:
+        return Trial(name=name, title=title, broken_off=str(error))
 
 
 @contextlib.contextmanager
@@ -148,6 +160,8 @@ def _sweep(brokers: Brokers, run: str) -> list[str]:
 def _line(trial: Trial) -> str:
     if trial.not_tried:
         return f"not tried: {trial.not_tried}"
+    if trial.broken_off:
+        return f"not brought to its end: {trial.broken_off}"
     lost, doubled = sum(c.lost for c in trial.counts), sum(c.doubled for c in trial.counts)
     slowest = max((d.recovered_s for d in trial.disturbances if d.recovered_s is not None), default=None)
     after = (

@@ -42,6 +42,10 @@ class _Done:
     gave_up_s: float
 
 
+class NotBack(Unavailable):
+    """Servers did not come back from what was done to them."""
+
+
 class Stage:
     """Made by `on_stage`."""
 
@@ -74,7 +78,7 @@ class Stage:
     ) -> None:  # fmt: skip
         """Do it, undo it after a while, wait until the servers are `back`, and until the victim went on.
 
-        Unavailable where servers do not come back at all: nothing more can be tried on them.
+        NotBack where servers do not come back at all: nothing more can be tried on them.
         """
         self.say(what)
         began_s = self.load.now_s
@@ -146,7 +150,7 @@ class Stage:
         until_s = self.world.clock.monotonic_s() + BACK_SECONDS
         while not self.world.wait(back, AGAIN_S, self.look):
             if self.world.clock.monotonic_s() >= until_s:
-                raise Unavailable(f"after “{what}” the servers were not back within {BACK_SECONDS:.0f} s; see to them first")
+                raise NotBack(f"after “{what}” the servers were not back within {BACK_SECONDS:.0f} s; see to them first")
             heal()
 
     def _copied(self, number: int) -> bool:

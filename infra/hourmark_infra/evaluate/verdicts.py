@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hourmark_infra.evaluate.results import Evaluation, Trial
+from hourmark_infra.evaluate.results import Claims, Evaluation, Trial
 
 
 class Verdict(StrEnum):
@@ -56,6 +56,7 @@ class PropertyVerdict:
     faults: tuple[str, ...]
 
 
+EARLY_S: Final = 10.0  # markers of a transaction that is over take a moment; a mirror that claims earlier than that knew nothing
 _COUNTED: Final = (
     (Property.NOT_LOST, "lost", "acknowledged and not there"),
     (Property.NOT_DOUBLED, "doubled", "there once too often"),
@@ -74,14 +75,16 @@ def found(trial: Trial) -> Iterator[Found]:
     """What a trial says, for each property that it touches."""
     if not trial.tried:
         return
+    if trial.broken_off:
+        yield Found(trial.name, Property.RECOVERS, 1, (trial.broken_off,))
+        return
     yield from _counted(trial)
     yield from _recovered(trial)
     if (backlog := trial.backlog) is not None:
         late = (f"{backlog.records:,} records were not caught up in time",) if backlog.caught_up_s is None else ()
         yield Found(trial.name, Property.CATCHES_UP, int(backlog.records > 0), late)
     if (claims := trial.claims) is not None:
-        false = (f"{claims.false_records:,} records claimed that the target did not hold",) if claims.false_records else ()
-        yield Found(trial.name, Property.NO_FALSE_CLAIM, claims.samples, false)
+        yield Found(trial.name, Property.NO_FALSE_CLAIM, claims.samples, tuple(_false(claims)))
     nobody = tuple(f"nobody else led after the leading worker was {t.how}" for t in trial.takeovers if t.another_led_s is None)
     yield Found(trial.name, Property.ANOTHER_LEADS, len(trial.takeovers), nobody)
     wrong = tuple(f"{c.what}: {c.ours:,} counted, {c.brokers:,} by the brokers" for c in trial.comparisons if c.ours != c.brokers)
@@ -103,6 +106,13 @@ def _counted(trial: Trial) -> Iterator[Found]:
         if one is Property.NOT_LOST:
             faults += tuple(f"nothing was acknowledged ({c.place})" for c in trial.counts if not c.acknowledged)
         yield Found(trial.name, one, sum(counts.acknowledged for counts in trial.counts), faults)
+
+
+def _false(claims: Claims) -> Iterator[str]:
+    if claims.false_records:
+        yield f"{claims.false_records:,} records claimed that the target did not hold"
+    if claims.early_s > EARLY_S:
+        yield f"records claimed {claims.early_s:,.0f} s before the target gave them to readers"
 
 
 def _recovered(trial: Trial) -> Iterator[Found]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hourmark_infra.evaluate.results import Comparison, Cost, Evaluation, Takeover, Trial
+from hourmark_infra.evaluate.results import Claims, Comparison, Cost, Evaluation, Takeover, Trial
 from hourmark_infra.evaluate.verdicts import Property, PropertyVerdict, of_trial, verdicts
 
 Row = tuple[str, ...]
@@ -82,6 +82,9 @@ def remarks(evaluation: Evaluation) -> list[str]:
         if trial.not_tried:
             found.append(f"{trial.name}: not tried; {trial.not_tried}")
             continue
+        if trial.broken_off:
+            found.append(f"{trial.name}: not brought to its end; {trial.broken_off}")
+            continue
         found += [f"{trial.name}: {note}" for note in trial.notes]
         found += [f"{trial.name}: {took_over(takeover)}" for takeover in trial.takeovers]
         if (backlog := trial.backlog) is not None:
@@ -92,11 +95,17 @@ def remarks(evaluation: Evaluation) -> list[str]:
         if (claims := trial.claims) is not None:
             found.append(
                 f"{trial.name}: the mirror was asked {claims.samples:,} times; at the worst {claims.waiting_max:,} records "
-                f"waited, {claims.early_max:,} were claimed a moment before readers were given them, and "
-                f"{claims.false_records:,} were claimed that the target did not hold"
+                f"waited, {_early(claims)}and {claims.false_records:,} were claimed that the target did not hold"
             )
         found.append(f"{trial.name}: {trial.not_compared or _compared(trial.comparisons)}")
     return found
+
+
+def _early(claims: Claims) -> str:
+    if claims.early_max is None:
+        return ""
+    before = f" up to {seconds(claims.early_s)}" if claims.early_max else ""
+    return f"{claims.early_max:,} were claimed{before} before readers were given them, "
 
 
 def took_over(takeover: Takeover) -> str:
@@ -118,7 +127,7 @@ def _property_row(one: PropertyVerdict) -> Row:
 
 def _trial_row(trial: Trial) -> Row:
     name = f"{trial.name}: {trial.title}"
-    if not trial.tried:
+    if not trial.tried or trial.broken_off:
         return name, str(of_trial(trial)), *(NOTHING,) * (len(TRIALS) - 2)
     waits = [d.longest_wait_s for d in trial.disturbances]
     recoveries = [d.recovered_s for d in trial.disturbances]

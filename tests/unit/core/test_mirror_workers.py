@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from hourmark.mirror_workers import leader_in
+from hourmark.mirror_workers import NOBODY, Leader, Workers, leader_in
 
 
 def test_who_leads_is_read_from_an_assignment() -> None:
     """As a worker of 4.3.0 was told it."""
     told = b"\x00\x02\x00\x00\x00\x04abcd\x00\x17http://127.0.0.1:20029/\x00\x00\x00\x00\x00\x00\x00\x0e\x00\x00\x00\x00\x00\x00\x00\x00"
-    assert leader_in(told) == "127.0.0.1:20029"
-    assert leader_in(b"") == leader_in(None) == ""
-    assert leader_in(b"\x00\x02\x00\x00\xff\xff\xff\xff") == "", "no leader yet"
+    assert leader_in(told) == Leader("abcd", "127.0.0.1:20029")
+    assert leader_in(b"") == leader_in(None) == NOBODY
+    assert leader_in(b"\x00\x02\x00\x00\xff\xff\xff\xff") == NOBODY, "no leader yet"
+
+
+def test_workers_on_several_hosts_whose_leader_listens_on_loopback_do_not_find_it() -> None:
+    two = ("10.0.0.1", "10.0.0.2")
+    assert Workers(two, Leader("a", "127.0.0.1:8783")).cut_in_two
+    assert not Workers(two, Leader("a", "mirror-1:8783")).cut_in_two
+    assert not Workers(("10.0.0.1",), Leader("a", "127.0.0.1:8783")).cut_in_two
+    assert not Workers(two).cut_in_two

@@ -11,6 +11,7 @@ from hourmark.config import Config
 from hourmark.config_groups import Kafka, KafkaCluster
 from hourmark.config_mirror import Mirror
 from hourmark.kafka import TopicInfo
+from hourmark.mirror_workers import Workers
 from hourmark.topic_setup import WantedTopic
 from hourmark_mirror.group import Group
 from hourmark_mirror.plan_cli import as_lines, as_object
@@ -92,19 +93,13 @@ def test_a_worker_of_another_version_is_named(tmp_path: Path) -> None:
     assert not list(version_differs("", ["4.2.0"])), "what is installed here is not known"
 
 
-def test_a_leader_that_other_hosts_cannot_reach_is_seen() -> None:
-    assert Group(("10.0.0.1", "10.0.0.2"), "127.0.0.1:8783", {}, {}).cut_in_two
-    assert not Group(("10.0.0.1", "10.0.0.2"), "mirror-1:8783", {}, {}).cut_in_two
-    assert not Group(("10.0.0.1",), "127.0.0.1:8783", {}, {}).cut_in_two
-
-
 def test_status_hides_secrets_and_says_when_nobody_is_there() -> None:
     states = {
         "MirrorSourceConnector-0": State("FAILED", "mirror-1:8783", 3, "4.3.0", "RecordTooLargeException"),
         "MirrorSourceConnector-1": State("UNASSIGNED", "mirror-1:8783", 3, "", ""),
     }
     settings = {"tasks.max": "2", "target.cluster.sasl.jaas.config": 'password="planted-s3cret"'}
-    group = Group((), "", states, settings)
+    group = Group(Workers(), states, settings)
     text = "\n".join(as_lines("edge", group, "4.3.0"))
     assert "no worker is there now" in text
     assert "FAILED     mirror-1:8783  4.3.0: RecordTooLargeException" in text and "UNASSIGNED" not in text

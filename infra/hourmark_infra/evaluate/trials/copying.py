@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from hourmark.errors import Unavailable
-from hourmark.mirror_workers import members
+from hourmark.mirror_workers import Workers
+from hourmark.mirror_workers import workers as workers_of
 from hourmark_infra.evaluate.stage import Stage
 from hourmark_infra.evaluate.world import World
 
@@ -27,26 +26,18 @@ def no_copy(world: World) -> str:
     )
 
 
-class Workers(NamedTuple):
-    """Of the mirror. `leader`: address of its REST server, "" where nobody leads or tells."""
-
-    number: int
-    leader: str
-
-
 def workers(world: World) -> Workers:
     """Who is there now, as the target says; nobody where it does not."""
     if world.central is None:
-        return Workers(0, "")
+        return Workers()
     try:
-        hosts, leader = members(world.central.cluster, world.alias)
+        return workers_of(world.central.cluster, world.alias)
     except Unavailable:
-        return Workers(0, "")
-    return Workers(len(hosts), leader)
+        return Workers()
 
 
 def told_workers(world: World) -> str:
     """How many there are, as a note."""
-    count = workers(world).number
+    count = len(workers(world).hosts)
     known = f"the mirror ran with {count} worker{'' if count == 1 else 's'}"
     return known if count else "how many workers the mirror has could not be told"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from hourmark_infra.evaluate.hands import Hands, OnWorker, missing
+from hourmark.mirror_workers import NOBODY, Workers
+from hourmark_infra.evaluate.hands import Hands, OnWorker, flag, missing
 from hourmark_infra.evaluate.results import Takeover
 from hourmark_infra.evaluate.stage import Stage
 from hourmark_infra.evaluate.trials import copying
-from hourmark_infra.evaluate.trials.copying import Workers
 
 TAKEN_OVER_S: Final = 90.0  # the session of who is gone (10 s), and an election on a busy machine
 _PAIRS: Final = {"killed": ("stop_worker", "start_worker"), "paused": ("pause_worker", "resume_worker")}
@@ -19,10 +19,15 @@ _PAIRS: Final = {"killed": ("stop_worker", "start_worker"), "paused": ("pause_wo
 
 def why_not(there: Workers, hands: Hands, how: str) -> str:
     """What hinders it."""
-    if not there.leader:
+    if there.leader == NOBODY:
         return "who leads could not be told"
-    if there.number < 2:
+    if len(there.hosts) < 2:
         return "it takes two to be confused about who leads"
+    if there.cut_in_two:
+        return (
+            f"the leader's address is {there.leader.address}, where workers on other hosts look for it in vain; set "
+            "mirror.rest_host to a name of each, and start them again"
+        )
     return missing(hands, *_PAIRS[how])
 
 
@@ -30,33 +35,42 @@ def play(stage: Stage) -> None:
     """Each once; notes say what was not tried, and why."""
     for how, pair in _PAIRS.items():
         hands, there = stage.world.hands, copying.workers(stage.world)
-        if reason := why_not(there, hands, how):
+        reason = why_not(there, hands, how)
+        if not reason:
+            take, bring_back = (getattr(hands, hand) for hand in pair)
+            if not _without_leader(stage, there, how, take, bring_back):
+                reason = f"{TAKEN_OVER_S:.0f} s after {flag(pair[0])} the same worker led: it was not taken away"
+        if reason:
             stage.notes.append(f"the mirror's leading worker {how} was not tried: {reason}")
-            continue
-        take, bring_back = (getattr(hands, hand) for hand in pair)
-        _without_leader(stage, there, how, take, bring_back)
 
 
-def _without_leader(stage: Stage, before: Workers, how: str, take: OnWorker, bring_back: OnWorker) -> None:
+def _without_leader(stage: Stage, before: Workers, how: str, take: OnWorker, bring_back: OnWorker) -> bool:
+    """Whether it was away: another led, or nobody."""
     world = stage.world
     led_s: float | None = None
+    last = before.leader
 
     def another_leads() -> bool:
-        return copying.workers(world).leader not in ("", before.leader)
+        nonlocal last
+        last = copying.workers(world).leader
+        return last not in (NOBODY, before.leader)
 
     def hurt() -> None:
         nonlocal led_s
-        take(before.leader)
+        take(before.leader.address)
         began_s = world.clock.monotonic_s()
         if world.wait(another_leads, TAKEN_OVER_S, stage.look):
             led_s = round(world.clock.monotonic_s() - began_s, 1)
 
     def whole() -> bool:
         now = copying.workers(world)
-        return now.number >= before.number and now.leader != ""
+        return len(now.hosts) >= len(before.hosts) and now.leader != NOBODY
 
     stage.disturb(
-        f"of {before.number} workers of the mirror the leading one {how}",
-        hurt, lambda: bring_back(before.leader), world.wish.away_s, whole, victim="mirror",
+        f"of {len(before.hosts)} workers of the mirror the leading one {how}",
+        hurt, lambda: bring_back(before.leader.address), world.wish.away_s, whole, victim="mirror",
     )  # fmt: skip
-    stage.takeovers.append(Takeover(how=how, workers=before.number, another_led_s=led_s))
+    was_away = led_s is not None or last != before.leader
+    if was_away:
+        stage.takeovers.append(Takeover(how=how, workers=len(before.hosts), another_led_s=led_s))
+    return was_away

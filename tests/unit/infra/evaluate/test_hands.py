@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from tests.support.documents import ROOT
 
 from hourmark.errors import Unavailable, UsageError
+from hourmark.mirror_workers import Leader, Workers
 from hourmark_infra.evaluate.cli import command
 from hourmark_infra.evaluate.hands import Hands, missing, of_commands
 from hourmark_infra.evaluate.trials import mirror_leader
-from hourmark_infra.evaluate.trials.copying import Workers
 
 ADDRESS = "kafka-2.example:9092"
 
@@ -48,11 +48,14 @@ def test_the_worker_that_leads_is_named_by_the_address_of_its_rest(tmp_path: Pat
 
 
 def test_who_leads_a_mirror_is_tried_where_there_are_two_and_a_hand() -> None:
-    hands, two = _hands(stop_worker="true", start_worker="true"), Workers(2, "mirror-1:8783")
+    leader = Leader("a", "mirror-1:8783")
+    hands, two = _hands(stop_worker="true", start_worker="true"), Workers(("10.0.0.1", "10.0.0.2"), leader)
     assert mirror_leader.why_not(two, hands, "killed") == ""
     assert mirror_leader.why_not(two, hands, "paused") == "needs --pause-worker and --resume-worker"
-    assert "it takes two" in mirror_leader.why_not(Workers(1, "mirror-1:8783"), hands, "killed")
-    assert "could not be told" in mirror_leader.why_not(Workers(2, ""), hands, "killed")
+    assert "it takes two" in mirror_leader.why_not(Workers(("10.0.0.1",), leader), hands, "killed")
+    assert "could not be told" in mirror_leader.why_not(Workers(two.hosts), hands, "killed")
+    there = two._replace(leader=Leader("a", "127.0.0.1:8783"))
+    assert "127.0.0.1:8783, where workers on other hosts look for it in vain" in mirror_leader.why_not(there, hands, "killed")
 
 
 def test_a_command_that_fails_is_named() -> None:

@@ -15,8 +15,9 @@ from hourmark_infra.evaluate.markdown import as_markdown
 from hourmark_infra.evaluate.page import as_html
 from hourmark_infra.evaluate.peers import rows
 from hourmark_infra.evaluate.plots import over_time
-from hourmark_infra.evaluate.results import as_json, from_json
+from hourmark_infra.evaluate.results import Trial, as_json, from_json
 from hourmark_infra.evaluate.trials import TRIALS
+from hourmark_infra.evaluate.wording import remarks
 
 HOSTILE = dataclasses.replace(GOOD_TRIAL, notes=("<script>alert(1)</script> | “a” & b",))
 STUCK = dataclasses.replace(
@@ -54,6 +55,22 @@ def test_what_is_broken_is_said_in_each_form(render: object) -> None:
     assert callable(render)
     shown = render(evaluation(STUCK))
     assert "BROKEN" in shown and "3 records acknowledged and not there" in shown and "never" in shown
+
+
+@pytest.mark.parametrize("render", [as_html, as_markdown])
+def test_what_was_not_brought_to_its_end_is_said_with_its_reason(render: object) -> None:
+    assert callable(render)
+    shown = render(evaluation(Trial(name="leaders", title="leaders killed", broken_off="nobody came back")))
+    assert "BROKEN" in shown and "leaders: not brought to its end; nobody came back" in shown
+
+
+def test_what_was_not_counted_is_not_told() -> None:
+    claims = dataclasses.replace(GOOD_TRIAL.claims, early_max=None) if GOOD_TRIAL.claims else None
+    (before,) = [said for said in remarks(evaluation(dataclasses.replace(GOOD_TRIAL, claims=claims))) if "asked" in said]
+    assert "before readers" not in before
+    counted = dataclasses.replace(claims, early_max=7, early_s=0.25) if claims else None
+    (now,) = [said for said in remarks(evaluation(dataclasses.replace(GOOD_TRIAL, claims=counted))) if "asked" in said]
+    assert "7 were claimed up to 0.2 s before readers were given them" in now
 
 
 def test_what_is_said_of_several_workers_is_what_was_seen_of_so_many() -> None:
