@@ -82,9 +82,10 @@ class World:
         stack.up()
         settings = tomllib.loads(stack.layout.config_file.read_text())
         source = {"name": "app", "paths": [str(self.logs / "app.log")]}
-        self.file.write_text(render_toml({
-            **settings, "types": {"dir": str(self.home / "types")}, "tailer": {**settings["tailer"], "sources": [source]},
-        }))  # fmt: skip
+        settings["types"] = {"dir": str(self.home / "types")}
+        settings["tailer"]["sources"] = [source]
+        settings["etl"]["spark_conf"] = {}  # Java as in production, not as a local stack has it for a quick start
+        self.file.write_text(render_toml(settings))
         config = load_config(self.file)
         self.grow_to(FITTED[0][2])
         ending.callback(self.components.stop_all)

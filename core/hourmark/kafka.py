@@ -81,9 +81,13 @@ def quiet_logger() -> logging.Logger:
 
 _NAMED_MAX: Final = 5
 _NO_SUCH_TIME: Final = -1  # the broker's answer where no record is so late; librdkafka's own codes lie below -1000
-# The last two: a client knows a leader of before, or of after; a new one asks anew.
-# The last is librdkafka's own, where it finds none that it could ask.
-_NO_LEADER: Final = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "_NOENT")
+_NO_LEADER: Final = (
+    "NOT_LEADER_FOR_PARTITION",
+    "LEADER_NOT_AVAILABLE",
+    "FENCED_LEADER_EPOCH",  # the client knows a leader of before; a new one asks anew
+    "UNKNOWN_LEADER_EPOCH",  # or of after
+    "_NOENT",  # librdkafka's own, where it finds none that it could ask
+)
 
 
 class _NoLeader(Unavailable):

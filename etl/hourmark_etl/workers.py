@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from typing import Final
 
 from pyspark.daemon import manager
@@ -19,8 +20,11 @@ _MODULES: Final = ("hourmark_etl.staging.planner", "hourmark_etl.closing.engine"
 def main(arguments: list[str]) -> None:
     """`arguments`: as Spark gives them, the workers' module first."""
     if arguments[:1] == [_TASKS]:
-        for module in _MODULES:
-            importlib.import_module(module)
+        try:
+            for module in _MODULES:
+                importlib.import_module(module)
+        except Exception:  # noqa: BLE001  # a task says it better: of a daemon that ends Spark knows no reason
+            traceback.print_exc()
     manager()  # type: ignore[no-untyped-call]
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 from tests.support.closing import hour, manifest, send, send_otherwise, settle, until
+from tests.support.known import known
 from tests.support.simulator.truth import FIRST_HOUR, TYPES, make_template
 from tests.support.simulator.world import World
 
@@ -144,7 +145,8 @@ def story(world: World) -> None:
 
 
 def keep(version: str) -> None:
-    """What this version writes."""
+    """What this version writes, and what it knows by name."""
+    (KEPT / f"{version}.json").write_text(json.dumps(known(), indent=1) + "\n")
     with tempfile.TemporaryDirectory() as name, zipfile.ZipFile(KEPT / f"{version}.zip", "x", zipfile.ZIP_DEFLATED) as kept:
         folder = Path(name)
         world = World(folder, make_template(folder))

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 from tests.contract.test_kept_formats import AUDIT_RECORD, HOST_ID, REPORT, RULES
+from tests.support.known import setting_names
 from tests.support.records import manifest
 from tests.support.released import interpreter, why_not_there
 from tests.support.tailer.spooled import spooled
-from tests.unit.core.test_rollback import setting_names
 
 from hourmark.alarm import Alarm, AlarmName
 from hourmark.event_types import DEAD_LETTERS, EventType

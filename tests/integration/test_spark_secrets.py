@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import InputPartition
+from tests.support.documents import ROOT
 
 from hourmark.config import Config
 from hourmark_etl.ledger.database import Lease
@@ -52,26 +56,54 @@ def config(tmp_path: Path) -> Config:
 @pytest.fixture
 def spark(config: Config, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
     monkeypatch.setenv("JAVA_HOME", os.environ.get("JAVA_HOME", ""))  # put back afterwards
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the readers below
     export_java_home()
     session = spark_session(config, submitted=False)
     yield session
     session.stop()
 
 
+class FailsInATask(StreamReader):
+    """Plans one task, which fails."""
+
+    def latestOffset(self) -> dict[str, Any]:
+        return {"batch": 1}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [InputPartition(1)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise RuntimeError("a task fails")
+
+
+READERS: Final = {
+    "planning": (StreamReader, "127.0.0.1:1"),  # nobody answers there
+    "reading": (FailsInATask, "a task fails"),
+}
+
+
+def all_rows(batch: DataFrame, _: int) -> None:
+    batch.collect()
+
+
 def test_neither_plans_nor_the_event_log_hold_a_password(tmp_path: Path, config: Config, spark: SparkSession) -> None:
-    spark.dataSource.register(kafka_source("all", StreamReader(config, Lease("consumer", 1), "all", "0" * 32)))
-    rows = spark.readStream.format(source_name("all")).load()
-    said = [str(rows._jdf.queryExecution())]
-    query = rows.writeStream.foreachBatch(lambda *_: None).option("checkpointLocation", f"{tmp_path}/checkpoint").start()
-    try:
-        with pytest.raises(StreamingQueryException) as failed:  # nobody answers there
-            query.awaitTermination(120)
-            query.processAllAvailable()
-    finally:
-        query.stop()
-    said += [str(failed.value), str(query.lastProgress)]
+    said = []
+    for shard, (reader, cause) in READERS.items():
+        spark.dataSource.register(kafka_source(shard, reader(config, Lease("consumer", 1), shard, "0" * 32)))
+        rows = spark.readStream.format(source_name(shard)).load()
+        said.append(str(rows._jdf.queryExecution()))
+        writing = rows.writeStream.foreachBatch(all_rows).option("checkpointLocation", f"{tmp_path}/checkpoint/{shard}")
+        query = writing.start()
+        try:
+            with pytest.raises(StreamingQueryException, match=cause) as failed:
+                query.awaitTermination(120)
+                query.processAllAvailable()
+        finally:
+            query.stop()
+        said += [str(failed.value), str(query.lastProgress)]
     spark.stop()
     written = [file for folder in ("log", "checkpoint") for file in (tmp_path / folder).rglob("*") if file.is_file()]
-    assert any("SparkListenerEnvironmentUpdate" in file.read_text(errors="replace") for file in written), "there is an event log"
     said += [file.read_text(errors="replace") for file in written]
+    assert any("SparkListenerEnvironmentUpdate" in text for text in said), "there is an event log"
+    assert any("SparkListenerTaskEnd" in text for text in said), "and a task in it"
     assert [text[:200] for text in said if SECRET in text] == []

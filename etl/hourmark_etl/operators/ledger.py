@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
-from hourmark.errors import Finding
+from hourmark.errors import Finding, UsageError
 from hourmark.hidden import shown
 from hourmark.kafka import Cluster
 from hourmark.printing import json_option, say_json
@@ -143,6 +143,8 @@ def downgrade(to: str, restore: str | None, config: Config) -> None:
     def may(connection: Connection) -> None:
         revision = migrations.revision_of(connection)
         assert revision is not None
+        if restore is None and revision <= older.ledger:
+            raise UsageError(f"{to} opens this ledger as it is, of schema version {revision}: start its driver")
         if in_the_way := list(for_good(connection, revision, older, config.parsing.bucket_seconds)):
             raise Finding(f"{to} could not go on with this ledger, and it was not changed:\n" + "\n".join(map(str, in_the_way)))
 

@@ -3,7 +3,7 @@
 An "offset" of this source is a whole planned batch, so what Spark writes down of it is never used to begin anywhere: the next
 batch begins where the ledger stands. Why not Spark's own Kafka source: docs/decisions.
 
-`Planner` is the thin edge around `planner`, in Spark's process of the source. The ledger says where to begin and which types
+`Planner` is the thin edge around `plan`, in Spark's process of the source. The ledger says where to begin and which types
 there are, so a type applied, a partition added or a type quarantined counts from the next batch on, without a restart.
 """
 

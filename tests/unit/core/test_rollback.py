@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import typing
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from pydantic import BaseModel
-from tests.contract.test_kept_formats import FILE, RULES
+from tests.contract.test_kept_formats import FILE, KEPT, RULES
+from tests.support.known import known, setting_names
 from tests.support.tailer.spooled import spooled
 
 from hourmark.alarm import Alarm, AlarmName
@@ -41,18 +40,23 @@ KNOWS_ALL = Older(
 )  # fmt: skip
 
 
-def setting_names(model: type[BaseModel] = Config, before: str = "") -> Iterator[str]:
-    """All settings there are, dotted; those of a list's tables as one's."""
-    for name, field in model.model_fields.items():
-        kinds = (field.annotation, *typing.get_args(field.annotation))
-        groups = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
-        yield from setting_names(groups[0], f"{before}{name}.") if groups else [before + name]
-
-
 def seen(obstacles: typing.Iterable[Obstacle]) -> list[str]:
     found = list(obstacles)
     assert all(obstacle.to_do for obstacle in found)
     return [obstacle.seen for obstacle in found]
+
+
+# What each version knows
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if (KEPT / f"{version}.json").exists()])
+def test_what_came_after_a_version_is_told_of_it(version: str) -> None:
+    """In the commit that brings it: `hourmark.rollback.version`."""
+    older, then, now = VERSIONS[version], json.loads((KEPT / f"{version}.json").read_text()), known()
+    later = {what: {*names} - {*then[what]} for what, names in now.items()}
+    assert {name for name in now["settings"] if not_known(name, older)} == later["settings"]
+    assert {*older.no_marker_fields} == later["marker fields"]
+    assert {*older.no_range_fields} == later["range fields"]
 
 
 # Settings

@@ -89,6 +89,13 @@ def test_where_nothing_was_closed_yet_types_apply_makes_the_ledger(command: str,
     assert (tmp_path / "ledger.sqlite").exists()
 
 
+def test_a_ledger_that_knows_no_types_is_waited_for(file: Path) -> None:
+    apply_types(file)
+    with pytest.raises(Unavailable, match=r"the ledger knows no event types yet; `hourmark types apply --dir types`") as told:
+        COMMANDS["etl run"](file)
+    assert told.value.exit_code == 1, "a unit starts it again"
+
+
 def test_where_storage_does_not_answer_it_is_said_that_nobody_can_tell(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,11 @@ reader = pickle.loads(cloudpickle.dumps(reader))
     assert loaded_by(f"{hand_on}reader.initialOffset()") == [m for m in HEAVY if m != "alembic"]
 
 
+def test_a_module_that_cannot_be_loaded_is_left_for_a_task_to_name() -> None:
+    code = "from hourmark_etl import workers\nworkers._MODULES = ('nothing.here',)\nworkers.manager = lambda: print('forks')\n"
+    assert run(f"{code}workers.main(['pyspark.worker'])") == "forks"
+
+
 @pytest.mark.parametrize(("module", "missing"), [("pyspark.worker", False), ("pyspark.sql.worker.create_data_source", True)])
 def test_the_daemon_of_tasks_loads_what_they_need_before_it_forks_them_and_others_do_not(module: str, missing: bool) -> None:
     assert bool(json.loads(run(WORKERS.format(module=module)).replace("'", '"'))) is missing
