@@ -1,7 +1,7 @@
 """`hourmark test`: runs each check as its own process, and says one line for each; exit 1 if any failed.
 
-The whole suite is two pytest sessions beside each other, one with the servers, the other with all tests that need none; then a
-third one alone, with tests that hold the system to a time.
+The whole suite is three pytest sessions beside each other, one with the servers, one with tailers, whose tests wait most of the
+time, one with all others; then a fourth one alone, with tests that hold the system to a time.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from hourmark_infra.java.find import export_java_home
 SERVER_MARKS = "(stack or chaos) and not long and not alone"
 QUICK_MARKS = "not stack and not chaos and not long and not alone"
 ALONE_MARKS = "alone and not long"
+TAILERS = "tests/unit/producer"
 DEFAULT_MARKS = "not long"
 LONG_MARKS = "long"
 CONTAINER_MARKS = "containers"  # they are long, too
@@ -52,11 +53,13 @@ class Plan(NamedTuple):
 
 
 def whole_suite(arguments: Sequence[str]) -> Plan:
-    """In two lanes, and what has the machine for itself."""
+    """In lanes, and what has the machine for itself."""
+    others, tailers = (f"--ignore={TAILERS}", *arguments), (TAILERS, *arguments)
     return Plan(
         (
             (tests("tests on servers", SERVER_MARKS, arguments),),
-            (*style(), tests("tests without servers", QUICK_MARKS, arguments, Output.AT_ITS_END)),
+            (*style(), tests("tests without servers", QUICK_MARKS, others, Output.AT_ITS_END)),
+            (tests("tests of tailers", QUICK_MARKS, tailers, Output.AT_ITS_END),),
         ),
         (tests("tests alone", ALONE_MARKS, arguments),),
     )

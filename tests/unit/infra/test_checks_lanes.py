@@ -7,8 +7,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from tests.support.documents import ROOT
 
-from hourmark_infra.checks.cli import ACCEPTANCE_MARKS, CONTAINER_MARKS, plan
+from hourmark_infra.checks.cli import ACCEPTANCE_MARKS, CONTAINER_MARKS, TAILERS, plan
 from hourmark_infra.checks.running import Check, Output, run_checks
 
 
@@ -16,18 +17,30 @@ def marks_of(check: Check) -> str:
     return check.command[check.command.index("-m", 2) + 1]
 
 
-def sessions(*arguments: str, quick: bool = False, long_tier: bool = False) -> list[str]:
-    """The marker expressions of pytest's sessions."""
+def has(check: Check, folder: str) -> bool:
+    """Whether a session of pytest looks into this folder of tests."""
+    named = [argument for argument in check.command if argument.startswith("tests/")]
+    return f"--ignore={folder}" not in check.command and (not named or folder in named)
+
+
+def pytests(*arguments: str, quick: bool = False, long_tier: bool = False) -> list[Check]:
+    """Sessions of pytest."""
     lanes, last = plan(quick, long_tier, arguments)
-    found = [check for lane in (*lanes, last) for check in lane if "pytest" in check.command]
-    return [marks_of(check) for check in found]
+    return [check for lane in (*lanes, last) for check in lane if "pytest" in check.command]
 
 
+def sessions(*arguments: str, quick: bool = False, long_tier: bool = False) -> list[str]:
+    """Their marker expressions."""
+    return [marks_of(check) for check in pytests(*arguments, quick=quick, long_tier=long_tier)]
+
+
+@pytest.mark.parametrize("folder", [TAILERS, "tests/unit/etl"])
 @pytest.mark.parametrize(("stack", "chaos", "long", "alone"), [*product((True, False), repeat=4)])
-def test_each_test_is_in_one_session(stack: bool, chaos: bool, long: bool, alone: bool) -> None:
+def test_each_test_is_in_one_session(stack: bool, chaos: bool, long: bool, alone: bool, folder: str) -> None:
     marks = {"stack": stack, "chaos": chaos, "long": long, "alone": alone}
-    chosen = [expression for expression in sessions("--durations=9") if eval(expression, {}, marks)]
+    chosen = [check for check in pytests("--durations=9") if has(check, folder) and eval(marks_of(check), {}, marks)]
     assert len(chosen) == (0 if long else 1)
+    assert (ROOT / folder).is_dir()
 
 
 @pytest.mark.parametrize("arguments", [("tests/unit",), ("-k", "ranges"), ("-x",), ("--lf", "tests/unit/core::name")])
