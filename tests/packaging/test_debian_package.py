@@ -92,7 +92,7 @@ def test_it_is_installed_configured_upgraded_removed_and_purged(
     root.must("dpkg", "-i", first)
     assert not any("start" in told for told in root.told_systemd()), "nothing runs before there are sources"
     assert root.must("stat", "-c", "%U:%G %a", STATE) == "hourmark:hourmark 700\n"
-    assert root.must("hourmark", "--version") == "hourmark, version 0.2.0\n"
+    assert root.must("hourmark", "--version") == "hourmark, version 0.3.0\n"
     assert root.must("dpkg", "--verify", NAME) == ""
     refused = root.run(*as_the_unit_says(root))
     assert (refused.returncode, unit_settings(root)["RestartPreventExitStatus"]) == (2, "2")

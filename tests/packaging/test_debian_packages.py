@@ -256,7 +256,7 @@ def test_upgrades_keep_settings_and_state_and_each_is_purged_alone(root: DebianR
         assert not root.at(f"/etc/hourmark/{name}.toml").exists() and not root.at(f"/var/lib/hourmark/{name}").exists()
         assert all(root.at(f"/var/lib/hourmark/{other}/kept").exists() for other in left), "what others own stays"
         if left:
-            assert root.must("hourmark", "--version") == "hourmark, version 0.2.0\n"
+            assert root.must("hourmark", "--version") == "hourmark, version 0.3.0\n"
     gone = ("/usr/bin/hourmark", "/usr/share/bash-completion/completions/hourmark")
     assert not [path for path in gone if root.at(path).is_symlink() or root.at(path).exists()]
     assert not [path for path in ("/etc/hourmark", "/var/lib/hourmark") if root.at(path).exists()]
