@@ -15,7 +15,10 @@ from hourmark_infra.tar_files import extract
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 # Where a version was released. Tags are not in every clone, commits are; a shallow one has neither.
-COMMITS: Final[Mapping[str, str]] = {"0.2.0": "5ababa6182e2e1d8d6db3d97a84bbf4154cda48c"}
+COMMITS: Final[Mapping[str, str]] = {
+    "0.2.0": "5ababa6182e2e1d8d6db3d97a84bbf4154cda48c",
+    "0.3.0": "4308b2af207963171220c64173d011849c054849",
+}
 _SET_UP_SECONDS: Final = 1800  # half a minute where its packages were downloaded before
 
 

@@ -61,4 +61,16 @@ VERSIONS: Final[Mapping[str, Older]] = MappingProxyType({
         finds_the_rest=False,
         keeps_alarms=False,
     ),
+    "0.3.0": Older(
+        name="0.3.0",
+        ledger=5,
+        checkpoints=(1, 2, 3),
+        parsers=(1, 2),
+        no_marker_fields=(),
+        no_range_fields=(),
+        no_settings=frozenset(),
+        references=True,
+        finds_the_rest=True,
+        keeps_alarms=True,
+    ),
 })  # fmt: skip

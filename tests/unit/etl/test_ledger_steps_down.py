@@ -248,6 +248,13 @@ def run(config_file: Path, *arguments: str) -> Result:
     return CliRunner().invoke(ledger, [*arguments, "--config", str(config_file)])
 
 
+def test_a_ledger_that_the_other_version_opens_is_left_as_it_is(config_file: Path, tmp_path: Path) -> None:
+    refused = run(config_file, "downgrade", "--to", "0.3.0").exception
+    assert isinstance(refused, UsageError) and "0.3.0 opens this ledger as it is, of schema version 5" in str(refused)
+    assert [file.name for file in tmp_path.glob("ledger.sqlite.revision-*")] == []
+    assert run(config_file, "upgrade").stdout.endswith("commit 0: schema version 5\n")
+
+
 def test_commands_take_a_ledger_down_up_and_back(config_file: Path, tmp_path: Path) -> None:
     engine, _ = open_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
     done = run(config_file, "downgrade", "--to", "0.2.0")
