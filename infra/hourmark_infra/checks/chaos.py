@@ -7,13 +7,15 @@ import sys
 
 import click
 
+from hourmark.errors import UsageError
 from hourmark_infra.checks.cli import project
 from hourmark_infra.java.find import export_java_home
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def chaos(arguments: tuple[str, ...]) -> None:
+@click.pass_context
+def chaos(context: click.Context, arguments: tuple[str, ...]) -> None:
     """Faults by the hundred on a world of its own: `run` plays a schedule, `list` names the faults, `report` makes the table.
 
     \b
@@ -23,7 +25,13 @@ def chaos(arguments: tuple[str, ...]) -> None:
       hourmark chaos list
       hourmark chaos report
     """
-    root = project("the fault tests are")
+    try:
+        root = project("the fault tests are")
+    except UsageError as error:
+        if arguments != ("--help",):
+            raise
+        click.echo(f"{context.get_help()}\n\n{error}")  # its commands' own help is where they are
+        return
     export_java_home()
     os.chdir(root)
     command = [sys.executable, "-m", "tests.faults.chaos", *arguments]
