@@ -39,7 +39,8 @@ def main(interpreter: Path) -> None:
         for name in COMMANDS:
             _well(_run([str(environment / "bin" / "hourmark"), name, "--help"], Path(scratch)))
         developers = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["dev"]
-        _well(uv([*install, "uv", *developers]))
+        (core,) = wheels.glob("hourmark-[0-9]*.whl")
+        _well(uv([*install, "uv", *developers, f"hourmark[testing] @ {core.as_uri()}"]))
         done = _run([str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", MARKS, *TESTS], ROOT)
         _well(done)
         click.echo(done.stdout.strip().splitlines()[-1])
