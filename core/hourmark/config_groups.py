@@ -396,6 +396,5 @@ class Types(Group):
     dir: Path = Path("types")
     """*.toml: event types, and sources.toml"""
     first_hour: str | None = None
-    """where the chains of buckets begin of the types that are applied first of all, as `2026-11-21T05`, and of those that
-    `hourmark run` applies later, while that is at most 300 buckets ago; others begin when they are applied, as all do where this
-    is absent"""
+    """where the chains of buckets begin of types that are applied first of all, as `2026-11-21T05`, and of those that `hourmark
+    run` applies while that is at most 300 buckets ago; others begin when they are applied, as all do where this is absent"""

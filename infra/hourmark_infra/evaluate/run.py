@@ -6,7 +6,7 @@ import contextlib
 import datetime as dt
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -47,7 +47,7 @@ def evaluate(world: World, names: Sequence[str], where: str, command: str) -> Ev
     with _swept(world):
         for number, name in enumerate(names, 1):
             world.say(f"{number} of {len(names)}: {TRIALS[name].title}")
-            trial = _played(world, name, (trial.name for trial in played if trial.broken_off))
+            trial = _played(world, name, next((before.name for before in played if before.broken_off), ""))
             world.say(f"{name}: {_line(trial)}")
             played.append(trial)
     return Evaluation(
@@ -67,11 +67,11 @@ def evaluate(world: World, names: Sequence[str], where: str, command: str) -> Ev
     )
 
 
-def _played(world: World, name: str, broken_off: Iterable[str]) -> Trial:
-    """A trial's result; of servers that did not come back nothing more is asked."""
+def _played(world: World, name: str, broken_off: str) -> Trial:
+    """A trial's result; of servers that did not come back from the one that was `broken_off` nothing more is asked."""
     title = TRIALS[name].title
-    for before in broken_off:
-        return Trial(name=name, title=title, not_tried=f"{before} was not brought to its end")
+    if broken_off:
+        return Trial(name=name, title=title, not_tried=f"{broken_off} was not brought to its end")
     try:
         return play(world, name)
     except NotBack as error:

@@ -25,11 +25,13 @@ def beginning(config: Config, now_ms: int) -> tuple[str, ...]:
     hours of their own, while that is not too many buckets ago. What is no hour is for `types apply` to name.
     """
     first, length_s = config.types.first_hour, config.parsing.bucket_seconds
+    if first is None:
+        return ()
     try:
-        may_begin = first is not None and Hour.parse(first, length_s) >= Hour.of(now_ms, length_s).earliest()
+        begins = Hour.parse(first, length_s)
     except ValueError:
         return ()
-    return ("--first-hour", first) if first and may_begin else ()
+    return ("--first-hour", first) if begins >= Hour.of(now_ms, length_s).earliest() else ()
 
 
 def has_servers(own: Mapping[str, Any]) -> bool:

@@ -37,13 +37,16 @@ Planting = Callable[[Evidence], AbstractContextManager[Evidence]]
 _NUMBER: Final = b'"number": '
 
 
-class _Remembered(WebHdfs):
-    """Asks the other once for each folder and file: the driver has ended, so nothing changes while all is judged again."""
+class _Reading(WebHdfs):
+    """Reads as the other does, each folder and file once, but for some files, which hold something else.
 
-    def __init__(self, hdfs: WebHdfs) -> None:
+    The driver has ended, so nothing changes while all is judged again and again.
+    """
+
+    def __init__(self, hdfs: WebHdfs, instead: Mapping[str, bytes] | None = None) -> None:
         self._hdfs = hdfs
         self._lists: dict[str, list[Entry]] = {}
-        self._contents: dict[str, bytes] = {}
+        self._contents = dict(instead or {})
 
     def close(self) -> None:
         """Nothing: the other is closed by who opened it."""
@@ -55,29 +58,10 @@ class _Remembered(WebHdfs):
 
     def open(self, file: str) -> Opened:
         if file not in self._contents:
-            with self._hdfs.open(file).content as content:
-                self._contents[file] = content.read()
-        return _opened(self._contents[file])
-
-
-class _Reading(WebHdfs):
-    """Reads as the other does, but for some files, which hold something else."""
-
-    def __init__(self, hdfs: WebHdfs, instead: Mapping[str, bytes]) -> None:
-        self._hdfs, self._instead = hdfs, instead
-
-    def close(self) -> None:
-        """Nothing: the other is closed by who opened it."""
-
-    def list(self, folder: str) -> list[Entry]:
-        return self._hdfs.list(folder)
-
-    def open(self, file: str) -> Opened:
-        return _opened(self._instead[file]) if file in self._instead else self._hdfs.open(file)
-
-
-def _opened(content: bytes) -> Opened:
-    return Opened(io.BytesIO(content), len(content), hashlib.blake2b(content, digest_size=16).hexdigest())
+            with self._hdfs.open(file).content as opened:
+                self._contents[file] = opened.read()
+        content = self._contents[file]
+        return Opened(io.BytesIO(content), len(content), hashlib.blake2b(content, digest_size=16).hexdigest())
 
 
 @contextlib.contextmanager
@@ -233,7 +217,7 @@ def overlooked(evidence: Evidence, before: Mapping[str, int]) -> dict[str, bool]
     What nobody posted cannot be planted.
     """
     found = {}
-    evidence = replace(evidence, hdfs=_Remembered(evidence.hdfs))
+    evidence = replace(evidence, hdfs=_Reading(evidence.hdfs))
     for plant, (checker, kind, count) in PLANTED.items():
         if plant in _OF_POSTS and not evidence.told.api:
             continue

@@ -98,9 +98,9 @@ def test_servers_that_do_not_come_back_are_a_result_and_no_more_is_tried_on_them
 
     monkeypatch.setattr(run, "play", never)
     world: Any = None
-    broken = run._played(world, "leaders", ())
+    broken = run._played(world, "leaders", "")
     assert of_trial(broken) is Verdict.BROKEN
     ((found),) = found_in(broken)
     assert (found.property, found.faults) == (Property.RECOVERS, ("the servers were not back within 180 s",))
-    after = run._played(world, "producers", ["leaders"])
+    after = run._played(world, "producers", "leaders")
     assert after.not_tried == "leaders was not brought to its end"
