@@ -68,11 +68,6 @@ def second_driver_settings(center: Mapping[str, Any], folder: Path) -> dict[str,
     return {**center, "etl": {**center["etl"], "scratch_dir": str(folder / "scratch"), "metrics_port": 0}}
 
 
-def second_worker_settings(center: Mapping[str, Any], folder: Path, rest_port: int) -> dict[str, Any]:
-    """Of another worker of the same mirror, as on another machine."""
-    return {**center, "mirror": {**center["mirror"], "work_dir": str(folder), "rest_port": rest_port}}
-
-
 def host_settings(
     center: Mapping[str, Any], host: str, ports: Ports, folder: Path, logs: Path, sources: Sequence[str]
 ) -> dict[str, Any]:

@@ -27,7 +27,6 @@ from tests.faults.chaos.settings import (
     declare,
     host_settings,
     second_driver_settings,
-    second_worker_settings,
 )
 from tests.faults.chaos.victims import Component, Database, Server, Victim
 from tests.support import postgres
@@ -43,12 +42,12 @@ from hourmark_infra.components import COMMANDS, Components, wait_for
 from hourmark_infra.demo.settings import ZONE
 from hourmark_infra.jars.cache import Say
 from hourmark_infra.stack import Stack
-from hourmark_infra.stack.layout import free_ports
+from hourmark_infra.stack.layout import MIRRORS, free_ports
 from hourmark_infra.stack.purge import purge_stack
 
 CENTER: Final = "center"
 SECOND: Final = "second"  # another driver, where a fault wants two
-WORKER: Final = "mirror-b"  # another worker of the mirror, beside the stack's
+WORKER: Final = "mirror-b"  # the mirror's other worker, as faults name it
 CRASH_ORDER: Final = "crash-order.json"
 CRASHING_DRIVER: Final = "tests.support.crashing_driver"
 _READY_S: Final = 120.0
@@ -78,7 +77,6 @@ class World:
     hosts: dict[str, Components]
     center: Components
     second_driver: Components
-    second_worker: Components
     ports: dict[str, Ports]
     kinds: int
     clock: Clock
@@ -92,7 +90,7 @@ class World:
         for host, components in self.hosts.items():
             self.victims |= {f"{name}-{host}": Component(components, name) for name in ("tailer", "service")}
         self.victims["etl"] = Component(self.center, "etl")
-        self.victims[WORKER] = Component(self.second_worker, "mirror")
+        self.victims[WORKER] = self.victims.pop(MIRRORS[1])
         if self.ledger is not None:
             self.victims["ledger"] = Database(self.ledger)
         self.config: Config = load_config(self.center.config)
@@ -127,7 +125,6 @@ class World:
         """Types are applied, all components run, and services take ranges."""
         self.center.run_repeatable("types", "apply", seconds=_APPLY_S)
         self.center.start("etl")  # first, as Spark takes longest
-        self.second_worker.start("mirror")
         for components in self.hosts.values():
             components.start("service")
         for host in HOSTS:
@@ -143,7 +140,7 @@ class World:
 
     def stop(self) -> None:
         """End all components."""
-        for components in (*self.hosts.values(), self.center, self.second_driver, self.second_worker):
+        for components in (*self.hosts.values(), self.center, self.second_driver):
             components.stop_all()
 
 
@@ -152,13 +149,13 @@ def standing(home: Path, kinds: int, clock: Clock, say: Say, *, spread: bool) ->
     """A world of its own below `home`, from nothing; taken down at the end, whatever happened. Its logs stay."""
     os.environ["TZ"] = ZONE
     work = home / "work"
-    for components in (Components(home / part, work / part, work, clock) for part in (*HOSTS, CENTER, SECOND, WORKER)):
+    for components in (Components(home / part, work / part, work, clock) for part in (*HOSTS, CENTER, SECOND)):
         components.stop_all()  # of a run that was killed
     purge_stack(home, say)
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     with ExitStack() as at_the_end:
-        stack = Stack.load_or_make(home, clusters=2, spread=spread, say=say)
+        stack = Stack.load_or_make(home, clusters=2, spread=spread, workers=2, say=say)
         at_the_end.callback(stack.down)
         try:
             stack.up()
@@ -166,7 +163,7 @@ def standing(home: Path, kinds: int, clock: Clock, say: Say, *, spread: bool) ->
             say(f"{str(error).splitlines()[0]}; trying once more")
             stack.down()
             stack.up()
-        names = [WORKER, "ledger", "link-registry", "link-namenode", "link-ledger"]
+        names = ["ledger", "link-registry", "link-namenode", "link-ledger"]
         names += [f"{of}-{host}" for host in HOSTS for of in ("service", "metrics", "api", *(f"to-{there}" for there in HOSTS))]
         port = free_ports(tuple(names))
         ledger = at_the_end.enter_context(postgres.running(port["ledger"])) if postgres.binaries() else None
@@ -201,7 +198,6 @@ def _made(
     }
     (work / f"{CENTER}.toml").write_text(render_toml(center))
     (work / f"{SECOND}.toml").write_text(render_toml(second_driver_settings(center, work / SECOND)))
-    (work / f"{WORKER}.toml").write_text(render_toml(second_worker_settings(center, work / WORKER, port[WORKER])))
     for host in HOSTS:
         logs = work / "logs" / host
         own = host_settings(center, host, ports[host], work / host, logs, ("app-events", "kinds"))
@@ -211,4 +207,4 @@ def _made(
         return kind(home / name, work / f"{name}.toml", work / "said" / name, clock)
 
     hosts = {host: at(host) for host in HOSTS}
-    return World(work, stack, ledger, links, hosts, at(CENTER, Center), at(SECOND), at(WORKER), ports, kinds, clock, say)
+    return World(work, stack, ledger, links, hosts, at(CENTER, Center), at(SECOND), ports, kinds, clock, say)
