@@ -1,4 +1,7 @@
-"""The real driver and real workers, which die when a test orders it: `python -m tests.support.crashing_driver FILE`."""
+"""The real driver and real workers, which die when a test orders it: `python -m tests.support.crashing_driver FILE`.
+
+Its clock is off when a test orders that (`shifted_clock`); its workers' is not.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.support import crash
+from tests.support import crash, shifted_clock
 
 from hourmark.config import load_config
 from hourmark.log import set_up_logging
@@ -18,6 +21,8 @@ def main(file: Path) -> None:
     from hourmark_etl.driver import run
 
     crash.install()
+    if shifted_clock.OFFSET_VARIABLE in os.environ:
+        shifted_clock.install()
     config = load_config(file)
     conf = {**config.etl.spark_conf, "spark.python.daemon.module": "tests.support.crashing_workers"}
     config = config.model_copy(update={"etl": config.etl.model_copy(update={"spark_conf": conf})})

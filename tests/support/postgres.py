@@ -74,14 +74,37 @@ class Postgres:
     def new_database(self) -> str:
         """The URL of a new, empty database."""
         name = f"t{uuid.uuid4().hex}"
-        with self._connect() as connection:
-            connection.execute(f'CREATE DATABASE "{name}"'.encode())
+        self._run_sql(f'CREATE DATABASE "{name}"')
         return self.url(name)
+
+    def empty(self, name: str) -> None:
+        """Nothing is in it any more; whoever was connected is not."""
+        self._run_sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)', f'CREATE DATABASE "{name}"')
+
+    def copy(self, name: str, to: str) -> None:
+        """As it is now; nobody may be connected meanwhile."""
+        self._run_sql(f'DROP DATABASE IF EXISTS "{to}"', f'CREATE DATABASE "{to}" TEMPLATE "{name}"')
+
+    def put_back(self, name: str, copy: str) -> None:
+        """The copy takes its place; whoever was connected is not."""
+        self._run_sql(f'DROP DATABASE "{name}" WITH (FORCE)', f'ALTER DATABASE "{copy}" RENAME TO "{name}"')
+
+    def is_written_to(self, name: str) -> bool:
+        """Whether a transaction that has written something is open now."""
+        asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND backend_xid IS NOT NULL"
+        with self._connect() as connection:
+            row = connection.execute(asked, (name,)).fetchone()
+        return row is not None and row[0] > 0
 
     def url(self, name: str) -> str:
         """As `etl.ledger` takes it."""
         where = f"/{name}?host={self.folder}" if self._port is None else f"127.0.0.1:{self._port}/{name}"
         return f"postgresql://{USER}@{where}"
+
+    def _run_sql(self, *statements: str) -> None:
+        with self._connect() as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
 
     def _connect(self) -> psycopg.Connection:
         return psycopg.connect(

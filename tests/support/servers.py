@@ -22,10 +22,15 @@ def come_back(stack: Stack, *names: str) -> None:
                 raise
 
 
-def set_safe_mode(stack: Stack, action: str) -> None:
-    """`hdfs dfsadmin -safemode ACTION`."""
+def dfsadmin(stack: Stack, *words: str) -> None:
+    """`hdfs dfsadmin WORDS`; AssertionError where it fails."""
     programs, layout = stack.programs, stack.layout
     classpath = f"{layout.settings / 'hadoop'}:{programs.hadoop}/*"
-    command = [str(programs.java), "-cp", classpath, "org.apache.hadoop.hdfs.tools.DFSAdmin", "-safemode", action]
+    command = [str(programs.java), "-cp", classpath, "org.apache.hadoop.hdfs.tools.DFSAdmin", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def set_safe_mode(stack: Stack, action: str) -> None:
+    """`hdfs dfsadmin -safemode ACTION`."""
+    dfsadmin(stack, "-safemode", action)

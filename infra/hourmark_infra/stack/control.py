@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 from hourmark.clock import SystemClock
 from hourmark.errors import Unavailable, UsageError
@@ -61,7 +62,7 @@ class Stack:
         self._servers = self._table()
 
     @classmethod
-    def load(cls, home: Path, say: Say = say_on_stderr) -> Stack:
+    def load(cls, home: Path, say: Say = say_on_stderr) -> Self:
         """The stack that `up` made before. UsageError where there is none."""
         home = home.absolute()
         state = load_state(home)
@@ -74,7 +75,7 @@ class Stack:
         cls, home: Path, *, clusters: Clusters | None = None, mirror: bool = True, bucket_seconds: int | None = None,
         spread: bool = False, workers: Workers = 1, jmx: bool = False, preferred_ports: Mapping[str, int] = ANY_PORTS,
         say: Say = say_on_stderr,
-    ) -> Stack:  # fmt: skip
+    ) -> Self:  # fmt: skip
         """The stack of this home, with new ports and no data where there was none yet.
 
         None for `bucket_seconds` and `clusters`: as before. UsageError for another number of clusters than before. `spread` and
@@ -149,7 +150,7 @@ class Stack:
         with _one_at_a_time(self.home, self._say):
             self._adopt()
             self.renew_taken_ports()
-            write_settings(self.layout, self._config_text(programs))
+            self.write_settings(programs)
             wanted = [name for name in self._servers if only is None or name in only]
             before = {name: "running" if self.process(name) else "started" for name in wanted}
             self._bring_up(wanted)
@@ -252,8 +253,10 @@ class Stack:
             log=str(server.log),
         )
 
-    def _config_text(self, programs: Programs) -> str:
-        return render_config(self.layout, programs, getpass.getuser(), self.bucket_seconds, self.clusters)
+    def write_settings(self, programs: Programs) -> None:
+        """What servers and commands read, as each `up` writes it before anything starts."""
+        text = render_config(self.layout, programs, getpass.getuser(), self.bucket_seconds, self.clusters)
+        write_settings(self.layout, text)
 
     def _mark(self, name: str) -> str:
         return f"{self.layout.root}::{self.server(name).name}"

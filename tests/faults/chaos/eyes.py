@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 _ANSWER_S: Final = 3.0
 _LENGTH_MS: Final = BUCKET_SECONDS * 1000
-_SILENT = logging.getLogger(f"{__name__}.silent")
-_SILENT.addHandler(logging.NullHandler())
-_SILENT.propagate = False
+SILENT = logging.getLogger(f"{__name__}.silent")
+SILENT.addHandler(logging.NullHandler())
+SILENT.propagate = False
 
 
 class Closings:
@@ -68,7 +68,7 @@ def _mirrored(world: World) -> Callable[[], Hashable]:
     """Ends of all mirrored topics of events."""
     central, alias = world.config.kafka.central, world.config.kafka.edge_alias
     assert central is not None
-    admin = AdminClient({"bootstrap.servers": central.bootstrap, "log_level": 0}, logger=_SILENT)
+    admin = AdminClient({"bootstrap.servers": central.bootstrap, "log_level": 0}, logger=SILENT)
     wanted = {f"{alias}.{events_topic(name)}" for name in world.types}
 
     def ends() -> Hashable:

@@ -21,9 +21,10 @@ from tests.faults.chaos.schedule import Injection, Schedule
 from tests.faults.chaos.settings import API_TYPE, BUCKET_SECONDS, HOSTS
 from tests.faults.chaos.workloads import WORKLOADS, Workload
 from tests.faults.chaos.world import World, standing
+from tests.support import postgres
 
 from hourmark.clock import Clock
-from hourmark.errors import Unavailable
+from hourmark.errors import Unavailable, UsageError
 from hourmark.rules_topic import read_rules
 from hourmark_infra.demo import declarations
 from hourmark_infra.jars.cache import Say
@@ -80,7 +81,9 @@ class Run:
 
     def play(self) -> Outcome:
         """All of it. HourmarkError where it cannot be played to its end."""
-        drawn = (FAULTS[of.fault] for injections in self.schedule.rounds for of in injections)
+        drawn = [FAULTS[of.fault] for injections in self.schedule.rounds for of in injections]
+        if any(fault.needs_postgres for fault in drawn) and not postgres.binaries():
+            raise UsageError(f"{postgres.MISSING}; or choose other faults by --fault")
         spread = self.schedule.tier != "pr" or any(fault.needs_spread for fault in drawn)
         with standing(self.home, self.schedule.kinds, self.clock, self._tell, spread=spread) as world:
             hdfs = WebHdfs(f"http://{world.stack.layout.address('namenode-http')}", world.config.storage.user)

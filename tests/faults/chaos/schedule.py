@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -28,7 +28,7 @@ class Plan(NamedTuple):
 
 PLANS: Final[Mapping[Tier, Plan]] = {
     "pr": Plan(rounds=2, at_once=2, rate=200, kinds=4, hold_more=0.3),
-    "nightly": Plan(rounds=54, at_once=2, rate=200, kinds=17),
+    "nightly": Plan(rounds=60, at_once=4, rate=200, kinds=17),
     "release": Plan(rounds=20, at_once=2, rate=200, kinds=17),
 }
 AFTER_S: Final = (1.0, 10.0)  # into the round, so that two faults meet in every order
@@ -84,33 +84,24 @@ def draw(
 ) -> Schedule:  # fmt: skip
     """The schedule of this seed. Each fault comes once before any comes twice; two that touch the same are never at once."""
     plan, chance = PLANS[tier], random.Random(seed)
-    pool = _shuffled_for_ever(sorted(faults), chance)
     waiting: list[str] = []
     made = []
     for _ in range(plan.rounds if rounds is None else rounds):
-        chosen = _compatible(pool, waiting, faults, min(at_once or plan.at_once, len(faults)))
+        waiting = waiting or chance.sample(sorted(faults), len(faults))
+        chosen = _taken_together(waiting, faults, at_once or plan.at_once)
         made.append([_injection(faults[name], plan, chance) for name in chosen])
     return Schedule(tier=tier, seed=seed, rate=plan.rate, kinds=plan.kinds, workloads=sorted(workloads), rounds=made)
 
 
-def _shuffled_for_ever(names: Sequence[str], chance: random.Random) -> Iterator[str]:
-    while True:
-        yield from chance.sample(names, len(names))
-
-
-def _compatible(pool: Iterator[str], waiting: list[str], faults: Mapping[str, Injectable], count: int) -> list[str]:
-    """The next, and of those after it the first that fit beside; what was passed over waits for the next round."""
-    chosen = [waiting.pop(0) if waiting else next(pool)]
-    for _ in range(2 * len(faults)):
-        if len(chosen) == count:
-            break
-        touched = {what for name in chosen for what in faults[name].touches}
-        fitting = next((name for name in waiting if not touched.intersection(faults[name].touches)), None)
-        if fitting is not None:
-            waiting.remove(fitting)
-            chosen.append(fitting)
-        else:
-            waiting.append(next(pool))
+def _taken_together(waiting: list[str], faults: Mapping[str, Injectable], count: int) -> list[str]:
+    """The next, and the first of those that wait which fit beside it; at the end of them there may be fewer than asked for."""
+    chosen: list[str] = []
+    touched: set[str] = set()
+    for name in [*waiting]:
+        if len(chosen) < count and touched.isdisjoint(faults[name].touches):
+            waiting.remove(name)
+            chosen.append(name)
+            touched.update(faults[name].touches)
     return chosen
 
 

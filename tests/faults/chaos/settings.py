@@ -63,6 +63,12 @@ def center_settings(stack: Mapping[str, Any], types: Path, ledger: str, links: M
     }
 
 
+def with_bootstrap(settings: Mapping[str, Any], bootstrap: Mapping[str, str]) -> dict[str, Any]:
+    """These, with other addresses of Kafka, by cluster."""
+    kafka = settings["kafka"]
+    return {**settings, "kafka": {**kafka, **{cluster: {**kafka[cluster], "bootstrap": at} for cluster, at in bootstrap.items()}}}
+
+
 def second_driver_settings(center: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Of another driver of the same ledger, as on another machine."""
     return {**center, "etl": {**center["etl"], "scratch_dir": str(folder / "scratch"), "metrics_port": 0}}

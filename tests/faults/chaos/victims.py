@@ -118,9 +118,10 @@ class Component:
 
 @dataclasses.dataclass
 class Database:
-    """PostgreSQL. Killed by SIGQUIT: all its processes end at once, and the next start recovers, as after a crash."""
+    """PostgreSQL, with the ledger in it. Killed by SIGQUIT: all its processes end at once, and the next start recovers."""
 
     server: Postgres
+    name: str
 
     def is_alive(self) -> bool:
         return self.server.pid is not None
@@ -140,6 +141,22 @@ class Database:
 
     def terminate(self) -> None:
         self.server.stop()
+
+    def empty(self) -> None:
+        """The ledger is lost."""
+        self.server.empty(self.name)
+
+    def copy(self) -> None:
+        """Of the ledger as it is; the driver must not run."""
+        self.server.copy(self.name, f"{self.name}-copy")
+
+    def put_back(self) -> None:
+        """The copy, in the ledger's place."""
+        self.server.put_back(self.name, f"{self.name}-copy")
+
+    def is_written_to(self) -> bool:
+        """Whether somebody has written in a transaction that is not over."""
+        return self.server.is_written_to(self.name)
 
     def processes(self) -> list[Process]:
         pid = self.server.pid

@@ -2,7 +2,8 @@
 
 Three edge brokers, a central one, two workers of MirrorMaker 2 under their supervisors, NameNode, DataNode, registry; two hosts,
 each with a tailer and a delivery service; the driver with its ledger in PostgreSQL (SQLite where that is not installed). Tailers,
-the API's program, the driver's way to NameNode and ledger, everybody's to the registry go over links that can be bad networks.
+the API's program, the driver's way to NameNode and ledger, everybody's to the registry and to Kafka go over links that can be bad
+networks.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.faults.chaos.link import Link, Network
+from tests.faults.chaos.linked_stack import DRIVER, SERVICES, LinkedStack
 from tests.faults.chaos.settings import (
     HOSTS,
     Ports,
@@ -27,11 +29,13 @@ from tests.faults.chaos.settings import (
     declare,
     host_settings,
     second_driver_settings,
+    with_bootstrap,
 )
 from tests.faults.chaos.victims import Component, Database, Server, Victim
 from tests.support import postgres
 from tests.support.crash import ORDER_VARIABLE
 from tests.support.documents import ROOT
+from tests.support.shifted_clock import OFFSET_VARIABLE
 
 from hourmark.clock import Clock
 from hourmark.config import Config, load_config
@@ -41,29 +45,38 @@ from hourmark.toml_text import render_toml
 from hourmark_infra.components import COMMANDS, Components, wait_for
 from hourmark_infra.demo.settings import ZONE
 from hourmark_infra.jars.cache import Say
-from hourmark_infra.stack import Stack
-from hourmark_infra.stack.layout import MIRRORS, free_ports
+from hourmark_infra.stack.layout import CLUSTERS, MIRRORS, free_ports
 from hourmark_infra.stack.purge import purge_stack
 
 CENTER: Final = "center"
+OUTSIDE: Final = "outside"  # of who looks, by no link to Kafka
 SECOND: Final = "second"  # another driver, where a fault wants two
 WORKER: Final = "mirror-b"  # the mirror's other worker, as faults name it
 CRASH_ORDER: Final = "crash-order.json"
 CRASHING_DRIVER: Final = "tests.support.crashing_driver"
+SHIFTED_CLOCK: Final = "tests.support.shifted_clock"
 _READY_S: Final = 120.0
 _APPLY_S: Final = 180.0
 _DRAIN_S: Final = 600.0
 
 
-class Center(Components):
-    """Its driver dies at a step where a fault orders it, and is else the one that `hourmark etl run` is."""
+class Faulty(Components):
+    """Its service's and its driver's clocks are off, and its driver dies at a step, where a fault orders it; else as any."""
 
     def command(self, *arguments: str) -> Sequence[str]:
-        """Of Hourmark; the driver's by way of what makes it die."""
+        """Of Hourmark; those two by way of what takes orders."""
+        offset = f"{OFFSET_VARIABLE}={_clock_offset(self.config)}"
+        by_order = ("/usr/bin/env", offset, f"PYTHONPATH={ROOT}")
         if arguments == COMMANDS["etl"]:
             order = f"{ORDER_VARIABLE}={self.config.parent / CRASH_ORDER}"
-            return ("/usr/bin/env", order, f"PYTHONPATH={ROOT}", sys.executable, "-m", CRASHING_DRIVER, str(self.config))
+            return (*by_order, order, sys.executable, "-m", CRASHING_DRIVER, str(self.config))
+        if arguments == COMMANDS["service"]:
+            return (*by_order, sys.executable, "-m", SHIFTED_CLOCK, *arguments, "--config", str(self.config))
         return super().command(*arguments)
+
+
+def _clock_offset(config: Path) -> Path:
+    return config.with_suffix(".clock")
 
 
 @dataclasses.dataclass
@@ -71,8 +84,8 @@ class World:
     """Made by `standing`. `victims`: all that a fault may hit, by name. `ended`: who ended though no fault had hit it."""
 
     work: Path
-    stack: Stack
-    ledger: postgres.Postgres | None
+    stack: LinkedStack
+    database: Database | None  # None where PostgreSQL is not installed: the ledger is SQLite's then
     links: dict[str, Link]
     hosts: dict[str, Components]
     center: Components
@@ -91,9 +104,9 @@ class World:
             self.victims |= {f"{name}-{host}": Component(components, name) for name in ("tailer", "service")}
         self.victims["etl"] = Component(self.center, "etl")
         self.victims[WORKER] = self.victims.pop(MIRRORS[1])
-        if self.ledger is not None:
-            self.victims["ledger"] = Database(self.ledger)
-        self.config: Config = load_config(self.center.config)
+        if self.database is not None:
+            self.victims["ledger"] = self.database
+        self.config: Config = load_config(self.work / f"{OUTSIDE}.toml")
 
     @property
     def logs(self) -> Path:
@@ -108,6 +121,10 @@ class World:
     def host_config(self, host: str) -> Config:
         """As its tailer and service have it."""
         return load_config(self.hosts[host].config)
+
+    def clock_offset(self, whose: str) -> Path:
+        """Where a fault puts by how much a clock is off: the center's driver's, or the service's of a host."""
+        return _clock_offset(self.center.config if whose == CENTER else self.hosts[whose].config)
 
     def wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
         """Wait for a condition, and look after the components meanwhile; Unavailable if it never holds."""
@@ -155,8 +172,11 @@ def standing(home: Path, kinds: int, clock: Clock, say: Say, *, spread: bool) ->
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     with ExitStack() as at_the_end:
-        stack = Stack.load_or_make(home, clusters=2, spread=spread, workers=2, say=say)
+        network = Network()
+        at_the_end.callback(network.stop)
+        stack = LinkedStack.load_or_make(home, clusters=2, spread=spread, workers=2, say=say)
         at_the_end.callback(stack.down)
+        links = stack.link(network)
         try:
             stack.up()
         except Unavailable as error:  # as a rule, somebody took a port between its choice and its use: `up` chooses it anew
@@ -167,18 +187,15 @@ def standing(home: Path, kinds: int, clock: Clock, say: Say, *, spread: bool) ->
         names += [f"{of}-{host}" for host in HOSTS for of in ("service", "metrics", "api", *(f"to-{there}" for there in HOSTS))]
         port = free_ports(tuple(names))
         ledger = at_the_end.enter_context(postgres.running(port["ledger"])) if postgres.binaries() else None
-        network = Network()
-        at_the_end.callback(network.stop)
-        world = _made(home, work, stack, ledger, port, network, kinds, clock, say)
+        links |= _links(stack, ledger, port, network)
+        world = _made(home, work, stack, ledger, port, links, kinds, clock, say)
         at_the_end.callback(world.stop)
         world.start()
         yield world
 
 
-def _made(
-    home: Path, work: Path, stack: Stack, ledger: postgres.Postgres | None, port: dict[str, int], network: Network, kinds: int,
-    clock: Clock, say: Say,
-) -> World:  # fmt: skip
+def _links(stack: LinkedStack, ledger: postgres.Postgres | None, port: dict[str, int], network: Network) -> dict[str, Link]:
+    """To all that is no broker."""
     targets = {"registry": stack.layout.ports["registry"], "namenode": stack.layout.ports["namenode-http"]}
     if ledger is not None:
         targets["ledger"] = port["ledger"]
@@ -187,24 +204,36 @@ def _made(
         target = ("127.0.0.1", port[f"service-{there}"])
         links[f"api-{there}"] = Link(port[f"api-{there}"], target, network)
         links |= {f"tailer-{host}-{there}": Link(port[f"to-{there}-{host}"], target, network) for host in HOSTS}
+    return links
+
+
+def _made(
+    home: Path, work: Path, stack: LinkedStack, ledger: postgres.Postgres | None, port: dict[str, int], links: dict[str, Link],
+    kinds: int, clock: Clock, say: Say,
+) -> World:  # fmt: skip
     url = ledger.new_database() if ledger is not None else ""
     by_link = url.replace(f":{port['ledger']}/", f":{port['link-ledger']}/") or f"sqlite:///{work / 'ledger.sqlite'}"
-    of_stack = tomllib.loads(stack.layout.config_file.read_text())
     declare(work / "types", kinds)
-    center = center_settings(of_stack, work / "types", by_link, {name: link.port for name, link in links.items()})
+    of_stack = tomllib.loads(stack.layout.config_file.read_text())
+    outside = center_settings(of_stack, work / "types", by_link, {name: link.port for name, link in links.items()})
+    outside = with_bootstrap(outside, {cluster: stack.layout.bootstrap(cluster) for cluster in CLUSTERS})
+    center = with_bootstrap(outside, {cluster: stack.bootstrap(DRIVER, cluster) for cluster in CLUSTERS})
+    at_hosts = with_bootstrap(outside, {"edge": stack.bootstrap(SERVICES, "edge")})
     ports = {
         host: Ports(port[f"service-{host}"], port[f"metrics-{host}"], {there: port[f"to-{there}-{host}"] for there in HOSTS})
         for host in HOSTS
     }
+    (work / f"{OUTSIDE}.toml").write_text(render_toml(outside))
     (work / f"{CENTER}.toml").write_text(render_toml(center))
     (work / f"{SECOND}.toml").write_text(render_toml(second_driver_settings(center, work / SECOND)))
     for host in HOSTS:
         logs = work / "logs" / host
-        own = host_settings(center, host, ports[host], work / host, logs, ("app-events", "kinds"))
+        own = host_settings(at_hosts, host, ports[host], work / host, logs, ("app-events", "kinds"))
         (work / f"{host}.toml").write_text(render_toml(own))
 
-    def at(name: str, kind: type[Components] = Components) -> Components:
+    def at(name: str, kind: type[Components] = Faulty) -> Components:
         return kind(home / name, work / f"{name}.toml", work / "said" / name, clock)
 
     hosts = {host: at(host) for host in HOSTS}
-    return World(work, stack, ledger, links, hosts, at(CENTER, Center), at(SECOND), ports, kinds, clock, say)
+    database = None if ledger is None else Database(ledger, url.rpartition("/")[2])
+    return World(work, stack, database, links, hosts, at(CENTER), at(SECOND, Components), ports, kinds, clock, say)

@@ -19,7 +19,7 @@ class Fault:
     """`touches`: two faults that touch the same are never at once. `goes_on`: what must move in every minute meanwhile.
 
     `inject` does it, by a `pick` from 0 to 1 where something is left open, and returns what ends it. `needs_spread`: where the
-    central cluster and HDFS are three servers each.
+    central cluster and HDFS are three servers each. `needs_postgres`: where the ledger is in it.
     """
 
     name: str
@@ -28,3 +28,4 @@ class Fault:
     hold_s: tuple[float, float]
     inject: Callable[[World, float], Heal]
     needs_spread: bool = False
+    needs_postgres: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 CLIENTS: Final = frozenset((Flow.TAILER_A, Flow.TAILER_B, Flow.API))
 _MIRRORED: Final = CLIENTS | {Flow.MIRROR}
 _STAGED: Final = _MIRRORED | {Flow.STAGING}
+LEDGER: Final = "ledger"
 _AWAY_S: Final = (5.0, 25.0)
 _PAUSED_S: Final = (30.0, 60.0)
 _AGAIN_S: Final = 120.0
@@ -48,6 +50,11 @@ def _one(names: Sequence[str], pick: float) -> str:
     return names[int(pick * 0.999 * len(names))]
 
 
+def _two(brokers: Sequence[str]) -> Names:
+    """All but one: too few for anything that wants a majority."""
+    return lambda _world, pick: [name for name in brokers if name != _one(brokers, pick)]
+
+
 def _named(name: str) -> Names:
     return lambda _world, _pick: [name]
 
@@ -67,9 +74,11 @@ class _Target:
 _TARGETS: Final = (
     _Target("edge-leader", _edge_leader, "edge", ALL),
     _Target("edge-follower", _another(_edge_leader, EDGE_NAMES), "edge", ALL),
+    _Target("two-edge-brokers", _two(EDGE_NAMES), "edge", frozenset()),
     _Target("all-edge-brokers", lambda _world, _pick: EDGE_NAMES, "edge", frozenset()),
     _Target("central-leader", _central_leader, "central", CLIENTS),  # there may be no other
     _Target("central-follower", _another(_central_leader, CENTRAL_NAMES), "central", _MIRRORED, of_several=True),
+    _Target("two-central-brokers", _two(CENTRAL_NAMES), "central", CLIENTS, of_several=True),
     _Target("all-central-brokers", lambda _world, _pick: CENTRAL_NAMES, "central", CLIENTS, of_several=True),
     # The other worker takes over; events of an hour that is to close may come a session later.
     _Target("mirror", _named("mirror"), "mirror", _MIRRORED),
@@ -86,7 +95,7 @@ _TARGETS: Final = (
     _Target("tailer-a", _named("tailer-a"), "tailer-a", _STAGED - {Flow.TAILER_A}),
     _Target("tailer-b", _named("tailer-b"), "tailer-b", _STAGED - {Flow.TAILER_B}),
     _Target("driver", _named("etl"), "driver", _MIRRORED),
-    _Target("ledger", _named("ledger"), "ledger", _MIRRORED),
+    _Target(LEDGER, _named(LEDGER), LEDGER, _MIRRORED),
 )
 
 
@@ -112,7 +121,10 @@ def _faults(target: _Target) -> Sequence[Fault]:
     def one(signal: str, how: Callable[[Victim], None], back: Callable[[Victim], None], goes_on: frozenset[Flow]) -> Fault:
         hold_s = _PAUSED_S if back is resume else _AWAY_S
         inject = partial(_hit, target.names, how, back)
-        return Fault(f"{target.name}-{signal}", frozenset((target.touches,)), goes_on, hold_s, inject, target.of_several)
+        in_postgres = target.name == LEDGER
+        return Fault(
+            f"{target.name}-{signal}", frozenset((target.touches,)), goes_on, hold_s, inject, target.of_several, in_postgres
+        )
 
     return (
         one("sigterm", lambda v: v.terminate(), lambda v: v.come_back(), target.gently or target.goes_on),
@@ -137,7 +149,18 @@ def _mirror_maker(world: World, _pick: float) -> Heal:
     return heal
 
 
+def _python_workers(world: World, _pick: float) -> Heal:
+    """SIGKILL for Spark's Python, the daemon and all tasks in it: the driver's JVM starts another."""
+    for child in world.victims["etl"].processes()[1:]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(child.pid)
+            if process.name() != "java":
+                process.kill()
+    return lambda: None
+
+
 FAULTS: Final[Sequence[Fault]] = (
     *(fault for target in _TARGETS for fault in _faults(target)),
     Fault("mirror-maker-sigkill", frozenset(("mirror",)), _MIRRORED, _AWAY_S, _mirror_maker),
+    Fault("python-workers-sigkill", frozenset(("driver",)), _STAGED, _AWAY_S, _python_workers),
 )

@@ -10,7 +10,7 @@ import httpx
 from tests.faults.chaos.faults.fault import Fault, Heal
 from tests.faults.chaos.faults.processes import CLIENTS
 from tests.faults.chaos.flows import ALL, Flow
-from tests.support.servers import set_safe_mode
+from tests.support.servers import dfsadmin, set_safe_mode
 
 from hourmark.errors import Unavailable
 from hourmark_infra.judge.webhdfs import WebHdfs, hdfs_path
@@ -73,6 +73,13 @@ def _safe_mode(world: World, _pick: float) -> Heal:
     return lambda: set_safe_mode(world.stack, "leave")
 
 
+def _full(world: World, _pick: float) -> Heal:
+    """No block more has room below the root: a quota, which HDFS keeps as it does the end of its disks."""
+    root = hdfs_path(world.config.storage.root)
+    dfsadmin(world.stack, "-setSpaceQuota", "1", root)
+    return lambda: dfsadmin(world.stack, "-clrSpaceQuota", root)
+
+
 def _files(hdfs: WebHdfs, folder: str) -> list[tuple[str, int]]:
     """All files below, with when they were written."""
     found: list[tuple[str, int]] = []
@@ -88,6 +95,7 @@ FAULTS: Final[Sequence[Fault]] = (
         partial(_torn_checkpoint, "a"),
     ),
     Fault("hdfs-in-safe-mode", frozenset(("hdfs",)), CLIENTS | {Flow.MIRROR}, (20.0, 60.0), _safe_mode),
+    Fault("hdfs-full", frozenset(("hdfs",)), CLIENTS | {Flow.MIRROR}, (20.0, 60.0), _full),
     Fault("staged-file-flipped", frozenset(("hdfs", "driver")), ALL, _HOLD_S, partial(_staged_file, False)),
     Fault("staged-file-removed", frozenset(("hdfs", "driver")), ALL, _HOLD_S, partial(_staged_file, True)),
 )  # fmt: skip
