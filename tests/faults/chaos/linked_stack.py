@@ -27,6 +27,8 @@ DRIVER: Final = "driver"
 BROKERS: Final = "brokers"  # of each other: replication and transactions, not votes
 ASKING: Final[Mapping[str, tuple[str, ...]]] = {"edge": (SERVICES, MIRROR, DRIVER, BROKERS), "central": (MIRROR, DRIVER, BROKERS)}
 
+_LINK: Final = "-link"
+
 
 class Way(NamedTuple):
     """From somebody to a broker: where it listens for them, and the port of the link, which it names."""
@@ -45,8 +47,8 @@ class LinkedStack(Stack):
         names = tuple(
             way_name(who, cluster, node) for cluster in CLUSTERS for node in self.layout.nodes(cluster) for who in ASKING[cluster]
         )
-        listens, named = free_ports(names), free_ports(names)
-        self.ways = {name: Way(listens[name], named[name]) for name in names}
+        ports = self._free_ports((*(f"{name}{of}" for name in names for of in ("", _LINK)),))
+        self.ways = {name: Way(ports[name], ports[f"{name}{_LINK}"]) for name in names}
         return {name: Link(way.named, ("127.0.0.1", way.listens), network) for name, way in self.ways.items()}
 
     def bootstrap(self, who: str, cluster: str) -> str:
@@ -67,6 +69,13 @@ class LinkedStack(Stack):
         write_durably(self.layout.worker_file(MIRRORS[0]), text.encode())
         for worker in self.layout.shape.mirrors[1:]:
             write_durably(self.layout.worker_file(worker), render_worker(self.layout, text, worker).encode())
+
+    def _free_ports(self, names: tuple[str, ...]) -> dict[str, int]:
+        """None of them one that a server of the stack will take."""
+        while True:
+            ports = free_ports(names)
+            if not {*ports.values()} & {*self.layout.ports.values()}:
+                return ports
 
     def _properties(self, cluster: str, node: int) -> dict[str, str]:
         values = broker_properties(self.layout, cluster, node)
