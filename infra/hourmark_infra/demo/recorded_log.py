@@ -1,8 +1,10 @@
-"""A log file that is appended to and rotated by rename, and its writer's own record of what was handed to it."""
+"""A log file that grows and is rotated, by rename or as copytruncate does, and its writer's own record of what it was handed."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -36,12 +38,24 @@ class RecordedLog:
         """By rename; what follows goes into a new file."""
         self._file.close()
         self.rotated = self.records
-        self.path.rename(self.path.with_name(f"{self.path.name}.{len(self.rotated)}"))
+        self.path.rename(self._last_rotated)
+        self._begin_file()
+
+    def copy_and_truncate(self) -> None:
+        """As logrotate's copytruncate, while nobody writes: the same file goes on, from its beginning."""
+        self._file.close()
+        self.rotated = self.records
+        shutil.copyfile(self.path, self._last_rotated)
+        os.truncate(self.path, 0)
         self._begin_file()
 
     def close(self) -> None:
         """Give the file back."""
         self._file.close()
+
+    @property
+    def _last_rotated(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.{len(self.rotated)}")
 
     def _begin_file(self) -> None:
         self._file = self.path.open("ab")

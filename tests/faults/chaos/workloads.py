@@ -66,7 +66,7 @@ class Workload(Protocol):
 
 
 class Files:
-    """A thread that writes lines at a rate into one log each of some hosts, in turn, and rotates each again and again."""
+    """Writes lines at a rate, in a thread, into one log each of some hosts in turn, and rotates each again and again, in two ways."""
 
     def __init__(self, logs: list[Log], lines: Iterator[Due], rate: float, seed: int, clock: Clock) -> None:
         self.logs, self.posted = logs, list[ApiEvent]()
@@ -98,7 +98,8 @@ class Files:
                     self._write(self.logs[host].log, int(passed_s * self._rate) - self.written)
                 if passed_s >= (rotations + 1) * ROTATED_EACH_S:
                     rotations += 1
-                    self.logs[rotations % len(self.logs)].log.rotate()
+                    log = self.logs[rotations % len(self.logs)].log
+                    self._chance.choice((log.rotate, log.copy_and_truncate))()
         except BaseException as error:  # noqa: BLE001  # handed to who stops it
             self._failure = error
 

@@ -17,6 +17,7 @@ from tests.support.clock import FakeClock
 from hourmark_infra.demo.events import AD_SHOWN, TRACK_PLAYED, events
 from hourmark_infra.demo.live_log import Due, LiveLog
 from hourmark_infra.demo.named_lines import named_lines, own_lines
+from hourmark_infra.demo.recorded_log import RecordedLog
 from hourmark_infra.demo.rendering import app_name, rfc5424
 from hourmark_infra.demo.traffic import Traffic
 from hourmark_infra.judge.rfc5424 import split
@@ -84,6 +85,20 @@ def test_the_rotated_file_keeps_its_inode_and_the_new_one_has_another(tmp_path: 
     log.close()
     assert (tmp_path / "x.log.1").stat().st_ino == inode
     assert (tmp_path / "x.log").read_bytes() == b"b\n"
+
+
+def test_a_copied_and_truncated_file_keeps_its_inode_and_each_content_its_digest(tmp_path: Path) -> None:
+    log = RecordedLog(tmp_path / "x.log")
+    log.append(b"one\nbroken\n", [4])
+    inode = (tmp_path / "x.log").stat().st_ino
+    log.copy_and_truncate()
+    log.append(b"two\n")
+    log.close()
+    contents = [(tmp_path / name).read_bytes() for name in ("x.log.1", "x.log")]
+    assert contents == [b"one\nbroken\n", b"two\n"]
+    assert (tmp_path / "x.log").stat().st_ino == inode
+    digests = [hashlib.blake2b(content, digest_size=16).hexdigest() for content in contents]
+    assert [(of.bytes, of.blake2b, of.broken) for of in log.records] == [(11, digests[0], [4]), (4, digests[1], [])]
 
 
 def test_lines_carry_the_time_of_their_writing(tmp_path: Path) -> None:
