@@ -66,7 +66,7 @@ class Workload(Protocol):
 
 
 class Files:
-    """Writes lines at a rate, in a thread, into one log each of some hosts in turn, and rotates each again and again, in two ways."""
+    """Writes lines at a rate, in a thread, into one log each of some hosts in turn; rotates each now and then, in two ways."""
 
     def __init__(self, logs: list[Log], lines: Iterator[Due], rate: float, seed: int, clock: Clock) -> None:
         self.logs, self.posted = logs, list[ApiEvent]()
