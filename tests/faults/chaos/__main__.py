@@ -151,6 +151,7 @@ def _trial(schedule: Schedule, outcome: Outcome, commit: str) -> Trial:
         compared=outcome.findings.compared,
         faults=outcome.recoveries,
         violations=outcome.violations,
+        blamed=dict(outcome.findings.blamed),
         planted=len(outcome.overlooked),
         overlooked=[name for name, missed in outcome.overlooked.items() if missed],
     )

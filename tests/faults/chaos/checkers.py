@@ -40,16 +40,19 @@ VIOLATIONS: Final = (
 
 
 class Findings(Counter[str]):
-    """How many of each kind; `said` names the first few."""
+    """How many of each kind; `said` names the first few. `blamed`: how many of them are of one fault alone, by its name."""
 
     def __init__(self) -> None:
         super().__init__()
         self.said: list[str] = []
         self.compared = 0
+        self.blamed = Counter[str]()
 
-    def object(self, kind: str, what: str, count: int = 1) -> None:
-        """Take a finding."""
+    def object(self, kind: str, what: str, count: int = 1, fault: str | None = None) -> None:
+        """Take a finding; of what happened in a run of many faults, only some are any one's."""
         assert kind in VIOLATIONS, kind
+        if fault is not None:
+            self.blamed[fault] += count
         self[kind] += count
         if self[kind] <= NAMED_MAX or count > 1:
             self.said.append(f"{kind}: {what}")
@@ -101,14 +104,14 @@ def goes_on(evidence: Evidence, findings: Findings) -> None:
             still = standing(evidence.moved.get(flow, ()), of.began_s, of.healed_s, WINDOW_S[flow])
             for start in still:
                 what = f"{flow} for {WINDOW_S[flow]:.0f} s, {start - of.began_s:.0f} s into {of.fault}"
-                findings.object("stood still", what)
+                findings.object("stood still", what, fault=of.fault)
 
 
 def drained(evidence: Evidence, findings: Findings) -> None:
     """Three minutes after a fault and those beside it healed, all that was written before is in closed buckets."""
     for of in evidence.injected:
         if of.recovered_s is None or of.recovered_s - of.all_healed_s > DRAINED_S:
-            findings.object("not drained", f"{of.fault}, within {DRAINED_S:.0f} s of its end")
+            findings.object("not drained", f"{of.fault}, within {DRAINED_S:.0f} s of its end", fault=of.fault)
 
 
 def nobody_ended(evidence: Evidence, findings: Findings) -> None:

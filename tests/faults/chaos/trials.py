@@ -17,7 +17,8 @@ END: Final = "<!-- end of what `./hourmark chaos report` made -->"
 
 
 class Trial(BaseModel):
-    """One run. `faults`: each injection with the seconds until all was closed again; None: given up.
+    """One run. `faults`: each injection with the seconds until all was closed again; None: given up. `blamed`: of all
+    `violations`, those that are one fault's alone.
 
     `load`: processes of the whole machine that ran or wanted to, on average.
     """
@@ -34,8 +35,13 @@ class Trial(BaseModel):
     compared: int
     faults: list[tuple[str, float | None]]
     violations: dict[str, int]
+    blamed: dict[str, int] = {}
     planted: int
     overlooked: list[str]
+
+    def violations_of(self, fault: str) -> int:
+        """Its own, and those of which nobody knows whose they are."""
+        return sum(self.violations.values()) - sum(self.blamed.values()) + self.blamed.get(fault, 0)
 
 
 def append(file: Path, trial: Trial) -> None:
@@ -51,14 +57,14 @@ def read(file: Path) -> list[Trial]:
 
 
 def table(trials: Iterable[Trial], held: Mapping[str, str]) -> str:
-    """By fault; `held`: what must go on meanwhile. A violation counts for each fault of its run: whose it is, nobody knows."""
+    """By fault; `held`: what must go on meanwhile. A violation that nobody can ascribe counts for each fault of its run."""
     runs = [*trials]
     times, broken = defaultdict[str, list[float | None]](list), defaultdict[str, int](int)
     for trial in runs:
         for fault, recovered_s in trial.faults:
             times[fault].append(recovered_s)
         for fault in {fault for fault, _ in trial.faults}:
-            broken[fault] += sum(trial.violations.values())
+            broken[fault] += trial.violations_of(fault)
     rows = [_row(fault, times[fault], broken[fault], held.get(fault, "(no longer a fault)")) for fault in sorted(times)]
     return "\n".join([BEGIN, "", *_summary(runs), "", *_HEADER, *rows, "", *_runs(runs), "", END])
 
@@ -72,7 +78,7 @@ def put(page: str, made: str) -> str:
 
 
 _HEADER: Final = (
-    "| fault | goes on meanwhile | injected | violations in its runs | closed again after, median and most | repeat it |",
+    "| fault | goes on meanwhile | injected | violations | closed again after, median and most | repeat it |",
     "|---|---|---|---|---|---|",
 )
 
@@ -89,8 +95,8 @@ def _row(fault: str, times: list[float | None], broken: int, goes_on: str) -> st
 
 def _summary(runs: list[Trial]) -> list[str]:
     injected = sum(len(trial.faults) for trial in runs)
-    clean = [trial for trial in runs if not trial.violations]
-    without = sum(len(trial.faults) for trial in clean)
+    without = sum(not trial.violations_of(fault) for trial in runs for fault, _ in trial.faults)
+    unclean = sum(bool(trial.violations) for trial in runs)
     lines = [
         f"{injected:,} injections in {len(runs)} runs of {len({(t.tier, t.seed) for t in runs})} seeds, "
         f"{sum(trial.seconds for trial in runs) / 3600:.1f} hours, {sum(trial.compared for trial in runs):,} lines and events "
@@ -104,7 +110,8 @@ def _summary(runs: list[Trial]) -> list[str]:
         )
     elif injected:
         lines.append(
-            f"{len(runs) - len(clean)} runs had violations: they are named below. {without} injections were in the others."
+            f"{injected - without} injections had violations, or were in a run with one that nobody can ascribe: in {unclean} runs, "
+            f"which are named below. {without} had none."
         )
     return lines
 

@@ -42,6 +42,14 @@ def test_a_violation_is_told_and_bounds_nothing() -> None:
     assert "(no longer a fault)" in made
 
 
+def test_a_violation_of_one_fault_is_not_its_neighbours() -> None:
+    made = table([trial(violations={"not drained": 1}, blamed={"registry-sigkill": 1})], {})
+    assert "| driver-sigkill | (no longer a fault) | 1 | 0 |" in made
+    assert "| registry-sigkill | (no longer a fault) | 1 | 1 |" in made
+    assert "1 injections had violations" in made
+    assert "1 had none" in made
+
+
 def test_the_table_takes_its_place_and_no_other() -> None:
     page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     assert put(page, f"{BEGIN}\nnew\n{END}") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
