@@ -110,8 +110,8 @@ def _summary(runs: list[Trial]) -> list[str]:
         )
     elif injected:
         lines.append(
-            f"{injected - without} injections had violations, or were in a run with one that nobody can ascribe: in {unclean} runs, "
-            f"which are named below. {without} had none."
+            f"{injected - without} injections had violations, or were in a run with one that nobody can ascribe: in {unclean} "
+            f"runs, which are named below. {without} had none."
         )
     return lines
 
