@@ -1,7 +1,7 @@
 """Checkers by name: each reads the evidence and counts what is wrong, by kind. All of them read any run.
 
 lost, doubled, phantom, altered, changed, misplaced, falsely proved, contradiction: by the judge, which shares no code with
-what it judges. closed early, closed twice, stood still, not drained, ended: by what was seen while it went on.
+what it judges. closed early, closed twice, stood still, not drained, not healed, ended: by what was seen while it went on.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _KINDS: Final[Mapping[Kind, str]] = {
     Kind.SOURCE: "source",
 }
 VIOLATIONS: Final = (
-    *dict.fromkeys(_KINDS.values()), "falsely proved", "closed early", "closed twice", "stood still", "not drained", "ended",
-    "nothing compared",
+    *dict.fromkeys(_KINDS.values()), "falsely proved", "closed early", "closed twice", "stood still", "not drained", "not healed",
+    "ended", "nothing compared",
 )  # fmt: skip
 
 
@@ -114,6 +114,13 @@ def drained(evidence: Evidence, findings: Findings) -> None:
             findings.object("not drained", f"{of.fault}, within {DRAINED_S:.0f} s of its end", fault=of.fault)
 
 
+def healed(evidence: Evidence, findings: Findings) -> None:
+    """What was hit refused what it must refuse, came to the step that it was awaited at, and came back."""
+    for of in evidence.injected:
+        if of.failed is not None:
+            findings.object("not healed", f"{of.fault}: {of.failed}", fault=of.fault)
+
+
 def nobody_ended(evidence: Evidence, findings: Findings) -> None:
     """No process that no fault had hit ended."""
     for who in evidence.ended:
@@ -121,7 +128,7 @@ def nobody_ended(evidence: Evidence, findings: Findings) -> None:
 
 
 CHECKERS: Final[Mapping[str, Checker]] = {
-    check.__name__: check for check in (each_line_once, closed_once_and_in_time, goes_on, drained, nobody_ended)
+    check.__name__: check for check in (each_line_once, closed_once_and_in_time, goes_on, drained, healed, nobody_ended)
 }
 
 

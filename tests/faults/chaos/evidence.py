@@ -16,6 +16,7 @@ class Injected:
     """One fault as it was, in monotonic seconds.
 
     `all_healed_s`: the last one of its round was; `recovered_s`: when all that was written before that was closed; None: never.
+    `failed`: what the fault waited for in vain, if it did.
     """
 
     fault: str
@@ -24,6 +25,7 @@ class Injected:
     healed_s: float
     all_healed_s: float
     recovered_s: float | None
+    failed: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

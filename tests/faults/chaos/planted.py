@@ -24,6 +24,7 @@ from tests.faults.chaos.checkers import (
     drained,
     each_line_once,
     goes_on,
+    healed,
     nobody_ended,
 )
 from tests.faults.chaos.evidence import Evidence
@@ -189,6 +190,12 @@ def a_fault_that_never_healed(evidence: Evidence) -> Iterator[Evidence]:
 
 
 @contextlib.contextmanager
+def a_fault_that_failed(evidence: Evidence) -> Iterator[Evidence]:
+    """What it hit did not do as it must."""
+    yield replace(evidence, injected=[*evidence.injected[:-1], replace(evidence.injected[-1], failed="planted: it did not end")])
+
+
+@contextlib.contextmanager
 def a_process_that_ended(evidence: Evidence) -> Iterator[Evidence]:
     """By itself."""
     yield replace(evidence, ended=[*evidence.ended, "planted: it ended"])
@@ -206,6 +213,7 @@ PLANTED: Final[Mapping[Planting, tuple[Checker, str, int | None]]] = {
     a_bucket_that_stood_early: (closed_once_and_in_time, "closed early", 1),
     a_flow_that_stood: (goes_on, "stood still", None),
     a_fault_that_never_healed: (drained, "not drained", None),
+    a_fault_that_failed: (healed, "not healed", 1),
     a_process_that_ended: (nobody_ended, "ended", 1),
 }
 _OF_POSTS: Final = (an_event_that_nobody_posted, an_event_that_never_came)

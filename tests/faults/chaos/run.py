@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from tests.faults.chaos.eyes import Closings, readers
 from tests.faults.chaos.faults import FAULTS
 from tests.faults.chaos.flows import Flow, Watch
 from tests.faults.chaos.planted import overlooked
+from tests.faults.chaos.rounds import play
 from tests.faults.chaos.schedule import Injection, Schedule
 from tests.faults.chaos.settings import API_TYPE, BUCKET_SECONDS, HOSTS
 from tests.faults.chaos.workloads import WORKLOADS, Workload
@@ -122,17 +123,9 @@ class Run:
     def _round(self, world: World, closings: Closings, injections: Sequence[Injection]) -> None:
         """Faults begin and end at their moments; then all that was written before is closed."""
         self._loads.append(os.getloadavg()[0])
-        steps = self._steps(world, injections)
-        began_s = self.clock.monotonic_s()
-        times: dict[str, list[float]] = {}
-        for moment, name, do in sorted(steps, key=lambda step: step[0]):
-            self._until(world, began_s + moment)
-            if name not in times:
-                times[name] = [self.clock.monotonic_s()]
-                do()
-            else:
-                do()
-                times[name].append(self.clock.monotonic_s())
+        played = play(world, injections, self.clock, self._tell)
+        if not played:
+            return
         healed_ms = self.clock.now_ms()
         recovered_s: float | None = None
         try:
@@ -141,37 +134,14 @@ class Run:
             self._tell(f"closed up to the end of all faults, {(self.clock.now_ms() - healed_ms) / 1000:.0f} s after it")
         except Unavailable as error:
             self._tell(f"NOT DRAINED: {error}")
-        all_healed_s = max(healed for _, healed in times.values())
+        all_healed_s = max(of.healed_s for of in played)
         self._injected += [
             Injected(
-                fault=name, goes_on=FAULTS[name].goes_on, began_s=began, healed_s=healed, all_healed_s=all_healed_s,
-                recovered_s=recovered_s,
+                fault=of.fault, goes_on=FAULTS[of.fault].goes_on, began_s=of.began_s, healed_s=of.healed_s,
+                all_healed_s=all_healed_s, recovered_s=recovered_s, failed=of.failed,
             )
-            for name, (began, healed) in times.items()
+            for of in played
         ]  # fmt: skip
-
-    def _steps(self, world: World, injections: Sequence[Injection]) -> list[tuple[float, str, Callable[[], None]]]:
-        """When, of which fault, what: inject, and heal."""
-        heals: dict[str, Callable[[], None]] = {}
-        steps: list[tuple[float, str, Callable[[], None]]] = []
-        for of in injections:
-
-            def inject(of: Injection = of) -> None:
-                self._tell(f"  {of.fault} begins")
-                heals[of.fault] = FAULTS[of.fault].inject(world, of.pick)
-
-            def heal(of: Injection = of) -> None:
-                heals[of.fault]()
-                self._tell(f"  {of.fault} has ended")
-
-            steps += [(of.after_s, of.fault, inject), (of.after_s + of.hold_s, of.fault, heal)]
-        return steps
-
-    def _until(self, world: World, moment_s: float) -> None:
-        """Components are looked after meanwhile; late moments are not made up for."""
-        seconds = moment_s - self.clock.monotonic_s()
-        if seconds > 0:
-            world.wait(lambda: self.clock.monotonic_s() >= moment_s, "a moment of the schedule", seconds + 60)
 
     def _drain(self, world: World, closings: Closings, loads: Sequence[Workload]) -> Expectations:
         """Everything is delivered and closed; what the judge is told."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tests.faults.chaos.faults import brokers, clocks, drivers, ledgers, network, processes, stored
-from tests.faults.chaos.faults.fault import Fault
+from tests.faults.chaos.faults.fault import Fault, Heal, NotInjected
 from tests.faults.chaos.schedule import Tier
 from tests.support import postgres
 
@@ -27,4 +27,4 @@ def of_tier(tier: Tier) -> dict[str, Fault]:
     }
 
 
-__all__ = ["FAULTS", "Fault", "of_tier"]
+__all__ = ["FAULTS", "Fault", "Heal", "NotInjected", "of_tier"]

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 Heal = Callable[[], None]  # returns once what was hit is well again by its own word
 
 
+class NotInjected(Exception):
+    """There is nothing to hit now, so nothing was done."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """`touches`: two faults that touch the same are never at once. `goes_on`: what must move in every minute meanwhile.

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tests.faults.chaos.faults.fault import Fault, Heal
+from tests.faults.chaos.faults.fault import Fault, Heal, NotInjected
 from tests.faults.chaos.faults.processes import CLIENTS
 from tests.faults.chaos.flows import Flow
 from tests.faults.chaos.victims import Database
-
-from hourmark.errors import Unavailable
 
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World
@@ -68,7 +66,7 @@ def _killed_in_a_transaction(world: World, _pick: float) -> Heal:
     until_s = world.clock.monotonic_s() + _TRANSACTION_S
     while not _database(world).is_written_to():
         if world.clock.monotonic_s() >= until_s:
-            raise Unavailable(f"nobody wrote to the ledger for {_TRANSACTION_S:.0f} s: the fault would be another")
+            raise NotInjected(f"nobody wrote to the ledger for {_TRANSACTION_S:.0f} s")
     world.hit.add("ledger")
     world.victims["ledger"].kill()
 

@@ -7,12 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import httpx
-from tests.faults.chaos.faults.fault import Fault, Heal
+from tests.faults.chaos.faults.fault import Fault, Heal, NotInjected
 from tests.faults.chaos.faults.processes import CLIENTS
 from tests.faults.chaos.flows import ALL, Flow
 from tests.support.servers import dfsadmin, set_safe_mode
 
-from hourmark.errors import Unavailable
 from hourmark_infra.judge.webhdfs import WebHdfs, hdfs_path
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def _staged_file(delete: bool, world: World, pick: float) -> Heal:
     try:
         files = sorted(_files(hdfs, root), key=lambda found: found[1])
         if not files:
-            raise Unavailable("nothing is staged: the fault would change nothing")
+            raise NotInjected("nothing is staged")
         path = files[-1 - int(pick * 0.999 * min(5, len(files)))][0]
         url, user = f"http://{storage}/webhdfs/v1{path}", {"user.name": world.config.storage.user}
         with hdfs.open(path).content as opened:
