@@ -13,6 +13,7 @@ from tests.faults.outcome import LONG
 from tests.support.crash import CrashOrder
 from tests.support.etl import EtlRun
 from tests.support.etl_scene import EVENTS, WITHIN_S, Scene
+from tests.support.spark_python import kill_pythons
 
 pytestmark = LONG
 SCENE = {"names": ("one", "two"), "crashing": True}
@@ -54,6 +55,16 @@ def test_a_checkpoint_deleted_while_running_or_stopped_costs_nothing(running: Sc
     running.run.kill()
     shutil.rmtree(running.run.config.etl.scratch_dir, ignore_errors=True)
     running.closed(running.begin_hour())
+
+
+def test_all_of_sparks_python_killed_is_begun_again_by_the_same_driver(running: Scene) -> None:
+    running.run.revive()
+    running.closed(running.begin_hour())
+    driver = running.run.pid
+    assert kill_pythons(driver) > 1
+    assert running.closed(running.begin_hour()).events == EVENTS
+    assert running.run.pid == driver and running.run.running()
+    assert running.run.logged("begins again in")
 
 
 def test_an_old_copy_of_the_ledger_stops_the_driver_and_a_rebuilt_one_goes_on(running: Scene, tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ STOP_S: Final = 10.0  # what a batch under way is given to end by itself
 PAUSE_S_MAX: Final = 30.0
 _LOG = logging.getLogger(__name__)
 _RAISED: Final = re.compile(r"^(?:.*: )?((?:hourmark|hourmark_etl)\.[\w.]+): (.*)$", re.MULTILINE)
+# The process that plans speaks to Java over a socket; when it dies, that ends.
+_LOST_PLANNER: Final = re.compile(r"EOFException$(?:\n\s+at .*)*PythonStreamingSourceRunner", re.MULTILINE)
 _LOST_WORKER: Final = ("Python worker exited unexpectedly", "Python worker failed to connect back", "ExecutorLostFailure")
 _NETWORK: Final = re.compile(
     r"^.*(?:Connection (?:refused|reset|timed out)|timed out|Broken pipe|No route to host|Network is unreachable"
@@ -107,7 +109,7 @@ class Consumer:
             self.start()
         if self._query is None or self._query.isActive:
             return
-        error = self._error or cause_of(str(self._query.exception() or "it ended by itself"))
+        error = self._error or cause_of(told_of(self._query.exception()))
         self._query = None
         if not isinstance(error, Unavailable | DataLoss):  # what is lost is passed over when the next plan begins
             raise error
@@ -206,6 +208,13 @@ def batch_of(answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms:
     )
 
 
+def told_of(error: BaseException | None) -> str:
+    """All that Spark says of a query's end. Where Java has no words for it, that is its kind, and where in Spark it came from."""
+    said = str(error or "it ended by itself")
+    trace = getattr(getattr(error, "_cause", None), "_stackTrace", "")  # what PySpark shows of a cause is its words
+    return f"{said}\n{trace}" if said.startswith("null\n") else said
+
+
 def cause_of(text: str) -> HourmarkError:
     """The error that the text tells of; Unavailable for a lost worker or a server that cannot be reached; else EtlStop with
     the text's last lines."""
@@ -218,6 +227,8 @@ def cause_of(text: str) -> HourmarkError:
         return Unavailable(
             "a Python worker of the staging query was lost; was it out of memory, killed, or the machine too busy?"
         )
+    if _LOST_PLANNER.search(text):
+        return Unavailable("the Python process that plans the staging query was lost; was it out of memory, or killed?")
     if found := _NETWORK.search(text):
         return Unavailable(f"a server that staging needs could not be reached: {found[0].strip()}")
     lines = "\n".join(text.splitlines()[-_LINES_OF_CAUSE:])

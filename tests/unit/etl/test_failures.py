@@ -6,7 +6,7 @@ import pytest
 
 from hourmark.errors import Unavailable
 from hourmark_etl.errors import EtlStop
-from hourmark_etl.staging.consumer import cause_of
+from hourmark_etl.staging.consumer import cause_of, told_of
 
 PYTHON = "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n  File x\n"
 
@@ -30,6 +30,30 @@ PYTHON = "org.apache.spark.api.python.PythonException: Traceback (most recent ca
 )
 def test_a_server_or_worker_that_is_away_is_begun_again(line: str) -> None:
     assert type(cause_of(f"{PYTHON}{line}\n\tat org.apache.spark.Task.run")) is Unavailable
+
+
+class Ended(Exception):
+    """As PySpark has a query's end: its own words are Java's, and those of its cause, where it came from, stand apart."""
+
+    def __init__(self, said: str, kind: str) -> None:
+        super().__init__(f"{said}\n=== Streaming Query ===\nCurrent State: ACTIVE")
+        self._cause = Exception(said)
+        self._cause._stackTrace = (  # type: ignore[attr-defined]
+            f"{kind}\n\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)\n\t"
+            "at org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner.partitions(PythonStreamingSourceRunner.scala:173)"
+        )
+
+
+def test_a_planner_that_was_lost_is_begun_again_though_java_has_no_words_for_it() -> None:
+    error = cause_of(told_of(Ended("null", "java.io.EOFException")))
+    assert type(error) is Unavailable
+    assert "the Python process that plans" in str(error)
+
+
+def test_where_java_has_words_its_stack_decides_nothing() -> None:
+    assert isinstance(cause_of(told_of(Ended("a bug", "java.io.EOFException"))), EtlStop)
+    assert isinstance(cause_of(told_of(Ended("null", "java.lang.NullPointerException"))), EtlStop)
+    assert isinstance(cause_of(told_of(None)), EtlStop)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import psutil
-from tests.faults.chaos.faults.fault import Fault, Heal
+from tests.faults.chaos.faults.fault import Fault, Heal, NotInjected
 from tests.faults.chaos.flows import ALL, Flow
 from tests.faults.chaos.victims import Victim, pause, resume
+from tests.support.spark_python import kill_pythons
 
 from hourmark.topics import central_topic, events_topic
 from hourmark_infra.demo.leader_kill import leader_of
@@ -150,12 +150,10 @@ def _mirror_maker(world: World, _pick: float) -> Heal:
 
 
 def _python_workers(world: World, _pick: float) -> Heal:
-    """SIGKILL for Spark's Python, the daemon and all tasks in it: the driver's JVM starts another."""
-    for child in world.victims["etl"].processes()[1:]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process = psutil.Process(child.pid)
-            if process.name() != "java":
-                process.kill()
+    """SIGKILL for Spark's Python, the daemon, all tasks in it, and the one that plans: the driver begins the batch again."""
+    driver = world.victims["etl"].processes()
+    if not driver or not kill_pythons(driver[0].pid):
+        raise NotInjected("the driver has no Python of Spark's now")
     return lambda: None
 
 
