@@ -39,8 +39,9 @@ class Ended(Exception):
         super().__init__(f"{said}\n=== Streaming Query ===\nCurrent State: ACTIVE")
         self._cause = Exception(said)
         self._cause._stackTrace = (  # type: ignore[attr-defined]
-            f"{kind}\n\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)\n\t"
-            "at org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner.partitions(PythonStreamingSourceRunner.scala:173)"
+            f"{kind}\n\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)\n"
+            "\tat org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner.partitions("
+            "PythonStreamingSourceRunner.scala:173)"
         )
 
 
