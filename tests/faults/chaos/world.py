@@ -99,6 +99,7 @@ class World:
         self.crash_order = self.work / CRASH_ORDER  # what stands here kills the driver at a step of its own
         self.hit = set[str]()  # victims that a fault holds now
         self.ended: list[str] = []
+        self.observed_behind_ms = 0  # by how much a service's clock was behind when it said when it saw something
         self.victims: dict[str, Victim] = {name: Server(self.stack, name) for name in self.stack.names}
         for host, components in self.hosts.items():
             self.victims |= {f"{name}-{host}": Component(components, name) for name in ("tailer", "service")}

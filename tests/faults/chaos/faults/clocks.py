@@ -1,4 +1,8 @@
-"""The clock of one process, hours ahead or behind, and right again while it runs."""
+"""The clock of one process, hours ahead or behind, and right again while it runs.
+
+A service's is the time of what has none of its own, such as a broken line: behind, that is late; ahead, it would be in a bucket
+that closes in some hours, which no run awaits.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tests.faults.chaos.faults.fault import Fault, Heal
 from tests.faults.chaos.faults.processes import CLIENTS
 from tests.faults.chaos.flows import Flow
+from tests.faults.chaos.settings import HOSTS
 from tests.support.shifted_clock import shift
 
 if TYPE_CHECKING:
@@ -18,21 +23,19 @@ _HOUR_MS: Final = 3_600_000
 _MOST_HOURS: Final = 12.0
 _HOLD_S: Final = (20.0, 60.0)
 _GOES_ON: Final = CLIENTS | {Flow.MIRROR, Flow.STAGING}  # nothing closes by a clock that nobody else has
-_WAYS: Final = (("ahead", 1), ("behind", -1))
 
 
 def _shifted(whose: str, sign: int, world: World, pick: float) -> Heal:
     """An hour at least."""
-    file = world.clock_offset(whose)
-    shift(file, sign * int(_HOUR_MS * (1 + pick * (_MOST_HOURS - 1))))
+    file, by_ms = world.clock_offset(whose), int(_HOUR_MS * (1 + pick * (_MOST_HOURS - 1)))
+    if whose in HOSTS:
+        world.observed_behind_ms = max(world.observed_behind_ms, by_ms)
+    shift(file, sign * by_ms)
     return file.unlink
 
 
-def _faults(name: str, whose: str, touches: str) -> list[Fault]:
-    return [
-        Fault(f"{name}-clock-{way}", frozenset((touches,)), _GOES_ON, _HOLD_S, partial(_shifted, whose, sign))
-        for way, sign in _WAYS
-    ]
-
-
-FAULTS: Final[Sequence[Fault]] = (*_faults("driver", "center", "driver"), *_faults("service-b", "b", "service"))
+FAULTS: Final[Sequence[Fault]] = (
+    Fault("driver-clock-ahead", frozenset(("driver",)), _GOES_ON, _HOLD_S, partial(_shifted, "center", 1)),
+    Fault("driver-clock-behind", frozenset(("driver",)), _GOES_ON, _HOLD_S, partial(_shifted, "center", -1)),
+    Fault("service-b-clock-behind", frozenset(("service",)), _GOES_ON, _HOLD_S, partial(_shifted, "b", -1)),
+)
