@@ -3,7 +3,8 @@
     compare   staging and closing beside Spark's deduplicating way and its plain one: CPU seconds per million events, ratios
     types     1, 10, 100 (large: and 1,000) types at the same total rate
     latency   from arrival to staged; from the last condition to _SUCCESS
-    backlog   an hour's events wait: how much faster than they came they are worked off
+    backlog   an hour's events wait, and as many go on arriving: how long until no more waits than comes in ten seconds
+    sizes     events of 100 bytes to 100 KB: what an event costs, and a megabyte
     memory    a large bucket with little memory (large: of more bytes than driver and Python workers may have)
 
 One JSON object a line with --json, the last a summary (where compare was run: with the ratios); else the same human-readable.
@@ -19,11 +20,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from bench.etl_backlog import backlog
 from bench.etl_compare import Say, compare
-from bench.etl_scenarios import backlog, beyond_memory, latency, many_types
+from bench.etl_scenarios import beyond_memory, latency, many_types, sizes
 from bench.etl_site import Site
 
-SCENARIOS = ("compare", "types", "latency", "backlog", "memory")
+SCENARIOS = ("compare", "types", "latency", "backlog", "sizes", "memory")
 
 
 def main() -> None:
@@ -37,6 +39,7 @@ def main() -> None:
     parser.add_argument("--local", action="store_true", help="buckets and files on the local disk instead of HDFS")
     parser.add_argument("--events", type=int, default=1_000_000, help="compare: distinct events of a round")
     parser.add_argument("--types", type=int, default=10, help="compare: types they are of")
+    parser.add_argument("--counts", type=int, nargs="+", help="types: these, instead of 1, 10, 100 (and 1,000)")
     parser.add_argument("--rounds", type=int, default=3, help="compare: that count; one more is run before them")
     parser.add_argument("--batch", type=int, default=250_000, help="compare: records of a micro-batch, for all contenders")
     arguments = parser.parse_args()
@@ -63,10 +66,15 @@ def _run(name: str, site: Site, say: Say, arguments: argparse.Namespace) -> dict
             site, say, events=arguments.events, types=arguments.types, rounds=arguments.rounds, batch_records=arguments.batch
         ),
         "types": lambda: many_types(
-            site, say, counts=(1, 10, 100, 1000) if large else (1, 10, 100), per_second=10_000, seconds=60 if large else 20
+            site,
+            say,
+            counts=arguments.counts or ((1, 10, 100, 1000) if large else (1, 10, 100)),
+            per_second=10_000,
+            seconds=60 if large else 20,
         ),
         "latency": lambda: latency(site, say, types=10, per_second=5000, seconds=120 if large else 30, hours=12 if large else 5),
-        "backlog": lambda: backlog(site, say, events=18_000_000 if large else 2_000_000, types=10),
+        "backlog": lambda: backlog(site, say, events=36_000_000 if large else 2_000_000, types=10, per_second=10_000),
+        "sizes": lambda: sizes(site, say, payloads=(0, 900, 9_900, 99_900), megabytes=1000 if large else 200),
         "memory": lambda: beyond_memory(site, say, events=30_000_000 if large else 3_000_000, worker_mb=1024, driver_mb=640),
     }
     print(f"{name} …", file=sys.stderr)

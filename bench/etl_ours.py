@@ -19,7 +19,7 @@ from tests.support.etl import EtlRun
 from tests.support.rules import put_rules
 
 from bench.etl_site import BUCKET_SECONDS, Site
-from bench.etl_traffic import Delivered, declared, promise
+from bench.etl_traffic import Delivered, Plan, declared, promise
 from bench.process_tree import ProcessTree
 from hourmark.event_types import Source
 from hourmark.hours import Hour
@@ -109,7 +109,7 @@ class OurEtl:
         plan, before = delivered.plan, 0 if declare else self._seen
         promise(self.run.config.kafka.edge, delivered)
         if declare:
-            self._declare(plan.types)
+            self.declare(plan)
         self.wait(lambda: self.staged(plan.types) >= before + int(delivered.records.sum()), "all events are staged")
         staged_at, staged_cpu = time.monotonic(), self.tree.cpu_seconds()
         self.wait(lambda: self.closed(plan.types, plan.end), "all hours are closed")
@@ -183,7 +183,8 @@ class OurEtl:
         if self.run.running():
             self.run.kill()
 
-    def _declare(self, types: Sequence[str]) -> None:
-        self._known += [t for t in types if t not in self._known]
+    def declare(self, plan: Plan) -> None:
+        """Name the plan's types to the driver, beside those that it knows."""
+        self._known += [t for t in plan.types if t not in self._known]
         sources = [Source(name="app", types=self._known)]
-        put_rules(self.run.config, [declared(t) for t in types], sources, self._first_hour)
+        put_rules(self.run.config, [declared(t, payload=plan.payload) for t in plan.types], sources, self._first_hour)

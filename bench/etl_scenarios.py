@@ -1,4 +1,4 @@
-"""The ETL alone, at sizes and in situations that matter: many types, delays, a backlog, a bucket larger than memory.
+"""The ETL alone, at sizes and in situations that matter: many types, delays, large events, a bucket larger than memory.
 
 Each starts a driver of its own, with the default settings but for what is named, and checks every bucket's content at the end.
 """
@@ -18,6 +18,7 @@ from bench.etl_compare import Say, data_set, past_hour
 from bench.etl_ours import PAUSE_S, OurEtl
 from bench.etl_site import Site
 from bench.etl_traffic import RANGE_EVENTS, Delivered, Plan, deliver, promise, stream
+from bench.hdfs_bare import seconds_for, sizes_of
 from hourmark.hours import Hour
 
 DEFAULTS: Final = {"trigger_seconds": 2.0, "close_poll_seconds": 1.0}  # the tests' harness sets its own
@@ -59,6 +60,10 @@ def _types_once(site: Site, say: Say, count: int, per_second: int, seconds: int)
             "memory_mb_peak": round(etl.tree.memory_mb_peak()),
         }
         etl.check(delivered)
+        if site.config.storage.webhdfs:
+            folders = [hour.bucket_path(name) for name in names for hour in measured.all_hours]
+            bare_s = seconds_for(site.config.storage, f"{site.name}/bare-{count}", sizes_of(etl.run.storage, folders))
+            found |= {"bare_s": round(bare_s, 1), "closing_over_bare": round(closing / bare_s, 2)}
     say(found)
     site.remove_types(names)
 
@@ -96,30 +101,29 @@ def latency(site: Site, say: Say, *, types: int, per_second: int, seconds: int, 
     site.remove_types(names)
 
 
-def backlog(site: Site, say: Say, *, events: int, types: int) -> None:
-    """An hour's events wait in the topics when the driver meets them: how much faster than they arrived they are worked off."""
-    first = past_hour(1)
-    waiting = data_set(site, "backlog", types=types, hours=1, events=events, first_hour=first, seed=1)
-    warm = data_set(site, "warm", types=types, hours=1, events=100_000, first_hour=first, seed=2)
-    with OurEtl(site, warm.plan.types, first, DEFAULTS, "backlog") as etl:
-        etl.round(lambda: warm)
-        _, found = etl.round(lambda: waiting, declare=True)
-        etl.check(waiting)
-    records = int(waiting.records.sum())
-    say(
-        {
-            "kind": "backlog",
-            "events": records,
-            "types": types,
-            "arrived_per_s": round(records / 3600),
-            "worked_off_per_s": round(records / found.wall_s),
-            "catch_up_factor": round(3600 / found.wall_s, 1),
-            "wall_s": round(found.wall_s, 1),
-            "cpu_s_per_million": round(found.cpu_s / records * 1e6, 2),
-            **found.facts,
-        }
-    )
-    site.remove_types([*waiting.plan.types, *warm.plan.types])
+def sizes(site: Site, say: Say, *, payloads: Sequence[int], megabytes: int) -> None:
+    """Events of so many bytes of text, one size after another, `megabytes` of each: what an event costs, and a megabyte."""
+    for payload in payloads:
+        events = min(500_000, megabytes * 1_000_000 // (payload + 100))
+        first = past_hour(1)
+        waiting = data_set(site, f"of-{payload}", types=2, hours=1, events=events, first_hour=first, seed=1, payload=payload)
+        warm = data_set(site, f"warm-{payload}", types=2, hours=1, events=20_000, first_hour=first, seed=2)
+        with OurEtl(site, warm.plan.types, first, DEFAULTS, f"sizes-{payload}") as etl:
+            etl.round(lambda warm=warm: warm)  # type: ignore[misc]  # this round's
+            _, found = etl.round(lambda waiting=waiting: waiting, declare=True)  # type: ignore[misc]
+            etl.check(waiting)
+        records = int(waiting.records.sum())
+        say(
+            {
+                "kind": "sizes",
+                "value_bytes": round(waiting.value_bytes / records),
+                "events": records,
+                "cpu_us_per_event": round(found.cpu_s / records * 1e6, 2),
+                "cpu_ms_per_megabyte": round(found.cpu_s / waiting.value_bytes * 1e9, 2),
+                **found.facts,
+            }
+        )
+        site.remove_types([*waiting.plan.types, *warm.plan.types])
 
 
 def beyond_memory(site: Site, say: Say, *, events: int, worker_mb: int, driver_mb: int) -> None:

@@ -42,10 +42,12 @@ class Site:
         self.config: Config = load_config(self.file)
         self._types: list[str] = []
 
-    def new_types(self, label: str, count: int, *, partitions: int, first_hour: Hour) -> tuple[tuple[str, ...], dict[str, int]]:
+    def new_types(
+        self, label: str, count: int, *, partitions: int, first_hour: Hour, payload: int = 0
+    ) -> tuple[tuple[str, ...], dict[str, int]]:
         """Register types and make their topics; their names, and schema ids. No ledger of a contender hears of them yet."""
         names = tuple(f"{self.name}-{label}-{n}" for n in range(count))
-        types = [declared(name, partitions) for name in names]
+        types = [declared(name, partitions, payload) for name in names]
         self._types += names
         declared_now = Declarations([*types, DEAD_LETTERS], [Source(name="app", types=list(names))])
         with servers(self.config, _silently) as outside:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import string
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -51,6 +52,7 @@ class Plan:
     seed: int
     duplicated: float = 0.01
     late: float = 0.01
+    payload: int = 0  # bytes of text that each event has beside its number
 
     @property
     def events(self) -> int:
@@ -81,9 +83,10 @@ class Delivered:
     audit: list[tuple[bytes, bytes]] = dataclasses.field(default_factory=list)  # key, framed value
 
 
-def declared(name: str, partitions: int = 1) -> EventType:
-    """The type of the benchmarks' events: the envelope and one number, about 100 bytes."""
-    return EventType(name=name, fields=[{"name": "number", "type": "long"}], partitions=partitions)
+def declared(name: str, partitions: int = 1, payload: int = 0) -> EventType:
+    """The type of the benchmarks' events: the envelope and one number, about 100 bytes; where there is payload, a text beside."""
+    text = [{"name": "text", "type": "string"}] if payload else []
+    return EventType(name=name, fields=[{"name": "number", "type": "long"}, *text], partitions=partitions)
 
 
 def deliver(cluster: KafkaCluster, plan: Plan, schema_ids: dict[str, int]) -> Delivered:
@@ -101,10 +104,12 @@ def deliver(cluster: KafkaCluster, plan: Plan, schema_ids: dict[str, int]) -> De
 
 
 def stream(
-    cluster: KafkaCluster, plan: Plan, schema_ids: dict[str, int], *, per_second: int, sent: Callable[[int], None]
-) -> Delivered:
+    cluster: KafkaCluster, plan: Plan, schema_ids: dict[str, int], *, per_second: int, sent: Callable[[int], None],
+    until: Callable[[], bool] = lambda: False,
+) -> Delivered:  # fmt: skip
     """Append events at this rate, each range's audit record after it, as services do: `sent` hears the records so far.
 
+    Ends with the plan, or once `until` holds; what it returns is of what was sent.
     Records carry the time of sending. Slower than asked where the brokers are; not faster.
     """
     producer = _producer(cluster, linger_ms=5)
@@ -118,6 +123,8 @@ def stream(
             producer.produce(AUDIT, key=key, value=value)
         delivered.audit.clear()
         sent(int(delivered.records.sum()))
+        if until():
+            break
         time.sleep(max(0.0, began + int(delivered.records.sum()) / per_second - time.monotonic()))
     assert producer.flush(60) == 0, "brokers did not take all audit records within 60 s"
     return delivered
@@ -185,8 +192,8 @@ class Block:
 
 
 def blocks(plan: Plan, schema_ids: dict[str, int], delivered: Delivered, *, ranges: int = _BLOCK_RANGES) -> Iterator[Block]:
-    """All of the plan, block by block of so many ranges; what each holds is added to `delivered`."""
-    rng = np.random.default_rng(plan.seed)
+    """All of the plan, block by block of so many ranges, fewer of large events; what each holds is added to `delivered`."""
+    rng, ranges = np.random.default_rng(plan.seed), max(1, min(ranges, _BLOCK_RANGES * 100 // (100 + plan.payload)))
     for first in range(0, plan.ranges, ranges):
         numbers = np.arange(first, min(first + ranges, plan.ranges))
         yield _block(plan, numbers, schema_ids, delivered, rng)
@@ -207,6 +214,8 @@ def _block(
     range_ids = rng.integers(0, 256, (len(numbers), 8), np.uint8)
     ids_of_schema = np.array([schema_ids[t] for t in plan.types])[type_index]
     values = _values(sequence, of_range, time_ms, ids, ids_of_schema)
+    if plan.payload:
+        values = np.concatenate([values, _texts(len(values), plan.payload, rng)], axis=1)
     again = np.flatnonzero(rng.random(len(numbers)) < plan.duplicated)
     tails = ids[:, 8:].copy().view(">u8").ravel().astype(np.uint64)
     np.add.at(delivered.distinct, (type_index, hour_index), 1)
@@ -265,6 +274,15 @@ def _values(
         _long(_FIRST_POSITION + sequence % 1_000_000, 4),
     ]
     return np.concatenate(parts, axis=1)
+
+
+def _texts(rows: int, size: int, rng: np.random.Generator) -> Bytes:
+    """Avro strings of 64 letters: they shrink to three quarters, as ids and digests in logs do."""
+    letters = np.frombuffer(string.ascii_letters.encode() + b"0123456789-_", np.uint8)
+    length = io.BytesIO()
+    fastavro.schemaless_writer(length, "long", size)
+    head = np.broadcast_to(np.frombuffer(length.getvalue(), np.uint8), (rows, len(length.getvalue())))
+    return np.concatenate([head, letters[rng.integers(0, 64, (rows, size), np.uint8)]], axis=1)
 
 
 def _long(values: npt.NDArray[np.int64], size: int) -> Bytes:
@@ -357,7 +375,8 @@ def check_sample(plan: Plan, schema_ids: dict[str, int]) -> None:
         event_id, _ = RecordKey.decode(block.keys[n].tobytes())
         schema_id, datum = unframe(block.values[n].tobytes())
         name = plan.types[int(block.type_index[n])]
-        row: Any = fastavro.schemaless_reader(io.BytesIO(datum), fastavro.parse_schema(declared(name).schema()), None)
+        schema = fastavro.parse_schema(declared(name, payload=plan.payload).schema())
+        row: Any = fastavro.schemaless_reader(io.BytesIO(datum), schema, None)
         assert schema_id == schema_ids[name]
         assert EventId(row["event_id"].bytes if hasattr(row["event_id"], "bytes") else row["event_id"]) == event_id
         assert event_id.time_ms == int(block.time_ms[n]) == round(row["event_time"].timestamp() * 1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 import time
@@ -35,8 +36,17 @@ def delivered_by(plan: Plan, ranges: int) -> Delivered:
     return delivered
 
 
-def test_records_are_what_hourmarks_own_code_reads() -> None:
-    check_sample(PLAN, SCHEMA_IDS)
+@pytest.mark.parametrize("payload", [0, 1, 900, 9_900])
+def test_records_are_what_hourmarks_own_code_reads(payload: int) -> None:
+    check_sample(dataclasses.replace(PLAN, payload=payload), SCHEMA_IDS)
+
+
+def test_a_payload_makes_each_value_longer_by_itself_and_its_length() -> None:
+    small, large = (
+        next(blocks(plan, SCHEMA_IDS, nothing_yet(plan), ranges=1)).values
+        for plan in (PLAN, dataclasses.replace(PLAN, payload=900))
+    )
+    assert large.shape[1] == small.shape[1] + 2 + 900
 
 
 @pytest.mark.parametrize("ranges", [400, 7])

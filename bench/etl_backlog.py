@@ -1,0 +1,108 @@
+"""A backlog that is worked off while events go on arriving: how long until the ETL is behind by seconds only."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from bench.etl_compare import Say, data_set, past_hour
+from bench.etl_ours import OurEtl
+from bench.etl_scenarios import DEFAULTS
+from bench.etl_site import Site
+from bench.etl_traffic import RANGE_EVENTS, Delivered, Plan, check_sample, deliver, promise, stream
+from hourmark.config_groups import KafkaCluster
+from hourmark.hours import Hour
+
+BEHIND_S: Final = 10.0  # the backlog is over when no more waits than arrives in so long
+_LIVE_S: Final = 3600  # at most
+
+
+def backlog(site: Site, say: Say, *, events: int, types: int, per_second: int) -> None:
+    """So many events wait in the topics when the driver meets them, and more arrive at the rate at which these piled up."""
+    first = past_hour(2)
+    warm = data_set(site, "warm", types=types, hours=1, events=100_000, first_hour=first, seed=2)
+    names, schema_ids = site.new_types("backlog", types, partitions=max(1, 2 // types), first_hour=first)
+    plan = Plan(types=names, first_hour=first, hours=1, ranges=events // RANGE_EVENTS, seed=1)
+    check_sample(plan, schema_ids)
+    waiting = deliver(site.config.kafka.edge, plan, schema_ids)
+    records = int(waiting.records.sum())
+    with OurEtl(site, warm.plan.types, first, DEFAULTS, "backlog") as etl:
+        etl.round(lambda: warm)
+        promise(site.config.kafka.edge, waiting)
+        logged = etl.log_size()
+        arriving = Arriving(site.config.kafka.edge, plan, schema_ids, per_second)
+        cpu, began, peaks = etl.tree.cpu_seconds(), time.monotonic(), list[float]()
+        etl.tree.memory_mb_peak()
+        with arriving:
+            etl.declare(plan)
+            etl.wait(lambda: etl.staged(names) >= records // 2, "half of the backlog is staged")
+            peaks.append(etl.tree.memory_mb_peak())
+            behind = round(BEHIND_S * per_second)
+            etl.wait(lambda: records + arriving.sent - etl.staged(names) < behind, f"no more waits than arrives in {BEHIND_S} s")
+            caught_up_s, cpu_s = time.monotonic() - began, etl.tree.cpu_seconds() - cpu
+            peaks.append(etl.tree.memory_mb_peak())
+            arrived = arriving.sent
+        live = arriving.delivered
+        etl.wait(lambda: etl.staged(names) >= records + int(live.records.sum()), "all events are staged")
+        promise(site.config.kafka.edge, live)
+        etl.wait(lambda: etl.closed(names, live.plan.end), "all hours are closed")
+        etl.check(waiting)
+        etl.check(live)
+        found = etl.batches(logged)
+    say(
+        {
+            "kind": "backlog",
+            "events": records,
+            "types": types,
+            "piled_up_s": round(records / per_second),
+            "arriving_per_s": round(arrived / caught_up_s),
+            "caught_up_s": round(caught_up_s, 1),
+            "of_the_time_it_piled_up": round(caught_up_s * per_second / records, 3),
+            "staged_per_s": round((records + arrived) / caught_up_s),
+            "cpu_us_per_event": round(cpu_s / (records + arrived) * 1e6, 2),
+            "memory_mb_peak_by_half": [round(peak) for peak in peaks],
+            **found,
+        }
+    )
+    site.remove_types([*names, *warm.plan.types])
+
+
+class Arriving:
+    """Events of the hour after the backlog's, of the same types, sent by a thread for as long as the block lasts."""
+
+    def __init__(self, cluster: KafkaCluster, backlog: Plan, schema_ids: dict[str, int], per_second: int) -> None:
+        self.sent, self._failure = 0, list[BaseException]()
+        self._over = threading.Event()
+        following = Hour(backlog.end.start_s, backlog.end.length_s)
+        self._plan = Plan(types=backlog.types, first_hour=following, hours=1, ranges=per_second * _LIVE_S // RANGE_EVENTS, seed=3)
+        self._send: Callable[[], Delivered] = partial(
+            stream, cluster, self._plan, schema_ids, per_second=per_second, sent=self._told, until=self._over.is_set
+        )
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def delivered(self) -> Delivered:
+        """What was sent, once the block is over."""
+        if self._failure:
+            raise self._failure[0]
+        return self._delivered
+
+    def __enter__(self) -> Arriving:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _told(self, records: int) -> None:
+        self.sent = records
+
+    def _run(self) -> None:
+        try:
+            self._delivered = self._send()
+        except BaseException as error:  # noqa: BLE001  # handed to who asks what was delivered
+            self._failure.append(error)
