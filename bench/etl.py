@@ -4,6 +4,7 @@
     types     1, 10, 100 (large: and 1,000) types at the same total rate
     latency   from arrival to staged; from the last condition to _SUCCESS
     backlog   an hour's events wait, and as many go on arriving: how long until no more waits than comes in ten seconds
+    rate      one type by 1, 2 and 4 tasks, beside a bare consumer of the same records
     sizes     events of 100 bytes to 100 KB: what an event costs, and a megabyte
     memory    a large bucket with little memory (large: of more bytes than driver and Python workers may have)
 
@@ -22,10 +23,11 @@ from typing import Any
 
 from bench.etl_backlog import backlog
 from bench.etl_compare import Say, compare
+from bench.etl_rate import rate
 from bench.etl_scenarios import beyond_memory, latency, many_types, sizes
 from bench.etl_site import Site
 
-SCENARIOS = ("compare", "types", "latency", "backlog", "sizes", "memory")
+SCENARIOS = ("compare", "types", "latency", "backlog", "rate", "sizes", "memory")
 
 
 def main() -> None:
@@ -74,6 +76,7 @@ def _run(name: str, site: Site, say: Say, arguments: argparse.Namespace) -> dict
         ),
         "latency": lambda: latency(site, say, types=10, per_second=5000, seconds=120 if large else 30, hours=12 if large else 5),
         "backlog": lambda: backlog(site, say, events=36_000_000 if large else 2_000_000, types=10, per_second=10_000),
+        "rate": lambda: rate(site, say, events=5_000_000 if large else 1_000_000, tasks=(1, 2, 4)),
         "sizes": lambda: sizes(site, say, payloads=(0, 900, 9_900, 99_900), megabytes=1000 if large else 200),
         "memory": lambda: beyond_memory(site, say, events=30_000_000 if large else 3_000_000, worker_mb=1024, driver_mb=640),
     }

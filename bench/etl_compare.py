@@ -58,10 +58,12 @@ def compare(site: Site, say: Say, *, events: int, types: int, rounds: int, batch
 
 
 def data_set(
-    site: Site, label: str, *, types: int, hours: int, events: int, first_hour: Hour, seed: int, payload: int = 0
-) -> Delivered:
-    """Make types and deliver their events; every topic has enough partitions for two tasks to be busy."""
-    names, schema_ids = site.new_types(label, types, partitions=max(1, 2 // types), first_hour=first_hour, payload=payload)
+    site: Site, label: str, *, types: int, hours: int, events: int, first_hour: Hour, seed: int, payload: int = 0,
+    partitions: int | None = None,
+) -> Delivered:  # fmt: skip
+    """Make types and deliver their events; every topic has enough partitions for two tasks to be busy, or those named."""
+    partitions = partitions or max(1, 2 // types)
+    names, schema_ids = site.new_types(label, types, partitions=partitions, first_hour=first_hour, payload=payload)
     ranges = max(1, events // RANGE_EVENTS)
     plan = Plan(types=names, first_hour=first_hour, hours=hours, ranges=ranges, seed=seed, payload=payload)
     check_sample(plan, schema_ids)

@@ -1,0 +1,83 @@
+"""One type at a rate, from topics that are full: by how many tasks, beside a bare consumer that only reads the same records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Final
+
+from confluent_kafka import Consumer, TopicPartition
+
+from bench.etl_compare import Say, data_set, past_hour
+from bench.etl_ours import OurEtl
+from bench.etl_scenarios import DEFAULTS
+from bench.etl_site import Site
+from hourmark.config_groups import KafkaCluster
+from hourmark.kafka import client_settings
+from hourmark.topics import events_topic
+
+PARTITIONS: Final = 8
+_AT_ONCE: Final = 10_000
+_ANSWER_S: Final = 10.0
+
+
+def rate(site: Site, say: Say, *, events: int, tasks: Sequence[int]) -> None:
+    """Each with topics, driver and ledger of its own. More tasks than cores are there to be right, not to be fast."""
+    for count in tasks:
+        first = past_hour(1)
+        waiting = data_set(
+            site, f"rate-{count}", types=1, hours=1, events=events, first_hour=first, seed=1, partitions=PARTITIONS
+        )
+        warm = data_set(site, f"warm-{count}", types=1, hours=1, events=50_000, first_hour=first, seed=2)
+        ends = site.ends(waiting.plan.types)[events_topic(waiting.plan.types[0])]
+        bare_s, bare_cpu_s = bare(site.config.kafka.edge, events_topic(waiting.plan.types[0]), ends, count)
+        settings = {**DEFAULTS, "master": f"local[{count}]", "tasks": count}
+        with OurEtl(site, warm.plan.types, first, settings, f"rate-{count}") as etl:
+            etl.round(lambda warm=warm: warm)  # type: ignore[misc]  # this round's
+            _, found = etl.round(lambda waiting=waiting: waiting, declare=True)  # type: ignore[misc]
+            etl.check(waiting)
+        records = int(waiting.records.sum())
+        staged_per_s, bare_per_s = records / found.facts["staging_wall_s"], records / bare_s
+        say(
+            {
+                "kind": "rate",
+                "tasks": count,
+                "events": records,
+                "partitions": PARTITIONS,
+                "staged_per_s": round(staged_per_s),
+                "bare_consumer_per_s": round(bare_per_s),
+                "of_the_bare_consumer": round(staged_per_s / bare_per_s, 2),
+                "cpu_us_per_event": round(found.cpu_s / records * 1e6, 2),
+                "bare_cpu_us_per_event": round(bare_cpu_s / records * 1e6, 2),
+                **found.facts,
+            }
+        )
+        site.remove_types([*waiting.plan.types, *warm.plan.types])
+
+
+def bare(cluster: KafkaCluster, topic: str, ends: dict[str, int], processes: int) -> tuple[float, float]:
+    """Seconds, and CPU seconds, of so many processes that read all records and drop them."""
+    parts = [{int(p): end for p, end in [*ends.items()][n::processes]} for n in range(processes)]
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        list(pool.map(time.sleep, [0.1] * processes))  # each is there
+        began = time.monotonic()
+        cpu = sum(pool.map(_read, [cluster] * processes, [topic] * processes, parts))
+        return time.monotonic() - began, cpu
+
+
+def _read(cluster: KafkaCluster, topic: str, ends: dict[int, int]) -> float:
+    """CPU seconds of reading these partitions up to their ends."""
+    cpu = time.process_time()
+    consumer = Consumer({**client_settings(cluster), "group.id": "bench-bare", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+        left = sum(ends.values())
+        while left:
+            found = consumer.consume(min(left, _AT_ONCE), timeout=_ANSWER_S)
+            assert found, f"{left} records of {topic} did not come within {_ANSWER_S} s"
+            left -= len(found)
+    finally:
+        consumer.close()
+    return time.process_time() - cpu
