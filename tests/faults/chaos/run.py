@@ -202,7 +202,7 @@ class Run:
         self._tell("the judge compares every line and event with every bucket")
         findings = check(evidence)
         self._tell(f"compared {findings.compared:,}: {dict(findings) or 'nothing is wrong'}; planting faults for the checkers")
-        missed = overlooked(evidence, findings)
+        missed = overlooked(evidence)
         recoveries = [
             (of.fault, None if of.recovered_s is None else round(of.recovered_s - of.all_healed_s, 1)) for of in evidence.injected
         ]

@@ -52,7 +52,7 @@ def test_a_run_in_which_nothing_is_wrong_has_no_findings(evidence: Evidence) -> 
 
 def test_what_is_planted_is_found(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planted, "_NUMBER", b"app - lines - ")  # these lines have no numbers
-    found = planted.overlooked(evidence, check(evidence))
+    found = planted.overlooked(evidence)
     assert len(found) == len(planted.PLANTED) - 2, "all but those of the API"
     assert not any(found.values()), found
 
@@ -61,7 +61,7 @@ def test_a_checker_that_finds_nothing_is_told_of(evidence: Evidence, monkeypatch
     monkeypatch.setattr(planted, "_NUMBER", b"app - lines - ")
     blind = {plant: (lambda *_: None, kind, count) for plant, (_, kind, count) in planted.PLANTED.items()}
     monkeypatch.setattr(planted, "PLANTED", blind)
-    assert all(planted.overlooked(evidence, {}).values())
+    assert all(planted.overlooked(evidence).values())
 
 
 def test_every_checker_has_a_fault_planted_for_it() -> None:
