@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,16 @@ def test_a_checker_that_finds_nothing_is_told_of(evidence: Evidence, monkeypatch
 
 def test_every_checker_has_a_fault_planted_for_it() -> None:
     assert {checker for checker, *_ in planted.PLANTED.values()} == {*CHECKERS.values()}
+
+
+def test_of_several_sources_the_smallest_is_judged_again_and_again(evidence: Evidence) -> None:
+    app, server = evidence.told.files
+    files = [app.model_copy(update={"source": "app"}), server.model_copy(update={"source": "server"})]
+    kept = {**evidence.kept, "server-log/date=2026-11-26": {}}
+    told = evidence.told.model_copy(update={"files": files})
+    sample = planted._sample(replace(evidence, told=told, kept=kept, api_types=frozenset({"lines"})))
+    assert [file.source for file in sample.told.files] == ["server"]
+    assert sample.told.other_files == "ignore"
+    assert {of.path for of in sample.told.written or ()} <= {server.path}
+    assert {entry.name for entry in sample.hdfs.list(hdfs_path(told.root))} == {"server-log", "lines"}
+    assert {path.partition("/")[0] for path in sample.kept} == {"server-log", "lines"}
