@@ -26,6 +26,8 @@ _SETTINGS: Final = {
 }
 _LOCAL: Final = {
     "spark.driver.memory": "1g",
+    # No record passes the JVM, and its heap is small: a second compiler and a concurrent collector cost more than they save.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.daemon.module": "hourmark_etl.workers",  # an executor elsewhere may get its modules after its daemon began

@@ -6,6 +6,7 @@ For other workers than those of tasks, which Spark asks of the source, a daemon 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 import traceback
@@ -13,8 +14,11 @@ from typing import Final
 
 from pyspark.daemon import manager
 
+from hourmark_etl.reused import spare_loaded
+
 _TASKS: Final = "pyspark.worker"
-_MODULES: Final = ("hourmark_etl.staging.planner", "hourmark_etl.closing.engine")  # staging, and closing, as tasks do it
+# Staging and closing, as tasks do it; pandas, because Arrow asks for it before it makes a column of a list.
+_MODULES: Final = ("pandas", "hourmark_etl.staging.planner", "hourmark_etl.closing.engine")
 
 
 def main(arguments: list[str]) -> None:
@@ -23,6 +27,8 @@ def main(arguments: list[str]) -> None:
         try:
             for module in _MODULES:
                 importlib.import_module(module)
+            gc.collect()
+            spare_loaded()
         except Exception:  # noqa: BLE001  # a task says it better: of a daemon that ends Spark knows no reason
             traceback.print_exc()
     manager()  # type: ignore[no-untyped-call]

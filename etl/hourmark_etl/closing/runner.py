@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from hourmark.errors import HourmarkError, Unavailable
+from hourmark_etl.reused import spare_loaded
 
 _CAUSE_MAX: Final = 1500
 _Item = TypeVar("_Item")
@@ -97,6 +98,7 @@ class _Failed(NamedTuple):
 
 
 def _guarded(work: Callable[..., object], item: object) -> object:
+    spare_loaded()
     try:
         return work(item)
     except HourmarkError as error:

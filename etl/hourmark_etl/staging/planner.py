@@ -28,6 +28,7 @@ from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.overview import quarantined
 from hourmark_etl.ledger.schemas import types_of_ids
 from hourmark_etl.model import Position
+from hourmark_etl.reused import spare_loaded
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import PlannedBatch, ReadSpan, deal, plan_spans
 from hourmark_etl.staging.source import COLUMN
@@ -71,6 +72,7 @@ class StreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Task)
+        spare_loaded()
         kafka = self._config.kafka
         topics = {s.span.topic for s in partition.spans}
         plan = stage_plan(self._config, partition.folder, topics, self._ledger, partition.schema_types)

@@ -22,6 +22,8 @@ from hourmark_etl.errors import DataLoss
 from hourmark_etl.model import Span
 from hourmark_etl.staging.plan import ReadSpan
 
+FETCH_BYTES: Final = 1 << 20  # of records at once: what is fetched past a span's end is parsed for nothing
+QUEUE_KB: Final = 2 * 1024  # likewise
 PIECE_BYTES: Final = 128 << 20  # of values that a task holds at once, several times over; far below the 2 GiB of an Arrow column
 _SCHEMA: Final = pa.schema(
     [
@@ -56,7 +58,15 @@ class SpanReader:
 
     def __init__(self, cluster: KafkaCluster, max_message_bytes: int, *, stall_s: float = STALL_S) -> None:
         self._cluster = cluster
-        self._reader = CommittedReader(cluster, "central", stall_s=stall_s, max_partition_fetch_bytes=max_message_bytes)
+        fetch_bytes = min(FETCH_BYTES, max_message_bytes)  # a broker gives a batch that is larger all the same (KIP-74)
+        self._reader = CommittedReader(
+            cluster,
+            "central",
+            stall_s=stall_s,
+            queue_kb=QUEUE_KB,
+            max_partition_fetch_bytes=fetch_bytes,
+            fetch_max_bytes=fetch_bytes,
+        )
 
     def read(self, spans: Sequence[ReadSpan], piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
         """All committed records of the spans, in pieces of about so many bytes of values, each partition's in order.
