@@ -75,7 +75,6 @@ class OurEtl:
     def __init__(
         self, site: Site, types: Sequence[str], first_hour: Hour, etl: Mapping[str, Any] | None = None, label: str = "ours"
     ) -> None:
-        as_in_production: dict[str, Any] = {"spark_conf": {}}  # the local stack's Java is for a quick start
         self.run = EtlRun(
             site.stack_config,
             site.folder / label,
@@ -83,7 +82,7 @@ class OurEtl:
             first_hour,
             cluster="central",
             root=site.root(label),
-            etl={**as_in_production, **(etl or {})},
+            etl=dict(etl or {}),
         )
         self._first_hour = first_hour
         self._known = list(types)

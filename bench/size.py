@@ -84,7 +84,6 @@ class World:
         source = {"name": "app", "paths": [str(self.logs / "app.log")]}
         settings["types"] = {"dir": str(self.home / "types")}
         settings["tailer"]["sources"] = [source]
-        settings["etl"]["spark_conf"] = {}  # Java as in production, not as a local stack has it for a quick start
         self.file.write_text(render_toml(settings))
         config = load_config(self.file)
         self.grow_to(FITTED[0][2])

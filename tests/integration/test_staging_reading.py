@@ -6,6 +6,7 @@ import pickle
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -22,7 +23,7 @@ from hourmark_etl.errors import DataLoss, EtlStop
 from hourmark_etl.model import FIRST_SITE, Span
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.read import Piece, SpanReader
+from hourmark_etl.staging.read import FETCH_BYTES, Piece, SpanReader
 from hourmark_etl.staging.stage import Bad, stage_pieces
 from hourmark_etl.storage import open_storage
 
@@ -50,10 +51,12 @@ def reader(config: Config) -> Iterator[SpanReader]:
         yield made
 
 
-def produce(central: Cluster, topic: str, records: Sequence[tuple[int, bytes, bytes]], *, commit: bool | None = None) -> None:
+def produce(
+    central: Cluster, topic: str, records: Sequence[tuple[int, bytes, bytes]], *, commit: bool | None = None, **settings: Any
+) -> None:
     """Append (partition, key, value); in a transaction that is committed or aborted, unless `commit` is None."""
     more = {} if commit is None else {"transactional_id": uuid.uuid4().hex}
-    producer = Producer(client_settings(central.settings, **more))
+    producer = Producer(client_settings(central.settings, **more, **settings))
     if commit is not None:
         producer.init_transactions(30)
         producer.begin_transaction()
@@ -105,6 +108,15 @@ def test_a_long_span_comes_in_pieces_that_leave_no_gap(central: Cluster, topic: 
         assert values(pieces, number) == sent[number::2]
         own = [s for piece in pieces for s in piece.spans if s.partition == number]
         assert [s.start for s in own] == [0, *(s.end for s in own[:-1])] and own[-1].end == 10_000
+
+
+def test_records_larger_than_a_fetch_come_between_small_ones(
+    central: Cluster, topic: str, reader: SpanReader, config: Config
+) -> None:
+    large = [bytes([n]) * size for n, size in enumerate((FETCH_BYTES - 1, FETCH_BYTES, 3 * FETCH_BYTES, 7 * FETCH_BYTES))]
+    sent = [value for each in large for value in (b"small", each)]
+    produce(central, topic, [(0, b"k", value) for value in sent], message_max_bytes=config.kafka.max_message_bytes)
+    assert values(list(reader.read(spans(central, topic))), 0) == sent
 
 
 def test_a_span_ends_where_its_bytes_are_used_up(central: Cluster, topic: str, reader: SpanReader) -> None:

@@ -9,7 +9,7 @@ from hourmark.toml_text import render_toml
 from hourmark_infra.stack.layout import CLUSTERS, METRICS, MIRRORS, SERVICE, Layout, replication
 from hourmark_infra.stack.options import Clusters
 from hourmark_infra.stack.registry import CONFLUENT_PATH
-from hourmark_infra.stack.servers import SMALL_JAVA, Programs
+from hourmark_infra.stack.servers import Programs
 
 _HEAD = """# Written by `hourmark up`, and again by the next one: to change a setting, use the environment
 # (HOURMARK_SERVICE__PORT=8080) or a copy of this file named with --config.
@@ -45,7 +45,6 @@ def settings_of(
             "ledger": f"sqlite:///{layout.state / 'ledger.sqlite'}",
             "scratch_dir": str(layout.state / "etl-scratch"),
             "metrics_port": layout.ports[METRICS],
-            "spark_conf": {"spark.driver.extraJavaOptions": " ".join(SMALL_JAVA)},
         },
         "service": {"port": layout.ports[SERVICE], "state_dir": str(layout.state / SERVICE)},
         "tailer": {

@@ -20,7 +20,7 @@ from hourmark_infra.stack.registry import registry_options, runner_jar
 MIRROR = MIRRORS[0]
 Command = tuple[str, ...]
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
-# Beside small heaps, the first compiler only: a local stack shares few cores, and its servers and driver start in half the time.
+# Beside small heaps, the first compiler only: a local stack shares few cores, and its servers start in half the time.
 SMALL_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 
