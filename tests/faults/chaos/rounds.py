@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 import httpx
@@ -16,6 +17,7 @@ from hourmark.clock import Clock
 from hourmark.errors import HourmarkError
 from hourmark_infra.jars.cache import Say
 
+_ENDS_S: Final = 3600.0  # more than any heal waits
 _FAILURES: Final = (HourmarkError, AssertionError, OSError, httpx.HTTPError, subprocess.SubprocessError)
 
 
@@ -32,20 +34,28 @@ class Played:
 
 
 def play(world: World, injections: Sequence[Injection], clock: Clock, say: Say) -> list[Played]:
-    """All of them that found something to hit. A fault that fails leaves whom it hit to whoever looks after the world."""
+    """All of them that found something to hit. A fault that fails leaves whom it hit to whoever looks after the world.
+
+    Each ends in a thread of its own: what was hit may be well again only after another fault has ended, too.
+    """
     began_s = clock.monotonic_s()
     steps = [(of.after_s, False, of) for of in injections] + [(of.after_s + of.hold_s, True, of) for of in injections]
     played: dict[str, Played] = {}
-    for at_s, ends, of in sorted(steps, key=lambda step: step[0]):
-        _until(world, clock, began_s + at_s)
-        if not ends:
-            say(f"  {of.fault} begins")
-            try:
-                played[of.fault] = _begun(world, of, clock, say)
-            except NotInjected as error:
-                say(f"  {of.fault} is left out: {error}")
-        elif of.fault in played:
-            _end(world, played[of.fault], clock, say)
+    ended: list[Future[None]] = []
+    with ThreadPoolExecutor(len(injections)) as ending:
+        for at_s, ends, of in sorted(steps, key=lambda step: step[0]):
+            _until(world, clock, began_s + at_s)
+            if ends and of.fault in played:
+                ended.append(ending.submit(_end, world, played[of.fault], clock, say))
+            elif not ends:
+                say(f"  {of.fault} begins")
+                try:
+                    played[of.fault] = _begun(world, of, clock, say)
+                except NotInjected as error:
+                    say(f"  {of.fault} is left out: {error}")
+        world.wait(lambda: all(each.done() for each in ended), "all faults to end", _ENDS_S)
+        for each in ended:
+            each.result()
     return [*played.values()]
 
 

@@ -13,6 +13,7 @@ import dataclasses
 import os
 import shutil
 import sys
+import threading
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -99,6 +100,7 @@ class World:
         self.crash_order = self.work / CRASH_ORDER  # what stands here kills the driver at a step of its own
         self.hit = set[str]()  # victims that a fault holds now
         self.ended: list[str] = []
+        self._looking = threading.Lock()
         self.observed_behind_ms = 0  # by how much a service's clock was behind when it said when it saw something
         self.victims: dict[str, Victim] = {name: Server(self.stack, name) for name in self.stack.names}
         for host, components in self.hosts.items():
@@ -133,11 +135,14 @@ class World:
 
     def look(self) -> None:
         """Who ended though nobody hit it is written down, and started again, as a supervisor of a machine would."""
-        for name, victim in self.victims.items():
-            if name not in self.hit and not victim.is_alive():
-                self.ended.append(f"{name}: {victim.last_words()}")
-                self.say(f"{name} HAS ENDED BY ITSELF; it is started again")
-                victim.start()
+        with self._looking:  # faults end side by side, and each looks
+            for name, victim in self.victims.items():
+                if (
+                    name not in self.hit and not victim.is_alive() and name not in self.hit
+                ):  # asked again: it may have been hit since
+                    self.ended.append(f"{name}: {victim.last_words()}")
+                    self.say(f"{name} HAS ENDED BY ITSELF; it is started again")
+                    victim.start()
 
     def start(self) -> None:
         """Types are applied, all components run, and services take ranges."""

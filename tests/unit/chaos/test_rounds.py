@@ -11,6 +11,7 @@ from tests.faults.chaos import rounds
 from tests.faults.chaos.faults import NotInjected
 from tests.faults.chaos.schedule import Injection
 from tests.support.clock import FakeClock
+from tests.support.waiting import wait_for
 
 from hourmark.errors import Unavailable
 
@@ -74,3 +75,8 @@ def test_what_finds_nothing_to_hit_is_left_out(monkeypatch: pytest.MonkeyPatch) 
     scene = Scene(monkeypatch, _finds_nothing)
     assert scene.play().keys() == {"first", "last"}
     assert "  worse is left out: nothing is staged" in scene.said
+
+
+def test_a_fault_that_is_well_again_only_after_another_ended_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch, lambda _world, _pick: lambda: wait_for(lambda: "last" in scene.healed, "the last one to end"))
+    assert {name: of.failed for name, of in scene.play().items()} == {"first": None, "worse": None, "last": None}
