@@ -39,6 +39,7 @@ class FileExpectation(_Told):
     catch_all: str | None = Field(None, description="the type of lines that fit nothing else")
     size: int | None = Field(None, ge=0, description="lines after this byte need not be there; those that are must be right")
     generation: int = Field(0, ge=0, description="how often the file was truncated")
+    copied: bool = Field(False, description="it is copied and truncated to rotate it: an event's id says which file has its line")
     source: str | None = Field(None, description="the declared source; absent: not checked")
     zone: str = Field("UTC", description="as the tailer is told")
     record_start: str | None = Field(None, description="as the tailer is told: records are this line and those it is not in")

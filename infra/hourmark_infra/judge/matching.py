@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from hourmark_infra.judge.sources import Line, SourceFile
 from hourmark_infra.judge.values import same
 
 Event = Mapping[str, Any]
+Place = tuple[str, int]  # file id, generation
 ENVELOPE: Final = ("event_id", "event_time", "host", "source", "file", "position")
 _OF_DEAD: Final = ("detail", "range_id", "range_start", "range_end", "rules", "declared_source")
 _DETAIL_CHARS_MAX: Final = 500
@@ -38,6 +40,8 @@ class Matcher:
         self._api = {(row.type, row.time_ms, client_bits(row.type, row.event_id)): row for row in told.api}
         self._posted: set[tuple[str, int, int]] = set()  # those of them that were found
         self._ranges: dict[tuple[object, ...], bytes] = {}
+        self._copied = [source for source in self.sources.values() if source.told.copied]
+        self._read_in: dict[Place, SourceFile] = {}  # by file id and generation of a copied file: the last that its lines were in
 
     def readers(self, event_type: str, fields: list[Any]) -> list[LineReader]:
         """Of the revisions that declare exactly these fields of the type; of all, where none does."""
@@ -46,10 +50,10 @@ class Matcher:
 
     def take(self, event_type: str, path: str, event: Event, readers: list[LineReader]) -> None:
         """An event of the bucket file `path`, made under a revision of one of these readers."""
-        position, file = event["position"], event["file"]
-        if file is None:
+        position = event["position"]
+        if event["file"] is None:
             return self._take_posted(event_type, path, event, readers)
-        source = self.sources.get((file["id"], file["generation"]))
+        source = self._source_of(event)
         if source is None:
             return self._foreign(path, event)
         line = source.line_at(position)
@@ -65,7 +69,7 @@ class Matcher:
             self._places.append(path)
         source.where[line.index] = len(self._places)
         self.report.beyond += line.index >= source.required
-        host_id, bits = _host_of(source, line, event["event_id"])
+        host_id, bits = _host_of(source, line, event)
         observed = self.told.observed_ms
         if event_type == DEAD_LETTERS:  # it says when it was made, and under which rules
             observed, readers = (event["event_time"],) * 2, [self._earlier.get(event.get("rules", ""), self._newest)]
@@ -76,6 +80,21 @@ class Matcher:
         if event_type == DEAD_LETTERS and not faults:
             faults += self._range_faults(source, line, event, host_id)
         return self._object(source.name, position, path, faults)
+
+    def _source_of(self, event: Event) -> SourceFile | None:
+        """The file that an event is of. Of copied ones it may be any: its id is made of its line, which one alone has there."""
+        place = _place(event)
+        source = self.sources.get(place)
+        if not self._copied or (source is not None and not source.told.copied):
+            return source
+        likely = [self._read_in[place]] if place in self._read_in else []
+        for copy in itertools.chain(likely, self._copied):
+            line = copy.line_at(event["position"])
+            of_it = line is not None and line.start == event["position"] and _host_of(copy, line, event)[1]
+            if of_it == digest_of(event["event_id"]):
+                self._read_in[place] = copy
+                return copy
+        return source
 
     def settle(self) -> None:
         """After the last event: ids that occur twice, and lines that are nowhere; counts lines by file and type."""
@@ -169,7 +188,7 @@ class Matcher:
     def _range_id(self, host_id: str, source: SourceFile, line: Line, event: Event) -> bytes:
         start, end = event["range_start"], event["range_end"]
         fields = (
-            host_id, source.id, source.told.generation, start, end, event["event_time"], event["rules"], source.told.zone,
+            host_id, *_place(event), start, end, event["event_time"], event["rules"], source.told.zone,
             event["declared_source"], event["source"], event["host"], line.part,
             *source.told.extras(),
         )  # fmt: skip
@@ -214,12 +233,17 @@ class Matcher:
         return self.told.blank_lines != "read" and line is not None and line.blank
 
 
-def _host_of(source: SourceFile, line: Line, event_id: bytes) -> tuple[str | None, int | None]:
+def _place(event: Event) -> Place:
+    """Which file it says it is of, as it was then."""
+    return event["file"]["id"], event["file"]["generation"]
+
+
+def _host_of(source: SourceFile, line: Line, event: Event) -> tuple[str | None, int | None]:
     """The one of the file's host ids that the event's id was made with (or, if with none, the last), and the id's digest."""
     host_id = bits = None
     for host_id in source.host_ids:
-        bits = digest_bits(host_id, source.id, source.told.generation, line.start, line.content)
-        if bits == digest_of(event_id):
+        bits = digest_bits(host_id, *_place(event), line.start, line.content)
+        if bits == digest_of(event["event_id"]):
             break
     return host_id, bits
 

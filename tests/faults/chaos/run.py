@@ -156,7 +156,13 @@ class Run:
         host_ids = {host: (world.host_config(host).tailer.state_dir / "host-id").read_text().strip() for host in HOSTS}
         logs = [log for load in loads for log in load.logs]
         files = [
-            {"path": f"{log.log.path}*", **sources[log.source], "host": f"host-{log.host}", "host_id": host_ids[log.host]}
+            {
+                "path": f"{log.log.path}*",
+                **sources[log.source],
+                "host": f"host-{log.host}",
+                "host_id": host_ids[log.host],
+                "copied": True,
+            }
             for log in logs
         ]
         storage = world.config.storage
