@@ -175,7 +175,7 @@ class Run:
             "line_bytes_max": world.config.tailer.line_bytes_max,
             "written": [record.model_dump() for log in logs for record in log.log.records],
             "api": [event.model_dump() for load in loads for event in load.posted],
-            "observed_ms": (self._began_ms - world.observed_behind_ms, self.clock.now_ms()),
+            "observed_ms": (self._began_ms, self.clock.now_ms()),
             "rules": [revision.id for revision in read_rules(world.config.kafka.edge).revisions],
             **limits,
         }

@@ -1,7 +1,7 @@
-"""The clock of one process, hours ahead or behind, and right again while it runs.
+"""The clock of the driver hours ahead or behind, and right again while it runs.
 
-A service's is the time of what has none of its own, such as a broken line: behind, that is late; ahead, it would be in a bucket
-that closes in some hours, which no run awaits.
+A service's is not among them. It is the time of what has none of its own: ahead, that is in a bucket which closes in some hours;
+behind, good lines are ahead of it, and become dead letters (`future`). No run can await the one, or expect the other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from tests.faults.chaos.faults.fault import Fault, Heal
 from tests.faults.chaos.faults.processes import CLIENTS
 from tests.faults.chaos.flows import Flow
-from tests.faults.chaos.settings import HOSTS
 from tests.support.shifted_clock import shift
 
 if TYPE_CHECKING:
@@ -25,17 +24,13 @@ _HOLD_S: Final = (20.0, 60.0)
 _GOES_ON: Final = CLIENTS | {Flow.MIRROR, Flow.STAGING}  # nothing closes by a clock that nobody else has
 
 
-def _shifted(whose: str, sign: int, world: World, pick: float) -> Heal:
+def _shifted(sign: int, world: World, pick: float) -> Heal:
     """An hour at least."""
-    file, by_ms = world.clock_offset(whose), int(_HOUR_MS * (1 + pick * (_MOST_HOURS - 1)))
-    if whose in HOSTS:
-        world.observed_behind_ms = max(world.observed_behind_ms, by_ms)
-    shift(file, sign * by_ms)
-    return file.unlink
+    shift(world.clock_offset, sign * int(_HOUR_MS * (1 + pick * (_MOST_HOURS - 1))))
+    return world.clock_offset.unlink
 
 
 FAULTS: Final[Sequence[Fault]] = (
-    Fault("driver-clock-ahead", frozenset(("driver",)), _GOES_ON, _HOLD_S, partial(_shifted, "center", 1)),
-    Fault("driver-clock-behind", frozenset(("driver",)), _GOES_ON, _HOLD_S, partial(_shifted, "center", -1)),
-    Fault("service-b-clock-behind", frozenset(("service",)), _GOES_ON, _HOLD_S, partial(_shifted, "b", -1)),
+    Fault("driver-clock-ahead", frozenset(("driver",)), _GOES_ON, _HOLD_S, partial(_shifted, 1)),
+    Fault("driver-clock-behind", frozenset(("driver",)), _GOES_ON, _HOLD_S, partial(_shifted, -1)),
 )
