@@ -258,7 +258,7 @@ def _sample(evidence: Evidence) -> Evidence:
     files = [file for file in told.files if file.source == smallest]
     written = [of for of in told.written if any(fnmatch.fnmatch(of.path, file.path) for file in files)]
     types = {*evidence.api_types}.union(*(file.carries(told.types) for file in files))
-    changed = {"files": files, "written": written, "other_files": "ignore"}
+    changed = {"files": files, "written": written}
     return replace(
         evidence,
         told=told.model_copy(update=changed),

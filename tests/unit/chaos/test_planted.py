@@ -76,7 +76,7 @@ def test_of_several_sources_the_smallest_is_judged_again_and_again(evidence: Evi
     told = evidence.told.model_copy(update={"files": files})
     sample = planted._sample(replace(evidence, told=told, kept=kept, api_types=frozenset({"lines"})))
     assert [file.source for file in sample.told.files] == ["server"]
-    assert sample.told.other_files == "ignore"
+    assert sample.told.other_files == "unexpected", "or an event that nobody posted is ignored"
     assert {of.path for of in sample.told.written or ()} <= {server.path}
     assert {entry.name for entry in sample.hdfs.list(hdfs_path(told.root))} == {"server-log", "lines"}
     assert {path.partition("/")[0] for path in sample.kept} == {"server-log", "lines"}
