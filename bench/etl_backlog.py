@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Final
 
 from bench.etl_compare import Say, data_set, past_hour
 from bench.etl_ours import OurEtl
 from bench.etl_scenarios import DEFAULTS
 from bench.etl_site import Site
-from bench.etl_traffic import RANGE_EVENTS, Delivered, Plan, check_sample, deliver, promise, stream
-from hourmark.config_groups import KafkaCluster
-from hourmark.hours import Hour
+from bench.etl_traffic import RANGE_EVENTS, Plan, check_sample, deliver, promise, stream
 
 BEHIND_S: Final = 10.0  # the backlog is over when no more waits than arrives in so long
 _LIVE_S: Final = 3600  # at most
@@ -33,19 +31,24 @@ def backlog(site: Site, say: Say, *, events: int, types: int, per_second: int) -
         etl.round(lambda: warm)
         promise(site.config.kafka.edge, waiting)
         logged = etl.log_size()
-        arriving = Arriving(site.config.kafka.edge, plan, schema_ids, per_second)
+        arriving = Plan(types=names, first_hour=plan.end, hours=1, ranges=per_second * _LIVE_S // RANGE_EVENTS, seed=3)
+        sent, over = [0], threading.Event()
         cpu, began, peaks = etl.tree.cpu_seconds(), time.monotonic(), list[float]()
         etl.tree.memory_mb_peak()
-        with arriving:
+        with ThreadPoolExecutor(1) as pool, ExitStack() as at_the_end:
+            at_the_end.callback(over.set)
+            sending = pool.submit(
+                stream, site.config.kafka.edge, arriving, schema_ids, per_second=per_second, sent=sent.append, until=over.is_set
+            )
             etl.declare(plan)
             etl.wait(lambda: etl.staged(names) >= records // 2, "half of the backlog is staged")
             peaks.append(etl.tree.memory_mb_peak())
             behind = round(BEHIND_S * per_second)
-            etl.wait(lambda: records + arriving.sent - etl.staged(names) < behind, f"no more waits than arrives in {BEHIND_S} s")
+            etl.wait(lambda: records + sent[-1] - etl.staged(names) < behind, f"no more waits than arrives in {BEHIND_S} s")
             caught_up_s, cpu_s = time.monotonic() - began, etl.tree.cpu_seconds() - cpu
             peaks.append(etl.tree.memory_mb_peak())
-            arrived = arriving.sent
-        live = arriving.delivered
+            arrived = sent[-1]
+        live = sending.result()
         etl.wait(lambda: etl.staged(names) >= records + int(live.records.sum()), "all events are staged")
         promise(site.config.kafka.edge, live)
         etl.wait(lambda: etl.closed(names, live.plan.end), "all hours are closed")
@@ -68,41 +71,3 @@ def backlog(site: Site, say: Say, *, events: int, types: int, per_second: int) -
         }
     )
     site.remove_types([*names, *warm.plan.types])
-
-
-class Arriving:
-    """Events of the hour after the backlog's, of the same types, sent by a thread for as long as the block lasts."""
-
-    def __init__(self, cluster: KafkaCluster, backlog: Plan, schema_ids: dict[str, int], per_second: int) -> None:
-        self.sent, self._failure = 0, list[BaseException]()
-        self._over = threading.Event()
-        following = Hour(backlog.end.start_s, backlog.end.length_s)
-        self._plan = Plan(types=backlog.types, first_hour=following, hours=1, ranges=per_second * _LIVE_S // RANGE_EVENTS, seed=3)
-        self._send: Callable[[], Delivered] = partial(
-            stream, cluster, self._plan, schema_ids, per_second=per_second, sent=self._told, until=self._over.is_set
-        )
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    @property
-    def delivered(self) -> Delivered:
-        """What was sent, once the block is over."""
-        if self._failure:
-            raise self._failure[0]
-        return self._delivered
-
-    def __enter__(self) -> Arriving:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _told(self, records: int) -> None:
-        self.sent = records
-
-    def _run(self) -> None:
-        try:
-            self._delivered = self._send()
-        except BaseException as error:  # noqa: BLE001  # handed to who asks what was delivered
-            self._failure.append(error)

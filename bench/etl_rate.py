@@ -11,8 +11,7 @@ from typing import Final
 from confluent_kafka import Consumer, TopicPartition
 
 from bench.etl_compare import Say, data_set, past_hour
-from bench.etl_ours import OurEtl
-from bench.etl_scenarios import DEFAULTS
+from bench.etl_scenarios import DEFAULTS, worked_off
 from bench.etl_site import Site
 from hourmark.config_groups import KafkaCluster
 from hourmark.kafka import client_settings
@@ -26,18 +25,11 @@ _ANSWER_S: Final = 10.0
 def rate(site: Site, say: Say, *, events: int, tasks: Sequence[int]) -> None:
     """Each with topics, driver and ledger of its own. More tasks than cores are there to be right, not to be fast."""
     for count in tasks:
-        first = past_hour(1)
-        waiting = data_set(
-            site, f"rate-{count}", types=1, hours=1, events=events, first_hour=first, seed=1, partitions=PARTITIONS
-        )
-        warm = data_set(site, f"warm-{count}", types=1, hours=1, events=50_000, first_hour=first, seed=2)
-        ends = site.ends(waiting.plan.types)[events_topic(waiting.plan.types[0])]
-        bare_s, bare_cpu_s = bare(site.config.kafka.edge, events_topic(waiting.plan.types[0]), ends, count)
-        settings = {**DEFAULTS, "master": f"local[{count}]", "tasks": count}
-        with OurEtl(site, warm.plan.types, first, settings, f"rate-{count}") as etl:
-            etl.round(lambda warm=warm: warm)  # type: ignore[misc]  # this round's
-            _, found = etl.round(lambda waiting=waiting: waiting, declare=True)  # type: ignore[misc]
-            etl.check(waiting)
+        label = f"rate-{count}"
+        waiting = data_set(site, label, types=1, hours=1, events=events, first_hour=past_hour(1), seed=1, partitions=PARTITIONS)
+        topic = events_topic(waiting.plan.types[0])
+        bare_s, bare_cpu_s = bare(site.config.kafka.edge, topic, site.ends(waiting.plan.types)[topic], count)
+        found = worked_off(site, label, waiting, {**DEFAULTS, "master": f"local[{count}]", "tasks": count})
         records = int(waiting.records.sum())
         staged_per_s, bare_per_s = records / found.facts["staging_wall_s"], records / bare_s
         say(
@@ -54,7 +46,6 @@ def rate(site: Site, say: Say, *, events: int, tasks: Sequence[int]) -> None:
                 **found.facts,
             }
         )
-        site.remove_types([*waiting.plan.types, *warm.plan.types])
 
 
 def bare(cluster: KafkaCluster, topic: str, ends: dict[str, int], processes: int) -> tuple[float, float]:

@@ -10,12 +10,12 @@ import dataclasses
 import statistics
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from bench.etl_compare import Say, data_set, past_hour
-from bench.etl_ours import PAUSE_S, OurEtl
+from bench.etl_ours import PAUSE_S, OurEtl, Round
 from bench.etl_site import Site
 from bench.etl_traffic import RANGE_EVENTS, Delivered, Plan, deliver, promise, stream
 from bench.hdfs_bare import seconds_for, sizes_of
@@ -105,13 +105,9 @@ def sizes(site: Site, say: Say, *, payloads: Sequence[int], megabytes: int) -> N
     """Events of so many bytes of text, one size after another, `megabytes` of each: what an event costs, and a megabyte."""
     for payload in payloads:
         events = min(500_000, megabytes * 1_000_000 // (payload + 100))
-        first = past_hour(1)
-        waiting = data_set(site, f"of-{payload}", types=2, hours=1, events=events, first_hour=first, seed=1, payload=payload)
-        warm = data_set(site, f"warm-{payload}", types=2, hours=1, events=20_000, first_hour=first, seed=2)
-        with OurEtl(site, warm.plan.types, first, DEFAULTS, f"sizes-{payload}") as etl:
-            etl.round(lambda warm=warm: warm)  # type: ignore[misc]  # this round's
-            _, found = etl.round(lambda waiting=waiting: waiting, declare=True)  # type: ignore[misc]
-            etl.check(waiting)
+        label = f"sizes-{payload}"
+        waiting = data_set(site, label, types=2, hours=1, events=events, first_hour=past_hour(1), seed=1, payload=payload)
+        found = worked_off(site, label, waiting, DEFAULTS)
         records = int(waiting.records.sum())
         say(
             {
@@ -123,7 +119,6 @@ def sizes(site: Site, say: Say, *, payloads: Sequence[int], megabytes: int) -> N
                 **found.facts,
             }
         )
-        site.remove_types([*waiting.plan.types, *warm.plan.types])
 
 
 def beyond_memory(site: Site, say: Say, *, events: int, worker_mb: int, driver_mb: int) -> None:
@@ -131,17 +126,12 @@ def beyond_memory(site: Site, say: Say, *, events: int, worker_mb: int, driver_m
 
     `larger_than_memory` says whether it is of more bytes than all of them may have together, as it is with --large.
     """
-    first = past_hour(1)
-    waiting = data_set(site, "large", types=1, hours=1, events=events, first_hour=first, seed=1)
+    waiting = data_set(site, "large", types=1, hours=1, events=events, first_hour=past_hour(1), seed=1)
     limits = {
         "spark.driver.memory": f"{driver_mb}m",
         "spark.executor.pyspark.memory": f"{2 * worker_mb}m",  # Spark divides it by the cores
     }
-    warm = data_set(site, "little", types=1, hours=1, events=50_000, first_hour=first, seed=2)
-    with OurEtl(site, warm.plan.types, first, {**DEFAULTS, "spark_conf": limits}, "memory") as etl:
-        etl.round(lambda: warm)
-        _, found = etl.round(lambda: waiting, declare=True)
-        etl.check(waiting)
+    found = worked_off(site, "memory", waiting, {**DEFAULTS, "spark_conf": limits})
     say(
         {
             "kind": "memory",
@@ -155,7 +145,18 @@ def beyond_memory(site: Site, say: Say, *, events: int, worker_mb: int, driver_m
             **found.facts,
         }
     )
-    site.remove_types([*waiting.plan.types, *warm.plan.types])
+
+
+def worked_off(site: Site, label: str, waiting: Delivered, settings: Mapping[str, Any]) -> Round:
+    """What waits in full topics, staged, closed, checked and removed, by a driver of its own that has done everything once."""
+    first, types = waiting.plan.first_hour, waiting.plan.types
+    warm = data_set(site, f"{label}-warm", types=len(types), hours=1, events=50_000, first_hour=first, seed=2)
+    with OurEtl(site, warm.plan.types, first, settings, label) as etl:
+        etl.round(lambda: warm)
+        _, found = etl.round(lambda: waiting, declare=True)
+        etl.check(waiting)
+    site.remove_types([*types, *warm.plan.types])
+    return found
 
 
 class Delays:

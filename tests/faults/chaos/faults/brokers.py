@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from tests.faults.chaos.eyes import SILENT
-from tests.faults.chaos.faults.fault import Fault, Heal
+from tests.faults.chaos.faults.fault import Fault, Heal, index_of
 from tests.faults.chaos.faults.processes import CLIENTS
 from tests.faults.chaos.flows import ALL, Flow
 
@@ -27,7 +27,7 @@ _VOTES: Final = "__cluster_metadata-0"  # of a controller, which would have a di
 def _disk_replaced(cluster: str, world: World, pick: float) -> Heal:
     """SIGKILL for one of three; all its partitions go. It is back once they are whole again."""
     nodes = world.stack.layout.nodes(cluster)
-    name = f"{cluster}-{nodes[int(pick * 0.999 * len(nodes))]}"
+    name = f"{cluster}-{nodes[index_of(pick, len(nodes))]}"
     world.hit.add(name)
     world.victims[name].kill()
     _clear(world.stack.layout.data / name / "log")

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 Heal = Callable[[], None]  # returns once what was hit is well again by its own word
 
 
+def index_of(pick: float, count: int) -> int:
+    """Which of so many a pick from 0 to 1 means."""
+    return int(pick * 0.999 * count)
+
+
 class NotInjected(Exception):
     """There is nothing to hit now, so nothing was done."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from tests.faults.chaos.faults.fault import Fault, Heal, NotInjected
-from tests.faults.chaos.faults.processes import CLIENTS
+from tests.faults.chaos.faults.processes import CLIENTS, LEDGER, hit, named
 from tests.faults.chaos.flows import Flow
 from tests.faults.chaos.victims import Database
 
@@ -61,20 +61,13 @@ def _database(world: World) -> Database:
     return world.database
 
 
-def _killed_in_a_transaction(world: World, _pick: float) -> Heal:
+def _killed_in_a_transaction(world: World, pick: float) -> Heal:
     """SIGQUIT for the database while somebody writes."""
     until_s = world.clock.monotonic_s() + _TRANSACTION_S
     while not _database(world).is_written_to():
         if world.clock.monotonic_s() >= until_s:
             raise NotInjected(f"nobody wrote to the ledger for {_TRANSACTION_S:.0f} s")
-    world.hit.add("ledger")
-    world.victims["ledger"].kill()
-
-    def heal() -> None:
-        world.victims["ledger"].come_back()
-        world.hit.discard("ledger")
-
-    return heal
+    return hit(named(LEDGER), lambda v: v.kill(), lambda v: v.come_back(), world, pick)
 
 
 FAULTS: Final[Sequence[Fault]] = (

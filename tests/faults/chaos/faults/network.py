@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tests.faults.chaos.faults.fault import Fault, Heal
+from tests.faults.chaos.faults.fault import Fault, Heal, index_of
 from tests.faults.chaos.faults.processes import CLIENTS, LEDGER
 from tests.faults.chaos.flows import ALL, Flow
 from tests.faults.chaos.link import Mode
@@ -26,7 +26,7 @@ _SLOW: Final = (Mode.DELAY, Mode.ANSWERS_LOST)
 def _to_one_broker(cluster: str, mode: Mode, world: World, pick: float) -> Heal:
     """Its neighbours reach one broker no more; it reaches them, and everybody else reaches it."""
     nodes = world.stack.layout.nodes(cluster)
-    return _set([way_name(BROKERS, cluster, nodes[int(pick * 0.999 * len(nodes))])], mode, world, pick)
+    return _set([way_name(BROKERS, cluster, nodes[index_of(pick, len(nodes))])], mode, world, pick)
 
 
 def _to_cluster(who: str, cluster: str, mode: Mode, world: World, pick: float) -> Heal:

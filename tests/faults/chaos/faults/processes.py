@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import psutil
-from tests.faults.chaos.faults.fault import Fault, Heal, NotInjected
+from tests.faults.chaos.faults.fault import Fault, Heal, NotInjected, index_of
 from tests.faults.chaos.flows import ALL, Flow
 from tests.faults.chaos.victims import Victim, pause, resume
 from tests.support.spark_python import kill_pythons
@@ -47,7 +47,7 @@ def _another(leader: Names, brokers: Sequence[str]) -> Names:
 
 
 def _one(names: Sequence[str], pick: float) -> str:
-    return names[int(pick * 0.999 * len(names))]
+    return names[index_of(pick, len(names))]
 
 
 def _two(brokers: Sequence[str]) -> Names:
@@ -55,7 +55,7 @@ def _two(brokers: Sequence[str]) -> Names:
     return lambda _world, pick: [name for name in brokers if name != _one(brokers, pick)]
 
 
-def _named(name: str) -> Names:
+def named(name: str) -> Names:
     return lambda _world, _pick: [name]
 
 
@@ -81,38 +81,38 @@ _TARGETS: Final = (
     _Target("two-central-brokers", _two(CENTRAL_NAMES), "central", CLIENTS, of_several=True),
     _Target("all-central-brokers", lambda _world, _pick: CENTRAL_NAMES, "central", CLIENTS, of_several=True),
     # The other worker takes over; events of an hour that is to close may come a session later.
-    _Target("mirror", _named("mirror"), "mirror", _MIRRORED),
-    _Target("second-mirror", _named("mirror-b"), "mirror", _MIRRORED),
+    _Target("mirror", named("mirror"), "mirror", _MIRRORED),
+    _Target("second-mirror", named("mirror-b"), "mirror", _MIRRORED),
     _Target("both-mirrors", lambda _world, _pick: ("mirror", "mirror-b"), "mirror", CLIENTS),
-    _Target("namenode", _named("namenode"), "hdfs", _MIRRORED),
+    _Target("namenode", named("namenode"), "hdfs", _MIRRORED),
     _Target("datanode", lambda world, pick: [_one(world.stack.layout.shape.datanodes, pick)], "hdfs", _MIRRORED),
     _Target("all-datanodes", lambda _world, _pick: DATANODES, "hdfs", _MIRRORED, of_several=True),
-    _Target("registry", _named("registry"), "registry", ALL),
+    _Target("registry", named("registry"), "registry", ALL),
     # Its neighbour takes all; hours wait up to a minute for one that went without goodbye.
-    _Target("service-a", _named("service-a"), "service", _STAGED, ALL),
-    _Target("service-b", _named("service-b"), "service", _STAGED, ALL),
+    _Target("service-a", named("service-a"), "service", _STAGED, ALL),
+    _Target("service-b", named("service-b"), "service", _STAGED, ALL),
     # Hours wait for the host.
-    _Target("tailer-a", _named("tailer-a"), "tailer-a", _STAGED - {Flow.TAILER_A}),
-    _Target("tailer-b", _named("tailer-b"), "tailer-b", _STAGED - {Flow.TAILER_B}),
-    _Target("driver", _named("etl"), "driver", _MIRRORED),
-    _Target(LEDGER, _named(LEDGER), LEDGER, _MIRRORED),
+    _Target("tailer-a", named("tailer-a"), "tailer-a", _STAGED - {Flow.TAILER_A}),
+    _Target("tailer-b", named("tailer-b"), "tailer-b", _STAGED - {Flow.TAILER_B}),
+    _Target("driver", named("etl"), "driver", _MIRRORED),
+    _Target(LEDGER, named(LEDGER), LEDGER, _MIRRORED),
 )
 
 
-def _hit(names: Names, how: Callable[[Victim], None], back: Callable[[Victim], None], world: World, pick: float) -> Heal:
+def hit(names: Names, how: Callable[[Victim], None], back: Callable[[Victim], None], world: World, pick: float) -> Heal:
     """Do it to all of them; the heal brings all back."""
-    hit = names(world, pick)
-    world.hit.update(hit)
-    for name in hit:
+    chosen = names(world, pick)
+    world.hit.update(chosen)
+    for name in chosen:
         how(world.victims[name])
 
     def heal() -> None:
-        for name in hit:  # all of them first: brokers that wait for one another come up together
+        for name in chosen:  # all of them first: brokers that wait for one another come up together
             if back is not resume:
                 world.victims[name].start()
-        for name in hit:
+        for name in chosen:
             back(world.victims[name])
-        world.hit.difference_update(hit)
+        world.hit.difference_update(chosen)
 
     return heal
 
@@ -120,7 +120,7 @@ def _hit(names: Names, how: Callable[[Victim], None], back: Callable[[Victim], N
 def _faults(target: _Target) -> Sequence[Fault]:
     def one(signal: str, how: Callable[[Victim], None], back: Callable[[Victim], None], goes_on: frozenset[Flow]) -> Fault:
         hold_s = _PAUSED_S if back is resume else _AWAY_S
-        inject = partial(_hit, target.names, how, back)
+        inject = partial(hit, target.names, how, back)
         in_postgres = target.name == LEDGER
         return Fault(
             f"{target.name}-{signal}", frozenset((target.touches,)), goes_on, hold_s, inject, target.of_several, in_postgres

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import httpx
-from tests.faults.chaos.faults.fault import Fault, Heal, NotInjected
+from tests.faults.chaos.faults.fault import Fault, Heal, NotInjected, index_of
 from tests.faults.chaos.faults.processes import CLIENTS
 from tests.faults.chaos.flows import ALL, Flow
 from tests.support.servers import dfsadmin, set_safe_mode
@@ -51,14 +51,14 @@ def _staged_file(delete: bool, world: World, pick: float) -> Heal:
         files = sorted(_files(hdfs, root), key=lambda found: found[1])
         if not files:
             raise NotInjected("nothing is staged")
-        path = files[-1 - int(pick * 0.999 * min(5, len(files)))][0]
+        path = files[-1 - index_of(pick, min(5, len(files)))][0]
         url, user = f"http://{storage}/webhdfs/v1{path}", {"user.name": world.config.storage.user}
         with hdfs.open(path).content as opened:
             content = bytearray(opened.read())
         if delete:
             httpx.delete(url, params={"op": "DELETE", **user}, trust_env=False).raise_for_status()
         else:
-            content[int(pick * 0.999 * len(content))] ^= 1
+            content[index_of(pick, len(content))] ^= 1
             parameters = {"op": "CREATE", "overwrite": "true", **user}
             httpx.put(url, params=parameters, content=bytes(content), follow_redirects=True, trust_env=False).raise_for_status()
     finally:
