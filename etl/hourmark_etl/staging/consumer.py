@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -46,7 +47,10 @@ _LOG = logging.getLogger(__name__)
 _RAISED: Final = re.compile(r"^(?:.*: )?((?:hourmark|hourmark_etl)\.[\w.]+): (.*)$", re.MULTILINE)
 # The process that plans speaks to Java over a socket; when it dies, that ends.
 _LOST_PLANNER: Final = re.compile(r"EOFException$(?:\n\s+at .*)*PythonStreamingSourceRunner", re.MULTILINE)
-_LOST_WORKER: Final = ("Python worker exited unexpectedly", "Python worker failed to connect back", "ExecutorLostFailure")
+_LOST_WORKER: Final = (
+    "Python worker exited unexpectedly", "Python worker failed to connect back", "ExecutorLostFailure",
+    "java.io.IOException: Stream closed",
+)  # fmt: skip
 _NETWORK: Final = re.compile(
     r"^.*(?:Connection (?:refused|reset|timed out)|timed out|Broken pipe|No route to host|Network is unreachable"
     r"|(?:Connection\w*|Timeout)Error|gaierror|(?:Connect|SocketTimeout|UnknownHost|NoRouteToHost|EOF)Exception).*$",
@@ -106,11 +110,17 @@ class Consumer:
     def check(self) -> None:
         """Begin the query again where a server was away, or records are lost; EtlStop, saying why, where it ended otherwise."""
         if self._query is None and self._clock.monotonic_s() >= self._again_at_s:
-            self.start()
+            try:
+                self.start()
+            except Py4JJavaError as refused:  # Spark asks a Python process, which may have died with the last query
+                return self._begin_again(cause_of(str(refused)))
         if self._query is None or self._query.isActive:
-            return
+            return None
         error = self._error or cause_of(told_of(self._query.exception()))
         self._query = None
+        return self._begin_again(error)
+
+    def _begin_again(self, error: HourmarkError) -> None:
         if not isinstance(error, Unavailable | DataLoss):  # what is lost is passed over when the next plan begins
             raise error
         _LOG.warning("staging of shard %s begins again in %.0f s, from the ledger: %s", self._shard, self._pause_s, error)

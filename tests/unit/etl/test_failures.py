@@ -24,6 +24,7 @@ PYTHON = "org.apache.spark.api.python.PythonException: Traceback (most recent ca
         "java.net.ConnectException: Call From a to b:8020 failed on connection exception",
         "java.net.SocketTimeoutException: 60000 millis timeout",
         "java.net.UnknownHostException: namenode",
+        "An error occurred while calling o241.load.\n: java.io.IOException: Stream closed",
         "Job aborted: Python worker exited unexpectedly (crashed)",
         "ExecutorLostFailure (executor 1 exited caused by one of the running tasks)",
     ],
