@@ -49,7 +49,7 @@ _RAISED: Final = re.compile(r"^(?:.*: )?((?:hourmark|hourmark_etl)\.[\w.]+): (.*
 _LOST_PLANNER: Final = re.compile(r"EOFException$(?:\n\s+at .*)*PythonStreamingSourceRunner", re.MULTILINE)
 _LOST_WORKER: Final = (
     "Python worker exited unexpectedly", "Python worker failed to connect back", "ExecutorLostFailure",
-    "java.io.IOException: Stream closed",
+    "Stream closed",
 )  # fmt: skip
 _NETWORK: Final = re.compile(
     r"^.*(?:Connection (?:refused|reset|timed out)|timed out|Broken pipe|No route to host|Network is unreachable"

@@ -25,6 +25,7 @@ PYTHON = "org.apache.spark.api.python.PythonException: Traceback (most recent ca
         "java.net.SocketTimeoutException: 60000 millis timeout",
         "java.net.UnknownHostException: namenode",
         "An error occurred while calling o241.load.\n: java.io.IOException: Stream closed",
+        "Stream closed\n=== Streaming Query ===\nCurrent State: ACTIVE",
         "Job aborted: Python worker exited unexpectedly (crashed)",
         "ExecutorLostFailure (executor 1 exited caused by one of the running tasks)",
     ],
