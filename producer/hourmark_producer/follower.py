@@ -40,7 +40,8 @@ from hourmark_producer.passing_over import pass_over
 from hourmark_producer.range_sizes import RangeSizes
 from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.rests import NotYet, Rests
-from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink, TooLarge
+from hourmark_producer.service_client import Busy, Refused, ServiceLink, TooLarge
+from hourmark_producer.service_clocks import Reading
 from hourmark_producer.source_cutting import cut_of, extras_of, joins_lines
 from hourmark_producer.spooled_ranges import note_several, spool, unspool
 from hourmark_producer.truncation import HEAD_BYTES, Judgement, Shrink, Verdict, are_alike, judge, next_anchor

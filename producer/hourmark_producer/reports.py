@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from hourmark.clock import Clock
 from hourmark.errors import HourmarkError
+from hourmark.hidden import shown
 from hourmark.host_reports import HostReport, SourceReport
 from hourmark_producer.service_client import ServiceLink
 from hourmark_producer.throttle import Throttle
@@ -32,6 +33,7 @@ class Reporter:
 
     def __post_init__(self) -> None:
         self._incarnation = uuid.uuid4().hex
+        self._doubted: set[str] = set()  # services
         self._sequence = 0
         self.arrived_at_ms: int | None = None
 
@@ -42,6 +44,7 @@ class Reporter:
         while not stop.is_set():
             if self.send():
                 self.arrived()
+            self._tell_of_clocks()
             stop.wait(every_s)
 
     def _is_heard(self) -> bool:
@@ -52,6 +55,14 @@ class Reporter:
             return False
         self.throttle.over("hello")
         return True
+
+    def _tell_of_clocks(self) -> None:
+        troubles = self.client.clock_troubles()
+        for service, trouble in troubles.items():
+            self.throttle.warn(f"clock {service}", f"{shown(service)}: {trouble}; no range is given its time. Set it right")
+        for service in self._doubted - troubles.keys():
+            self.throttle.over(f"clock {service}")
+        self._doubted = set(troubles)
 
     def send(self, *, goodbye: bool = False) -> bool:
         """One report; whether it arrived."""

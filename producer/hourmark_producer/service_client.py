@@ -1,7 +1,8 @@
 """The delivery service as seen from a log host: its clock, its rules, and what it says to ranges and reports.
 
 Every answer carries the service's clock and rules revision. The latest reading is what the next range is given, never this
-host's own clock, and never one that is before a reading of any other service: see `ServiceLink.fresh`.
+host's own clock, never one that most others contradict, and never one that is before a reading of any other service: see
+`ServiceLink.fresh`.
 
     HourmarkError
     ├── Busy       no answer, or one that says: later (429, 5xx). Every service was asked that may be; try again
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from hourmark.clock import Clock
@@ -37,6 +39,7 @@ from hourmark.wire import (
 from hourmark_producer.clock_floor import ClockFloor
 from hourmark_producer.connections import PROBLEMS, Answer, Asked, Connections
 from hourmark_producer.credentials import Credentials
+from hourmark_producer.service_clocks import Reading, ServiceClocks
 from hourmark_producer.services import Service, Services
 
 READING_AGE_MAX_S: Final = 2.0  # an older reading is renewed before a range is made of it
@@ -64,14 +67,6 @@ class NotAllowed(Refused):
 
 class TooLarge(Refused):
     """Not so much at once."""
-
-
-class Reading(NamedTuple):
-    """What an answer said. `at_s`: monotonic, when it was received."""
-
-    clock_ms: int
-    rules: str | None
-    at_s: float
 
 
 class _Begun(NamedTuple):
@@ -105,8 +100,8 @@ class ServiceLink:
         self.services = Services(config.service_urls, clock, config.backoff_max_seconds, config.token_file)
         self._told = self.services.first  # took the latest report
         self._clock = clock
-        self._latest: Reading | None = None  # of any age
-        self._clocks_ms: dict[str, int] = {}  # the latest of each service
+        self._rules: str | None = None  # as the latest answer said
+        self._clocks = ServiceClocks(clock)
         self._floor = floor or ClockFloor()  # of all readings
         self._noting = threading.Lock()
         self._hello = threading.Lock()
@@ -124,17 +119,54 @@ class ServiceLink:
         ranges that go to others, too.
         """
         with self._hello:
-            reading = self._latest
-            if reading is None or reading.rules is None or self._clock.monotonic_s() - reading.at_s > age_max_s:
-                service, _ = self._first_to_take(
-                    lambda service: self._ask(service, "GET", HELLO_PATH, {}, b"", SHORT_TIMEOUT_S), self._told
-                )
-                reading = self._latest
-                if reading is None:
-                    raise Busy(f"no {CLOCK_HEADER} in the answer of {shown(service.url)}; is a delivery service there?")
+            reading, asked_s = self._newest(), self._clock.monotonic_s()
+            if reading is None or reading.rules is None or asked_s - reading.at_s > age_max_s:
+                reading = self._renewed(asked_s)
         highest_ms = self._floor.ms
         is_near = highest_ms - reading.clock_ms <= CLOCKS_APART_MS_MAX  # else one of them is plainly wrong
         return reading._replace(clock_ms=max(reading.clock_ms, highest_ms)) if is_near else reading
+
+    def _renewed(self, asked_s: float) -> Reading:
+        """A reading of this moment, of a service that is believed. Busy, Refused."""
+        service, _ = self._first_to_take(self._say_hello, self._preferred())
+        self._hear_others(service)
+        reading = self._believed().get(service.name) or self._newest()
+        if reading is None:
+            raise Busy(f"no {CLOCK_HEADER} in the answer of {shown(service.url)}; is a delivery service there?")
+        if reading.at_s < asked_s:
+            trouble = self.clock_troubles().get(service.name, "it says no clock")
+            raise Busy(f"{shown(service.name)}: {trouble}, and no other answers; set that clock right")
+        return reading
+
+    def _say_hello(self, service: Service) -> Answer:
+        return self._ask(service, "GET", HELLO_PATH, {}, b"", SHORT_TIMEOUT_S)
+
+    def _hear_others(self, service: Service) -> None:
+        """Where its clock and this host's are apart, those that were not heard yet are asked once: most decide."""
+        services = self.services.known()
+        with self._noting:
+            heard = self._clocks.heard([one.name for one in services])
+            is_alone = service.name in heard and self._clocks.is_alone(service.name)
+        for other in services if is_alone else ():
+            if other.name not in heard and not other.failures:
+                with suppress(Busy, Refused):
+                    self._say_hello(other)
+
+    def _believed(self) -> Mapping[str, Reading]:
+        names = [service.name for service in self.services.known()]
+        with self._noting:
+            return self._clocks.believed(names)
+
+    def _newest(self) -> Reading | None:
+        """Of those that are believed, and of any age."""
+        return max(self._believed().values(), key=lambda reading: reading.at_s, default=None)
+
+    def _preferred(self) -> Service:
+        """The one that took the latest report; another, where its clock is not believed."""
+        believed = self._believed()
+        if not believed or self._told.name in believed:
+            return self._told
+        return next(service for service in self.services.known() if service.name in believed)
 
     def send_range(self, byte_range: ByteRange, body: bytes) -> RangeSent:
         """Send a range, `body` compressed with zstd. It must end with `answer`, and fails there alone."""
@@ -161,7 +193,13 @@ class ServiceLink:
     def clocks_ms(self) -> dict[str, int]:
         """What each service's clock read when it answered last, by service."""
         with self._noting:
-            return dict(self._clocks_ms)
+            return self._clocks.clocks_ms()
+
+    def clock_troubles(self) -> dict[str, str]:
+        """What is wrong with the clock of each service that is not believed: no range is given its time."""
+        names = [service.name for service in self.services.known()]
+        with self._noting:
+            return self._clocks.troubles(names)
 
     def send_report(self, report_to: Callable[[str], HostReport]) -> None:
         """Deliver a host report, made for the service that it goes to. Busy, Refused.
@@ -175,7 +213,7 @@ class ServiceLink:
         def tell(service: Service) -> Answer:
             return self._tell(service, report_to(service.name))
 
-        self._told, _ = self._first_to_take(tell, self._told)
+        self._told, _ = self._first_to_take(tell, self._preferred())
 
     def _tell(self, service: Service, report: HostReport) -> Answer:
         """To a service of a version before `unknown_losses` it goes without them."""
@@ -262,10 +300,9 @@ class ServiceLink:
         text = answer.headers.get(CLOCK_HEADER, "")
         if text.isascii() and text.isdigit() and len(text) <= 19:
             with self._noting:
-                before = self._latest.rules if self._latest else None
-                self._clocks_ms[service] = int(text)
+                self._rules = answer.headers.get(RULES_HEADER) or self._rules
+                self._clocks.note(service, Reading(int(text), self._rules, self._clock.monotonic_s()))
                 self._floor.saw(int(text))
-                self._latest = Reading(int(text), answer.headers.get(RULES_HEADER) or before, self._clock.monotonic_s())
 
 
 def _answer_to(byte_range: ByteRange, url: str, response: Answer) -> RangeAnswer:

@@ -89,6 +89,11 @@ class Services:
         """In the order of the configuration."""
         return self._services[0]
 
+    def known(self) -> list[Service]:
+        """In the order of the configuration."""
+        with self._lock:
+            return list(self._services)
+
     def next(self, tried: Collection[Service], preferred: Service | None = None) -> Service | None:
         """Whom to ask, but those `tried`; `preferred` where it is well, which is no turn of it. None: nobody at the moment."""
         with self._lock:

@@ -9,7 +9,8 @@ from tests.support.clock import FakeClock
 
 from hourmark.canary import CANARY, PATIENCE_S
 from hourmark_producer.canary import Canary
-from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink
+from hourmark_producer.service_client import Busy, Refused, ServiceLink
+from hourmark_producer.service_clocks import Reading
 
 NOW_MS = 1_800_000_000_000
 

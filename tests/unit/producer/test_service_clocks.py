@@ -1,0 +1,176 @@
+"""Delivery services whose clocks are hours apart: those are believed that most agree with, this host's clock among them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.clock import FakeClock
+from tests.support.tailer.host import Host, lines
+from tests.support.tailer.recorder import Recorder, recording
+from tests.support.waiting import wait_for
+
+from hourmark.clock import SystemClock
+from hourmark.config_groups import Tailer as TailerConfig
+from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
+from hourmark_producer.service_client import Busy, ServiceLink
+from hourmark_producer.service_clocks import Reading, ServiceClocks
+
+HOUR_MS = 3_600_000
+NOW = SystemClock()
+
+
+@pytest.fixture
+def wrong() -> Iterator[Recorder]:
+    """A service whose clock is three hours behind."""
+    with recording() as recorder:
+        recorder.clock = lambda: NOW.now_ms() - 3 * HOUR_MS
+        yield recorder
+
+
+@contextmanager
+def link_to(*recorders: Recorder, clock_ahead_ms: int = 0) -> Iterator[ServiceLink]:
+    class Here(SystemClock):
+        def now_ms(self) -> int:
+            return super().now_ms() + clock_ahead_ms
+
+    with closing(ServiceLink(TailerConfig(service_urls=[recorder.url for recorder in recorders]), Here())) as link:
+        yield link
+
+
+def is_now(reading: Reading) -> bool:
+    return abs(reading.clock_ms - NOW.now_ms()) < 60_000
+
+
+def report_to(_service: str) -> HostReport:
+    return HostReport(
+        host_id="a" * 32, host_name="host", kind="tailer", incarnation="b" * 32, sequence=0, received_at_ms=0, goodbye=False,
+        sources=(),
+    )  # fmt: skip
+
+
+def clocks_of(ahead_ms: dict[str, int], here_ms: int = 0) -> ServiceClocks:
+    clock = FakeClock()
+    read = ServiceClocks(_Apart(clock, here_ms))
+    for service, ms in ahead_ms.items():
+        read.note(service, Reading(clock.now_ms() + ms, "1-a", clock.monotonic_s()))
+    return read
+
+
+class _Apart(FakeClock):
+    """Its time of day is off; both of its readings move on alike."""
+
+    def __init__(self, clock: FakeClock, ahead_ms: int) -> None:
+        super().__init__(clock.now_ms())
+        self._ahead_ms = ahead_ms
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._ahead_ms
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "here_ms", "believed"),
+    [
+        ({"a": 0}, 0, {"a"}),
+        ({"a": 0}, 5 * HOUR_MS, {"a"}),  # hosts' clocks are worse than services'
+        ({"a": 0, "b": -3 * HOUR_MS}, 0, {"a"}),
+        ({"a": 0, "b": 3 * HOUR_MS}, 0, {"a"}),
+        ({"a": 0, "b": 1000}, -5 * HOUR_MS, {"a", "b"}),
+        ({"a": 0, "b": -3 * HOUR_MS}, 5 * HOUR_MS, {"a", "b"}),  # no two agree: nothing is decided
+        ({"a": 0, "b": 1000, "c": HOUR_MS}, HOUR_MS, {"a", "b", "c"}),  # two against two
+        ({"a": 0, "b": 1000, "c": HOUR_MS}, 9 * HOUR_MS, {"a", "b"}),
+        ({"a": 0, "b": CLOCKS_APART_MS_MAX}, 0, {"a", "b"}),
+        ({"a": 0, "b": CLOCKS_APART_MS_MAX + 1}, 0, {"a"}),
+        ({}, 0, set()),
+    ],
+)
+def test_those_are_believed_that_most_agree_with(ahead_ms: dict[str, int], here_ms: int, believed: set[str]) -> None:
+    assert clocks_of(ahead_ms, here_ms).believed(list(ahead_ms)).keys() == believed
+    assert clocks_of(ahead_ms, here_ms).troubles(list(ahead_ms)).keys() == ahead_ms.keys() - believed
+
+
+@given(st.lists(st.integers(-CLOCKS_APART_MS_MAX // 2, CLOCKS_APART_MS_MAX // 2), min_size=1, max_size=6))
+def test_of_clocks_that_are_near_none_is_doubted_whatever_this_host_says(ahead_ms: list[int]) -> None:
+    for here_ms in (0, -9 * HOUR_MS, 9 * HOUR_MS):
+        of = {str(number): ms for number, ms in enumerate(ahead_ms)}
+        assert clocks_of(of, here_ms).believed(list(of)).keys() == of.keys()
+
+
+def test_one_that_is_no_service_any_longer_is_no_witness() -> None:
+    of = {"a": 0, "gone": 3 * HOUR_MS, "gone too": 3 * HOUR_MS}
+    assert clocks_of(of).believed(["a"]).keys() == {"a"}
+
+
+def test_what_is_said_names_both_and_how_far_they_are_apart() -> None:
+    troubles = clocks_of({"http://a": 0, "http://b": -3 * HOUR_MS}).troubles(["http://a", "http://b"])
+    assert troubles == {"http://b": "its clock is 10800 s behind that of http://a, which others agree with"}
+
+
+def test_an_old_reading_is_as_good_as_a_new_one() -> None:
+    """What is compared is how far a clock is ahead of what runs here alone."""
+    clock = FakeClock()
+    read = ServiceClocks(clock)
+    read.note("a", Reading(clock.now_ms(), "1-a", clock.monotonic_s()))
+    clock.advance(7200)
+    read.note("b", Reading(clock.now_ms() - 2 * HOUR_MS, "1-a", clock.monotonic_s()))
+    assert read.believed(["a", "b"]).keys() == {"a"}
+
+
+@pytest.mark.parametrize("wrong_is_first", [True, False])
+def test_the_time_of_a_service_that_is_hours_behind_is_given_to_no_range(wrong: Recorder, wrong_is_first: bool) -> None:
+    with recording() as right, link_to(*((wrong, right) if wrong_is_first else (right, wrong))) as link:
+        assert all(is_now(link.fresh(age_max_s=-1.0)) for _ in range(6))
+
+
+def test_a_host_whose_own_clock_is_wrong_believes_services_that_agree(recorder: Recorder) -> None:
+    with recording() as other, link_to(recorder, other, clock_ahead_ms=-5 * HOUR_MS) as link:
+        assert all(is_now(link.fresh(age_max_s=-1.0)) for _ in range(6))
+        assert not link.clock_troubles()
+
+
+def test_a_single_service_is_believed_as_nothing_decides(wrong: Recorder) -> None:
+    with link_to(wrong) as link:
+        reading = link.fresh()
+    assert abs(reading.clock_ms - wrong.clock()) < 60_000
+
+
+def test_while_no_service_that_is_believed_answers_ranges_wait(wrong: Recorder) -> None:
+    with ExitStack() as rightly:
+        right = rightly.enter_context(recording())
+        with link_to(right, wrong) as link:
+            assert is_now(link.fresh())
+            rightly.close()
+            link.close()  # connections to it are gone, too
+            said = rf"{wrong.url}: its clock is 10[78]\d\d s behind that of {right.url}, which others agree with"
+            for _ in range(3):
+                with pytest.raises(Busy, match=said):
+                    link.fresh(age_max_s=-1.0)
+
+
+def test_reports_go_to_a_service_that_is_believed(wrong: Recorder) -> None:
+    with recording() as right, link_to(wrong, right) as link:
+        link.fresh()
+        assert link.clock_troubles().keys() == {wrong.url}
+        link.send_report(report_to)
+        assert len(right.reports) == 1 and not wrong.reports
+
+
+def test_lines_of_now_go_out_with_the_time_of_now(host: Host, wrong: Recorder, caplog: pytest.LogCaptureFixture) -> None:
+    """Even to a service whose clock is wrong: what it reads does not depend on it."""
+    caplog.set_level(logging.WARNING)
+    with recording() as right:
+        host.settings |= {"service_urls": [wrong.url, right.url], "range_bytes": 1024, "report_seconds": 0.1}
+        with host.running(lines(500)) as tailer:
+            wait_for(lambda: right.stored != [] and tailer.stand().troubles != [], "the clock is told")
+            told = [trouble.message for trouble in tailer.stand().troubles]
+            wrong.clock = NOW.now_ms
+            wait_for(lambda: not tailer.stand().troubles, "it is set right, and that is seen")
+        host.drain()
+        stored = [*right.stored, *wrong.stored]
+        assert sum(len(one.body) for one in stored) == len(lines(500)) and wrong.stored
+        assert all(abs(one.range.observed_at_ms - NOW.now_ms()) < 60_000 for one in stored)
+    assert any("no range is given its time. Set it right" in message for message in told)
