@@ -6,7 +6,7 @@ acknowledged.
 
 `lines = events + dead letters + blanks`: a blank line makes no record. Ranges whose rules are of a parser that made dead letters
 of blank lines have records without `blanks`, in the schema of then, byte for byte. The later schema has the same fields first, so
-a reader of then passes over `blanks`, and one of now tells the two by their length.
+a reader of then passes over `blanks`, and one of now tells the two by where they end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hourmark.avro import read_schema, unix_ms
-from hourmark.datum import Datum
+from hourmark.datum import Datum, decode_grown
 from hourmark.event_id import EventId
 from hourmark.ranges import RangeId
 
@@ -75,10 +75,10 @@ class AuditRecord:
 
     @classmethod
     def decode(cls, datum: bytes) -> AuditRecord:
-        """The inverse of `encode`."""
-        row, size = _DATUM_BEFORE_BLANKS.decode_first(datum)
-        if size < len(datum):
-            row = _DATUM.decode(datum)
+        """The inverse of `encode`. ValueError for what is none."""
+        row = decode_grown((_DATUM, _DATUM_BEFORE_BLANKS), datum)
+        if any(p["count"] < 1 for p in row["promised"]):
+            raise ValueError("it is no record of an audit: it promises nothing of a type")
         return cls(
             range_id=RangeId(row.pop("range_id")),
             observed_at_ms=unix_ms(row.pop("observed_at")),

@@ -70,11 +70,10 @@ class HostReport:
 
     @classmethod
     def decode(cls, datum: bytes) -> HostReport:
-        """The inverse of `encode`; also of versions before, whose reports end where a later field begins."""
-        for form in range(len(_FORMS)):
-            row, size = _datum(form).decode_first(datum)
-            if size == len(datum):
-                break
+        """The inverse of `encode`; also of versions before, whose reports end where a later field begins. ValueError for none."""
+        from hourmark.datum import decode_grown
+
+        row = decode_grown([_datum(form) for form in reversed(range(len(_FORMS)))], datum)
         unknown, unrepeatable = row.pop("unknown_losses", {}), row.pop("unrepeatable", [])
         sources = []
         for source in row.pop("sources"):

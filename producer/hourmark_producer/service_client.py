@@ -145,7 +145,7 @@ class ServiceLink:
         """Where its clock and this host's are apart, those that were not heard yet are asked once: most decide."""
         services = self.services.known()
         with self._noting:
-            heard = self._clocks.heard([one.name for one in services])
+            heard = self._clocks.heard({one.name for one in services})
             is_alone = service.name in heard and self._clocks.is_alone(service.name)
         for other in services if is_alone else ():
             if other.name not in heard and not other.failures:
@@ -153,7 +153,7 @@ class ServiceLink:
                     self._say_hello(other)
 
     def _believed(self) -> Mapping[str, Reading]:
-        names = [service.name for service in self.services.known()]
+        names = {service.name for service in self.services.known()}
         with self._noting:
             return self._clocks.believed(names)
 
@@ -197,7 +197,7 @@ class ServiceLink:
 
     def clock_troubles(self) -> dict[str, str]:
         """What is wrong with the clock of each service that is not believed: no range is given its time."""
-        names = [service.name for service in self.services.known()]
+        names = {service.name for service in self.services.known()}
         with self._noting:
             return self._clocks.troubles(names)
 

@@ -7,14 +7,13 @@ clocks agree with, this host's among them. Where that decides nothing, as with a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from hourmark.clock import Clock
 from hourmark.hidden import shown
 from hourmark.host_reports import CLOCKS_APART_MS_MAX
-
-_HERE: Final = ""  # this host's own clock, which is no service's name
 
 
 class Reading(NamedTuple):
@@ -56,11 +55,8 @@ class ServiceClocks:
     def believed(self, services: Collection[str]) -> Mapping[str, Reading]:
         """The latest readings of those of `services` that are believed."""
         heard = self.heard(services)
-        ahead_ms = {_HERE: self._ahead_here_ms()} | {service: reading.ahead_ms for service, reading in heard.items()}
-        agreeing = {
-            service: sum(abs(reading.ahead_ms - other) <= CLOCKS_APART_MS_MAX for other in ahead_ms.values())
-            for service, reading in heard.items()
-        }
+        ahead_ms = sorted([self._ahead_here_ms(), *(reading.ahead_ms for reading in heard.values())])
+        agreeing = {service: _near(reading.ahead_ms, ahead_ms) for service, reading in heard.items()}
         most = max(agreeing.values(), default=0)
         return {service: reading for service, reading in heard.items() if agreeing[service] == most}
 
@@ -78,3 +74,9 @@ class ServiceClocks:
 
     def _ahead_here_ms(self) -> float:
         return self._clock.now_ms() - 1000 * self._clock.monotonic_s()
+
+
+def _near(ahead_ms: float, of_all_ms: Sequence[float]) -> int:
+    """How many of these, which ascend, agree with it."""
+    least, most = ahead_ms - CLOCKS_APART_MS_MAX, ahead_ms + CLOCKS_APART_MS_MAX
+    return bisect_right(of_all_ms, most) - bisect_left(of_all_ms, least)

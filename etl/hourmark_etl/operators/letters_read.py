@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
-
-import fastavro
+from typing import Final
 
 from hourmark import dead_letters
 from hourmark.avro import unframe
 from hourmark.committed_reader import CommittedReader
 from hourmark.config_groups import KafkaCluster
+from hourmark.datum import Datum
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Partition
 from hourmark.rules_topic import read_rules
@@ -77,7 +75,7 @@ class Progress:
             self._say(f"{self._done:,} of {self._total:,} {self._of} read")
 
 
-def _schemas(edge: KafkaCluster) -> dict[int, Any]:
+def _schemas(edge: KafkaCluster) -> dict[int, Datum]:
     """Of dead letters, by schema id: the rules know them, whatever becomes of the registry."""
     known = {
         version.schema_id: version.schema
@@ -85,15 +83,14 @@ def _schemas(edge: KafkaCluster) -> dict[int, Any]:
         for name, version in rules.types.items()
         if name == dead_letters.TYPE
     }
-    return {schema_id: fastavro.parse_schema(schema, named_schemas={}) for schema_id, schema in known.items()}
+    return {schema_id: Datum(schema) for schema_id, schema in known.items()}
 
 
-def _decoded(value: bytes, schemas: dict[int, Any], place: str) -> Event:
+def _decoded(value: bytes, schemas: dict[int, Datum], place: str) -> Event:
     try:
         schema_id, datum = unframe(value)
-        row: Any = fastavro.schemaless_reader(io.BytesIO(datum), schemas[schema_id], None)
-    except (ValueError, KeyError, EOFError, IndexError) as error:
+        return schemas[schema_id].decode(datum)
+    except (ValueError, KeyError) as error:
         raise Unavailable(
             f"{place} holds no dead letter that this software can read ({error!r:.200}): is kafka.edge another site's?"
         ) from error
-    return dict(row)

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from hourmark.audit import AuditRecord
 from hourmark.avro import FRAMING_SIZE, unframe
 from hourmark.config_groups import KafkaCluster
+from hourmark.host_reports import HostReport
 from hourmark_etl.arrow import (
     Bools,
     Int32s,
@@ -208,7 +209,9 @@ def _audit_groups(rows: list[PromiseRow], site: str) -> tuple[AuditGroup, ...]:
 
 
 def _reports(table: pa.Table) -> tuple[ReportRecord, ...]:
-    datums = _decoded(table, lambda value: unframe(value)[1])
+    """As they stand, once each is known to be one: the driver, which reads them, no longer knows their place."""
+    _decoded(table, lambda value: HostReport.decode(unframe(value)[1]))
+    datums = [unframe(value)[1] for value in table.column("value").to_pylist()]
     return tuple(map(ReportRecord, table.column("partition").to_pylist(), table.column("offset").to_pylist(), datums))
 
 
@@ -217,7 +220,7 @@ def _decoded(table: pa.Table, decode: Callable[[bytes], _T]) -> list[_T]:
     for row, value in enumerate(table.column("value").to_pylist()):
         try:
             decoded.append(decode(value))
-        except (ValueError, TypeError, EOFError) as error:
+        except (ValueError, TypeError) as error:
             raise _bad(table, row, str(error)) from error
     return decoded
 

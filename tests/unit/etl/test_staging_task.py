@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -156,10 +156,14 @@ def test_a_record_that_nobody_may_write_stops_with_its_place(tmp_path: Path, key
     assert not list(tmp_path.rglob("*.parquet"))
 
 
-@pytest.mark.parametrize("value", [b"no", frame(9), frame(9) + b"\x10\x01"], ids=["unframed", "empty", "cut off"])
-def test_an_audit_record_that_nobody_may_write_stops_with_its_place(tmp_path: Path, value: bytes) -> None:
-    rows: list[Row] = [event(CLICK, TIME_MS, 0), (b"k", value, AUDIT, 0, 5)]
-    with pytest.raises(BadRecord, match=r"topic edge.hourmark.audit partition 0 offset 5"):
+NONE: Final = [b"no", frame(9), frame(9) + b"\x10\x01", frame(9) + b"\xff" * 40]
+
+
+@pytest.mark.parametrize("topic", [AUDIT, HOSTS])
+@pytest.mark.parametrize("value", NONE, ids=["unframed", "empty", "cut off", "other bytes"])
+def test_a_record_that_nobody_may_write_on_a_control_topic_stops_with_its_place(tmp_path: Path, value: bytes, topic: str) -> None:
+    rows: list[Row] = [event(CLICK, TIME_MS, 0), (b"k", value, topic, 0, 5)]
+    with pytest.raises(BadRecord, match=rf"topic {topic} partition 0 offset 5: "):
         staged(rows, tmp_path)
     assert not list(tmp_path.rglob("*.parquet"))
 

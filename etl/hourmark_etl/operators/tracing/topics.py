@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import fastavro
 from confluent_kafka import Message
 
 from hourmark import dead_letters
@@ -21,6 +19,7 @@ from hourmark.audit import AuditRecord
 from hourmark.avro import ENVELOPE, NAMESPACE, unframe
 from hourmark.committed_reader import CommittedReader
 from hourmark.config_groups import Kafka
+from hourmark.datum import Datum
 from hourmark.errors import Finding, Unavailable
 from hourmark.event_types import DEAD_LETTERS
 from hourmark.kafka import Cluster, Partition
@@ -38,8 +37,8 @@ RECORDS_MAX: Final = 200_000
 _STALL_S: Final = 10.0
 _AT_ONCE: Final = 20_000  # audit records, the newest first
 _REQUEST_MS: Final = 600_000  # a request's first record and its last lie no further apart, services' clocks included
-_ENVELOPE: Final = fastavro.parse_schema({"type": "record", "name": "envelope", "namespace": NAMESPACE, "fields": ENVELOPE})
-_LETTER: Final = fastavro.parse_schema(DEAD_LETTERS.schema())
+_ENVELOPE: Final = Datum({"type": "record", "name": "envelope", "namespace": NAMESPACE, "fields": ENVELOPE})
+_LETTER: Final = Datum(DEAD_LETTERS.schema())
 
 
 class _Spans(NamedTuple):
@@ -226,11 +225,9 @@ def type_of_topic(topic: str, alias: str | None) -> tuple[Site, str] | None:
 
 def decoded(event_type: str, datum: bytes) -> Event:
     """The envelope; of a dead letter, all. ValueError where it is no event."""
-    schemas = [_LETTER, _ENVELOPE] if event_type == dead_letters.TYPE else [_ENVELOPE]
-    for schema in schemas:
-        with contextlib.suppress(ValueError, KeyError, EOFError, IndexError):
-            row: Any = fastavro.schemaless_reader(io.BytesIO(datum), schema, None)
-            return dict(row)
+    for form in (_LETTER, _ENVELOPE) if event_type == dead_letters.TYPE else (_ENVELOPE,):
+        with contextlib.suppress(ValueError):
+            return form.decode(datum)
     raise ValueError("the datum does not begin with an event's envelope")
 
 
@@ -247,7 +244,7 @@ def _newest_of(held: Sequence[Acknowledged]) -> Acknowledged:
 def _acknowledged(message: Message) -> Acknowledged:
     try:
         record = AuditRecord.decode(unframe(message.value() or b"")[1])
-    except (ValueError, EOFError, IndexError) as error:
+    except ValueError as error:
         raise Finding(f"{_place(message)} holds no audit record that this software can read ({error!r:.200})") from error
     return Acknowledged(
         record=record, at_ms=message.timestamp()[1], topic=str(message.topic()), partition=message.partition() or 0,
@@ -260,7 +257,7 @@ def _record(message: Message) -> Record:
     try:
         key = RecordKey.decode(message.key() or b"")
         event = decoded(topic.rpartition(".")[2], unframe(message.value() or b"")[1])
-    except (ValueError, EOFError, IndexError) as error:
+    except ValueError as error:
         raise Finding(f"{_place(message)} holds no event: {error}; only delivery services may write there") from error
     return Record(
         topic=topic, partition=message.partition() or 0, offset=message.offset() or 0, at_ms=message.timestamp()[1],
