@@ -34,12 +34,12 @@ from hourmark_etl.closing.cut.readiness import fallen_silent
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof, named
 from hourmark_etl.ledger import frontiers as ledger
-from hourmark_etl.ledger.batches import reporters
 from hourmark_etl.ledger.conflicts import Conflict, conflicts, holding
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.host_losses import HostLoss, losses, losses_of, unrepeatable_of
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.overrides import Override
+from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.model import Frontier, Position, Reporter, Seal
 
 _LOG = logging.getLogger(__name__)

@@ -22,12 +22,12 @@ from hourmark.printing import json_option, say_json
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.humanize import duration
 from hourmark_etl.ledger import overview
-from hourmark_etl.ledger.batches import reporters
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.heartbeat import driver_seen_ms, no_driver
 from hourmark_etl.ledger.overrides import Blocker, blockers, changes_nothing, check_sealed, overrides, put_override, put_overrides
+from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.model import Frontier
 from hourmark_etl.operators.explain import Explanation, Facts, as_lines, closed
 from hourmark_etl.operators.explain import why as explain

@@ -35,6 +35,7 @@ from hourmark_etl.errors import DataLoss, EtlStop
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overview import Quarantined
+from hourmark_etl.ledger.reporters import reporters_of
 from hourmark_etl.model import Position, Span, StagedBatch
 from hourmark_etl.staging.planner import StreamReader
 from hourmark_etl.staging.source import COLUMN, kafka_source, source_name
@@ -214,7 +215,7 @@ def batch_of(answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms:
         files=files,
         groups=tuple(g for a in answers for g in a.piece.groups),
         audit_groups=tuple(g for a in answers for g in a.piece.audit_groups),
-        reports=tuple(ledger.reporters_of(HostReport.decode(r.datum), now_ms) for r in reports),
+        reports=tuple(reporters_of(HostReport.decode(r.datum), now_ms) for r in reports),
     )
 
 

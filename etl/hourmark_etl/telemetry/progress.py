@@ -25,11 +25,11 @@ from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark_etl.humanize import counted, duration
 from hourmark_etl.ledger import overview
-from hourmark_etl.ledger.batches import reporters
 from hourmark_etl.ledger.conflicts import conflicts
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.overrides import blockers, overrides
+from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.model import Frontier, Reporter, StagedBatch
 from hourmark_etl.telemetry.gauges import LagWindow, gauges_of, slowest, staged_of, watermarks_ms
 from hourmark_etl.telemetry.metrics import Metrics, Totals

@@ -25,6 +25,7 @@ from hourmark_etl.errors import DataLoss
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import last_checks
+from hourmark_etl.ledger.reporters import reporters_of
 from hourmark_etl.model import Position, Span, StagedBatch
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
 from hourmark_etl.staging.restage import Restager
@@ -197,7 +198,7 @@ class Pipeline:
             files=tuple(f.file for f in piece.files),
             groups=piece.groups,
             audit_groups=piece.audit_groups,
-            reports=tuple(batches.reporters_of(report, self.clock.now_ms()) for report in reports),
+            reports=tuple(reporters_of(report, self.clock.now_ms()) for report in reports),
         )
 
     def staged(self, folder: str, spans: Sequence[Span]) -> StagedPiece:

@@ -38,8 +38,8 @@ from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.writing import SealedHour
-from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.overrides import blockers, overrides, put_override
+from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.model import AuditOffsets, Frontier, State
 from hourmark_etl.storage import SafeMode
 
@@ -110,7 +110,7 @@ def test_a_host_that_vanishes_is_waived_after_the_deadline_by_name_and_not_await
     closed = manifest(world)
     assert closed.grade.value == "timed_out"
     assert "source app of tailer host-0" in closed.evidence.waived[0] and len(closed.evidence.waived) == 1
-    assert [r.host_name for r in batches.reporters(world.database) if r.waived] == ["host-0"]
+    assert [r.host_name for r in reporters(world.database) if r.waived] == ["host-0"]
     settle(world)
     assert grade(world, "click", hour(1)) == "proved", "who was waived once is not awaited again"
     assert blockers(world.database, FIRST_HOUR.length_s) == {}

@@ -11,9 +11,9 @@ from tests.support.records import END, host_report
 
 from hourmark.host_reports import SourceReport
 from hourmark.hours import Hour
-from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.host_losses import losses, losses_of, unrepeatable_of
+from hourmark_etl.ledger.reporters import put_reports, reporters, reporters_of
 
 HOUR_S = 3600
 FIRST = Hour(END // 1000 - HOUR_S, HOUR_S)
@@ -30,7 +30,7 @@ def report(database: Database, at_ms: int, caught_up_at_ms: int | None, lost: in
     source = SourceReport("app", caught_up_at_ms, 0, lost, unknown)
     said = dataclasses.replace(host_report(at_ms, sources=(source,)), sequence=sequence)
     with database.transaction() as connection:
-        batches.put_reports(connection, [batches.reporters_of(said, at_ms)])
+        put_reports(connection, [reporters_of(said, at_ms)])
 
 
 def test_a_loss_concerns_the_hours_after_the_last_claim_and_no_other(database: Database) -> None:
@@ -56,8 +56,8 @@ def test_a_source_is_unrepeatable_from_hosts_that_were_there_in_the_hour(databas
         said = host_report(END, sources=(SourceReport(source, END, 0, 0, 0, True), SourceReport("app", END, 0, 0)))
         said = dataclasses.replace(said, host_id=host_id, goodbye=goodbye)
         with database.transaction() as connection:
-            batches.put_reports(connection, [batches.reporters_of(said, END)])
-    known, sources = batches.reporters(database), {"app", "net", "left"}
+            put_reports(connection, [reporters_of(said, END)])
+    known, sources = reporters(database), {"app", "net", "left"}
     assert unrepeatable_of(FIRST, sources, known) == ("left", "net")
     assert unrepeatable_of(FIRST.next().next(), sources, known) == ("net",)
 

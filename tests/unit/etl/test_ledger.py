@@ -36,6 +36,7 @@ from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontier_rows import check_other_bucket_length
 from hourmark_etl.ledger.listings import promises_between
+from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.model import (
     AUDIT,
     EVENTS,
@@ -141,7 +142,7 @@ def test_a_hosts_last_report_replaces_all_it_said_before(database: Database) -> 
     one, two, later = tailer(), tailer(source="other"), tailer(sequence=1, caught_up_at_ms=9)
     with_reports = dataclasses.replace(batch(1), reports=((one, two), (later,), (later,), (one, two)))
     batches.commit_batch(database, lease, with_reports)
-    assert batches.reporters(database) == [later]
+    assert reporters(database) == [later]
 
 
 def test_an_hour_goes_its_way_once_and_the_next_one_opens(database: Database) -> None:

@@ -20,9 +20,10 @@ from hourmark.event_types import EventType
 from hourmark.hours import Hour
 from hourmark.rules import RulesBook
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.batches import begin_positions, put_reports
+from hourmark_etl.ledger.batches import begin_positions
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overrides import put_override
+from hourmark_etl.ledger.reporters import put_reports
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.recovery.rebuild import Rebuilt, rebuild
 

@@ -12,9 +12,10 @@ from tests.support.records import HOUR, blocker, group, position, staged_batch, 
 from tests.support.rules import ledger_of_click
 
 from hourmark_etl.humanize import duration
-from hourmark_etl.ledger.batches import begin_positions, commit_batch, put_reports
+from hourmark_etl.ledger.batches import begin_positions, commit_batch
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overrides import put_blockers
+from hourmark_etl.ledger.reporters import put_reports
 from hourmark_etl.model import Phase
 from hourmark_etl.telemetry.metrics import Metrics, Totals
 from hourmark_etl.telemetry.progress import PROGRESS_SECONDS, QUIET_SECONDS, Oldest, Progress, progress_line

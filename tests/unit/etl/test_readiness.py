@@ -21,7 +21,7 @@ from hourmark_etl.closing.cut.readiness import (
     still_waived,
 )
 from hourmark_etl.closing.cut.readiness import readiness as readiness_of
-from hourmark_etl.ledger.batches import reporters_of
+from hourmark_etl.ledger.reporters import reporters_of
 from hourmark_etl.model import Frontier, Reporter, State
 
 DEADLINE_MS = 1000 * DEADLINE_S

@@ -12,11 +12,11 @@ from hourmark.host_reports import SourceReport
 from hourmark_etl.closing.cut.cut import Cut
 from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof
 from hourmark_etl.closing.sealing import EARLY_MS, Rule, decide
-from hourmark_etl.ledger.batches import reporters_of
 from hourmark_etl.ledger.conflicts import Conflict
 from hourmark_etl.ledger.host_losses import HostLoss
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overrides import Override
+from hourmark_etl.ledger.reporters import reporters_of
 from hourmark_etl.model import AuditOffsets, Seal, State
 
 DEADLINE_MS = 1000 * DEADLINE_S

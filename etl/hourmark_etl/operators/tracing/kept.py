@@ -22,11 +22,12 @@ from hourmark.ranges import HEX_128, RangeId
 from hourmark_etl.buckets.avro_container import Block, ContainerReader
 from hourmark_etl.buckets.reader import Damaged, Event, read_manifest, standing_manifest
 from hourmark_etl.humanize import counted
-from hourmark_etl.ledger.batches import positions_at, reporters
+from hourmark_etl.ledger.batches import positions_at
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.listings import listed_groups_of
+from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.model import Reporter, StagedGroup
 from hourmark_etl.operators.letters_read import Progress, Say
 from hourmark_etl.operators.tracing.found import (
