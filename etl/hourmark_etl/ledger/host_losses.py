@@ -8,8 +8,8 @@ host's first report is the only one that this ledger can date no further back th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypedDict
 
 from sqlalchemy import Connection, delete, insert, select
 
@@ -19,6 +19,17 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import Reporter
 
 KEPT_MS: Final = 30 * 86_400_000  # longer than any hour is held open
+
+
+class HostLossRow(TypedDict):
+    """As it is kept. Times are Unix milliseconds of the services' clocks."""
+
+    host_id: str
+    source: str
+    from_ms: int
+    to_ms: int
+    lost_bytes: int
+    unknown: int
 
 
 class HostLoss(NamedTuple):
@@ -31,29 +42,29 @@ class HostLoss(NamedTuple):
     unknown: int
 
 
-def put_losses(connection: Connection, said: Collection[Reporter]) -> None:
-    """What this report of one host adds to what the ledger knows of it; before it replaces that."""
-    table = tables.reporters
-    if not any(s.lost_bytes or s.unknown_losses for s in said):
-        return
-    of_host = table.c.host_id == next(iter(said)).host_id
-    known = {row["source"]: row for row in connection.execute(select(table).where(of_host)).mappings()}
-    new = [row for s in said if (row := _added(s, known.get(s.source)))]
-    if new:
-        connection.execute(delete(tables.host_losses).where(tables.host_losses.c.to_ms < new[0]["to_ms"] - KEPT_MS))
-        connection.execute(insert(tables.host_losses), new)
+def losses_added(said: Iterable[Reporter], before: Mapping[str, Reporter]) -> list[HostLossRow]:
+    """What this report of one host adds to what was known of it, by source, until now."""
+    return [row for s in said if (row := _added(s, before.get(s.source)))]
 
 
-def _added(said: Reporter, before: Mapping[Any, Any] | None) -> dict[str, Any] | None:
-    lost_bytes = max(0, said.lost_bytes - (before["lost_bytes"] if before else 0))
-    unknown = max(0, said.unknown_losses - (before["unknown_losses"] if before else 0))
+def _added(said: Reporter, before: Reporter | None) -> HostLossRow | None:
+    lost_bytes = max(0, said.lost_bytes - (before.lost_bytes if before else 0))
+    unknown = max(0, said.unknown_losses - (before.unknown_losses if before else 0))
     if not (lost_bytes or unknown):
         return None
-    from_ms = (before["caught_up_at_ms"] or 0) if before else said.received_at_ms
+    from_ms = (before.caught_up_at_ms or 0) if before else said.received_at_ms
     return {
         "host_id": said.host_id, "source": said.source, "from_ms": min(from_ms, said.received_at_ms),
         "to_ms": said.received_at_ms, "lost_bytes": lost_bytes, "unknown": unknown,
     }  # fmt: skip
+
+
+def put_losses(connection: Connection, new: Sequence[HostLossRow]) -> None:
+    """Keep them, and those of before no longer than any hour is held open."""
+    if new:
+        newest_ms = max(row["to_ms"] for row in new)
+        connection.execute(delete(tables.host_losses).where(tables.host_losses.c.to_ms < newest_ms - KEPT_MS))
+        connection.execute(insert(tables.host_losses), new)
 
 
 def losses(database: Database) -> list[HostLoss]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, insert, select
 
 from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, put
-from hourmark_etl.ledger.host_losses import put_losses
+from hourmark_etl.ledger.database import Database, remove
+from hourmark_etl.ledger.host_losses import HostLossRow, losses_added, put_losses
 from hourmark_etl.model import Reporter
+
+_ASKED_AT_ONCE: Final = 1000  # hosts; databases bound what one statement may hold
 
 
 def reporters(database: Database) -> list[Reporter]:
@@ -43,27 +47,41 @@ def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
     )
 
 
-def put_reports(connection: Connection, reports: Sequence[tuple[Reporter, ...]]) -> None:
-    """A host's last report replaces all that it said before, so a source that it no longer has is no longer awaited.
+def put_reports(connection: Connection, reports: Iterable[tuple[Reporter, ...]]) -> None:
+    """One after another, in as few statements as for one: a backlog holds all that thousands of hosts said meanwhile.
 
-    A report that arrives after a later one of the same incarnation (it was sent again through another service) says nothing new.
+    A host's last report replaces all that it said before, so a source that it no longer has is no longer awaited. A report that
+    arrives after a later one of the same incarnation (it was sent again through another service) says nothing new.
     """
+    told = [report for report in reports if report]
+    known = _known(connection, sorted({report[0].host_id for report in told}))
+    changed, lost = set[str](), list[HostLossRow]()
+    for report in told:
+        before = known.get(report[0].host_id)
+        if before and is_overtaken(report[0], next(iter(before.values()))):
+            continue
+        lost += losses_added(report, before or {})
+        known[report[0].host_id] = {s.source: s for s in report}
+        changed.add(report[0].host_id)
+    put_losses(connection, lost)
     table = tables.reporters
-    for report in reports:
-        if not report:
-            continue
-        said = report[0]
-        known = connection.execute(
-            select(table.c.incarnation, table.c.sequence, table.c.received_at_ms).where(table.c.host_id == said.host_id)
-        ).first()
-        if known is not None and is_overtaken(said, *known):
-            continue
-        put_losses(connection, report)
-        put(connection, table, ["host_id"], [dataclasses.asdict(s) for s in {s.source: s for s in report}.values()])
+    remove(connection, table, ["host_id"], [{"host_id": host_id} for host_id in changed])
+    if rows := [dataclasses.asdict(s) for host_id in sorted(changed) for s in known[host_id].values()]:
+        connection.execute(insert(table), rows)
 
 
-def is_overtaken(said: Reporter, incarnation: str, sequence: int, received_at_ms: int) -> bool:
+def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[str, Reporter]]:
+    """What these hosts said last, by host and source."""
+    known = defaultdict[str, dict[str, Reporter]](dict)
+    for at in range(0, len(host_ids), _ASKED_AT_ONCE):
+        query = select(tables.reporters).where(tables.reporters.c.host_id.in_(host_ids[at : at + _ASKED_AT_ONCE]))
+        for row in connection.execute(query).mappings():
+            known[row["host_id"]][row["source"]] = Reporter(**row)
+    return dict(known)
+
+
+def is_overtaken(said: Reporter, known: Reporter) -> bool:
     """Whether a report was overtaken by the one known. Between incarnations the services' clocks tell, within their agreement."""
-    if said.incarnation == incarnation:
-        return said.sequence < sequence
-    return 0 < received_at_ms - said.received_at_ms < CLOCKS_APART_MS_MAX
+    if said.incarnation == known.incarnation:
+        return said.sequence < known.sequence
+    return 0 < known.received_at_ms - said.received_at_ms < CLOCKS_APART_MS_MAX

@@ -45,6 +45,7 @@ from hourmark_etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
 from hourmark_etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, StagePlan
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.read import Piece, SpanReader
+from hourmark_etl.staging.reports import without_repeated
 from hourmark_etl.storage import Storage, open_storage
 
 # Columns of the table that is staged: key and value binary, topic string or dictionary, partition int32, offset int64.
@@ -209,10 +210,15 @@ def _audit_groups(rows: list[PromiseRow], site: str) -> tuple[AuditGroup, ...]:
 
 
 def _reports(table: pa.Table) -> tuple[ReportRecord, ...]:
-    """As they stand, once each is known to be one: the driver, which reads them, no longer knows their place."""
-    _decoded(table, lambda value: HostReport.decode(unframe(value)[1]))
-    datums = [unframe(value)[1] for value in table.column("value").to_pylist()]
-    return tuple(map(ReportRecord, table.column("partition").to_pylist(), table.column("offset").to_pylist(), datums))
+    """As they stand, less repeated ones. The driver, which reads them again, no longer knows their place."""
+    places = zip(table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True)
+    told = zip(places, _decoded(table, _report), strict=True)
+    return without_repeated((ReportRecord(*place, datum), report) for place, (datum, report) in told)
+
+
+def _report(value: bytes) -> tuple[bytes, HostReport]:
+    datum = unframe(value)[1]
+    return datum, HostReport.decode(datum)
 
 
 def _decoded(table: pa.Table, decode: Callable[[bytes], _T]) -> list[_T]:
