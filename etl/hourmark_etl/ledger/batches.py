@@ -14,7 +14,7 @@ from hourmark.errors import UsageError
 from hourmark.kafka import Partition, TopicInfo
 from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, put
+from hourmark_etl.ledger.database import Database, Lease, put, rows_named
 from hourmark_etl.ledger.digests import check, rewrite, with_digest
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.ledger.overview import Quarantined
@@ -65,7 +65,7 @@ def _change_positions(connection: Connection, *where: ColumnElement[bool], **val
     found = connection.execute(select(table).where(*where)).mappings().all()
     for row in found:
         check(table, row)
-        rewrite(connection, table, row, values)
+    rewrite(connection, table, [(row, values) for row in found])
     return len(found)
 
 
@@ -101,8 +101,7 @@ def pass_over(database: Database, lease: Lease, at_edge: Callable[[str], str], s
     passed = {p: start for p, start in starts.items() if start > p.next_offset}
     if passed:
         with database.transaction(lease) as connection:
-            for p, start in passed.items():
-                _compare_and_set(connection, p, dataclasses.replace(p, next_offset=start))
+            _compare_and_set(connection, [(p, dataclasses.replace(p, next_offset=start)) for p, start in passed.items()])
             put_gaps(connection, [lost_to_retention(at_edge(p.topic), p, start) for p, start in passed.items()])
 
 
@@ -173,8 +172,7 @@ def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Sequ
         aside = set(connection.execute(select(tables.quarantined.c.type)).scalars()) if bad else set()
         first = {b.event_type: b for b in reversed(bad) if b.event_type not in aside}
         put(connection, tables.quarantined, ["type"], [to_columns(b) for b in first.values()])
-        for start, end in zip(batch.starts, batch.ends, strict=True):
-            _compare_and_set(connection, start, end)
+        _compare_and_set(connection, list(zip(batch.starts, batch.ends, strict=True)))
         put_staged(connection, batch)
         put_reports(connection, batch.reports)
 
@@ -198,15 +196,25 @@ def _group_row(table: Table, g: StagedGroup | AuditGroup) -> dict[str, Any]:
     return with_digest(table, row, path)
 
 
-def _compare_and_set(connection: Connection, start: Position, end: Position) -> None:
-    assert (start.cluster_id, start.topic_id, start.partition) == (end.cluster_id, end.topic_id, end.partition)
-    assert end.next_offset >= start.next_offset, f"{end.topic}-{end.partition}: a batch cannot end before it begins"
-    same = (tables.positions.c[n] == getattr(start, n) for n in ("cluster_id", "topic_id", "partition", "next_offset"))
-    if _change_positions(connection, *same, next_offset=end.next_offset) != 1:
-        raise StaleDriver(
-            f"topic {start.topic} partition {start.partition}: the ledger is not at offset {start.next_offset}, where this batch "
-            "began; the batch is discarded. Start the driver again: it goes on from the ledger"
-        )
+def _compare_and_set(connection: Connection, moved: Sequence[tuple[Position, Position]]) -> None:
+    """Move positions (from, to) on, in as few statements as for one. StaleDriver where the ledger is not where one begins."""
+    topic_ids = sorted({start.topic_id for start, _ in moved})
+    rows = rows_named(connection, select(tables.positions), tables.positions.c.topic_id, topic_ids)
+    known = {(row["cluster_id"], row["topic_id"], row["partition"]): row for row in rows}
+    changes = []
+    for start, end in moved:
+        key = (start.cluster_id, start.topic_id, start.partition)
+        assert key == (end.cluster_id, end.topic_id, end.partition)
+        assert end.next_offset >= start.next_offset, f"{end.topic}-{end.partition}: a batch cannot end before it begins"
+        row = known.get(key)
+        if row is None or row["next_offset"] != start.next_offset:
+            raise StaleDriver(
+                f"topic {start.topic} partition {start.partition}: the ledger is not at offset {start.next_offset}, where this "
+                "batch began; the batch is discarded. Start the driver again: it goes on from the ledger"
+            )
+        check(tables.positions, row)
+        changes.append((row, {"next_offset": end.next_offset}))
+    rewrite(connection, tables.positions, changes)
 
 
 def _insert_file(connection: Connection, folder: str, file: StagedFile) -> int:

@@ -13,7 +13,22 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
-from sqlalchemy import BigInteger, Connection, Executable, Result, Table, Text, bindparam, cast, delete, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Executable,
+    Result,
+    Select,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    delete,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
 
 from hourmark.errors import Unavailable
@@ -24,6 +39,7 @@ from hourmark_etl.ledger.backups import back_up
 from hourmark_etl.ledger.engines import lock_for_migration, open_engine
 
 CLOSER: Final = "closer"  # the name of the lease of closing
+_NAMES_AT_ONCE: Final = 500  # in one IN list, far below every database's limit of variables
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -147,6 +163,14 @@ def available(url: str) -> Iterator[None]:
             f"the ledger (etl.ledger = {shown(url)}) does not answer: {' '.join(str(error.orig).split())}; check that its "
             "server runs and that this user may connect, or, for a file, path, rights and free space"
         ) from error
+
+
+def rows_named(
+    connection: Connection, query: Select[Any], column: ColumnElement[str], names: Sequence[str]
+) -> Iterator[Mapping[Any, Any]]:
+    """What the query finds with one of these names in the column."""
+    for at in range(0, len(names), _NAMES_AT_ONCE):
+        yield from connection.execute(query.where(column.in_(names[at : at + _NAMES_AT_ONCE]))).mappings()
 
 
 def put(connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:

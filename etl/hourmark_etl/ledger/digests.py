@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from sqlalchemy import Connection, Table, select, update
+from sqlalchemy import Connection, Table, bindparam, select, update
 
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
@@ -29,10 +29,21 @@ def with_digest(table: Table, row: Mapping[Any, Any], path: str = "") -> dict[st
     return {**row, tables.DIGEST: _digest(table, row, path)}
 
 
-def rewrite(connection: Connection, table: Table, row: Mapping[Any, Any], changed: Mapping[str, Any], path: str = "") -> None:
-    """Change these columns of a row that was read. `path`: of a group's file, from now on."""
-    own = [column == row[column.name] for column in table.primary_key]
-    connection.execute(update(table).where(*own).values(**with_digest(table, {**row, **changed}, path)))
+def rewrite(
+    connection: Connection, table: Table, changes: Iterable[tuple[Mapping[Any, Any], Mapping[str, Any]]], path: str = ""
+) -> None:
+    """Change columns of rows that were read, given as (row, its new columns). `path`: of a group's file, from now on.
+
+    One statement, however many rows.
+    """
+    names, own = [c.name for c in table.columns], [c.name for c in table.primary_key]
+    told = []
+    for row, changed in changes:
+        new = with_digest(table, {**row, **changed}, path)
+        told.append({f"new_{name}": new[name] for name in names} | {f"own_{name}": row[name] for name in own})
+    if told:
+        same = (table.c[name] == bindparam(f"own_{name}") for name in own)
+        connection.execute(update(table).where(*same).values({name: bindparam(f"new_{name}") for name in names}), told)
 
 
 def check(table: Table, row: Mapping[Any, Any], path: str = "", event_type: str | None = None) -> None:

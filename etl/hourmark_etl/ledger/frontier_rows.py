@@ -32,14 +32,16 @@ def put_frontiers(connection: Connection, types: Sequence[EventType], sources: S
     known = {row["type"]: row for row in connection.execute(select(tables.frontiers)).mappings()}
     reported = connection.execute(select(tables.reporters.c.source, tables.reporters.c.goodbye)).all()
     live, heard = {source for source, goodbye in reported if not goodbye}, {source for source, _ in reported}
+    changed = []
     for t in types:
         carried_by = carriers(t.name, sources)
         if row := known.get(t.name):
             check(tables.frontiers, row)
             still = {source for source in json.loads(row["sources"]) if source in live or source not in heard}
-            rewrite(connection, tables.frontiers, row, {"sources": json.dumps(sorted(carried_by | still)), "shard": t.shard})
+            changed.append((row, {"sources": json.dumps(sorted(carried_by | still)), "shard": t.shard}))
         else:
             connection.execute(new_frontier(t.name, first_hour.start_s, t.shard, carried_by))
+    rewrite(connection, tables.frontiers, changed)
     return sorted({t.name for t in types} - set(known))
 
 

@@ -16,24 +16,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, update
 
 from hourmark.hours import Hour
 from hourmark.manifest import Grade, Manifest
 from hourmark_etl.errors import DamagedRow, StaleDriver
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import position_of
-from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.database import Database, Lease, rows_named
 from hourmark_etl.ledger.digests import check, with_digest
 from hourmark_etl.ledger.frontier_rows import offsets_of, settled_columns
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, begin_anew, put_gaps
 from hourmark_etl.model import NONE_MEANT, Frontier, Position, Reporter, Seal, State, Sums, hours_on
 
-_AT_ONCE: Final = 500  # names in one IN list, far below every database's limit of variables
 _ROWS: Final = tables.frontiers
 _SEALS: Final = TypeAdapter(tuple[Seal, ...])
 
@@ -119,7 +118,7 @@ def freeze(
 def _positions_of(connection: Connection, topics: Mapping[str, Collection[str]]) -> dict[str, tuple[Position, ...]]:
     by_topic: dict[str, list[Position]] = {}
     query = select(tables.positions).order_by(tables.positions.c.partition)
-    for row in _rows_of(connection, query, tables.positions.c.topic, sorted({name for of in topics.values() for name in of})):
+    for row in rows_named(connection, query, tables.positions.c.topic, sorted({name for of in topics.values() for name in of})):
         by_topic.setdefault(row["topic"], []).append(position_of(row))
     return {event_type: tuple(p for name in of for p in by_topic.get(name, ())) for event_type, of in topics.items()}
 
@@ -265,7 +264,7 @@ def _move_all(connection: Connection, before: State, moved: Sequence[tuple[Front
     The transactions of one ledger are serial, so what is read here stays so until the end of this one.
     """
     names = [f.event_type for f, *_ in moved]
-    found = {row["type"]: row for row in _rows_of(connection, select(_ROWS), _ROWS.c.type, names)}
+    found = {row["type"]: row for row in rows_named(connection, select(_ROWS), _ROWS.c.type, names)}
     rows = []
     for f, after, values in moved:
         row = found.get(f.event_type)
@@ -278,11 +277,3 @@ def _move_all(connection: Connection, before: State, moved: Sequence[tuple[Front
         rows.append(with_digest(_ROWS, {**row, "state": after.value, **values}) | {"of_type": f.event_type})
     if rows:
         connection.execute(update(_ROWS).where(_ROWS.c.type == bindparam("of_type")), rows)
-
-
-def _rows_of(
-    connection: Connection, query: Select[Any], column: ColumnElement[str], names: Sequence[str]
-) -> Iterator[Mapping[Any, Any]]:
-    """What the query finds of these names."""
-    for at in range(0, len(names), _AT_ONCE):
-        yield from connection.execute(query.where(column.in_(names[at : at + _AT_ONCE]))).mappings()

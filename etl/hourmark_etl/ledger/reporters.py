@@ -5,17 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from sqlalchemy import Connection, insert, select
 
 from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, remove
+from hourmark_etl.ledger.database import Database, remove, rows_named
 from hourmark_etl.ledger.host_losses import HostLossRow, losses_added, put_losses
 from hourmark_etl.model import Reporter
-
-_ASKED_AT_ONCE: Final = 1000  # hosts; databases bound what one statement may hold
 
 
 def reporters(database: Database) -> list[Reporter]:
@@ -73,10 +70,8 @@ def put_reports(connection: Connection, reports: Iterable[tuple[Reporter, ...]])
 def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[str, Reporter]]:
     """What these hosts said last, by host and source."""
     known = defaultdict[str, dict[str, Reporter]](dict)
-    for at in range(0, len(host_ids), _ASKED_AT_ONCE):
-        query = select(tables.reporters).where(tables.reporters.c.host_id.in_(host_ids[at : at + _ASKED_AT_ONCE]))
-        for row in connection.execute(query).mappings():
-            known[row["host_id"]][row["source"]] = Reporter(**row)
+    for row in rows_named(connection, select(tables.reporters), tables.reporters.c.host_id, host_ids):
+        known[row["host_id"]][row["source"]] = Reporter(**row)
     return dict(known)
 
 

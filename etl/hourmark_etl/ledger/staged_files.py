@@ -212,13 +212,14 @@ def replace_file(database: Database, lease: Lease, known: KnownFile, path: str, 
     rows = {(g.event_type, g.hour_s): g.first_row for g in groups}
     with database.transaction(lease) as connection:
         for table in (tables.groups, tables.audit_groups):
-            for row in connection.execute(select(table).where(table.c.file_id == known.file_id)).mappings().all():
+            moved = []
+            for row in connection.execute(select(table).where(table.c.file_id == known.file_id)).mappings():
                 check(table, row, known.file.path, row["type"])
-                moved = {"first_row": rows[row["type"], row["hour"]]} if table is tables.groups else {}
-                rewrite(connection, table, row, moved, path)
+                moved.append((row, {"first_row": rows[row["type"], row["hour"]]} if table is tables.groups else {}))
+            rewrite(connection, table, moved, path)
         row = connection.execute(select(_FILES).where(_FILES.c.id == known.file_id)).mappings().one()
         check(_FILES, row)
-        rewrite(connection, _FILES, row, {"path": path})
+        rewrite(connection, _FILES, [(row, {"path": path})])
 
 
 def give_up(database: Database, lease: Lease, known: KnownFile, f: Frontier, gap: OffsetGap, forced: str) -> None:

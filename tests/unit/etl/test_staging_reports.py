@@ -111,12 +111,12 @@ def test_a_loss_is_told_with_the_report_before_it() -> None:
 
 @pytest.mark.parametrize("count", [1, 3000])
 def test_the_ledger_is_asked_no_more_often_for_thousands_than_for_one(database: Database, count: int) -> None:
-    """But for a question more for each thousand hosts."""
+    """But for a question more for each 500 hosts."""
     taken(database, [])
     reports = [said(f"{number:032x}", "one", 0, END, (SourceReport("app", END, 0, 1),)) for number in range(count)]
     statements: list[str] = []
     with database.transaction() as connection:
         event.listen(connection, "before_cursor_execute", lambda *told: statements.append(told[2]))
         put_reports(connection, [reporters_of(report, END) for report in reports])
-    assert len(statements) <= 5 + count // 1000, statements
+    assert len(statements) <= 5 + count // 500, statements
     assert len(reporters(database)) == count
