@@ -111,8 +111,14 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(200, {"FileStatuses": {"FileStatus": [self.status(n, n.removeprefix(below)) for n in names]}})
 
     def mkdirs(self) -> None:
-        self.server.names.setdefault(self.file, None)
+        self.make_folders(self.file)
         self.answer(200, {"boolean": True})
+
+    def make_folders(self, file: str) -> None:
+        """With its parents."""
+        names = file.split("/")
+        for depth in range(2, len(names) + 1):
+            self.server.names.setdefault("/".join(names[:depth]), None)
 
     def delete(self) -> None:
         self.answer(200, {"boolean": self.server.names.pop(self.file, None) is not None})
@@ -124,6 +130,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.refuse(404, "FileNotFoundException", f"rename source {self.file} is not found.")
         if target in self.server.names:
             return self.refuse(403, "FileAlreadyExistsException", f"rename destination {target} already exists")
+        if (folder := target.rpartition("/")[0]) not in self.server.names:
+            return self.refuse(404, "FileNotFoundException", f"rename destination parent {folder} not found.")
         self.server.ids[target] = self.server.id_of(self.file)
         self.server.ids.pop(self.file)
         self.server.names[target] = self.server.names.pop(self.file)
@@ -146,6 +154,7 @@ class Handler(BaseHTTPRequestHandler):
             content += self.rfile.read(size)
             self.rfile.readline()
         self.rfile.readline()
+        self.make_folders(self.file.rpartition("/")[0])
         self.server.names[self.file] = content[: self.server.stored_max]
         self.answer(201)
 

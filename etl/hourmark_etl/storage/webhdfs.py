@@ -66,9 +66,7 @@ class WebHdfs(Storage):
 
     @contextmanager
     def create(self, path: str) -> Iterator[BinaryIO]:
-        if self.exists(path):
-            raise AlreadyExists(path, self.url(path), "exists already")
-        unfinished = scratch_path()
+        unfinished = scratch_path()  # whether something stands at the path is known at the end: a request less
         try:
             with Upload.begin(self._target(unfinished), self.replication) as upload:
                 file = io.BufferedWriter(cast(Any, upload), UPLOAD_BUFFER_BYTES)
@@ -79,7 +77,7 @@ class WebHdfs(Storage):
             if stored is None or stored.length != upload.sent:
                 what = f"{upload.sent} bytes were sent, {stored.length if stored else 'none'} are stored"
                 raise StorageError(path, self.url(path), what)
-            self.rename_new(unfinished, path)
+            self._move(stored.fileId, unfinished, path)
         except BaseException:
             with suppress(StorageError):  # the first error is the one to tell; what is left is named like no bucket
                 self.delete(unfinished)
@@ -114,19 +112,27 @@ class WebHdfs(Storage):
 
     def rename_new(self, source: str, target: str) -> None:
         """See the interface. Whatever the answer, what counts is what stands at the target then: a rename keeps the file id."""
-        moved = self._status(source).fileId
-        self.make_folder(parent(target))
-        to = self._target(target)
-        lost = False
-        for _ in range(_RENAME_TRIES):
+        self._move(self._status(source).fileId, source, target)
+
+    def _move(self, moved: int, source: str, target: str) -> None:
+        """The same; `moved` is the source's file id. The target's folder is made only where the NameNode misses it."""
+        to, folder = self._target(target), parent(target)
+        lost, tries = False, _RENAME_TRIES
+        while tries:
+            tries -= 1
             refused: StorageError | None = None
             try:
                 say(self._target(source), "PUT", "RENAME", destination=to.file, renameoptions="NONE")
             except StorageError as error:
                 refused, lost = error, lost or isinstance(error, Lost)
-            standing = self._found(target)
+            lacks_folder = isinstance(refused, NotFound) and folder != ""  # or the source: then the next answer says so
+            standing = None if lacks_folder and not lost else self._found(target)
             if standing and standing.fileId == moved and (lost or not refused):
                 return
+            if lacks_folder and not standing:
+                self.make_folder(folder)
+                folder, tries = "", tries + 1
+                continue
             if standing and not isinstance(refused, NotFound):
                 what = refused.what if refused else "something else stands there"
                 raise AlreadyExists(target, to.url, what) from refused

@@ -127,6 +127,42 @@ def rename(hdfs: FakeHdfs, storage: Storage, *troubles: Trouble) -> None:
     storage.rename_new("source", "target")
 
 
+WRITTEN = ["CREATE", "CREATE data", "GETFILESTATUS", "RENAME"]  # under a name of its own first, and looked at there
+
+
+def test_a_file_into_a_folder_that_is_there_takes_five_requests(hdfs: FakeHdfs, storage: Storage) -> None:
+    """Closing is as fast as its requests are few: a folder is made only where it is missed."""
+    storage.write_new("new/file", b"1")
+    assert hdfs.asked == [*WRITTEN, "MKDIRS", "RENAME", "GETFILESTATUS"]
+    hdfs.asked.clear()
+    storage.write_new("new/other", b"2")
+    assert hdfs.asked == [*WRITTEN, "GETFILESTATUS"]
+    hdfs.asked.clear()
+    storage.rename_new("new/file", "new/moved")
+    assert hdfs.asked == ["GETFILESTATUS", "RENAME", "GETFILESTATUS"]
+    assert hdfs.names["/root/new/moved"] == b"1" and hdfs.names["/root/new/other"] == b"2"
+
+
+@pytest.mark.parametrize("trouble", [lost, done_but_lost])
+def test_a_lost_rename_into_a_folder_that_is_missed_is_asked_again(hdfs: FakeHdfs, storage: Storage, trouble: Trouble) -> None:
+    hdfs.names["/root/source"] = b"content"
+    hdfs.troubles = [("RENAME", trouble)]
+    storage.rename_new("source", "deep/folder/target")
+    assert hdfs.names["/root/deep/folder/target"] == b"content" and "/root/source" not in hdfs.names
+
+
+def test_where_the_source_goes_while_the_folder_is_made_it_is_not_found(hdfs: FakeHdfs, storage: Storage) -> None:
+    hdfs.names["/root/source"] = b"content"
+
+    def taken(handler: Handler, _: str) -> bool:
+        del handler.server.names["/root/source"]
+        return False
+
+    hdfs.troubles = [("MKDIRS", taken)]
+    with pytest.raises(NotFound, match="rename source"):
+        storage.rename_new("source", "deep/target")
+
+
 def test_a_rename_that_never_arrived_is_asked_again(hdfs: FakeHdfs, storage: Storage) -> None:
     rename(hdfs, storage, lost, lost)
     assert "/root/target" in hdfs.names and "/root/source" not in hdfs.names
