@@ -61,6 +61,20 @@ def test_a_source_that_has_not_caught_up_holds_the_hour_and_is_named() -> None:
     assert "2.0 s before its end" in readiness(frontier(), [SERVICE, behind], END + 1).waits_for[0]
 
 
+def test_types_of_the_same_sources_and_hour_share_an_answer_and_no_others() -> None:
+    """Else 5,000 hosts that are behind, and 1,000 types, are five million lines to make in each poll."""
+    behind = [
+        dataclasses.replace(tailer(caught_up_at_ms=END - n), host_id=f"{n:032x}", source=s) for n in (1, 2) for s in ("app", "db")
+    ]
+    of = {"one": {"app"}, "two": {"app"}, "both": {"app", "db"}, "later": {"app"}, "nobody's": {"none"}, "dead-letters": {"none"}}
+    frontiers = [frontier(event_type=name, sources=frozenset(sources)) for name, sources in of.items()]
+    frontiers[3] = dataclasses.replace(frontiers[3], hour=frontiers[3].hour.next())
+    reports, now_ms = Reports([SERVICE, *behind]), frontiers[3].hour.end_ms + 1
+    found = ready(frontiers, reports, now_ms, DEADLINE_MS)
+    assert found == {f.event_type: readiness_of(f, reports, now_ms, DEADLINE_MS) for f in frontiers}
+    assert found["one"] is found["two"] and found["both"] is found["dead-letters"] and len({*map(id, found.values())}) == 4
+
+
 def test_a_source_that_never_caught_up_holds_the_hour() -> None:
     assert not is_ready(SERVICE, tailer(caught_up_at_ms=None))
 

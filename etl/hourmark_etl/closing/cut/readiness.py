@@ -50,8 +50,12 @@ class Reports:
 
     def awaited(self, frontier: Frontier) -> Iterator[list[Reporter]]:
         """The live reporters that carry the type: a list for each source, in the order of how far they have caught up."""
-        names = self._by_source if frontier.event_type == DEAD_LETTERS else {*frontier.sources, API_SOURCE}
-        return (self._by_source[name] for name in sorted(names) if name in self._by_source)
+        return (self._by_source[source] for source in sorted(self.sources_of(frontier)))
+
+    def sources_of(self, frontier: Frontier) -> frozenset[str]:
+        """The sources with live reporters that carry the type."""
+        live = self._by_source.keys()
+        return frozenset(live if frontier.event_type == DEAD_LETTERS else live & {*frontier.sources, API_SOURCE})
 
 
 def carries(frontier: Frontier, reporter: Reporter) -> bool:
@@ -166,12 +170,17 @@ def _is_new(before: Reporter | None, after: Reporter) -> bool:
 
 
 def ready(frontiers: Iterable[Frontier], reports: Reports, now_ms: int, deadline_ms: int) -> dict[str, Readiness]:
-    """Open types whose frontier hour has ended by the closer's clock, with how far they may be cut."""
-    return {
-        f.event_type: readiness(f, reports, now_ms, deadline_ms)
-        for f in frontiers
-        if f.state is State.OPEN and f.hour.end_ms <= now_ms
-    }
+    """Open types whose frontier hour has ended by the closer's clock, with how far they may be cut.
+
+    Types of the same sources and hour share an answer: at an hour's end thousands of hosts are behind, for a thousand types.
+    """
+    known: dict[tuple[int, frozenset[str]], Readiness] = {}
+    found = {}
+    for f in frontiers:
+        if f.state is State.OPEN and f.hour.end_ms <= now_ms:
+            of = (f.hour.end_ms, reports.sources_of(f))
+            found[f.event_type] = known[of] = known.get(of) or readiness(f, reports, now_ms, deadline_ms)
+    return found
 
 
 def _caught_up_ms(reporter: Reporter) -> int:
