@@ -1,8 +1,8 @@
 """The delivery service as seen from a log host: its clock, its rules, and what it says to ranges and reports.
 
 Every answer carries the service's clock and rules revision. The latest reading is what the next range is given, never this
-host's own clock, never one that most others contradict, and never one that is before a reading of any other service: see
-`ServiceLink.fresh`.
+host's own clock, never one that is not believed (`service_clocks`), and never one that is before a believed reading of any other
+service: see `ServiceLink.fresh`.
 
     HourmarkError
     ├── Busy       no answer, or one that says: later (429, 5xx). Every service was asked that may be; try again
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -129,7 +129,12 @@ class ServiceLink:
     def _renewed(self, asked_s: float) -> Reading:
         """A reading of this moment, of a service that is believed. Busy, Refused."""
         service, _ = self._first_to_take(self._say_hello, self._preferred())
-        self._hear_others(service)
+        self._hear_others()
+        if service.name in (doubted := self.clock_troubles()):
+            for other in self._well(self._names() - doubted.keys()):
+                with suppress(Busy, Refused):
+                    self._say_hello(other)
+                    break
         reading = self._believed().get(service.name) or self._newest()
         if reading is None:
             raise Busy(f"no {CLOCK_HEADER} in the answer of {shown(service.url)}; is a delivery service there?")
@@ -141,19 +146,27 @@ class ServiceLink:
     def _say_hello(self, service: Service) -> Answer:
         return self._ask(service, "GET", HELLO_PATH, {}, b"", SHORT_TIMEOUT_S)
 
-    def _hear_others(self, service: Service) -> None:
-        """Where its clock and this host's are apart, those that were not heard yet are asked once: most decide."""
-        services = self.services.known()
+    def _hear_others(self) -> None:
+        """Where no two clocks agree, this host's among them, services that were not heard are asked, until two do."""
+        until_s = self._clock.monotonic_s() + SHORT_TIMEOUT_S
+        while self._clock.monotonic_s() < until_s and (other := next(self._well(self._worth_asking()), None)):
+            with suppress(Busy, Refused):
+                self._say_hello(other)
+
+    def _worth_asking(self) -> Collection[str]:
+        names = self._names()
         with self._noting:
-            heard = self._clocks.heard({one.name for one in services})
-            is_alone = service.name in heard and self._clocks.is_alone(service.name)
-        for other in services if is_alone else ():
-            if other.name not in heard and not other.failures:
-                with suppress(Busy, Refused):
-                    self._say_hello(other)
+            return names - self._clocks.heard(names).keys() if self._clocks.is_undecided(names) else ()
+
+    def _names(self) -> set[str]:
+        return {service.name for service in self.services.known()}
+
+    def _well(self, names: Collection[str]) -> Iterator[Service]:
+        """Those of these services that did not fail when they were asked last."""
+        return (service for service in self.services.known() if service.name in names and not service.failures)
 
     def _believed(self) -> Mapping[str, Reading]:
-        names = {service.name for service in self.services.known()}
+        names = self._names()
         with self._noting:
             return self._clocks.believed(names)
 
@@ -162,11 +175,9 @@ class ServiceLink:
         return max(self._believed().values(), key=lambda reading: reading.at_s, default=None)
 
     def _preferred(self) -> Service:
-        """The one that took the latest report; another, where its clock is not believed."""
+        """The one that took the latest report; another that is well, where its clock is not believed."""
         believed = self._believed()
-        if not believed or self._told.name in believed:
-            return self._told
-        return next(service for service in self.services.known() if service.name in believed)
+        return self._told if self._told.name in believed else next(self._well(believed), self._told)
 
     def send_range(self, byte_range: ByteRange, body: bytes) -> RangeSent:
         """Send a range, `body` compressed with zstd. It must end with `answer`, and fails there alone."""
@@ -197,7 +208,7 @@ class ServiceLink:
 
     def clock_troubles(self) -> dict[str, str]:
         """What is wrong with the clock of each service that is not believed: no range is given its time."""
-        names = {service.name for service in self.services.known()}
+        names = self._names()
         with self._noting:
             return self._clocks.troubles(names)
 
@@ -299,10 +310,12 @@ class ServiceLink:
     def _note(self, answer: Answer, service: str) -> None:
         text = answer.headers.get(CLOCK_HEADER, "")
         if text.isascii() and text.isdigit() and len(text) <= 19:
+            names = self._names()
             with self._noting:
                 self._rules = answer.headers.get(RULES_HEADER) or self._rules
                 self._clocks.note(service, Reading(int(text), self._rules, self._clock.monotonic_s()))
-                self._floor.saw(int(text))
+                if service in self._clocks.believed(names):
+                    self._floor.saw(int(text))
 
 
 def _answer_to(byte_range: ByteRange, url: str, response: Answer) -> RangeAnswer:

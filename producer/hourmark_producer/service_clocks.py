@@ -1,19 +1,21 @@
 """What the clock of each delivery service read last, and which of them are believed.
 
 A range is given a service's clock, never this host's, and a service's may be wrong by hours: then good lines would seem to lie
-in the future. Services whose clocks are further apart than healthy ones cannot all be right, so those are believed that most
-clocks agree with, this host's among them. Where that decides nothing, as with a single service, all are believed.
+in the future. Services whose clocks are further apart than healthy ones cannot all be right, so those are believed that half of
+the clocks agree with, this host's among them. Where none is, those are that most agree with: a single service always.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
 from hourmark.hidden import shown
 from hourmark.host_reports import CLOCKS_APART_MS_MAX
+
+HEARD_S: Final = 600.0  # nobody waits longer for a service that is gone, though another's clock is contradicted by its last
 
 
 class Reading(NamedTuple):
@@ -25,7 +27,7 @@ class Reading(NamedTuple):
 
     @property
     def ahead_ms(self) -> float:
-        """Of the monotonic clock here: the same at any time, while nobody sets that service's clock."""
+        """Of the monotonic clock here: the same while nobody sets that service's clock, and this machine is not paused."""
         return self.clock_ms - 1000 * self.at_s
 
 
@@ -45,35 +47,37 @@ class ServiceClocks:
         return {service: reading.clock_ms for service, reading in self._readings.items()}
 
     def heard(self, services: Collection[str]) -> dict[str, Reading]:
-        """Those that have answered, of these."""
-        return {service: reading for service, reading in self._readings.items() if service in services}
+        """Those of `services` that have answered within `HEARD_S`: what is older has no say any longer."""
+        since_s = self._clock.monotonic_s() - HEARD_S
+        return {name: reading for name, reading in self._readings.items() if name in services and reading.at_s >= since_s}
 
-    def is_alone(self, service: str) -> bool:
-        """Whether its clock and this host's are apart, so that others are worth asking."""
-        return abs(self._readings[service].ahead_ms - self._ahead_here_ms()) > CLOCKS_APART_MS_MAX
+    def is_undecided(self, services: Collection[str]) -> bool:
+        """Whether no two clocks agree, so that others are worth asking."""
+        return max(self._agreeing(services).values(), default=0) == 1
 
     def believed(self, services: Collection[str]) -> Mapping[str, Reading]:
         """The latest readings of those of `services` that are believed."""
-        heard = self.heard(services)
-        ahead_ms = sorted([self._ahead_here_ms(), *(reading.ahead_ms for reading in heard.values())])
-        agreeing = {service: _near(reading.ahead_ms, ahead_ms) for service, reading in heard.items()}
-        most = max(agreeing.values(), default=0)
-        return {service: reading for service, reading in heard.items() if agreeing[service] == most}
+        agreeing = self._agreeing(services)
+        half = (len(agreeing) + 2) // 2  # of all services that were heard, and this host
+        least = min(half, max(agreeing.values(), default=0))
+        return {name: reading for name, reading in self.heard(services).items() if agreeing[name] >= least}
+
+    def _agreeing(self, services: Collection[str]) -> dict[str, int]:
+        """How many clocks agree with each service's, itself among them."""
+        ahead_ms = {name: reading.ahead_ms for name, reading in self.heard(services).items()}
+        all_ms = sorted([self._clock.now_ms() - 1000 * self._clock.monotonic_s(), *ahead_ms.values()])
+        return {name: _near(ms, all_ms) for name, ms in ahead_ms.items()}
 
     def troubles(self, services: Collection[str]) -> dict[str, str]:
         """What is wrong with the clock of each that is not believed."""
-        believed = self.believed(services)
-        troubles = {}
+        believed, troubles = self.believed(services), {}
         for service, reading in self.heard(services).items():
             if service not in believed:
                 other, others = next(iter(believed.items()))
                 ahead_s = (reading.ahead_ms - others.ahead_ms) / 1000
-                where = "ahead of" if ahead_s > 0 else "behind"
-                troubles[service] = f"its clock is {abs(ahead_s):.0f} s {where} that of {shown(other)}, which others agree with"
+                apart = f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} that of {shown(other)}"
+                troubles[service] = f"its clock is {apart}, which more clocks agree with"
         return troubles
-
-    def _ahead_here_ms(self) -> float:
-        return self._clock.now_ms() - 1000 * self._clock.monotonic_s()
 
 
 def _near(ahead_ms: float, of_all_ms: Sequence[float]) -> int:

@@ -197,9 +197,10 @@ def _group_row(table: Table, g: StagedGroup | AuditGroup) -> dict[str, Any]:
 
 
 def _compare_and_set(connection: Connection, moved: Sequence[tuple[Position, Position]]) -> None:
-    """Move positions (from, to) on, in as few statements as for one. StaleDriver where the ledger is not where one begins."""
+    """Move positions (from, to) on, in as few calls as for one. StaleDriver where the ledger is not where one begins."""
     topic_ids = sorted({start.topic_id for start, _ in moved})
-    rows = rows_named(connection, select(tables.positions), tables.positions.c.topic_id, topic_ids)
+    of_clusters = tables.positions.c.cluster_id.in_({start.cluster_id for start, _ in moved})
+    rows = rows_named(connection, select(tables.positions).where(of_clusters), tables.positions.c.topic_id, topic_ids)
     known = {(row["cluster_id"], row["topic_id"], row["partition"]): row for row in rows}
     changes = []
     for start, end in moved:

@@ -34,7 +34,7 @@ def rewrite(
 ) -> None:
     """Change columns of rows that were read, given as (row, its new columns). `path`: of a group's file, from now on.
 
-    One statement, however many rows.
+    One call of the database, however many rows.
     """
     names, own = [c.name for c in table.columns], [c.name for c in table.primary_key]
     told = []

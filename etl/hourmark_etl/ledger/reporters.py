@@ -45,7 +45,7 @@ def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
 
 
 def put_reports(connection: Connection, reports: Iterable[tuple[Reporter, ...]]) -> None:
-    """One after another, in as few statements as for one: a backlog holds all that thousands of hosts said meanwhile.
+    """One after another, in as few calls of the database as for one: a backlog has all that thousands of hosts said meanwhile.
 
     A host's last report replaces all that it said before, so a source that it no longer has is no longer awaited. A report that
     arrives after a later one of the same incarnation (it was sent again through another service) says nothing new.

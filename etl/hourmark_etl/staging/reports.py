@@ -31,7 +31,10 @@ class _Run:
 
 
 def without_repeated(told: Iterable[tuple[ReportRecord, HostReport]]) -> tuple[ReportRecord, ...]:
-    """Those that the ledger needs of all, which come in their partitions' order: a host's are in one."""
+    """Those that the ledger needs of all, which come in their partitions' order: a host's are in one.
+
+    Of a host that reports through several sites' services when a loss was seen may be told later, as far as their clocks differ.
+    """
     runs: list[_Run] = []
     latest: dict[str, _Run] = {}  # of each host
     for record, report in told:

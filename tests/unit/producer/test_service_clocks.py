@@ -18,7 +18,7 @@ from hourmark.clock import SystemClock
 from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark_producer.service_client import Busy, ServiceLink
-from hourmark_producer.service_clocks import Reading, ServiceClocks
+from hourmark_producer.service_clocks import HEARD_S, Reading, ServiceClocks
 
 HOUR_MS = 3_600_000
 NOW = SystemClock()
@@ -85,12 +85,23 @@ class _Apart(FakeClock):
         ({"a": 0, "b": 1000, "c": HOUR_MS}, 9 * HOUR_MS, {"a", "b"}),
         ({"a": 0, "b": CLOCKS_APART_MS_MAX}, 0, {"a", "b"}),
         ({"a": 0, "b": CLOCKS_APART_MS_MAX + 1}, 0, {"a"}),
+        ({"a": -180_000, "b": 0, "c": 180_000}, 0, {"a", "b", "c"}),  # all are near the truth, if not each other
+        ({"a": -310_000, "b": 0, "c": 310_000}, 0, {"b"}),
         ({}, 0, set()),
     ],
 )
 def test_those_are_believed_that_most_agree_with(ahead_ms: dict[str, int], here_ms: int, believed: set[str]) -> None:
     assert clocks_of(ahead_ms, here_ms).believed(list(ahead_ms)).keys() == believed
     assert clocks_of(ahead_ms, here_ms).troubles(list(ahead_ms)).keys() == ahead_ms.keys() - believed
+
+
+@given(st.lists(st.integers(-CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_MAX), min_size=1, max_size=6))
+def test_none_is_doubted_that_is_near_this_host_and_half_of_the_others(ahead_ms: list[int]) -> None:
+    of = {str(number): ms for number, ms in enumerate(ahead_ms)}
+    believed = clocks_of(of).believed(list(of))
+    for name, ms in of.items():
+        near = 1 + sum(abs(ms - other) <= CLOCKS_APART_MS_MAX for other in ahead_ms)
+        assert name in believed or 2 * near < len(of) + 1
 
 
 @given(st.lists(st.integers(-CLOCKS_APART_MS_MAX // 2, CLOCKS_APART_MS_MAX // 2), min_size=1, max_size=6))
@@ -107,17 +118,18 @@ def test_one_that_is_no_service_any_longer_is_no_witness() -> None:
 
 def test_what_is_said_names_both_and_how_far_they_are_apart() -> None:
     troubles = clocks_of({"http://a": 0, "http://b": -3 * HOUR_MS}).troubles(["http://a", "http://b"])
-    assert troubles == {"http://b": "its clock is 10800 s behind that of http://a, which others agree with"}
+    assert troubles == {"http://b": "its clock is 10800 s behind that of http://a, which more clocks agree with"}
 
 
-def test_an_old_reading_is_as_good_as_a_new_one() -> None:
-    """What is compared is how far a clock is ahead of what runs here alone."""
+@pytest.mark.parametrize(("after_s", "believed"), [(HEARD_S, {"a"}), (HEARD_S + 1, {"b"})])
+def test_an_older_reading_is_as_good_as_a_new_one_for_some_minutes(after_s: float, believed: set[str]) -> None:
+    """How far a clock is ahead of what runs here alone is compared. One that is gone for good decides nothing for ever."""
     clock = FakeClock()
     read = ServiceClocks(clock)
     read.note("a", Reading(clock.now_ms(), "1-a", clock.monotonic_s()))
-    clock.advance(7200)
+    clock.advance(after_s)
     read.note("b", Reading(clock.now_ms() - 2 * HOUR_MS, "1-a", clock.monotonic_s()))
-    assert read.believed(["a", "b"]).keys() == {"a"}
+    assert read.believed(["a", "b"]).keys() == believed
 
 
 @pytest.mark.parametrize("wrong_is_first", [True, False])
@@ -145,7 +157,7 @@ def test_while_no_service_that_is_believed_answers_ranges_wait(wrong: Recorder) 
             assert is_now(link.fresh())
             rightly.close()
             link.close()  # connections to it are gone, too
-            said = rf"{wrong.url}: its clock is 10[78]\d\d s behind that of {right.url}, which others agree with"
+            said = rf"{wrong.url}: its clock is 10[78]\d\d s behind that of {right.url}, which more clocks agree with"
             for _ in range(3):
                 with pytest.raises(Busy, match=said):
                     link.fresh(age_max_s=-1.0)
@@ -159,9 +171,33 @@ def test_reports_go_to_a_service_that_is_believed(wrong: Recorder) -> None:
         assert len(right.reports) == 1 and not wrong.reports
 
 
+def test_of_services_that_are_believed_one_that_is_well_is_told(wrong: Recorder) -> None:
+    with recording() as right, ExitStack() as rightly:
+        gone = rightly.enter_context(recording())
+        with link_to(gone, wrong, right) as link:
+            for _ in range(6):
+                link.fresh(age_max_s=-1.0)
+            rightly.close()
+            link.close()
+            for _ in range(6):
+                assert is_now(link.fresh(age_max_s=-1.0))
+                link.send_report(report_to)
+            assert len(right.reports) == 6 and not wrong.reports
+
+
+def test_what_is_not_believed_is_no_floor_of_later_ranges(recorder: Recorder) -> None:
+    with recording() as ahead, link_to(recorder, ahead) as link:
+        ahead.clock = lambda: NOW.now_ms() + CLOCKS_APART_MS_MAX + 10_000
+        for _ in range(6):
+            assert is_now(link.fresh(age_max_s=-1.0))
+        link.send_report(report_to)
+        assert is_now(link.fresh())
+
+
 def test_lines_of_now_go_out_with_the_time_of_now(host: Host, wrong: Recorder, caplog: pytest.LogCaptureFixture) -> None:
-    """Even to a service whose clock is wrong: what it reads does not depend on it."""
+    """A service whose clock is hours behind refuses them, and another takes them."""
     caplog.set_level(logging.WARNING)
+    wrong.behaviour = lambda one: 503 if one.range.observed_at_ms - wrong.clock() > 15 * 60_000 else 200
     with recording() as right:
         host.settings |= {"service_urls": [wrong.url, right.url], "range_bytes": 1024, "report_seconds": 0.1}
         with host.running(lines(500)) as tailer:
@@ -171,6 +207,6 @@ def test_lines_of_now_go_out_with_the_time_of_now(host: Host, wrong: Recorder, c
             wait_for(lambda: not tailer.stand().troubles, "it is set right, and that is seen")
         host.drain()
         stored = [*right.stored, *wrong.stored]
-        assert sum(len(one.body) for one in stored) == len(lines(500)) and wrong.stored
+        assert sum(len(one.body) for one in stored) == len(lines(500))
         assert all(abs(one.range.observed_at_ms - NOW.now_ms()) < 60_000 for one in stored)
     assert any("no range is given its time. Set it right" in message for message in told)
