@@ -38,28 +38,28 @@ class MemoryStorage:
     def __reduce__(self) -> tuple[Callable[[str], MemoryStorage], tuple[str]]:
         return _by_name, (self.name,)
 
-    def write_new(self, path: str, content: bytes) -> None:
+    def write_new(self, path: str, content: bytes, *, unseen: bool = False) -> None:
         with self._lock:
             self._refuse_standing(path)
             self._make_parents(path)
             self._files[path] = bytes(content)
 
     @contextmanager
-    def create(self, path: str) -> Iterator[BinaryIO]:
+    def create(self, path: str, *, unseen: bool = False) -> Iterator[BinaryIO]:
         self._refuse_standing(path)
         self._folders.add(SCRATCH)
         buffer = io.BytesIO()
         yield buffer
         self.write_new(path, buffer.getvalue())
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, *, size: int | None = None) -> bytes:
         with self._lock:
             try:
                 return self._files[checked(path)]
             except KeyError:
                 raise NotFound(path, self.url(path), "there is no such file") from None
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str, *, size: int | None = None) -> BinaryIO:
         return io.BytesIO(self.read(path))
 
     def size(self, path: str) -> int:

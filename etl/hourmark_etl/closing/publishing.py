@@ -144,7 +144,7 @@ def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest
     storage.make_folder(attempt)
     for name, file in _named(written.files):
         storage.rename_new(file.path, f"{attempt}/{name}")
-    storage.write_new(f"{attempt}/{MARKER}", manifest.encode())
+    storage.write_new(f"{attempt}/{MARKER}", manifest.encode(), unseen=True)
     _read_back(storage, attempt, manifest)
     try:
         storage.rename_new(attempt, target)
@@ -170,7 +170,7 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
     wanted = {f.name: f.bytes for f in manifest.files} | {MARKER: len(manifest.encode())}
     if found != wanted:
         raise Finding(f"{storage.url(attempt)} holds {found}, the manifest says {wanted}; the attempt is not published")
-    if Manifest.decode(storage.read(f"{attempt}/{MARKER}")) != manifest:
+    if Manifest.decode(storage.read(f"{attempt}/{MARKER}", size=found[MARKER])) != manifest:
         raise Finding(f"{storage.url(attempt)}/{MARKER} does not read back as written; the attempt is not published")
 
 

@@ -29,28 +29,29 @@ class Entry:
 class Storage(Protocol):
     """Files and folders below one root."""
 
-    def write_new(self, path: str, content: bytes) -> None:
+    def write_new(self, path: str, content: bytes, *, unseen: bool = False) -> None:
         """Make a file at once: readers see all of it or nothing. AlreadyExists if anything stands there.
 
-        Parent folders are made. On return the content is durable as the backend has it (see its module).
+        Parent folders are made. On return the content is durable as the backend has it (see its module). `unseen`: as `create`.
         """
-        with self.create(path) as file:
+        with self.create(path, unseen=unseen) as file:
             file.write(content)
 
-    def create(self, path: str) -> AbstractContextManager[BinaryIO]:
+    def create(self, path: str, *, unseen: bool = False) -> AbstractContextManager[BinaryIO]:
         """The same, streamed in bounded memory: the file appears, finished, when the block ends without an exception.
 
         An exception inside leaves nothing. AlreadyExists is raised before the block where it is known by then, and at its end
-        otherwise. A crash leaves an unfinished file below `.unfinished/`, never below the target's folder.
+        otherwise. A crash leaves an unfinished file below `.unfinished/`, never below the target's folder: but where it is
+        `unseen`, as nobody reads what stands there before it is renamed, a backend may write in place, which is cheaper.
         """
 
-    def read(self, path: str) -> bytes:
-        """The whole content. NotFound if there is no such file."""
-        with self.open(path) as file:
+    def read(self, path: str, *, size: int | None = None) -> bytes:
+        """The whole content. NotFound if there is no such file. `size`: where it is known."""
+        with self.open(path, size=size) as file:
             return file.read()
 
-    def open(self, path: str) -> BinaryIO:
-        """A seekable, buffered reader. NotFound if there is no such file."""
+    def open(self, path: str, *, size: int | None = None) -> BinaryIO:
+        """A seekable, buffered reader. NotFound if there is no such file: of a known `size` perhaps not before it is read."""
 
     def size(self, path: str) -> int:
         """Bytes of the file. NotFound if there is no such file."""

@@ -47,7 +47,7 @@ class LocalDisk(Storage):
     root: Path
 
     @contextmanager
-    def create(self, path: str) -> Iterator[BinaryIO]:
+    def create(self, path: str, *, unseen: bool = False) -> Iterator[BinaryIO]:  # noqa: ARG002  # it would save nothing here
         target = self._file(path)
         if os.path.lexists(target):
             raise AlreadyExists(path, self.url(path), "exists already")
@@ -69,7 +69,7 @@ class LocalDisk(Storage):
                 raise self._translated(path, error) from error
             raise
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str, *, size: int | None = None) -> BinaryIO:  # noqa: ARG002  # likewise
         with self._errors(path):
             return self._file(path).open("rb")
 

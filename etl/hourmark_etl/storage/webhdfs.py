@@ -65,8 +65,10 @@ class WebHdfs(Storage):
     replication: int
 
     @contextmanager
-    def create(self, path: str) -> Iterator[BinaryIO]:
-        unfinished = scratch_path()  # whether something stands at the path is known at the end: a request less
+    def create(self, path: str, *, unseen: bool = False) -> Iterator[BinaryIO]:
+        unfinished = (
+            path if unseen else scratch_path()
+        )  # whether something stands at the path is known at the end: a request less
         try:
             with Upload.begin(self._target(unfinished), self.replication) as upload:
                 file = io.BufferedWriter(cast(Any, upload), UPLOAD_BUFFER_BYTES)
@@ -77,14 +79,17 @@ class WebHdfs(Storage):
             if stored is None or stored.length != upload.sent:
                 what = f"{upload.sent} bytes were sent, {stored.length if stored else 'none'} are stored"
                 raise StorageError(path, self.url(path), what)
-            self._move(stored.fileId, unfinished, path)
-        except BaseException:
-            with suppress(StorageError):  # the first error is the one to tell; what is left is named like no bucket
-                self.delete(unfinished)
+            if not unseen:
+                self._move(stored.fileId, unfinished, path)
+        except BaseException as error:
+            if not (unseen and isinstance(error, AlreadyExists)):  # then it is not ours
+                with suppress(StorageError):  # the first error is the one to tell; what is left is named like no bucket
+                    self.delete(unfinished)
             raise
 
-    def open(self, path: str) -> BinaryIO:
-        return cast(BinaryIO, io.BufferedReader(Download(self._target(path), self.size(path)), WINDOW_BYTES))
+    def open(self, path: str, *, size: int | None = None) -> BinaryIO:
+        known = self.size(path) if size is None else size
+        return cast(BinaryIO, io.BufferedReader(Download(self._target(path), known), WINDOW_BYTES))
 
     def size(self, path: str) -> int:
         status = self._status(path)

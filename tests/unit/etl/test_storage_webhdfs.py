@@ -143,6 +143,34 @@ def test_a_file_into_a_folder_that_is_there_takes_five_requests(hdfs: FakeHdfs, 
     assert hdfs.names["/root/new/moved"] == b"1" and hdfs.names["/root/new/other"] == b"2"
 
 
+def test_a_file_that_nobody_looks_for_takes_three_requests_and_two_to_read(hdfs: FakeHdfs, storage: Storage) -> None:
+    storage.write_new("attempt/file", b"content", unseen=True)
+    assert hdfs.asked == ["CREATE", "CREATE data", "GETFILESTATUS"]
+    hdfs.asked.clear()
+    assert storage.read("attempt/file", size=7) == b"content"
+    assert hdfs.asked == ["OPEN", "OPEN data"]
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "CREATE data"])
+def test_of_a_file_that_nobody_looks_for_nothing_is_left_either(hdfs: FakeHdfs, storage: Storage, operation: str) -> None:
+    hdfs.troubles = [(operation, refusing(403, "AccessControlException"))]
+    with pytest.raises(AccessDenied):
+        storage.write_new("file", b"content", unseen=True)
+    assert not storage.exists("file")
+    hdfs.stored_max = 3
+    with pytest.raises(StorageError, match="7 bytes were sent, 3 are stored"):
+        storage.write_new("file", b"content", unseen=True)
+    assert not storage.exists("file")
+
+
+def test_nor_is_what_stood_there_before_removed(hdfs: FakeHdfs, storage: Storage) -> None:
+    storage.write_new("file", b"first")
+    hdfs.troubles = [("CREATE data", refusing(403, "FileAlreadyExistsException"))]
+    with pytest.raises(AlreadyExists):
+        storage.write_new("file", b"second", unseen=True)
+    assert storage.read("file") == b"first"
+
+
 @pytest.mark.parametrize("trouble", [lost, done_but_lost])
 def test_a_lost_rename_into_a_folder_that_is_missed_is_asked_again(hdfs: FakeHdfs, storage: Storage, trouble: Trouble) -> None:
     hdfs.names["/root/source"] = b"content"

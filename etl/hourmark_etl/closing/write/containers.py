@@ -142,7 +142,7 @@ class _OpenContainer:
 
     def __init__(self, storage: Storage, path: str, file: ExitStack, schema_json: str, of: _Key) -> None:
         self._storage, self._path, self._file, self._of = storage, path, file, of
-        self._writer = ContainerWriter(file.enter_context(storage.create(path)), schema_json)
+        self._writer = ContainerWriter(file.enter_context(storage.create(path, unseen=True)), schema_json)
         self._index: list[IdRun] = []
         self._id_sum = 0
         self._samples: list[Sample] = []
@@ -193,7 +193,7 @@ class _OpenContainer:
 
 def read_back(storage: Storage, written: WrittenFile, samples: Sequence[Sample]) -> str:
     """Read the file from storage: what of it is not as it was written; "" if all is (digest, size, records, decoded samples)."""
-    with storage.open(written.path) as file:
+    with storage.open(written.path, size=written.bytes) as file:
         seen = Digesting(file)
         try:
             container = ContainerReader(seen)  # type: ignore[arg-type]  # it reads, and nothing else
