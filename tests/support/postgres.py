@@ -10,7 +10,8 @@ import signal
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,8 @@ _SYSTEM_USER: Final = "postgres"  # the server refuses to run as root
 # Nothing here must survive the machine; what a crash of the server leaves does not depend on it.
 _SETTINGS: Final[Mapping[str, str]] = {"fsync": "off", "listen_addresses": "", "max_connections": "60", "shared_buffers": "32MB"}
 _ASKED_TO_DIE: Final = 1  # PR_SET_PDEATHSIG
+# To the kernel the thread that starts a server is its parent: this one ends with the process.
+_STARTER: Final = ThreadPoolExecutor(1)
 
 
 def binaries() -> Path | None:
@@ -54,15 +57,19 @@ class Postgres:
         """Start it, and wait until it answers."""
         listening = {} if self._port is None else {"listen_addresses": "127.0.0.1", "port": str(self._port)}
         settings = [part for name, value in {**_SETTINGS, **listening}.items() for part in ("-c", f"{name}={value}")]
+        self._process = _STARTER.submit(self._begun, settings).result()
+        wait_for(self._answers, f"PostgreSQL answers ({self.folder}/log)")
+
+    def _begun(self, settings: Sequence[str]) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
+            process: subprocess.Popen[bytes] = subprocess.Popen(
                 [self._bindir / "postgres", "-D", self.folder / "data", "-k", self.folder, *settings],
                 stdout=log,
                 stderr=log,
                 preexec_fn=_die_with_parent,
                 **self._as_user,  # type: ignore[call-overload]  # `user` alone
             )
-        wait_for(self._answers, f"PostgreSQL answers ({self.folder}/log)")
+        return process
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """End it at once, with what was committed. SIGINT: after all sessions were ended; SIGQUIT: nobody will start it again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,19 @@ def test_a_server_that_goes_and_comes_back_is_unavailable_in_between(postgres: P
         postgres.start()
     assert database.identity() == before
     assert database.acquire("closer").epoch == before[1] + 1
+    database.close()
+
+
+def test_a_server_outlives_the_thread_that_started_it(postgres: Postgres) -> None:
+    """Faults heal in threads of their own, and the kernel takes those for parents."""
+    database = Database(postgres.new_database())
+    postgres.stop()
+    healing = threading.Thread(target=postgres.start)
+    healing.start()
+    healing.join()
+    for _ in range(20):
+        assert database.identity() and postgres.pid is not None
+        threading.Event().wait(0.05)
     database.close()
 
 
