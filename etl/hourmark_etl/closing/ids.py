@@ -34,7 +34,7 @@ from hourmark_etl.staging.verified import digest_of
 from hourmark_etl.storage import NotFound, Storage, StorageError
 
 _ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids: what is read at least
-_BLOCK: Final = np.dtype([("bucket", "S16"), ("rows", "<i8"), ("first", "S16"), ("last", "S16"), ("digest", "S16")])
+_BLOCK: Final = np.dtype([("bucket", "S16"), ("rows", "<i8"), ("first", "S16"), ("last", "S16"), ("digest", "V16")])
 _NUMBER_BYTES: Final = 8
 _LOG = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ def _in_run(storage: Storage, bucket: ClosedBucket, run: IdRun, ordered: Ids) ->
             candidates = _between(ordered, block["first"], block["last"])
             if len(candidates):
                 content = _read_at(file, start * SIZE, int(block["rows"]) * SIZE)
-                if np.bytes_(digest_of(content)) != block["digest"]:
+                if digest_of(content) != block["digest"].tobytes():  # a text of numpy would lose zeros at its end
                     raise ValueError(f"the ids from row {start} on are not those that were written")
                 ids = np.frombuffer(content, f"S{SIZE}")
                 at = np.searchsorted(ids, candidates)  # far cheaper than sorting them again
