@@ -16,6 +16,7 @@ class Datum:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = fastavro.parse_schema(schema)
+        self._name = schema["name"]
 
     def encode(self, row: Mapping[str, Any]) -> bytes:
         """What `row` has beside the schema's fields is left out."""
@@ -34,7 +35,7 @@ class Datum:
             row: Any = fastavro.schemaless_reader(stream, self._schema, None)
         except (EOFError, IndexError, OverflowError, ValueError) as error:  # what fastavro meets in bytes that are none
             why = str(error) or "it ends too early"
-            raise ValueError(f"it is no record of {self._schema['name']}: {why}") from error
+            raise ValueError(f"it is no {self._name}: {why}") from error
         return dict(row), stream.tell()
 
 
