@@ -11,6 +11,7 @@ import fnmatch
 import hashlib
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -38,7 +39,7 @@ from hourmark_infra.judge.expectations import ApiEvent, Expectations
 from hourmark_infra.judge.webhdfs import Entry, Opened, WebHdfs, hdfs_path
 
 Planting = Callable[[Evidence], AbstractContextManager[Evidence]]
-_NUMBER: Final = b'"number": '
+_NUMBER: Final = re.compile(rb'"number": [0-9]*([0-9])')  # its last digit: where the first becomes a zero, it is no number
 
 
 class _Reading(WebHdfs):
@@ -96,7 +97,9 @@ def a_line_with_another_byte(evidence: Evidence) -> Iterator[Evidence]:
     """In the middle of a source file, for as long as it is judged."""
     path = Path(max((record.path for record in evidence.told.written or ()), key=lambda name: Path(name).stat().st_size))
     with path.open("r+b") as file:
-        at = path.read_bytes().index(_NUMBER, path.stat().st_size // 2) + len(_NUMBER)
+        found = _NUMBER.search(path.read_bytes(), path.stat().st_size // 2)
+        assert found is not None, f"no number in the second half of {path}"
+        at = found.start(1)
         file.seek(at)
         before = file.read(1)
 
