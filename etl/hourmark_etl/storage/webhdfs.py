@@ -15,6 +15,7 @@ import io
 import posixpath
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, BinaryIO, Final, Literal, cast
 
 from pydantic import BaseModel, Field
@@ -66,9 +67,7 @@ class WebHdfs(Storage):
 
     @contextmanager
     def create(self, path: str, *, unseen: bool = False) -> Iterator[BinaryIO]:
-        unfinished = (
-            path if unseen else scratch_path()
-        )  # whether something stands at the path is known at the end: a request less
+        unfinished = path if unseen else scratch_path()  # that the path is taken is told at the end: a request less
         try:
             with Upload.begin(self._target(unfinished), self.replication) as upload:
                 file = io.BufferedWriter(cast(Any, upload), UPLOAD_BUFFER_BYTES)
@@ -120,30 +119,33 @@ class WebHdfs(Storage):
         self._move(self._status(source).fileId, source, target)
 
     def _move(self, moved: int, source: str, target: str) -> None:
-        """The same; `moved` is the source's file id. The target's folder is made only where the NameNode misses it."""
-        to, folder = self._target(target), parent(target)
-        lost, tries = False, _RENAME_TRIES
-        while tries:
-            tries -= 1
+        """The same; `moved` is the source's file id."""
+        to = self._target(target)
+        lost = False
+        for _ in range(_RENAME_TRIES):
             refused: StorageError | None = None
             try:
-                say(self._target(source), "PUT", "RENAME", destination=to.file, renameoptions="NONE")
+                self._rename(source, target)
             except StorageError as error:
                 refused, lost = error, lost or isinstance(error, Lost)
-            lacks_folder = isinstance(refused, NotFound) and folder != ""  # or the source: then the next answer says so
-            standing = None if lacks_folder and not lost else self._found(target)
+            standing = self._found(target)
             if standing and standing.fileId == moved and (lost or not refused):
                 return
-            if lacks_folder and not standing:
-                self.make_folder(folder)
-                folder, tries = "", tries + 1
-                continue
             if standing and not isinstance(refused, NotFound):
                 what = refused.what if refused else "something else stands there"
                 raise AlreadyExists(target, to.url, what) from refused
             if not isinstance(refused, Lost):
                 break
         raise refused or StorageError(target, to.url, f"the rename of {source} was answered with success but did not happen")
+
+    def _rename(self, source: str, target: str) -> None:
+        """Ask for it. The target's folder is made only where it is missed: a request less where it is there."""
+        rename = partial(say, self._target(source), "PUT", "RENAME", destination=self._target(target).file, renameoptions="NONE")
+        try:
+            rename()
+        except NotFound:  # the folder, or the source: then it is not found again
+            self.make_folder(parent(target))
+            rename()
 
     def delete(self, path: str) -> None:
         gone = ask(self._target(path), "DELETE", "DELETE", _Done, recursive="true").boolean
