@@ -184,7 +184,8 @@ def remove(connection: Connection, table: Table, key: Sequence[str], rows: Seque
     """Delete all rows that have the same `key` columns as one of these."""
     if rows:
         same = [table.c[name] == bindparam(name) for name in key]
-        connection.execute(delete(table).where(*same), [{name: row[name] for name in key} for row in rows])
+        keys = dict.fromkeys(tuple(row[name] for name in key) for row in rows)  # each once
+        connection.execute(delete(table).where(*same), [dict(zip(key, values, strict=True)) for values in keys])
 
 
 def _count_commit(connection: Connection) -> int:

@@ -6,11 +6,11 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, select
 
 from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, remove, rows_named
+from hourmark_etl.ledger.database import Database, put, rows_named
 from hourmark_etl.ledger.host_losses import HostLossRow, losses_added, put_losses
 from hourmark_etl.model import Reporter
 
@@ -61,10 +61,8 @@ def put_reports(connection: Connection, reports: Iterable[tuple[Reporter, ...]])
         known[report[0].host_id] = {s.source: s for s in report}
         changed.add(report[0].host_id)
     put_losses(connection, lost)
-    table = tables.reporters
-    remove(connection, table, ["host_id"], [{"host_id": host_id} for host_id in changed])
-    if rows := [dataclasses.asdict(s) for host_id in sorted(changed) for s in known[host_id].values()]:
-        connection.execute(insert(table), rows)
+    now = [dataclasses.asdict(s) for host_id in sorted(changed) for s in known[host_id].values()]
+    put(connection, tables.reporters, ["host_id"], now)
 
 
 def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[str, Reporter]]:

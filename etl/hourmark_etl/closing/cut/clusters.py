@@ -16,10 +16,11 @@ from hourmark.mirror_positions import MirrorPositions
 from hourmark.topics import CONTROL
 from hourmark_etl.closing.cut.cut import EdgeEnds
 from hourmark_etl.closing.cut.edge import EdgeSite, existing, partitions
-from hourmark_etl.ledger import batches, reporters
+from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.batches import check_other_topics
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, open_gaps
+from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.model import FIRST_SITE, Reporter
 from hourmark_etl.topics import SiteCluster
 
@@ -126,7 +127,7 @@ class LedgerProgress:
 
     def reporters(self) -> list[Reporter]:
         """Latest staged reports."""
-        return reporters.reporters(self.database)
+        return reporters(self.database)
 
     def not_staged(self, ends: Mapping[Partition, int]) -> list[str]:
         """What is below these central ends and not yet staged."""
