@@ -1,4 +1,4 @@
-"""The highest clock of a service that was read: what may be claimed by it is over for all ranges that follow a restart, too.
+"""The highest clock of a service that was believed: what may be claimed by it is over for all ranges that follow a restart, too.
 
 It is in the file `clock` beside the checkpoint, in decimal digits, put there before each report and not synced: it outlives a
 kill; and after a power cut every clock that is near has gone on beyond it.

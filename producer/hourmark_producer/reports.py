@@ -33,7 +33,6 @@ class Reporter:
 
     def __post_init__(self) -> None:
         self._incarnation = uuid.uuid4().hex
-        self._doubted: set[str] = set()  # services
         self._sequence = 0
         self.arrived_at_ms: int | None = None
 
@@ -58,11 +57,12 @@ class Reporter:
 
     def _tell_of_clocks(self) -> None:
         troubles = self.client.clock_troubles()
-        for service, trouble in troubles.items():
-            self.throttle.warn(f"clock {service}", f"{shown(service)}: {trouble}; no range is given its time. Set it right")
-        for service in self._doubted - troubles.keys():
-            self.throttle.over(f"clock {service}")
-        self._doubted = set(troubles)
+        for service in self.client.services.known():
+            key = f"clock {service.name}"
+            if trouble := troubles.get(service.name):
+                self.throttle.warn(key, f"{shown(service.name)}: {trouble}; no range is given its time. Set it right")
+            else:
+                self.throttle.over(key)
 
     def send(self, *, goodbye: bool = False) -> bool:
         """One report; whether it arrived."""

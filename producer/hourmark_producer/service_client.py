@@ -102,7 +102,7 @@ class ServiceLink:
         self._clock = clock
         self._rules: str | None = None  # as the latest answer said
         self._clocks = ServiceClocks(clock)
-        self._floor = floor or ClockFloor()  # of all readings
+        self._floor = floor or ClockFloor()  # of all that were believed
         self._noting = threading.Lock()
         self._hello = threading.Lock()
         self._credentials = Credentials(config, clock)
@@ -115,7 +115,7 @@ class ServiceLink:
     def fresh(self, age_max_s: float = READING_AGE_MAX_S) -> Reading:
         """A reading of at most this age; asks where there is none. Busy, Refused.
 
-        Its clock is not before any that was read so far, of whatever service: what was claimed to one service is over for
+        Its clock is not before any that was believed so far, of whatever service: what was claimed to one service is over for
         ranges that go to others, too.
         """
         with self._hello:
@@ -171,7 +171,7 @@ class ServiceLink:
             return self._clocks.believed(names)
 
     def _newest(self) -> Reading | None:
-        """Of those that are believed, and of any age."""
+        """Of those that are believed."""
         return max(self._believed().values(), key=lambda reading: reading.at_s, default=None)
 
     def _preferred(self) -> Service:

@@ -53,18 +53,19 @@ class ServiceClocks:
 
     def is_undecided(self, services: Collection[str]) -> bool:
         """Whether no two clocks agree, so that others are worth asking."""
-        return max(self._agreeing(services).values(), default=0) == 1
+        return max(self._agreeing(self.heard(services)).values(), default=0) == 1
 
     def believed(self, services: Collection[str]) -> Mapping[str, Reading]:
         """The latest readings of those of `services` that are believed."""
-        agreeing = self._agreeing(services)
+        heard = self.heard(services)
+        agreeing = self._agreeing(heard)
         half = (len(agreeing) + 2) // 2  # of all services that were heard, and this host
         least = min(half, max(agreeing.values(), default=0))
-        return {name: reading for name, reading in self.heard(services).items() if agreeing[name] >= least}
+        return {name: reading for name, reading in heard.items() if agreeing[name] >= least}
 
-    def _agreeing(self, services: Collection[str]) -> dict[str, int]:
+    def _agreeing(self, heard: Mapping[str, Reading]) -> dict[str, int]:
         """How many clocks agree with each service's, itself among them."""
-        ahead_ms = {name: reading.ahead_ms for name, reading in self.heard(services).items()}
+        ahead_ms = {name: reading.ahead_ms for name, reading in heard.items()}
         all_ms = sorted([self._clock.now_ms() - 1000 * self._clock.monotonic_s(), *ahead_ms.values()])
         return {name: _near(ms, all_ms) for name, ms in ahead_ms.items()}
 
