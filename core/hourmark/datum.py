@@ -33,7 +33,7 @@ class Datum:
         stream = io.BytesIO(content)
         try:
             row: Any = fastavro.schemaless_reader(stream, self._schema, None)
-        except (EOFError, IndexError, OverflowError, ValueError) as error:  # what fastavro meets in bytes that are none
+        except (EOFError, LookupError, OverflowError, ValueError) as error:  # what fastavro meets in bytes that are none
             why = str(error) or "it ends too early"
             raise ValueError(f"it is no {self._name}: {why}") from error
         return dict(row), stream.tell()
