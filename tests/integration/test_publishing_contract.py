@@ -149,11 +149,11 @@ class Interrupting:
         if name not in ("make_folder", "rename_new", "write_new"):
             return real
 
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             self._calls -= 1
             if self._calls == 0 and not self._after:
                 raise Interrupted
-            answer = real(*arguments)
+            answer = real(*arguments, **named)
             if self._calls == 0:
                 raise Interrupted
             return answer
