@@ -209,6 +209,8 @@ class Run:
         findings = check(evidence)
         self._tell(f"compared {findings.compared:,}: {dict(findings) or 'nothing is wrong'}; planting faults for the checkers")
         missed = overlooked(evidence)
+        if any(missed.values()):
+            self._tell(f"overlooked by the checkers: {', '.join(name for name, unseen in missed.items() if unseen)}")
         recoveries = [
             (of.fault, None if of.recovered_s is None else round(of.recovered_s - of.all_healed_s, 1)) for of in evidence.injected
         ]

@@ -16,6 +16,7 @@ from tests.faults.chaos.evidence import Evidence, Injected
 from tests.faults.chaos.flows import Flow
 from tests.support.judged.world import START_MS, small_world
 from tests.unit.infra.judge.random_worlds import LocalHdfs
+from tests.unit.infra.judge.test_judge_copied_files import NEW, OLD, Copied
 
 from hourmark_infra.judge.buckets import by_bucket, read_tree
 from hourmark_infra.judge.expectations import Expectations
@@ -62,7 +63,7 @@ def test_what_is_planted_is_found(evidence: Evidence, monkeypatch: pytest.Monkey
 
 def test_a_checker_that_finds_nothing_is_told_of(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planted, "_NUMBER", re.compile(rb"app - lines - (.)"))
-    blind = {plant: (lambda *_: None, kind, count) for plant, (_, kind, count) in planted.PLANTED.items()}
+    blind = {plant: (lambda *_: None, kinds, count) for plant, (_, kinds, count) in planted.PLANTED.items()}
     monkeypatch.setattr(planted, "PLANTED", blind)
     assert all(planted.overlooked(evidence).values())
 
@@ -93,3 +94,17 @@ def test_a_number_with_another_digit_is_a_number(number: bytes) -> None:
     line[found.start(1)] ^= 1
     changed = json.loads(line[line.index(b"{") :])
     assert changed["number"] != int(number) and changed["more"] == 5
+
+
+def test_a_line_of_a_copy_with_another_byte_is_found(evidence: Evidence, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No event is altered then: the line is of no event any more, and its event of no file's line."""
+    monkeypatch.setattr(planted, "_NUMBER", re.compile(rb"before it was t(.)"))
+    copied = Copied(tmp_path / "copied")
+    copied.put(OLD, START_MS, read_in=copied.log, generation=1)
+    copied.put(NEW, START_MS + 1000, read_in=copied.log, generation=2)
+    copied.world.write()
+    assert copied.copy.stat().st_size > copied.log.stat().st_size, "it is the largest, which is changed"
+    told = Expectations.model_validate(copied.world.expectations())
+    with contextlib.closing(LocalHdfs(copied.world.hdfs)) as hdfs:
+        of_copy = replace(evidence, told=told, hdfs=hdfs, kept=by_bucket(read_tree(hdfs, hdfs_path(told.root))))
+        assert not planted.overlooked(of_copy)["a_line_with_another_byte"]
