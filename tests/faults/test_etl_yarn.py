@@ -19,7 +19,8 @@ from tests.faults.outcome import LONG, assert_whole
 from tests.support import postgres
 from tests.support.crash import CrashOrder
 from tests.support.etl_scene import Scene, scene
-from tests.support.yarn_cluster import YarnCluster, free_port
+from tests.support.ports import free_port
+from tests.support.yarn_cluster import YarnCluster
 from tests.support.yarn_etl import YarnEtl
 from tools.pack_environment import main as pack_environment
 

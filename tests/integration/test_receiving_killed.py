@@ -19,15 +19,10 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.ports import free_port
 from tests.support.tailer.recorder import Received, Recorder, recording
 
 KILLS = 5
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class Sender(threading.Thread):

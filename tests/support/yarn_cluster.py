@@ -6,13 +6,13 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import urllib.request
 from pathlib import Path
 from typing import Any, Final, Self
 
 import psutil
+from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
 from hourmark_infra.jars.cache import IvyFetch, cache_root, ensure_jars, say_on_stderr
@@ -157,13 +157,6 @@ class YarnCluster:
         made = self.folder / name
         made.mkdir()
         return made
-
-
-def free_port() -> int:
-    """Of loopback, free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _within(process: psutil.Process, folder: Path) -> bool:

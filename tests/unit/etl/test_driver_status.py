@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
 from pathlib import Path
 
 import pytest
 from sqlalchemy import insert
+from tests.support.ports import free_port
 from tests.support.records import service
 
 from hourmark.component_status import ComponentStatus, State
@@ -26,12 +26,6 @@ NOW_MS = 1_800_000_000_000
 def ask(folder: Path, port: int, now_ms: int = NOW_MS) -> ComponentStatus:
     etl, storage = Etl(ledger=f"sqlite:///{folder}/ledger.sqlite", metrics_port=port), Storage(root=f"file://{folder}/root")
     return driver(Config(etl=etl, storage=storage), now_ms)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-    return port
 
 
 def test_without_a_ledger_none_runs_and_the_next_step_is_told(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.clock import FakeClock
 from tests.support.documents import ROOT
+from tests.support.ports import free_port
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
@@ -50,12 +51,6 @@ def samples(text: bytes) -> Mapping[tuple[str, frozenset[tuple[str, str]]], floa
 
 def of(text: bytes, name: str, **labels: str) -> float:
     return samples(text)[f"hourmark_tailer_{name}", frozenset(labels.items())]
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def test_prometheus_understands_the_text_whatever_a_source_is_called() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from tests.support.ports import free_port
 
 from hourmark.errors import ConfigError
 from hourmark_infra.containers.settings import TYPES
@@ -29,12 +29,6 @@ with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
 signal.sigwait({signal.SIGTERM})
 raise SystemExit(7)
 """
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 async def call(address: str, port: int, body: bytes) -> bytes:
