@@ -22,10 +22,10 @@ from pyspark.sql import SparkSession
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import Finding, Unavailable
-from hourmark.kafka import Cluster
 from hourmark.log import set_up_logging
 from hourmark.metrics_server import serve_metrics
 from hourmark.stopping import stop_on_signals
+from hourmark_etl.beginning import awaited_grounds
 from hourmark_etl.closing.cleanup import Cleaner
 from hourmark_etl.closing.closer import Closer
 from hourmark_etl.closing.cut.clusters import Clusters, LedgerProgress
@@ -34,19 +34,14 @@ from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ports import Ports
 from hourmark_etl.closing.runner import OnSpark
 from hourmark_etl.ledger.batches import type_shards
-from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.ledger.engines import check_moving_driver
-from hourmark_etl.ledger.existing import existing_ledger
-from hourmark_etl.ledger.frontier_rows import check_other_bucket_length
 from hourmark_etl.ledger.heartbeat import Heartbeat
 from hourmark_etl.model import DEFAULT_SHARD
 from hourmark_etl.options import shard_option
 from hourmark_etl.recovery.first_hours import record_first_hours
-from hourmark_etl.recovery.markers import check_older_copy
 from hourmark_etl.spark import spark_session, submitted_settings
 from hourmark_etl.staging.consumer import Consumer, Consumers
 from hourmark_etl.staging.restage import Restager
-from hourmark_etl.storage import open_storage
 from hourmark_etl.telemetry.metrics import Metrics
 from hourmark_etl.telemetry.progress import BatchListener, Progress
 
@@ -63,27 +58,23 @@ class Driver:
     def __init__(self, config: Config, opened: ExitStack, *, submitted: bool, shards: Collection[str] = ()) -> None:
         self._config, self._clock, self._stopping = config, SystemClock(), threading.Event()
         check_moving_driver(config.etl.ledger, submitted_settings() if submitted else {})
-        self._database = opened.enter_context(existing_ledger(config, may_migrate=True))
-        self._storage = open_storage(config.storage)
-        self._recorded = self._check_ledger()
+        grounds = awaited_grounds(config, opened, lambda: self._stopping.wait(AWAY_SECONDS))
+        self._database, self._storage, self._recorded = grounds.database, grounds.storage, grounds.types
         spark = spark_session(config, submitted=submitted)
         opened.callback(spark.stop)
-        central = Cluster(config.kafka.central_cluster, "central")
         metrics = Metrics()
         self._progress = Progress(self._database, metrics, config.parsing.bucket_seconds, self._clock)
         spark.streams.addListener(BatchListener(metrics))
         opened.callback(serve_metrics(metrics.registry, "etl", config.etl.metrics_host, config.etl.metrics_port))
         self._closer = None  # another driver's business: taking its lease would stop it
         if not shards or DEFAULT_SHARD in shards:
-            self._closer = Closer(self._ports(spark, central.cluster_id(), metrics), config)
+            self._closer = Closer(self._ports(spark, grounds.cluster_id, metrics), config)
             opened.callback(self._closer.close)
             heartbeat = Heartbeat(self._database, self._closer.lease, self._clock)
             heartbeat.start()
             opened.callback(heartbeat.stop)
         self._cleaner = Cleaner(self._storage, self._database, config, self._clock)
-        make = functools.partial(
-            Consumer, spark, config, self._database, central.cluster_id(), self._clock, self._progress.staged
-        )
+        make = functools.partial(Consumer, spark, config, self._database, grounds.cluster_id, self._clock, self._progress.staged)
         self._consumers = Consumers(make, self._database, shards)
         opened.callback(self._consumers.stop)
 
@@ -110,19 +101,6 @@ class Driver:
             self._progress.polled(waits or "")
             if waits is not None:
                 self._stopping.wait(self._config.etl.close_poll_seconds)
-
-    def _check_ledger(self) -> frozenset[str]:
-        """The types it knows. Refuses a ledger that has none, or that is an older copy."""
-        length_s = self._config.parsing.bucket_seconds
-        check_other_bucket_length(self._database, length_s)
-        types = self._types()
-        if not types:
-            raise Unavailable("the ledger knows no event types yet; `hourmark types apply --dir types` tells it")
-        check_older_copy(self._storage, self._database, length_s)
-        for damaged in damaged_rows(self._database):  # also such as no question finds
-            _LOG.error("%s", damaged)
-        record_first_hours(self._storage, self._database, length_s)
-        return types
 
     def _ports(self, spark: SparkSession, cluster_id: str, metrics: Metrics) -> Ports:
         config, database, storage = self._config, self._database, self._storage

@@ -37,6 +37,10 @@ class ForeignLedger(EtlStop):
     """Storage holds what this ledger has not closed: an older copy was restored, or the root is another ledger's."""
 
 
+class NoLedger(Unavailable):
+    """There is no ledger, it is lost, or it knows no types: it waits for an operator."""
+
+
 class OlderLedger(Unavailable):
     """The ledger is of an older version, and a question does not migrate it."""
 

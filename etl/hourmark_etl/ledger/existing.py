@@ -10,6 +10,7 @@ from hourmark.config import Config
 from hourmark.errors import Unavailable
 from hourmark.hidden import shown
 from hourmark_etl.buckets.reader import any_marker, list_types
+from hourmark_etl.errors import NoLedger
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.engines import sqlite_file
@@ -21,7 +22,7 @@ _HERE: Final = "Is this the machine of the driver, and the configuration that it
 def existing_ledger(config: Config, *, may_migrate: bool = False) -> Database:
     """A ledger that must be there: a question must not make a new, empty one, nor migrate an older version's.
 
-    Unavailable, with the next step, where there is none, where it is lost, or where its server does not answer.
+    NoLedger, with the next step, where there is none, or where it is lost; Unavailable where a server does not answer.
     """
     return _opened(config, may_make=False, may_migrate=may_migrate)
 
@@ -37,7 +38,7 @@ def _opened(config: Config, *, may_make: bool, may_migrate: bool) -> Database:
         what = f"there is no ledger at {file} (etl.ledger)"
         _refuse_lost(config, what, must_know=not may_make)
         if not may_make:
-            raise Unavailable(f"{what}; `hourmark types apply --dir types` makes it. {_HERE}")
+            raise NoLedger(f"{what}; `hourmark types apply --dir types` makes it. {_HERE}")
     database = Database(config.etl.ledger, may_migrate=may_migrate)
     try:
         if all(database.ask(select(table).limit(1)).first() is None for table in (tables.frontiers, tables.buckets)):
@@ -49,10 +50,10 @@ def _opened(config: Config, *, may_make: bool, may_migrate: bool) -> Database:
 
 
 def _refuse_lost(config: Config, what: str, *, must_know: bool) -> None:
-    """Unavailable where the root holds closed buckets, which no ledger with nothing in it has closed.
+    """NoLedger where the root holds closed buckets, which no ledger with nothing in it has closed.
 
-    `must_know`: also where storage does not answer. A ledger that is begun all the same is refused by a driver's start, and can
-    still be filled by a rebuild.
+    `must_know`: Unavailable where storage does not answer. A ledger that is begun all the same is refused by a driver's start,
+    and can still be filled by a rebuild.
     """
     rebuild = f"`hourmark ledger rebuild --into {shown(config.etl.ledger)}`"
     storage = open_storage(config.storage)
@@ -66,7 +67,7 @@ def _refuse_lost(config: Config, what: str, *, must_know: bool) -> None:
             f"types apply --dir types`. {_HERE}"
         ) from error
     if marker is not None:
-        raise Unavailable(
+        raise NoLedger(
             f"{what}, and {storage.url('')} holds closed buckets ({marker}): it is lost. Restore its newest copy, or make it "
             f"anew by {rebuild}. {_HERE} Where this is a new installation, give it a root of its own (storage.root)"
         )

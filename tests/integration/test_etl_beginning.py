@@ -1,0 +1,103 @@
+"""A driver that begins while a server is away waits for it, and says so; what an operator must mend ends it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from tests.faults.chaos.link import Link, Mode, Network
+from tests.support import postgres
+from tests.support.etl import EtlRun
+from tests.support.ports import free_port
+
+from hourmark.config import Config
+from hourmark.hours import Hour
+from hourmark_etl.beginning import awaited_grounds
+from hourmark_etl.errors import NoLedger
+from hourmark_infra.stack import Stack
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(180)]
+CLICK = f"click-{uuid.uuid4().hex[:8]}"
+Away = tuple[Config, Callable[[], object]]  # a configuration one server of which does not answer until this is called
+
+
+@pytest.fixture(scope="module")
+def ledger() -> Iterator[postgres.Postgres]:
+    if postgres.binaries() is None:
+        pytest.skip(postgres.MISSING)
+    with postgres.running() as server:
+        yield server
+
+
+@pytest.fixture
+def known(stack: Stack, tmp_path: Path, ledger: postgres.Postgres, first_hour: Hour) -> Config:
+    """Types are applied, and all servers answer."""
+    return EtlRun(stack.layout.config_file, tmp_path / "etl", [CLICK], first_hour, etl={"ledger": ledger.new_database()}).config
+
+
+@contextmanager
+def cut(address: str) -> Iterator[Link]:
+    """A link to there that is cut."""
+    host, _, port = address.removeprefix("http://").rpartition(":")
+    network = Network()
+    link = Link(free_port(), (host, int(port)), network)
+    link.set(Mode.CUT)
+    yield link
+    network.stop()
+
+
+@contextmanager
+def without_ledger(config: Config, server: postgres.Postgres) -> Iterator[Away]:
+    server.stop()
+    yield config, server.start
+
+
+@contextmanager
+def without_storage(config: Config, _: postgres.Postgres) -> Iterator[Away]:
+    assert config.storage.webhdfs is not None
+    with cut(config.storage.webhdfs) as link:
+        storage = config.storage.model_copy(update={"webhdfs": f"http://127.0.0.1:{link.port}"})
+        yield config.model_copy(update={"storage": storage}), lambda: link.set(Mode.OPEN)
+
+
+@contextmanager
+def without_kafka(config: Config, _: postgres.Postgres) -> Iterator[Away]:
+    with cut(config.kafka.edge.bootstrap.partition(",")[0]) as link:
+        edge = config.kafka.edge.model_copy(update={"bootstrap": f"127.0.0.1:{link.port}"})
+        kafka = config.kafka.model_copy(update={"edge": edge})
+        yield config.model_copy(update={"kafka": kafka}), lambda: link.set(Mode.OPEN)
+
+
+@pytest.mark.parametrize(
+    ("without", "named"),
+    [(without_ledger, "the ledger (etl.ledger"), (without_storage, "storage.webhdfs"), (without_kafka, "central")],
+    ids=["ledger", "storage", "kafka"],
+)
+def test_a_start_waits_for_a_server_that_is_away(
+    without: Callable[..., AbstractContextManager[Away]],
+    named: str,
+    known: Config,
+    ledger: postgres.Postgres,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pauses = []
+    with without(known, ledger) as (config, heal), ExitStack() as opened:
+
+        def pause() -> None:
+            pauses.append(heal())
+
+        found = awaited_grounds(config, opened, pause)
+        assert CLICK in found.types and found.cluster_id
+        assert found.database.identity(), "it is open"
+    assert len(pauses) == 1
+    (said,) = [record.getMessage() for record in caplog.records if "waits to begin" in record.getMessage()]
+    assert named in said
+
+
+def test_nobody_waits_for_a_ledger_that_is_none(known: Config, tmp_path: Path) -> None:
+    etl = known.etl.model_copy(update={"ledger": f"sqlite:///{tmp_path}/none.sqlite"})
+    with ExitStack() as opened, pytest.raises(NoLedger, match="there is no ledger at"):
+        awaited_grounds(known.model_copy(update={"etl": etl}), opened, lambda: pytest.fail("it waits"))
