@@ -135,7 +135,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.ids[target] = self.server.id_of(self.file)
         self.server.ids.pop(self.file)
         self.server.names[target] = self.server.names.pop(self.file)
-        return self.answer(200)
+        return self.answer(200, kind="application/octet-stream")
 
     def create(self) -> None:
         if not self.server.lives:

@@ -24,7 +24,7 @@ from hourmark_etl.storage.errors import AlreadyExists, NotFound, StorageError
 from hourmark_etl.storage.interface import Entry, Storage
 from hourmark_etl.storage.paths import checked, parent, scratch_path
 from hourmark_etl.storage.webhdfs_files import UPLOAD_BUFFER_BYTES, WINDOW_BYTES, Download, Upload
-from hourmark_etl.storage.webhdfs_http import Lost, Target, ask, say
+from hourmark_etl.storage.webhdfs_http import HttpAnswer, Lost, Target, ask, say
 
 _RENAME_TRIES: Final = 3
 
@@ -115,7 +115,7 @@ class WebHdfs(Storage):
             raise StorageError(path, target.url, "the folder was not made; the NameNode does not say why")
 
     def rename_new(self, source: str, target: str) -> None:
-        """See the interface. Whatever the answer, what counts is what stands at the target then: a rename keeps the file id."""
+        """See the interface. But for Hadoop's own word, what counts is what stands at the target then: a rename keeps the file id."""
         self._move(self._status(source).fileId, source, target)
 
     def _move(self, moved: int, source: str, target: str) -> None:
@@ -125,7 +125,8 @@ class WebHdfs(Storage):
         for _ in range(_RENAME_TRIES):
             refused: StorageError | None = None
             try:
-                self._rename(source, target)
+                if self._rename(source, target).is_nothing:
+                    return
             except StorageError as error:
                 refused, lost = error, lost or isinstance(error, Lost)
             standing = self._found(target)
@@ -138,14 +139,14 @@ class WebHdfs(Storage):
                 break
         raise refused or StorageError(target, to.url, f"the rename of {source} was answered with success but did not happen")
 
-    def _rename(self, source: str, target: str) -> None:
+    def _rename(self, source: str, target: str) -> HttpAnswer:
         """Ask for it. The target's folder is made only where it is missed: a request less where it is there."""
         rename = partial(say, self._target(source), "PUT", "RENAME", destination=self._target(target).file, renameoptions="NONE")
         try:
-            rename()
+            return rename()
         except NotFound:  # the folder, or the source: then it is not found again
             self.make_folder(parent(target))
-            rename()
+            return rename()
 
     def delete(self, path: str) -> None:
         gone = ask(self._target(path), "DELETE", "DELETE", _Done, recursive="true").boolean

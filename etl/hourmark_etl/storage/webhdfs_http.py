@@ -52,6 +52,7 @@ _EXCEPTIONS: Final[Mapping[str, type[StorageError]]] = {
 }
 _LATER: Final = frozenset({"StandbyException", "RetriableException", "ObserverRetryOnActiveException"})
 _NO_ROOM: Final = ("could only be written to", "could only be replicated to", "No space left")
+_BYTES: Final = "application/octet-stream"
 _NO_DATANODE: Final = "Failed to find datanode"
 
 T = TypeVar("T")
@@ -87,6 +88,11 @@ class HttpAnswer(NamedTuple):
     content: bytes
     kind: str
     location: str
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it is Hadoop's answer to what has nothing to say but that it is done. No login page is, nor a plain rename's."""
+        return self.kind == _BYTES and not self.content
 
 
 class _RemoteException(BaseModel):
@@ -154,7 +160,7 @@ def again(action: Callable[[], T]) -> T:
 def get(target: Target, address: SplitResult, length: int) -> bytes:
     """So many bytes from a DataNode; a short answer is an error, never a short result."""
     answer = _exchange(target, address, "GET", 200)
-    if answer.kind != "application/octet-stream" or len(answer.content) != length:
+    if answer.kind != _BYTES or len(answer.content) != length:
         raise target.lost(address.netloc, f"{len(answer.content)} of {length} bytes came, of {answer.kind or 'no type'}")
     return answer.content
 
