@@ -149,7 +149,7 @@ class OurEtl:
             return connection.execute(select(func.max(tables.staged_files.c.id))).scalar() or 0
 
     def closed(self, types: Sequence[str], end: Hour) -> bool:
-        """Whether all hours of these types before `end` are closed. Rows are not decoded: whoever looks takes no CPU from closing."""
+        """Whether all hours of these types before `end` are closed. No row is decoded: a look takes nothing from closing."""
         table = tables.frontiers
         with self._database.reading() as connection:
             behind = connection.execute(select(table.c.type).where(table.c.hour < end.start_s)).scalars().all()

@@ -115,7 +115,7 @@ class WebHdfs(Storage):
             raise StorageError(path, target.url, "the folder was not made; the NameNode does not say why")
 
     def rename_new(self, source: str, target: str) -> None:
-        """See the interface. But for Hadoop's own word, what counts is what stands at the target then: a rename keeps the file id."""
+        """See the interface. But for Hadoop's own word, what stands at the target then counts: a rename keeps the file id."""
         self._move(self._status(source).fileId, source, target)
 
     def _move(self, moved: int, source: str, target: str) -> None:

@@ -91,7 +91,7 @@ class HttpAnswer(NamedTuple):
 
     @property
     def is_nothing(self) -> bool:
-        """Whether it is Hadoop's answer to what has nothing to say but that it is done. No login page is, nor a plain rename's."""
+        """Whether it is Hadoop's answer where all it has to say is that it is done. No login page is, nor a plain rename's."""
         return self.kind == _BYTES and not self.content
 
 
