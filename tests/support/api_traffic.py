@@ -13,7 +13,7 @@ from typing import Final
 
 import httpx
 
-from hourmark.wire import CLIENT_HEADER
+from hourmark.wire import CLIENT_HEADER, OBSERVED_AT_HEADER
 from hourmark_infra.judge.expectations import ApiEvent
 
 PAUSE_S: Final = 0.2
@@ -69,7 +69,8 @@ class ApiTraffic:
         body = json.dumps({"event_id": event.event_id, "event_time": event.time_ms, **event.fields})
         while True:
             with contextlib.suppress(httpx.HTTPError):
-                if client.post(self._url, content=body).status_code == httpx.codes.OK:
+                seen = {OBSERVED_AT_HEADER: str(event.time_ms)}  # so a service whose clock is hours behind refuses it
+                if client.post(self._url, content=body, headers=seen).status_code == httpx.codes.OK:
                     return
             self._url = next(self._urls)
             threading.Event().wait(PAUSE_S)  # after `stop` too

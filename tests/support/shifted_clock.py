@@ -1,4 +1,4 @@
-"""A process of Hourmark whose clock a test puts wrong while it runs."""
+"""Hourmark with a clock that a test puts wrong while it runs: `python -m tests.support.shifted_clock serve --config FILE`."""
 
 from __future__ import annotations
 
@@ -28,3 +28,10 @@ def install() -> None:
 def shift(file: Path, offset_ms: int) -> None:
     """From now on."""
     write_durably(file, str(offset_ms).encode())
+
+
+if __name__ == "__main__":
+    install()
+    from hourmark.cli import main
+
+    main()

@@ -55,22 +55,29 @@ SECOND: Final = "second"  # another driver, where a fault wants two
 WORKER: Final = "mirror-b"  # the mirror's other worker, as faults name it
 CRASH_ORDER: Final = "crash-order.json"
 CRASHING_DRIVER: Final = "tests.support.crashing_driver"
-CLOCK_OFFSET: Final = "clock-offset"
+SHIFTED_CLOCK: Final = "tests.support.shifted_clock"
 _READY_S: Final = 120.0
 _APPLY_S: Final = 180.0
 _DRAIN_S: Final = 600.0
 
 
-class Center(Components):
-    """Its driver dies at a step, and its clock is off, where a fault orders it; it is else the one that `hourmark etl run` is."""
+class Faulty(Components):
+    """Its service's and its driver's clocks are off, and its driver dies at a step, where a fault orders it; else as any."""
 
     def command(self, *arguments: str) -> Sequence[str]:
-        """Of Hourmark; the driver's by way of what takes orders."""
+        """Of Hourmark; those two by way of what takes orders."""
+        offset = f"{OFFSET_VARIABLE}={_clock_offset(self.config)}"
+        by_order = ("/usr/bin/env", offset, f"PYTHONPATH={ROOT}")
         if arguments == COMMANDS["etl"]:
-            folder = self.config.parent
-            orders = (f"{ORDER_VARIABLE}={folder / CRASH_ORDER}", f"{OFFSET_VARIABLE}={folder / CLOCK_OFFSET}")
-            return ("/usr/bin/env", *orders, f"PYTHONPATH={ROOT}", sys.executable, "-m", CRASHING_DRIVER, str(self.config))
+            order = f"{ORDER_VARIABLE}={self.config.parent / CRASH_ORDER}"
+            return (*by_order, order, sys.executable, "-m", CRASHING_DRIVER, str(self.config))
+        if arguments == COMMANDS["service"]:
+            return (*by_order, sys.executable, "-m", SHIFTED_CLOCK, *arguments, "--config", str(self.config))
         return super().command(*arguments)
+
+
+def _clock_offset(config: Path) -> Path:
+    return config.with_suffix(".clock")
 
 
 @dataclasses.dataclass
@@ -91,7 +98,6 @@ class World:
 
     def __post_init__(self) -> None:
         self.crash_order = self.work / CRASH_ORDER  # what stands here kills the driver at a step of its own
-        self.clock_offset = self.work / CLOCK_OFFSET  # by what stands here the driver's clock is off
         self.hit = set[str]()  # victims that a fault holds now
         self.ended: list[str] = []
         self._looking = threading.Lock()
@@ -117,6 +123,10 @@ class World:
     def host_config(self, host: str) -> Config:
         """As its tailer and service have it."""
         return load_config(self.hosts[host].config)
+
+    def clock_offset(self, whose: str) -> Path:
+        """Where a fault puts by how much a clock is off: the center's driver's, or the service's of a host."""
+        return _clock_offset(self.center.config if whose == CENTER else self.hosts[whose].config)
 
     def wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
         """Wait for a condition, and look after the components meanwhile; Unavailable if it never holds."""
@@ -226,9 +236,9 @@ def _made(
         own = host_settings(at_hosts, host, ports[host], work / host, logs, ("app-events", "kinds"))
         (work / f"{host}.toml").write_text(render_toml(own))
 
-    def at(name: str, kind: type[Components] = Components) -> Components:
+    def at(name: str, kind: type[Components] = Faulty) -> Components:
         return kind(home / name, work / f"{name}.toml", work / "said" / name, clock)
 
     hosts = {host: at(host) for host in HOSTS}
     database = None if ledger is None else Database(ledger, url.rpartition("/")[2])
-    return World(work, stack, database, links, hosts, at(CENTER, Center), at(SECOND), ports, kinds, clock, say)
+    return World(work, stack, database, links, hosts, at(CENTER), at(SECOND, Components), ports, kinds, clock, say)

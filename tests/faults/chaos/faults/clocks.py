@@ -1,7 +1,7 @@
-"""The clock of the driver hours ahead or behind, and right again while it runs.
+"""The clock of one process, hours ahead or behind, and right again while it runs.
 
-A service's is not among them. It is the time of what has none of its own: ahead, that is in a bucket which closes in some hours;
-behind, good lines are ahead of it, and become dead letters (`future`). No run can await the one, or expect the other.
+Where a service's is wrong, both tailers know the other's, and the program says when it saw an event: nothing gets a wrong time.
+A tailer that begins meanwhile, or cannot reach the other, may know no better; so no fault beside it hits tailers or services.
 """
 
 from __future__ import annotations
@@ -21,16 +21,20 @@ if TYPE_CHECKING:
 _HOUR_MS: Final = 3_600_000
 _MOST_HOURS: Final = 12.0
 _HOLD_S: Final = (20.0, 60.0)
+_ON_HOSTS: Final = frozenset(("service", "tailer-a", "tailer-b", "driver"))
 _GOES_ON: Final = CLIENTS | {Flow.MIRROR, Flow.STAGING}  # nothing closes by a clock that nobody else has
 
 
-def _shifted(sign: int, world: World, pick: float) -> Heal:
+def _shifted(whose: str, sign: int, world: World, pick: float) -> Heal:
     """An hour at least."""
-    shift(world.clock_offset, sign * int(_HOUR_MS * (1 + pick * (_MOST_HOURS - 1))))
-    return world.clock_offset.unlink
+    file, by_ms = world.clock_offset(whose), int(_HOUR_MS * (1 + pick * (_MOST_HOURS - 1)))
+    shift(file, sign * by_ms)
+    return file.unlink
 
 
 FAULTS: Final[Sequence[Fault]] = (
-    Fault("driver-clock-ahead", frozenset(("driver",)), _GOES_ON, _HOLD_S, partial(_shifted, 1)),
-    Fault("driver-clock-behind", frozenset(("driver",)), _GOES_ON, _HOLD_S, partial(_shifted, -1)),
+    Fault("driver-clock-ahead", frozenset(("driver",)), _GOES_ON, _HOLD_S, partial(_shifted, "center", 1)),
+    Fault("driver-clock-behind", frozenset(("driver",)), _GOES_ON, _HOLD_S, partial(_shifted, "center", -1)),
+    Fault("service-b-clock-ahead", _ON_HOSTS, _GOES_ON, _HOLD_S, partial(_shifted, "b", 1)),
+    Fault("service-b-clock-behind", _ON_HOSTS, _GOES_ON, _HOLD_S, partial(_shifted, "b", -1)),
 )
