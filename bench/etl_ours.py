@@ -152,8 +152,8 @@ class OurEtl:
         """Whether all hours of these types before `end` are closed. No row is decoded: a look takes nothing from closing."""
         table = tables.frontiers
         with self._database.reading() as connection:
-            behind = connection.execute(select(table.c.type).where(table.c.hour < end.start_s)).scalars().all()
-        return not set(types).intersection(behind)
+            rows = connection.execute(select(table.c.type).where(table.c.hour >= end.start_s)).scalars().all()
+        return set(types) <= {*rows}
 
     def batches(self, log_offset: int) -> dict[str, Any]:
         """Micro-batches with events since, by the driver's log, and their seconds."""

@@ -25,7 +25,7 @@ from hourmark.errors import Finding, Unavailable
 from hourmark.log import set_up_logging
 from hourmark.metrics_server import serve_metrics
 from hourmark.stopping import stop_on_signals
-from hourmark_etl.beginning import awaited_grounds
+from hourmark_etl.beginning import awaited, grounds
 from hourmark_etl.closing.cleanup import Cleaner
 from hourmark_etl.closing.closer import Closer
 from hourmark_etl.closing.cut.clusters import Clusters, LedgerProgress
@@ -58,8 +58,8 @@ class Driver:
     def __init__(self, config: Config, opened: ExitStack, *, submitted: bool, shards: Collection[str] = ()) -> None:
         self._config, self._clock, self._stopping = config, SystemClock(), threading.Event()
         check_moving_driver(config.etl.ledger, submitted_settings() if submitted else {})
-        grounds = awaited_grounds(config, opened, lambda: self._stopping.wait(AWAY_SECONDS))
-        self._database, self._storage, self._recorded = grounds.database, grounds.storage, grounds.types
+        found = awaited(lambda: grounds(config, opened), self._clock)
+        self._database, self._storage, self._recorded = found.database, found.storage, found.types
         spark = spark_session(config, submitted=submitted)
         opened.callback(spark.stop)
         metrics = Metrics()
@@ -68,13 +68,14 @@ class Driver:
         opened.callback(serve_metrics(metrics.registry, "etl", config.etl.metrics_host, config.etl.metrics_port))
         self._closer = None  # another driver's business: taking its lease would stop it
         if not shards or DEFAULT_SHARD in shards:
-            self._closer = Closer(self._ports(spark, grounds.cluster_id, metrics), config)
+            ports = self._ports(spark, found.cluster_id, metrics)
+            self._closer = awaited(lambda: Closer(ports, config), self._clock)
             opened.callback(self._closer.close)
             heartbeat = Heartbeat(self._database, self._closer.lease, self._clock)
             heartbeat.start()
             opened.callback(heartbeat.stop)
         self._cleaner = Cleaner(self._storage, self._database, config, self._clock)
-        make = functools.partial(Consumer, spark, config, self._database, grounds.cluster_id, self._clock, self._progress.staged)
+        make = functools.partial(Consumer, spark, config, self._database, found.cluster_id, self._clock, self._progress.staged)
         self._consumers = Consumers(make, self._database, shards)
         opened.callback(self._consumers.stop)
 

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from tests.faults.chaos.link import Link, Mode, Network
 from tests.support import postgres
+from tests.support.clock import FakeClock
 from tests.support.etl import EtlRun
 from tests.support.ports import free_port
 
 from hourmark.config import Config
+from hourmark.errors import Unavailable
 from hourmark.hours import Hour
-from hourmark_etl.beginning import awaited_grounds
+from hourmark_etl.beginning import PAUSE_S, WAIT_S, awaited, grounds
 from hourmark_etl.errors import NoLedger
 from hourmark_infra.stack import Stack
 
@@ -45,8 +47,10 @@ def cut(address: str) -> Iterator[Link]:
     network = Network()
     link = Link(free_port(), (host, int(port)), network)
     link.set(Mode.CUT)
-    yield link
-    network.stop()
+    try:
+        yield link
+    finally:
+        network.stop()
 
 
 @contextmanager
@@ -71,33 +75,56 @@ def without_kafka(config: Config, _: postgres.Postgres) -> Iterator[Away]:
         yield config.model_copy(update={"kafka": kafka}), lambda: link.set(Mode.OPEN)
 
 
+class Passing(FakeClock):
+    """Each time that somebody sleeps is counted, and something is done at one of them."""
+
+    def __init__(self, heal: Callable[[], object], after: int) -> None:
+        super().__init__()
+        self.slept, self._heal, self._after = 0, heal, after
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += 1
+        super().sleep(seconds)
+        if self.slept == self._after:
+            self._heal()
+
+
 @pytest.mark.parametrize(
-    ("without", "named"),
-    [(without_ledger, "the ledger (etl.ledger"), (without_storage, "storage.webhdfs"), (without_kafka, "central")],
+    ("without", "named", "after"),
+    [(without_ledger, "the ledger (etl.ledger", 3), (without_storage, "storage.webhdfs", 3), (without_kafka, "central", 1)],
     ids=["ledger", "storage", "kafka"],
 )
 def test_a_start_waits_for_a_server_that_is_away(
     without: Callable[..., AbstractContextManager[Away]],
     named: str,
+    after: int,
     known: Config,
     ledger: postgres.Postgres,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    pauses = []
     with without(known, ledger) as (config, heal), ExitStack() as opened:
-
-        def pause() -> None:
-            pauses.append(heal())
-
-        found = awaited_grounds(config, opened, pause)
+        clock = Passing(heal, after)
+        found = awaited(lambda: grounds(config, opened), clock)
         assert CLICK in found.types and found.cluster_id
         assert found.database.identity(), "it is open"
-    assert len(pauses) == 1
-    (said,) = [record.getMessage() for record in caplog.records if "waits to begin" in record.getMessage()]
-    assert named in said
+    assert clock.slept == after
+    said = [record.getMessage() for record in caplog.records if "waits to begin" in record.getMessage()]
+    assert len(said) == after and all(named in line for line in said)
+
+
+def test_after_a_minute_it_is_left_to_a_supervisor(known: Config, ledger: postgres.Postgres) -> None:
+    """Who begins it anew reads settings and passwords anew."""
+    with without_ledger(known, ledger) as (config, heal), ExitStack() as opened:
+        clock = Passing(heal, after=99)
+        with pytest.raises(Unavailable, match=r"etl\.ledger"):
+            awaited(lambda: grounds(config, opened), clock)
+        assert clock.slept * PAUSE_S == WAIT_S
+        heal()
 
 
 def test_nobody_waits_for_a_ledger_that_is_none(known: Config, tmp_path: Path) -> None:
     etl = known.etl.model_copy(update={"ledger": f"sqlite:///{tmp_path}/none.sqlite"})
+    clock = Passing(lambda: None, after=1)
     with ExitStack() as opened, pytest.raises(NoLedger, match="there is no ledger at"):
-        awaited_grounds(known.model_copy(update={"etl": etl}), opened, lambda: pytest.fail("it waits"))
+        awaited(lambda: grounds(known.model_copy(update={"etl": etl}), opened), clock)
+    assert clock.slept == 0

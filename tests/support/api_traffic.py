@@ -25,17 +25,18 @@ class ApiTraffic:
     """Posts events of one field, `number`: under its own name, so a retry, through whichever service, is the same event.
 
     `taken` is the record of what was acknowledged; after `stop`, of all that was posted. `twice`: how likely an event is posted
-    again after its answer.
+    again after its answer. `observed`: each says when it was seen, so that a service whose clock is hours behind refuses it.
     """
 
     def __init__(
         self, addresses: Sequence[str], event_type: str, taken: list[ApiEvent], *, timeout_s: float = 90.0, twice: float = 0.0,
-        seed: int = 0,
+        observed: bool = False, seed: int = 0,
     ) -> None:  # fmt: skip
         self.taken = taken
         self._urls = itertools.cycle(f"{address}/v1/events/{event_type}" for address in addresses)
         self._url = next(self._urls)
         self._type, self._timeout_s, self._twice, self._chance = event_type, timeout_s, twice, random.Random(seed)
+        self._observed = observed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="api-traffic", daemon=True)
 
@@ -67,10 +68,10 @@ class ApiTraffic:
 
     def _post(self, client: httpx.Client, event: ApiEvent) -> None:
         body = json.dumps({"event_id": event.event_id, "event_time": event.time_ms, **event.fields})
+        headers = {OBSERVED_AT_HEADER: str(event.time_ms)} if self._observed else {}
         while True:
             with contextlib.suppress(httpx.HTTPError):
-                seen = {OBSERVED_AT_HEADER: str(event.time_ms)}  # so a service whose clock is hours behind refuses it
-                if client.post(self._url, content=body, headers=seen).status_code == httpx.codes.OK:
+                if client.post(self._url, content=body, headers=headers).status_code == httpx.codes.OK:
                     return
             self._url = next(self._urls)
             threading.Event().wait(PAUSE_S)  # after `stop` too

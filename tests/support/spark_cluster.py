@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from typing import Final, Self
 
 import psutil
 import pyspark
+from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
 from hourmark_infra.java.find import java_executable
@@ -44,7 +44,7 @@ class SparkCluster:
         self.seen = self._new_folder("seen")
         self._processes: list[subprocess.Popen[bytes]] = []
         self.hides = os.geteuid() == 0
-        self._port = _free_port()
+        self._port = free_port()
 
     @property
     def url(self) -> str:
@@ -126,14 +126,6 @@ class SparkCluster:
 
 def _says(log: Path, text: str) -> bool:
     return text in log.read_text()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    assert isinstance(port, int)
-    return port
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:

@@ -79,7 +79,7 @@ class WebHdfs(Storage):
                 what = f"{upload.sent} bytes were sent, {stored.length if stored else 'none'} are stored"
                 raise StorageError(path, self.url(path), what)
             if not unseen:
-                self._move(stored.fileId, unfinished, path)
+                self._move(stored, unfinished, path)
         except BaseException as error:
             if not (unseen and isinstance(error, AlreadyExists)):  # then it is not ours
                 with suppress(StorageError):  # the first error is the one to tell; what is left is named like no bucket
@@ -115,22 +115,22 @@ class WebHdfs(Storage):
             raise StorageError(path, target.url, "the folder was not made; the NameNode does not say why")
 
     def rename_new(self, source: str, target: str) -> None:
-        """See the interface. But for Hadoop's own word, what stands at the target then counts: a rename keeps the file id."""
-        self._move(self._status(source).fileId, source, target)
+        """See the interface. What stands at the target then counts (a rename keeps the file id), or, of a file, Hadoop's word."""
+        self._move(self._status(source), source, target)
 
-    def _move(self, moved: int, source: str, target: str) -> None:
-        """The same; `moved` is the source's file id."""
+    def _move(self, moved: _Status, source: str, target: str) -> None:
+        """The same; `moved` is the source. That a folder moved is looked up in any case: it is how buckets are published."""
         to = self._target(target)
         lost = False
         for _ in range(_RENAME_TRIES):
             refused: StorageError | None = None
             try:
-                if self._rename(source, target).is_nothing:
+                if self._rename(source, target).is_nothing and moved.type == "FILE":
                     return
             except StorageError as error:
                 refused, lost = error, lost or isinstance(error, Lost)
             standing = self._found(target)
-            if standing and standing.fileId == moved and (lost or not refused):
+            if standing and standing.fileId == moved.fileId and (lost or not refused):
                 return
             if standing and not isinstance(refused, NotFound):
                 what = refused.what if refused else "something else stands there"

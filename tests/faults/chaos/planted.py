@@ -169,6 +169,16 @@ def an_event_less_in_a_bucket(evidence: Evidence) -> AbstractContextManager[Evid
     return _container(evidence, lambda rows: rows[:-1])
 
 
+def an_event_with_another_value_in_a_bucket(evidence: Evidence) -> AbstractContextManager[Evidence]:
+    """In the last field of the last one."""
+
+    def other(row: Any) -> Any:
+        name, value = list(row.items())[-1]
+        return {**row, name: value + (1 if isinstance(value, int) else value[:1])}
+
+    return _container(evidence, lambda rows: [*rows[:-1], other(rows[-1])])
+
+
 @contextlib.contextmanager
 def a_bucket_that_was_replaced(evidence: Evidence) -> Iterator[Evidence]:
     """Its folder was another when it was first looked into."""
@@ -223,6 +233,7 @@ PLANTED: Final[Mapping[Planting, tuple[Checker, tuple[str, ...], int | None]]] =
     a_flipped_bit_in_a_bucket: (each_line_once, ("contradiction",), None),
     an_event_twice_in_a_bucket: (each_line_once, ("doubled",), 1),
     an_event_less_in_a_bucket: (each_line_once, ("lost",), 1),
+    an_event_with_another_value_in_a_bucket: (each_line_once, ("altered",), 1),
     a_line_that_came_too_late: (each_line_once, ("closed early",), None),
     a_bucket_that_was_replaced: (closed_once_and_in_time, ("closed twice",), None),
     a_bucket_that_stood_early: (closed_once_and_in_time, ("closed early",), 1),
@@ -248,8 +259,8 @@ def overlooked(evidence: Evidence) -> dict[str, bool]:
         findings = Findings()
         with plant(evidence) as changed:
             checker(changed, findings)
-        more = sum(findings[kind] - before.get(kind, 0) for kind in kinds)
-        found[plant.__name__] = more != count if count is not None else more <= 0
+        more = [findings[kind] - before.get(kind, 0) for kind in kinds]
+        found[plant.__name__] = max(more) != count if count is not None else max(more) <= 0
     return found
 
 

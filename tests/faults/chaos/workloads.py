@@ -130,7 +130,7 @@ class Posting:
     def __post_init__(self) -> None:
         self.logs, self.posted, self.may_be_late = list[Log](), list[ApiEvent](), 0
         addresses = [f"http://127.0.0.1:{self.world.links[f'api-{host}'].port}" for host in HOSTS]
-        self._traffic = ApiTraffic(addresses, API_TYPE, self.posted, timeout_s=10.0, twice=0.1, seed=self.seed)
+        self._traffic = ApiTraffic(addresses, API_TYPE, self.posted, timeout_s=10.0, twice=0.1, observed=True, seed=self.seed)
 
     @property
     def written(self) -> int:

@@ -20,6 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+import httpx
 from tests.faults.chaos.link import Link, Network
 from tests.faults.chaos.linked_stack import DRIVER, SERVICES, LinkedStack
 from tests.faults.chaos.settings import (
@@ -43,6 +44,7 @@ from hourmark.config import Config, load_config
 from hourmark.errors import Unavailable
 from hourmark.event_types import DEAD_LETTERS
 from hourmark.toml_text import render_toml
+from hourmark.wire import CLOCK_HEADER
 from hourmark_infra.components import COMMANDS, Components, wait_for
 from hourmark_infra.demo.settings import ZONE
 from hourmark_infra.jars.cache import Say
@@ -127,6 +129,11 @@ class World:
     def clock_offset(self, whose: str) -> Path:
         """Where a fault puts by how much a clock is off: the center's driver's, or the service's of a host."""
         return _clock_offset(self.center.config if whose == CENTER else self.hosts[whose].config)
+
+    def service_clock_ms(self, host: str) -> int:
+        """What its service says that it is."""
+        answer = httpx.get(f"http://127.0.0.1:{self.ports[host].service}/healthz", timeout=_READY_S, trust_env=False)
+        return int(answer.headers[CLOCK_HEADER])
 
     def wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
         """Wait for a condition, and look after the components meanwhile; Unavailable if it never holds."""

@@ -141,6 +141,9 @@ def test_a_file_into_a_folder_that_is_there_takes_four_requests(hdfs: FakeHdfs, 
     storage.rename_new("new/file", "new/moved")
     assert hdfs.asked == ["GETFILESTATUS", "RENAME"]
     assert hdfs.names["/root/new/moved"] == b"1" and hdfs.names["/root/new/other"] == b"2"
+    hdfs.asked.clear()
+    storage.rename_new("new", "bucket")
+    assert hdfs.asked == ["GETFILESTATUS", "RENAME", "GETFILESTATUS"], "what is published is looked for"
 
 
 def test_a_file_that_nobody_looks_for_takes_three_requests_and_two_to_read(hdfs: FakeHdfs, storage: Storage) -> None:
