@@ -26,34 +26,33 @@ Say = Callable[[dict[str, Any]], None]
 def compare(site: Site, say: Say, *, events: int, types: int, rounds: int, batch_records: int) -> dict[str, Any]:
     """All rounds, each said as it ends; returns medians, spread and ratios.
 
-    A round is the next two hours of the same types. Hourmark's driver meets them as they arrive and closes them; then Spark's
-    ways read the very same records, from the offsets where the round began. While others have their turn, the driver is idle,
-    and Spark ends Python workers that were idle for a minute; so an hour of little traffic, not counted, precedes its rounds.
+    A round is two hours of new types, which are in Kafka before anybody reads them: nothing else is at work on the machine while
+    a contender has its turn. Hourmark's driver is told of the types and closes their hours; Spark's ways read the same records.
+    While others have their turn, the driver is idle, and Spark ends Python workers that were idle for a minute; so an hour of
+    little traffic, not counted, precedes its rounds.
     """
-    first = past_hour(3 * (rounds + 1))
-    names, schema_ids = site.new_types("compare", types, partitions=max(1, 2 // types), first_hour=first)
+    first = past_hour(rounds + 3)
+    known, known_ids = site.new_types("little", types, partitions=1, first_hour=first)
     per_million: dict[str, list[float]] = {}
     with contextlib.ExitStack() as stack:
         etl = {"batch_records_max": batch_records, "trigger_seconds": 2.0, "close_poll_seconds": 1.0}
-        ours = stack.enter_context(OurEtl(site, names, first, etl))
+        ours = stack.enter_context(OurEtl(site, known, first, etl))
         ways = [stack.enter_context(SparkWay(site, kind, batch_records)) for kind in ("plain", "dedup")]
         for number in range(rounds + 1):
-            hour = Hour(first.start_s + 3 * number * BUCKET_SECONDS, BUCKET_SECONDS)
-            little = Plan(types=names, first_hour=hour, hours=1, ranges=20, seed=1000 + number)
-            ours.round(partial(deliver, site.config.kafka.edge, little, schema_ids))
-            plan = Plan(types=names, first_hour=hour.next(), hours=2, ranges=max(1, events // RANGE_EVENTS), seed=number)
-            check_sample(plan, schema_ids)
-            starts = site.ends(names)
-            delivered, found = ours.round(partial(deliver, site.config.kafka.edge, plan, schema_ids))
-            ours.check(delivered)
+            waiting = data_set(site, f"compare{number}", types=types, hours=2, events=events, first_hour=first, seed=number)
+            hour = Hour(first.start_s + number * BUCKET_SECONDS, BUCKET_SECONDS)
+            little = Plan(types=known, first_hour=hour, hours=1, ranges=20, seed=1000 + number)
+            ours.round(partial(deliver, site.config.kafka.edge, little, known_ids))
+            _, found = ours.round(lambda waiting=waiting: waiting, declare=True)  # type: ignore[misc]
+            ours.check(waiting)
             taken = {ours.name: found}
             for way in ways:
-                taken[way.name] = way.round(delivered, starts)
-                way.check(delivered)
+                taken[way.name] = way.round(waiting)
+                way.check(waiting)
             for name, found in taken.items():
-                say(line("round", name, delivered, found) | {"round": number, "counted": bool(number)})
+                say(line("round", name, waiting, found) | {"round": number, "counted": bool(number)})
                 if number:
-                    per_million.setdefault(name, []).append(found.cpu_s / int(delivered.records.sum()) * 1e6)
+                    per_million.setdefault(name, []).append(found.cpu_s / int(waiting.records.sum()) * 1e6)
     return ratios(per_million)
 
 
