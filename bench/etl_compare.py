@@ -31,7 +31,7 @@ def compare(site: Site, say: Say, *, events: int, types: int, rounds: int, batch
     While others have their turn, the driver is idle, and Spark ends Python workers that were idle for a minute; so an hour of
     little traffic, not counted, precedes its rounds.
     """
-    first = past_hour(rounds + 3)
+    first = past_hour(3 * (rounds + 1))
     known, known_ids = site.new_types("little", types, partitions=1, first_hour=first)
     per_million: dict[str, list[float]] = {}
     with contextlib.ExitStack() as stack:
@@ -39,8 +39,8 @@ def compare(site: Site, say: Say, *, events: int, types: int, rounds: int, batch
         ours = stack.enter_context(OurEtl(site, known, first, etl))
         ways = [stack.enter_context(SparkWay(site, kind, batch_records)) for kind in ("plain", "dedup")]
         for number in range(rounds + 1):
-            waiting = data_set(site, f"compare{number}", types=types, hours=2, events=events, first_hour=first, seed=number)
-            hour = Hour(first.start_s + number * BUCKET_SECONDS, BUCKET_SECONDS)
+            hour = Hour(first.start_s + 3 * number * BUCKET_SECONDS, BUCKET_SECONDS)
+            waiting = data_set(site, f"compare{number}", types=types, hours=2, events=events, first_hour=hour.next(), seed=number)
             little = Plan(types=known, first_hour=hour, hours=1, ranges=20, seed=1000 + number)
             ours.round(partial(deliver, site.config.kafka.edge, little, known_ids))
             _, found = ours.round(lambda waiting=waiting: waiting, declare=True)  # type: ignore[misc]

@@ -83,7 +83,6 @@ class OurEtl:
             root=site.root(label),
             etl=dict(etl or {}),
         )
-        self._first_hour = first_hour
         self._known = list(types)
         self._seen = 0
         self._database = Database(self.run.config.etl.ledger)
@@ -187,4 +186,4 @@ class OurEtl:
         """Name the plan's types to the driver, beside those that it knows."""
         self._known += [t for t in plan.types if t not in self._known]
         sources = [Source(name="app", types=self._known)]
-        put_rules(self.run.config, [declared(t, payload=plan.payload) for t in plan.types], sources, self._first_hour)
+        put_rules(self.run.config, [declared(t, payload=plan.payload) for t in plan.types], sources, plan.first_hour)
