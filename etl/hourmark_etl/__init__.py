@@ -1,6 +1,7 @@
 """The PySpark job: from the central cluster's topics to closed hourly buckets, each exactly once, with a proof.
 
     driver.py   wires all of it, loops, shuts down: `hourmark etl run`, and `spark-submit etl/job.py`
+    beginning.py  what a driver needs before it begins, and waits for
     operators/  what operators ask and order: `bucket`, `audit`, `ledger`, `trace`; telemetry/: metrics, progress, gauges
     closing/    open → frozen → sealed → published → closed, hour by hour: cut, freeze, prove, write, publish
     recovery/   a lost ledger made again from what stands on storage; checks
