@@ -84,7 +84,6 @@ class OurEtl:
             etl=dict(etl or {}),
         )
         self._known = list(types)
-        self._seen = 0
         self._database = Database(self.run.config.etl.ledger)
         self.run.start()
         process = self.run._process  # the harness has no other word for it
@@ -102,8 +101,10 @@ class OurEtl:
         `declare`: the types are new to the driver, and are named to it once everything is delivered: a backlog.
         """
         began, cpu, kinds, logged = time.monotonic(), self.tree.cpu_seconds(), self.tree.cpu_by_kind(), self.log_size()
+        staged_before = self._staged_by_type()
         delivered = delivering()
-        plan, before = delivered.plan, 0 if declare else self._seen
+        plan = delivered.plan
+        before = sum(staged_before.get(t, 0) for t in plan.types)
         promise(self.run.config.kafka.edge, delivered)
         if declare:
             self.declare(plan)
@@ -118,7 +119,6 @@ class OurEtl:
             "memory_mb_peak": round(self.tree.memory_mb_peak()),
             **self.batches(logged),
         }
-        self._seen = before + int(delivered.records.sum())
         return delivered, Round(used, wall, facts)
 
     def check(self, delivered: Delivered) -> None:
@@ -136,11 +136,14 @@ class OurEtl:
 
     def staged(self, types: Sequence[str]) -> int:
         """Records of these types below the ledger's positions. Producers here use no transactions: offsets count records."""
+        ends = self._staged_by_type()
+        return sum(ends.get(t, 0) for t in types)
+
+    def _staged_by_type(self) -> dict[str, int]:
         table = tables.positions
         query = select(table.c.topic, func.sum(table.c.next_offset)).group_by(table.c.topic)
         with self._database.reading() as connection:
-            ends = {str(topic).removeprefix(EVENTS_PREFIX): int(end) for topic, end in connection.execute(query)}
-        return sum(ends.get(t, 0) for t in types)
+            return {str(topic).removeprefix(EVENTS_PREFIX): int(end) for topic, end in connection.execute(query)}
 
     def staged_files(self) -> int:
         """How many files were ever staged."""
