@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -43,17 +43,22 @@ def compare(site: Site, say: Say, *, events: int, types: int, rounds: int, batch
             waiting = data_set(site, f"compare{number}", types=types, hours=2, events=events, first_hour=hour.next(), seed=number)
             little = Plan(types=known, first_hour=hour, hours=1, ranges=20, seed=1000 + number)
             ours.round(partial(deliver, site.config.kafka.edge, little, known_ids))
-            _, found = ours.round(lambda waiting=waiting: waiting, declare=True)  # type: ignore[misc]
-            ours.check(waiting)
-            taken = {ours.name: found}
-            for way in ways:
-                taken[way.name] = way.round(waiting)
-                way.check(waiting)
-            for name, found in taken.items():
+            for name, found in _turns(waiting, ours, ways).items():
                 say(line("round", name, waiting, found) | {"round": number, "counted": bool(number)})
                 if number:
                     per_million.setdefault(name, []).append(found.cpu_s / int(waiting.records.sum()) * 1e6)
     return ratios(per_million)
+
+
+def _turns(waiting: Delivered, ours: OurEtl, ways: Sequence[SparkWay]) -> dict[str, Round]:
+    """What each contender used for the data set, one after the other, its output checked."""
+    _, found = ours.round(lambda: waiting, declare=True)
+    ours.check(waiting)
+    taken = {ours.name: found}
+    for way in ways:
+        taken[way.name] = way.round(waiting)
+        way.check(waiting)
+    return taken
 
 
 def data_set(

@@ -27,7 +27,7 @@ from hourmark_etl.recovery.markers import check_older_copy
 from hourmark_etl.storage import Storage, open_storage
 
 WAIT_S: Final = 60.0
-PAUSE_S: Final = 5.0
+PAUSE_S: Final = 5.0  # between asks of a server that is away, later too
 _LOG = logging.getLogger(__name__)
 _NO_WAIT_MENDS: Final = (NoLedger, DamagedRow)
 _Found = TypeVar("_Found")

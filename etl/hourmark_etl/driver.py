@@ -14,7 +14,6 @@ import signal
 import threading
 from collections.abc import Collection
 from contextlib import ExitStack
-from typing import Final
 
 import click
 from pyspark.sql import SparkSession
@@ -25,7 +24,7 @@ from hourmark.errors import Finding, Unavailable
 from hourmark.log import set_up_logging
 from hourmark.metrics_server import serve_metrics
 from hourmark.stopping import stop_on_signals
-from hourmark_etl.beginning import awaited, grounds
+from hourmark_etl.beginning import PAUSE_S, awaited, grounds
 from hourmark_etl.closing.cleanup import Cleaner
 from hourmark_etl.closing.closer import Closer
 from hourmark_etl.closing.cut.clusters import Clusters, LedgerProgress
@@ -45,7 +44,6 @@ from hourmark_etl.staging.restage import Restager
 from hourmark_etl.telemetry.metrics import Metrics
 from hourmark_etl.telemetry.progress import BatchListener, Progress
 
-AWAY_SECONDS: Final = 5.0  # between polls while the ledger is away
 _LOG = logging.getLogger(__name__)
 
 
@@ -91,7 +89,7 @@ class Driver:
                 types = self._types()
             except Unavailable as error:  # the ledger, most likely: what runs goes on, and meets it too
                 _LOG.warning("the driver waits: %s", error)
-                self._stopping.wait(AWAY_SECONDS)
+                self._stopping.wait(PAUSE_S)
                 continue
             if self._recorded != types and self._record():
                 self._recorded = types

@@ -28,9 +28,7 @@ Away = tuple[Config, Callable[[], object]]  # a configuration one server of whic
 
 @pytest.fixture(scope="module")
 def ledger() -> Iterator[postgres.Postgres]:
-    if postgres.binaries() is None:
-        pytest.skip(postgres.MISSING)
-    with postgres.running() as server:
+    with postgres.running_or_skipped() as server:
         yield server
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import psycopg
+import pytest
 from tests.support.waiting import wait_for
 
 MISSING: Final = "PostgreSQL is not installed; on Debian: apt install postgresql"
@@ -152,6 +153,15 @@ def running(port: int | None = None) -> Iterator[Postgres]:
     finally:
         server.stop(signal.SIGQUIT)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def running_or_skipped() -> Iterator[Postgres]:
+    """The same for tests, which are skipped where it is not installed."""
+    if binaries() is None:
+        pytest.skip(MISSING)
+    with running() as server:
+        yield server
 
 
 def _die_with_parent() -> None:

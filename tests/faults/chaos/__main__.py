@@ -153,7 +153,7 @@ def _trial(schedule: Schedule, outcome: Outcome, commit: str) -> Trial:
         violations=outcome.violations,
         blamed=dict(outcome.findings.blamed),
         planted=len(outcome.overlooked),
-        overlooked=[name for name, missed in outcome.overlooked.items() if missed],
+        overlooked=outcome.missed,
     )
 
 
@@ -171,8 +171,7 @@ def _show(outcome: Outcome) -> None:
         click.echo(said)
     for fault, seconds in outcome.recoveries:
         click.echo(f"{fault:<40} {'NOT closed again' if seconds is None else f'closed again after {seconds:.0f} s'}")
-    missed = [name for name, overlooked in outcome.overlooked.items() if overlooked]
-    click.echo(f"planted for the checkers: {len(outcome.overlooked)}; overlooked: {', '.join(missed) or 'none'}")
+    click.echo(f"planted for the checkers: {len(outcome.overlooked)}; overlooked: {', '.join(outcome.missed) or 'none'}")
     total = ", ".join(f"{count} {kind}" for kind, count in outcome.violations.items()) or "none"
     click.echo(
         f"{outcome.written:,} written, {outcome.findings.compared:,} compared in {outcome.seconds:.0f} s; violations: {total}"

@@ -225,7 +225,7 @@ def a_process_that_ended(evidence: Evidence) -> Iterator[Evidence]:
     yield replace(evidence, ended=[*evidence.ended, "planted: it ended"])
 
 
-# By which checker it is found, of one of which kinds, how often; None: more than once, perhaps.
+# By which checker it is found, of one of which kinds, how often; None: once or more.
 PLANTED: Final[Mapping[Planting, tuple[Checker, tuple[str, ...], int | None]]] = {
     an_event_that_nobody_posted: (each_line_once, ("phantom",), 1),
     an_event_that_never_came: (each_line_once, ("lost",), 1),

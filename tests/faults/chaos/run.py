@@ -58,10 +58,14 @@ class Outcome:
     expectations_file: Path
 
     @property
+    def missed(self) -> list[str]:
+        """Planted faults to which nobody objected."""
+        return [name for name, unseen in self.overlooked.items() if unseen]
+
+    @property
     def violations(self) -> dict[str, int]:
         """By kind, of those that were found, and of faults that were overlooked."""
-        missed = sum(self.overlooked.values())
-        return {**self.findings, **({"overlooked by the checkers": missed} if missed else {})}
+        return {**self.findings, **({"overlooked by the checkers": len(self.missed)} if self.missed else {})}
 
 
 @dataclasses.dataclass
@@ -208,21 +212,21 @@ class Run:
         self._tell("the judge compares every line and event with every bucket")
         findings = check(evidence)
         self._tell(f"compared {findings.compared:,}: {dict(findings) or 'nothing is wrong'}; planting faults for the checkers")
-        missed = overlooked(evidence)
-        if any(missed.values()):
-            self._tell(f"overlooked by the checkers: {', '.join(name for name, unseen in missed.items() if unseen)}")
         recoveries = [
             (of.fault, None if of.recovered_s is None else round(of.recovered_s - of.all_healed_s, 1)) for of in evidence.injected
         ]
-        return Outcome(
+        outcome = Outcome(
             findings=findings,
-            overlooked=missed,
+            overlooked=overlooked(evidence),
             recoveries=recoveries,
             written=sum(load.written for load in loads),
             seconds=round(self.clock.monotonic_s() - self._began_s, 1),
             load=round(statistics.mean(self._loads), 1) if self._loads else 0.0,
             expectations_file=world.work / "expectations.json",
         )
+        if outcome.missed:
+            self._tell(f"overlooked by the checkers: {', '.join(outcome.missed)}")
+        return outcome
 
     def _tell(self, line: str) -> None:
         self.say(f"[{self.clock.monotonic_s() - self._began_s:5.0f} s] {line}")

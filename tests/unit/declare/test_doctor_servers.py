@@ -38,9 +38,7 @@ OTHER = {"type": "record", "name": "other", "fields": []}
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
-    if servers.binaries() is None:
-        pytest.skip(servers.MISSING)
-    with servers.running() as server:
+    with servers.running_or_skipped() as server:
         yield server
 
 

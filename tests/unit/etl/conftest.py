@@ -20,9 +20,7 @@ from hourmark_etl.storage import Storage, WebHdfs, webhdfs_files, webhdfs_http
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[servers.Postgres]:
     """One server for the session; each test has a database of its own."""
-    if servers.binaries() is None:
-        pytest.skip(servers.MISSING)
-    with servers.running() as server:
+    with servers.running_or_skipped() as server:
         yield server
 
 
