@@ -56,11 +56,27 @@ def apply(positions: dict[Partition, Offset], records: Iterable[KeyValue], edge_
         partition = _partition(key, edge_alias)
         if partition is None:
             continue
-        copied = None if value is None else json.loads(value).get("offset")
-        if isinstance(copied, int) and copied >= 0:
-            positions[partition] = Offset(copied + 1)
-        else:
+        if (position := _position(value)) is None:
             positions.pop(partition, None)
+        else:
+            positions[partition] = position
+
+
+def keys(records: Iterable[KeyValue], edge_alias: str) -> dict[Partition, bytes]:
+    """Under which key the position of each topic-partition is kept, of those that have one now."""
+    found: dict[Partition, bytes] = {}
+    for key, value in records:
+        if key is not None and (partition := _partition(key, edge_alias)) is not None:
+            if _position(value) is None:
+                found.pop(partition, None)
+            else:
+                found[partition] = key
+    return found
+
+
+def _position(value: bytes | None) -> Offset | None:
+    copied = None if value is None else json.loads(value).get("offset")
+    return Offset(copied + 1) if isinstance(copied, int) and copied >= 0 else None
 
 
 def _partition(key: bytes | None, edge_alias: str) -> Partition | None:

@@ -14,14 +14,20 @@ from hourmark.kafka import client_settings, quiet_logger
 _FLUSH_S: Final = 30.0
 
 
-def append_all(cluster: KafkaCluster, topic: str, records: Iterable[tuple[str, str]], bytes_max: int) -> None:
-    """Append the records (key and value), of at most `bytes_max` bytes each. Unavailable says what was not taken."""
+def append_all(
+    cluster: KafkaCluster, topic: str, records: Iterable[tuple[str, str | None]], bytes_max: int, *, as_java: bool = False
+) -> None:
+    """Append the records (key and value), of at most `bytes_max` bytes each. Unavailable says what was not taken.
+
+    `as_java`: into the partitions in which Kafka's own programs put these keys.
+    """
     failures: list[str] = []
     settings = {
         "acks": "all",
         "enable_idempotence": True,
         "delivery_timeout_ms": int(_FLUSH_S * 1000),
         "message_max_bytes": bytes_max,
+        "partitioner": "murmur2_random" if as_java else "consistent_random",
     }
     producer = Producer(client_settings(cluster, **settings), logger=quiet_logger())
 

@@ -26,6 +26,7 @@ from hourmark_mirror.plan_cli import apply, plan, status
 from hourmark_mirror.process import MirrorMakerProcess, prepare
 from hourmark_mirror.progress import ProgressWatch
 from hourmark_mirror.remote_topics import ensure_remote_topics
+from hourmark_mirror.reset_cli import reset_offsets
 from hourmark_mirror.sites import Sites
 from hourmark_mirror.supervisor import Supervisor, TaskWatch
 from hourmark_mirror.verdict_text import as_lines, as_object
@@ -42,7 +43,7 @@ def mirror() -> None:
     """MirrorMaker 2 between the edge and the central cluster: run it, show its lag, verify and watch it, keep its topics."""
 
 
-for _command in (watch, status, plan, apply):
+for _command in (watch, status, plan, apply, reset_offsets):
     mirror.add_command(_command)
 
 
@@ -129,7 +130,7 @@ def lag(config: Config, as_json: bool) -> None:
     click.echo(f"{len(lags)} topic-partitions, {total} records not yet copied")
     if stale:
         click.echo(
-            f"{stale} positions are past the edge's end: stale, so nothing is copied there; `hourmark mirror verify` names them"
+            f"{stale} positions are past the edge's end: stale, so nothing is copied there until `hourmark mirror reset-offsets`"
         )
     if overtaken:
         click.echo(

@@ -127,7 +127,7 @@ def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> 
 
 def _plan(config: Config, topics: Sequence[str]) -> _Plan:
     sites = Sites(config)
-    found = differences(config, sites, _selected(topics))
+    found = differences(config, sites, selected(topics))
     group = group_of(sites.central.settings, sites.alias)
     wanted = connector_settings(properties(config), sites.alias, TARGET_ALIAS)
     found += worker_differs(wanted, group.settings)
@@ -138,7 +138,8 @@ def _plan(config: Config, topics: Sequence[str]) -> _Plan:
     return _Plan(sites, found)
 
 
-def _selected(topics: Sequence[str]) -> Callable[[str], bool]:
+def selected(topics: Sequence[str]) -> Callable[[str], bool]:
+    """Whether a topic is one of these, named as topic or event type; all are where none is named."""
     return lambda topic: not topics or any(topic in (name, events_topic(name)) for name in topics)
 
 

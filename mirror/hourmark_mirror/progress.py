@@ -69,6 +69,6 @@ class ProgressWatch:
         before, self._ahead = self._ahead, {*ahead(ends, positions)}
         for partition in sorted(self._ahead - before):  # once; a new start would not help
             _LOG.error(
-                "%s: the mirror stands at %d, past the edge's end %d: stale, or recreated; see `hourmark mirror verify`",
+                "%s: the mirror stands at %d, past the edge's end %d: stale, or recreated; docs/runbooks/mirror-stale-offsets.md",
                 partition, positions[partition], ends[partition],
             )  # fmt: skip

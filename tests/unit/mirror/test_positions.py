@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hourmark.kafka import Offset, Partition
-from hourmark.mirror_positions import ahead, apply, gaps, reached, recreated
+from hourmark.mirror_positions import ahead, apply, gaps, keys, reached, recreated
 
 # As MirrorMaker 2 4.3.0 wrote them.
 KEY = b'["MirrorSourceConnector",{"cluster":"edge","partition":0,"topic":"events.end-song"}]'
@@ -24,6 +24,12 @@ def test_a_tombstone_and_the_reset_value_forget_the_position() -> None:
         positions = {P: Offset(498)}
         apply(positions, [(KEY, value)], "edge")
         assert positions == {}
+
+
+def test_a_position_is_kept_under_the_key_that_it_was_written_with_until_it_is_forgotten() -> None:
+    spaced = KEY.replace(b",", b", ")
+    assert keys([(KEY, b'{"offset":3}'), (None, b""), (spaced, b'{"offset":4}')], "edge") == {P: spaced}
+    assert keys([(KEY, b'{"offset":3}'), (KEY, None)], "edge") == keys([(KEY, b'{"offset":3}')], "other") == {}
 
 
 def test_other_connectors_and_other_sites_are_not_taken_for_this_one() -> None:

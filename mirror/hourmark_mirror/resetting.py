@@ -1,0 +1,71 @@
+"""The mirror's positions of some topic-partitions are forgotten, so that it copies them from their beginning.
+
+Kafka Connect forgets a position by a record without a value under the position's key. A worker reads positions when its tasks
+start, and writes its own while they run: so nobody may be in the group meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from hourmark.errors import UsageError
+from hourmark.kafka import Offset, Partition
+from hourmark.mirror_positions import apply, keys, positions_topic
+from hourmark.mirror_workers import workers
+from hourmark.topic_follower import read_topic
+from hourmark.topic_writer import append_all
+from hourmark_mirror.sites import Sites
+
+_KEY_BYTES_MAX: Final = 1 << 16
+
+
+class Kept(NamedTuple):
+    """A position that the mirror has. `edge_end`: None where the edge has no such topic-partition."""
+
+    partition: Partition
+    position: int
+    edge_end: int | None
+    key: bytes
+
+    @property
+    def stale(self) -> bool:
+        """Whether it is of a topic that was there before: nothing is copied until the edge's end has passed it."""
+        return self.edge_end is None or self.position > self.edge_end
+
+    def as_object(self) -> dict[str, object]:
+        """For programs."""
+        at = self.partition
+        return {"topic": at.topic, "partition": at.partition, "position": self.position, "edge_end": self.edge_end}
+
+    def __str__(self) -> str:
+        edge = "the edge has no such topic-partition" if self.edge_end is None else f"the edge ends at {self.edge_end}"
+        return f"{self.partition}: the mirror stands at {self.position}, {edge}"
+
+
+def kept(sites: Sites, selected: Callable[[str], bool]) -> list[Kept]:
+    """Positions of the selected topics. Unavailable."""
+    records = read_topic(sites.central.settings, positions_topic(sites.alias), cluster_name="central")
+    positions: dict[Partition, Offset] = {}
+    apply(positions, records, sites.alias)
+    there = set(sites.partitions())  # after the positions: a lag below 0 is never a race
+    ends = sites.edge.ends([p for p in positions if p in there])
+    by_key = keys(records, sites.alias)
+    return [Kept(p, position, ends.get(p), by_key[p]) for p, position in sorted(positions.items()) if selected(p.topic)]
+
+
+def refuse_beside_workers(sites: Sites) -> None:
+    """UsageError where somebody runs this mirror."""
+    if there := workers(sites.central, sites.alias).hosts:
+        raise UsageError(
+            f"{len(there)} workers of this mirror are in its group, on {', '.join(there)}: they would go on from the positions "
+            "that they know. End `hourmark mirror run` on each host, and try again; one that was killed is in the group for up "
+            "to a minute more"
+        )
+
+
+def forget(sites: Sites, chosen: Iterable[Kept]) -> None:
+    """Forget these. UsageError where a worker runs; Unavailable."""
+    refuse_beside_workers(sites)
+    records = [(one.key.decode(), None) for one in chosen]
+    append_all(sites.central.settings, positions_topic(sites.alias), records, _KEY_BYTES_MAX, as_java=True)
