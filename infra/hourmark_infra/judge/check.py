@@ -21,6 +21,7 @@ from hourmark_infra.judge.buckets import (
     read_tree,
     unlisted,
 )
+from hourmark_infra.judge.destroyed import against_proofs
 from hourmark_infra.judge.expectations import Expectations
 from hourmark_infra.judge.marker import File
 from hourmark_infra.judge.markers import Counted, balance_faults, chain_faults, contradictions, fingerprint
@@ -82,6 +83,10 @@ class _Check:
             chain = [bucket for _, bucket in buckets]
             for path, fault in itertools.chain(chain_faults(chain), balance_faults(chain)):
                 self._object(path, fault)
+        gone = [row for row in self.told.destroyed if self.matcher.excuse(row)]
+        self.report.destroyed = len(gone)
+        for kind, path, detail in against_proofs(gone, self.told, list(self._buckets.values())):
+            self.report.add(kind, path, detail)
         self.matcher.settle()
 
     def _look_again(self, before: Tree, now: Tree) -> None:
@@ -101,7 +106,8 @@ class _Check:
         counted = Counted()
         for file in marker.files:
             self._file(bucket, file, counted)
-        for fault in contradictions(bucket, counted, self.told.grades):
+        grades = [*self.told.grades, *(["forced"] if bucket.hour in self.told.forced.get(bucket.type, ()) else [])]
+        for fault in contradictions(bucket, counted, grades):
             self._object(path, fault)
         return None
 

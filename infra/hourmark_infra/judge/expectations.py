@@ -124,6 +124,18 @@ class ApiEvent(_Told):
     fields: dict[str, Any]
 
 
+class Destroyed(_Told):
+    """An acknowledged event that Kafka lost before anybody could copy it, as somebody read it there."""
+
+    type: str
+    event_id: str = Field(pattern=r"^[0-9a-f]{32}$")
+    time_ms: int
+    file_id: str | None = Field(None, description="absent: it came by the API")
+    generation: int = 0
+    position: int
+    at_ms: int = Field(description="when it was destroyed: a bucket of its time that is proved later is proved falsely")
+
+
 class Expectations(_Told):
     """See the module."""
 
@@ -152,6 +164,8 @@ class Expectations(_Told):
     future_seconds: int = Field(900, description="as the rules have it")
     lateness_seconds: int = Field(7 * 86_400, description="as the rules have it")
     grades: list[str] = Field(["proved"], description="that a bucket may have")
+    destroyed: list[Destroyed] = Field([], description="events that need not be in any bucket; all others must")
+    forced: dict[str, list[str]] = Field({}, description="by type: hours that were closed by an override, besides those grades")
 
 
 def read_expectations(file: Path) -> Expectations:

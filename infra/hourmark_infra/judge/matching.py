@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from hourmark_infra.judge.buckets import DEAD_LETTERS
-from hourmark_infra.judge.expectations import Expectations
+from hourmark_infra.judge.expectations import Destroyed, Expectations
 from hourmark_infra.judge.identity import client_bits, digest_bits, digest_of, event_id, range_id
 from hourmark_infra.judge.ids import IdSet
 from hourmark_infra.judge.lines import Expected, LineReader
@@ -39,6 +39,7 @@ class Matcher:
         self._ids = IdSet()
         self._api = {(row.type, row.time_ms, client_bits(row.type, row.event_id)): row for row in told.api}
         self._posted: set[tuple[str, int, int]] = set()  # those of them that were found
+        self._excused: dict[str, set[int]] = {}  # by source: lines whose events were destroyed
         self._ranges: dict[tuple[object, ...], bytes] = {}
         self._copied = [source for source in self.sources.values() if source.told.copied]
         self._read_in: dict[Place, SourceFile] = {}  # by file id and generation of a copied file: the last that its lines were in
@@ -96,8 +97,32 @@ class Matcher:
                 return copy
         return source
 
+    def excuse(self, row: Destroyed) -> bool:
+        """After the last event: its line, or sender's record, is missed no more. Whether it would be, for the first time."""
+        said = bytes.fromhex(row.event_id)
+        if row.file_id is None:
+            key = row.type, row.time_ms, digest_of(said)
+            if key not in self._api:
+                return self._of_nothing(row)
+            missing = key not in self._posted
+            self._posted.add(key)
+            return missing
+        claim = {"event_id": said, "file": {"id": row.file_id, "generation": row.generation}, "position": row.position}
+        source = self._source_of(claim)
+        line = source.line_at(row.position) if source is not None else None
+        if source is None or line is None or _host_of(source, line, claim)[1] not in (None, digest_of(said)):
+            return self._of_nothing(row)
+        excused = self._excused.setdefault(source.name, set())
+        missing = source.where[line.index] == 0 and line.index not in excused
+        excused.add(line.index)
+        return missing
+
+    def _of_nothing(self, row: Destroyed) -> bool:
+        self.report.add(Kind.SOURCE, row.type, f"event {row.event_id} was destroyed, and is of no line or sender", row.position)
+        return False
+
     def settle(self) -> None:
-        """After the last event: ids that occur twice, and lines that are nowhere; counts lines by file and type."""
+        """After all that: ids that occur twice, and lines that are nowhere; counts lines by file and type."""
         for twice in self._ids.twice():
             self.report.add(Kind.DOUBLED, self.told.root, f"more than one event has the id {twice.hex()}")
         for source in self.sources.values():
@@ -204,9 +229,12 @@ class Matcher:
         count = FileCount(path=source.name, lines=source.required)
         self.report.files.append(count)
         dead_places = {number for number, path in enumerate(self._places, 1) if path.startswith(f"{DEAD_LETTERS}/")}
-        dead = set()
+        dead, excused = set(), self._excused.get(source.name, ())
         for index, place in enumerate(source.where[: source.required]):
             start = source.starts[index]
+            if place == 0 and index in excused:
+                count.destroyed += 1
+                continue
             if place == 0 and self._may_be_nowhere(source, start):
                 count.blanks += 1
                 continue

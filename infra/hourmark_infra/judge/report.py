@@ -20,6 +20,7 @@ class Kind(enum.StrEnum):
     MANIFEST = "manifest"  # a marker that says other than its bucket, than itself, or than the markers before it
     UNLISTED = "unlisted"  # a file or folder that no marker speaks of
     CHANGED = "changed"  # a bucket that is not as it was when closed
+    FALSE_PROOF = "falsely proved"  # a bucket that is proved, and had an event that is nowhere
     SOURCE = "source"  # a source file that is not what its writer wrote
 
 
@@ -61,6 +62,7 @@ class FileCount:
     in_buckets: int = 0
     dead_letters: int = 0
     blanks: int = 0
+    destroyed: int = 0
     lost: int = 0
 
 
@@ -73,6 +75,7 @@ class Report:
     files: list[FileCount] = dataclasses.field(default_factory=list)
     counts: dict[Kind, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Kind, 0))
     findings: list[Finding] = dataclasses.field(default_factory=list)  # the first of each kind, by kind
+    destroyed: int = 0  # events that Kafka lost, and that are nowhere
     beyond: int = 0  # events of lines after the recorded size of their file: right, but not demanded
     posted: int = 0  # events of the API, found as their senders say
     others: int = 0  # events of files that were not to be judged
@@ -115,7 +118,8 @@ class Report:
             lines.append("(no host id was given, so the digests in event ids were not checked)")
         lines.append(
             f"compared: {self.compared:,}, of which {self.posted:,} of the API; {self.beyond:,} past the recorded size of their "
-            f"file, {self.others:,} of other files; {sum(file.blanks for file in self.files):,} blank lines"
+            f"file, {self.others:,} of other files; {self.destroyed:,} destroyed; "
+            f"{sum(file.blanks for file in self.files):,} blank lines"
         )
         total = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
         return "\n".join([*lines, f"{'content' if self.content else 'NOT content'}: {total}"])

@@ -1,0 +1,96 @@
+"""Events that Kafka lost before anybody could copy them: excused by name, counted, and never in the time of a later proof."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from tests.support.judged.world import START_MS, Row, World
+from tests.unit.infra.judge.false_markers import edit
+from tests.unit.infra.judge.test_judge_copied_files import OLD, Copied
+from tests.unit.infra.judge.test_judge_right_worlds import found as found_in
+from tests.unit.infra.judge.verdicts import findings, run
+
+TYPE: Final = "track-played"
+FORCED: Final[dict[str, Any]] = {TYPE: ["2025-11-21T00:00"]}
+
+
+def told(row: Row, **changes: Any) -> dict[str, Any]:
+    """As somebody read it in Kafka, before it was destroyed."""
+    of = row["file"]
+    return {
+        "type": TYPE, "event_id": row["event_id"].hex(), "time_ms": row["event_time"], "position": row["position"],
+        "file_id": of and of["id"], "generation": of["generation"] if of else 0, "at_ms": START_MS + 50_000, **changes,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def destroyed(world: World) -> Row:
+    """An event that no bucket has, promised as it was; its bucket was closed by an override."""
+    row = world.plan(TYPE, 0).rows.pop()
+    world.write()
+
+    def forced(said: dict[str, Any]) -> dict[str, Any]:
+        said["evidence"] |= {"waived": ["offsets 1 to 1 may be missing"], "promised": said["evidence"]["promised"] + 1}
+        (book,) = said["books"].values()
+        book["promised"] += 1
+        return {"grade": "forced"}
+
+    edit(world.folder(world.plan(TYPE, 0)) / "_SUCCESS", forced)
+    world.chain()
+    return row
+
+
+def test_what_was_destroyed_is_missed_by_nobody_where_the_bucket_says_that_it_was_forced(world: World, destroyed: Row) -> None:
+    verdict = run(world, destroyed=[told(destroyed), told(destroyed)], forced=FORCED)
+    assert verdict["content"] and (verdict["destroyed"], verdict["lost"]) == (1, 0)
+    assert sum(of["destroyed"] for of in verdict["files"]) == 1
+
+
+def test_an_hour_that_nobody_forced_must_not_be(world: World, destroyed: Row) -> None:
+    verdict = run(world, destroyed=[told(destroyed)], forced={TYPE: ["2025-11-21T00:01"], "lines": FORCED[TYPE]})
+    assert "its grade is forced" in verdict["findings"][0]["detail"]
+
+
+def test_an_event_that_was_not_destroyed_is_lost_all_the_same(world: World, destroyed: Row) -> None:
+    there = world.plan(TYPE, 1).rows[0]
+    verdict = run(world, destroyed=[told(there)], forced=FORCED)
+    assert [kind for kind, _, _ in findings(verdict)] == ["lost", "manifest"] and verdict["destroyed"] == 0
+
+
+@pytest.mark.parametrize("after_ms", [-1, 0])
+def test_a_bucket_of_its_time_that_is_proved_afterwards_is_proved_falsely(world: World, after_ms: int) -> None:
+    row = world.plan(TYPE, 0).rows.pop()
+    world.write()
+    closed_ms = world.plan(TYPE, 0).hour.end_ms + 2
+    verdict = run(world, destroyed=[told(row, at_ms=closed_ms + after_ms)])
+    kinds = [kind for kind, _, _ in findings(verdict)]
+    assert kinds == (["manifest", "falsely proved"] if after_ms < 0 else ["manifest"])
+    assert "0 events are missing, and 1 were destroyed" in verdict["findings"][0]["detail"]
+
+
+def test_an_event_that_markers_miss_and_nobody_destroyed_is_named(world: World, destroyed: Row) -> None:
+    edit(world.folder(world.plan(TYPE, 0)) / "_SUCCESS", lambda said: said["books"]["2025-11-21T00:00"].update(promised=9))
+    edit(world.folder(world.plan(TYPE, 0)) / "_SUCCESS", lambda said: said["evidence"].update(promised=9))
+    world.chain()
+    verdict = run(world, destroyed=[told(destroyed)], forced=FORCED)
+    assert "by its markers 8 events are missing, and 1 were destroyed" in str(verdict["findings"])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"event_id": "0" * 32}, {"file_id": "0" * 32}, {"position": 10**9}, {"file_id": None}],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_what_is_of_no_line_excuses_nothing(world: World, destroyed: Row, wrong: dict[str, Any]) -> None:
+    verdict = run(world, destroyed=[told(destroyed, **wrong)], forced=FORCED)
+    assert {"lost", "source"} <= {kind for kind, _, _ in findings(verdict)}
+
+
+def test_a_line_of_a_log_that_was_copied_and_truncated_is_excused_in_its_copy(tmp_path: Path) -> None:
+    copied = Copied(tmp_path)
+    row = copied.put(OLD, START_MS, read_in=copied.log)
+    copied.world.plans[0].rows.clear()
+    copied.world.told["destroyed"] = [told(row, type="lines", at_ms=START_MS + 90_000)]
+    assert [kind for kind, _ in found_in(copied.world)] == ["lost", "manifest"], "the other line alone is lost"
