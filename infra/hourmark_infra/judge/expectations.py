@@ -37,6 +37,7 @@ class FileExpectation(_Told):
     hosts: Literal["line", "tailer"] = Field("line", description="whether events bear the host that their line says")
     type: str | list[str] | None = Field(None, description="its lines may carry; absent: all types if rfc5424, none if free")
     catch_all: str | None = Field(None, description="the type of lines that fit nothing else")
+    read_as: str | None = Field(None, description="where it was while it was read, a path or a glob, if it lies elsewhere now")
     size: int | None = Field(None, ge=0, description="lines after this byte need not be there; those that are must be right")
     generation: int = Field(0, ge=0, description="how often the file was truncated")
     copied: bool = Field(False, description="it is copied and truncated to rotate it: an event's id says which file has its line")

@@ -99,7 +99,7 @@ class SourceFile:
 
     def names(self, path: str) -> bool:
         """Whether lines may have been read under this path."""
-        return path == self.name or fnmatchcase(path, self.told.path)
+        return path == self.name or fnmatchcase(path, self.told.read_as or self.told.path)
 
     def digest(self) -> tuple[int, str]:
         """Size and BLAKE2b-128 of all that is in the file."""
@@ -217,11 +217,12 @@ def _unlike(records: list[WriterRecord], files: Iterable[SourceFile]) -> Iterato
     by_content = defaultdict(list)
     for record in records:
         by_content[(record.bytes, record.blake2b)].append(record)
-    for file in files:
+    for file in sorted(files, key=lambda file: file.told.size is not None):  # of these there need not be a record
+        matching = by_content[file.digest()]
+        its = matching.pop() if matching else None
         if file.told.size is None:
-            if matching := by_content[file.digest()]:
-                file.record = matching.pop()
-            else:
+            file.record = its
+            if its is None:
                 yield file.name, "no writer says that it wrote this, and nothing else"
     for record in itertools.chain(*by_content.values()):
         yield record.path, f"its writer wrote {record.bytes} bytes, which no source file holds"

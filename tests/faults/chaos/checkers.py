@@ -31,10 +31,11 @@ _KINDS: Final[Mapping[Kind, str]] = {
     Kind.MANIFEST: "contradiction",
     Kind.UNLISTED: "contradiction",
     Kind.CHANGED: "changed",
+    Kind.FALSE_PROOF: "falsely proved",
     Kind.SOURCE: "source",
 }
 VIOLATIONS: Final = (
-    *dict.fromkeys(_KINDS.values()), "falsely proved", "closed early", "closed twice", "stood still", "not drained", "not healed",
+    *dict.fromkeys(_KINDS.values()), "closed early", "closed twice", "stood still", "not drained", "not healed",
     "ended", "nothing compared",
 )  # fmt: skip
 

@@ -33,7 +33,9 @@ from tests.faults.chaos.checkers import (
 )
 from tests.faults.chaos.evidence import Evidence
 from tests.faults.chaos.flows import Flow
+from tests.faults.chaos.losses import destroyed
 
+from hourmark.avro import unix_ms
 from hourmark_infra.judge.buckets import Bucket, closed_buckets
 from hourmark_infra.judge.expectations import ApiEvent, Expectations
 from hourmark_infra.judge.webhdfs import Entry, Opened, WebHdfs, hdfs_path
@@ -120,9 +122,9 @@ def a_line_with_another_byte(evidence: Evidence) -> Iterator[Evidence]:
 
 
 def _full_bucket(evidence: Evidence) -> Bucket:
-    """One whose first file has more events than one."""
+    """One that is proved, and whose first file has more events than one."""
     buckets = closed_buckets(evidence.hdfs, hdfs_path(evidence.told.root))
-    return next(b for b in buckets if b.marker.files and b.marker.files[0].records > 1)
+    return next(b for b in buckets if b.marker.grade == "proved" and b.marker.files and b.marker.files[0].records > 1)
 
 
 def _bytes(evidence: Evidence, path: str) -> bytes:
@@ -180,6 +182,22 @@ def an_event_with_another_value_in_a_bucket(evidence: Evidence) -> AbstractConte
 
 
 @contextlib.contextmanager
+def a_destroyed_event_that_a_proof_is_without(evidence: Evidence) -> Iterator[Evidence]:
+    """The last one; it is said to have been destroyed long before, so nobody misses it, and its bucket is proved all the same."""
+    taken: list[Any] = []
+
+    def without(rows: list[Any]) -> list[Any]:
+        taken[:] = rows[-1:]
+        return rows[:-1]
+
+    with _container(evidence, without) as missing:
+        (row,) = taken
+        told = destroyed(_full_bucket(evidence).type, {**row, "event_time": unix_ms(row["event_time"])}, at_ms=0)
+        with _truth(missing, destroyed=[*evidence.told.destroyed, told]) as changed:
+            yield changed
+
+
+@contextlib.contextmanager
 def a_bucket_that_was_replaced(evidence: Evidence) -> Iterator[Evidence]:
     """Its folder was another when it was first looked into."""
     path, entries = next(iter(evidence.kept.items()))
@@ -234,6 +252,7 @@ PLANTED: Final[Mapping[Planting, tuple[Checker, tuple[str, ...], int | None]]] =
     an_event_twice_in_a_bucket: (each_line_once, ("doubled",), 1),
     an_event_less_in_a_bucket: (each_line_once, ("lost",), 1),
     an_event_with_another_value_in_a_bucket: (each_line_once, ("altered",), 1),
+    a_destroyed_event_that_a_proof_is_without: (each_line_once, ("falsely proved",), 1),
     a_line_that_came_too_late: (each_line_once, ("closed early",), None),
     a_bucket_that_was_replaced: (closed_once_and_in_time, ("closed twice",), None),
     a_bucket_that_stood_early: (closed_once_and_in_time, ("closed early",), 1),
@@ -276,7 +295,7 @@ def _sample(evidence: Evidence) -> Evidence:
     files = [file for file in told.files if file.source == smallest]
     written = [of for of in told.written if any(fnmatch.fnmatch(of.path, file.path) for file in files)]
     types = {*evidence.api_types}.union(*(file.carries(told.types) for file in files))
-    changed = {"files": files, "written": written}
+    changed = {"files": files, "written": written, "destroyed": [row for row in told.destroyed if row.type in types]}
     return replace(
         evidence,
         told=told.model_copy(update=changed),

@@ -169,6 +169,7 @@ class Run:
             }
             for log in logs
         ]
+        files += [of.expectation(sources[of.source], host_ids[of.host]) for of in world.losses.vanished]
         storage = world.config.storage
         content = {
             "webhdfs": f"http://{world.stack.layout.address('namenode-http')}",
@@ -181,6 +182,7 @@ class Run:
             "api": [event.model_dump() for load in loads for event in load.posted],
             "observed_ms": (self._began_ms, self.clock.now_ms()),
             "rules": [revision.id for revision in read_rules(world.config.kafka.edge).revisions],
+            **world.losses.told(),
             **limits,
         }
         file = world.work / "expectations.json"

@@ -23,6 +23,7 @@ from typing import Final
 import httpx
 from tests.faults.chaos.link import Link, Network
 from tests.faults.chaos.linked_stack import DRIVER, SERVICES, LinkedStack
+from tests.faults.chaos.losses import Losses
 from tests.faults.chaos.settings import (
     HOSTS,
     Ports,
@@ -102,6 +103,7 @@ class World:
         self.crash_order = self.work / CRASH_ORDER  # what stands here kills the driver at a step of its own
         self.hit = set[str]()  # victims that a fault holds now
         self.ended: list[str] = []
+        self.losses = Losses()  # what faults destroyed
         self._looking = threading.Lock()
         self.victims: dict[str, Victim] = {name: Server(self.stack, name) for name in self.stack.names}
         for host, components in self.hosts.items():

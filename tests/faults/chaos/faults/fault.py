@@ -28,7 +28,8 @@ class Fault:
     """`touches`: two faults that touch the same are never at once. `goes_on`: what must move in every minute meanwhile.
 
     `inject` does it, by a `pick` from 0 to 1 where something is left open, and returns what ends it. `needs_spread`: where the
-    central cluster and HDFS are three servers each. `needs_postgres`: where the ledger is in it.
+    central cluster and HDFS are three servers each. `needs_postgres`: where the ledger is in it. `needs_minutes`: of an operator,
+    which the smallest tier does not have.
     """
 
     name: str
@@ -38,3 +39,4 @@ class Fault:
     inject: Callable[[World, float], Heal]
     needs_spread: bool = False
     needs_postgres: bool = False
+    needs_minutes: bool = False

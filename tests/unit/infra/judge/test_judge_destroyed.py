@@ -94,3 +94,29 @@ def test_a_line_of_a_log_that_was_copied_and_truncated_is_excused_in_its_copy(tm
     copied.world.plans[0].rows.clear()
     copied.world.told["destroyed"] = [told(row, type="lines", at_ms=START_MS + 90_000)]
     assert [kind for kind, _ in found_in(copied.world)] == ["lost", "manifest"], "the other line alone is lost"
+
+
+def vanished(world: World, size: int, **told: Any) -> list[dict[str, Any]]:
+    """The application's log lies elsewhere now; so much of it had been read."""
+    app = world.sources / "app.log"
+    there = app.rename(world.sources.parent / "elsewhere.log")
+    return [{**world.told_of(app), "path": str(there), "size": size, **told}, *world.files[1:]]
+
+
+def test_of_a_log_that_lies_elsewhere_now_what_was_read_is_demanded_and_no_more(world: World) -> None:
+    app = world.sources / "app.log"
+    length, written = app.stat().st_size, world.written()
+    row = world.plan("lines", 1).rows.pop()
+    world.write()
+    files = vanished(world, row["position"], read_as=str(app))
+    assert run(world, files=files, written=written)["content"], "though its writer wrote all of it"
+    files[0]["size"] = length
+    assert ("lost", "elsewhere.log", row["position"]) in findings(run(world, files=files, written=written))
+
+
+def test_lines_of_a_log_that_lies_elsewhere_were_read_where_it_was(world: World) -> None:
+    written = world.written()
+    world.write()
+    files = vanished(world, (world.sources / "app.log").stat().st_size)
+    verdict = run(world, files=files, written=written)
+    assert "its source is" in verdict["findings"][0]["detail"], "nobody says where it was"
