@@ -37,8 +37,8 @@ class AlarmName(StrEnum):
 _TO_DO: Final = {
     AlarmName.RETENTION_NEAR: "make the mirror quicker, or raise retention.ms of the edge's topic, before that time",
     AlarmName.OVERTAKEN: "name what is missing with `hourmark mirror verify`; what is gone for good: `hourmark bucket force`",
-    AlarmName.TOPIC_RECREATED: "find out who deleted it; reset the mirror's position of it, then `hourmark mirror verify`",
-    AlarmName.STALE_OFFSETS: "reset the mirror's position of it: nothing is copied there until the topic outgrows it",
+    AlarmName.TOPIC_RECREATED: "find out who deleted it; `hourmark mirror reset-offsets`, then `hourmark mirror verify`",
+    AlarmName.STALE_OFFSETS: "`hourmark mirror reset-offsets`: nothing is copied there until the topic outgrows the position",
     AlarmName.TARGET_TRUNCATED: "name what is missing with `hourmark mirror verify`, while the edge still has it",
     AlarmName.REMOTE_MISSING: "start `hourmark mirror run` again: it makes the topics that are missing",
     AlarmName.TASK_STOPPED: "see that `hourmark mirror run` runs, and what its log says of this task",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from hourmark.config_groups import KafkaCluster
@@ -52,34 +52,26 @@ class MirrorPositions:
 
 def apply(positions: dict[Partition, Offset], records: Iterable[KeyValue], edge_alias: str) -> None:
     """Bring `positions` up to date with `records` of the positions topic, in their order."""
-    for key, value in records:
-        partition = _partition(key, edge_alias)
-        if partition is None:
-            continue
-        if (position := _position(value)) is None:
+    for partition, _, position in _entries(records, edge_alias):
+        if position is None:
             positions.pop(partition, None)
         else:
             positions[partition] = position
 
 
 def keys(records: Iterable[KeyValue], edge_alias: str) -> dict[Partition, bytes]:
-    """Under which key the position of each topic-partition is kept, of those that have one now."""
-    found: dict[Partition, bytes] = {}
+    """Under which key the position of each topic-partition was written last."""
+    return {partition: key for partition, key, _ in _entries(records, edge_alias)}
+
+
+def _entries(records: Iterable[KeyValue], edge_alias: str) -> Iterator[tuple[Partition, bytes, Offset | None]]:
     for key, value in records:
         if key is not None and (partition := _partition(key, edge_alias)) is not None:
-            if _position(value) is None:
-                found.pop(partition, None)
-            else:
-                found[partition] = key
-    return found
+            copied = None if value is None else json.loads(value).get("offset")
+            yield partition, key, Offset(copied + 1) if isinstance(copied, int) and copied >= 0 else None
 
 
-def _position(value: bytes | None) -> Offset | None:
-    copied = None if value is None else json.loads(value).get("offset")
-    return Offset(copied + 1) if isinstance(copied, int) and copied >= 0 else None
-
-
-def _partition(key: bytes | None, edge_alias: str) -> Partition | None:
+def _partition(key: bytes, edge_alias: str) -> Partition | None:
     entry: Any = json.loads(key) if key else None
     if not isinstance(entry, list) or len(entry) != 2 or entry[0] != CONNECTOR or not isinstance(entry[1], dict):
         return None  # another connector's (heartbeats, checkpoints)

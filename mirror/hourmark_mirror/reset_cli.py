@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from hourmark.config import Config, config_option
+from hourmark.errors import UsageError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
 from hourmark_mirror.plan_cli import selected, topic_option
-from hourmark_mirror.resetting import forget, kept, refuse_beside_workers
+from hourmark_mirror.resetting import forget, kept, refuse_beside_workers, stale
 from hourmark_mirror.sites import Sites
 
 
@@ -18,22 +19,25 @@ from hourmark_mirror.sites import Sites
 )
 @config_option
 @topic_option
-@click.option("--all", "also_well", is_flag=True, help="Of the topics named, also positions that are well: all is copied again.")
+@click.option("--all", "also_well", is_flag=True, help="All positions of the topics named, whether or not any looks stale.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def reset_offsets(config: Config, topics: tuple[str, ...], also_well: bool, yes: bool, as_json: bool) -> None:
-    """Let the mirror begin anew where its position is of a topic that was deleted and made again (it lies past the edge's end).
+    """Let the mirror begin anew with topics that were deleted and made again: of which a position lies past the edge's end.
 
-    Until then nothing is copied there, and MirrorMaker 2 says nothing of it. End every `hourmark mirror run` first: beside a
-    worker it is refused. What is on the target already is copied a second time, and dropped as duplicate by the ETL. What the
-    old topic held and was not copied is gone: `hourmark mirror verify` names it.
+    Until then nothing is copied there, or only what comes after the old position, and MirrorMaker 2 says nothing of it. End every
+    `hourmark mirror run` first: beside a worker it is refused. What is on the target already is copied a second time, and dropped
+    as duplicate by the ETL. What the old topic held and was not copied is gone: `hourmark mirror verify` names it.
     """
     set_up_logging(config.log_level)
     if also_well and not topics:
         raise click.UsageError("--all wants the topics to be named: --topic")
     sites = Sites(config)
     refuse_beside_workers(sites)  # before anybody is asked
-    chosen = [one for one in kept(sites, selected(topics)) if also_well or one.stale]
+    found = kept(sites, selected(topics))
+    if topics and not found:
+        raise UsageError(f"the mirror has no position in {' or '.join(topics)}: `hourmark mirror lag` names its topics")
+    chosen = found if also_well else stale(found)
     if chosen and not yes:
         click.echo("\n".join(map(str, chosen)), err=True)
         click.confirm(f"Copy {len(chosen)} topic-partitions from their beginning?", abort=True, err=True)
@@ -45,4 +49,4 @@ def reset_offsets(config: Config, topics: tuple[str, ...], also_well: bool, yes:
         click.echo("\n".join(f"reset  {one}" for one in chosen))
         click.echo("start `hourmark mirror run` again on each host; `hourmark mirror lag` shows how it copies")
     else:
-        click.echo("nothing to do: no position is past the edge's end")
+        click.echo("nothing to do: no position lies past the edge's end; --topic with --all begins anew all the same")

@@ -21,17 +21,12 @@ _KEY_BYTES_MAX: Final = 1 << 16
 
 
 class Kept(NamedTuple):
-    """A position that the mirror has. `edge_end`: None where the edge has no such topic-partition."""
+    """A position that the mirror has. `edge_end`: None where the edge told of no such topic-partition."""
 
     partition: Partition
     position: int
     edge_end: int | None
     key: bytes
-
-    @property
-    def stale(self) -> bool:
-        """Whether it is of a topic that was there before: nothing is copied until the edge's end has passed it."""
-        return self.edge_end is None or self.position > self.edge_end
 
     def as_object(self) -> dict[str, object]:
         """For programs."""
@@ -52,6 +47,17 @@ def kept(sites: Sites, selected: Callable[[str], bool]) -> list[Kept]:
     ends = sites.edge.ends([p for p in positions if p in there])
     by_key = keys(records, sites.alias)
     return [Kept(p, position, ends.get(p), by_key[p]) for p, position in sorted(positions.items()) if selected(p.topic)]
+
+
+def stale(found: Iterable[Kept]) -> list[Kept]:
+    """Those of topics that were made again: of which any position lies past the edge's end.
+
+    Of such a topic no other position means anything either, though the new topic may have outgrown it already. What the edge does
+    not tell of is not among them: a broker that has just started knows of little.
+    """
+    rows = list(found)
+    anew = {one.partition.topic for one in rows if one.edge_end is not None and one.position > one.edge_end}
+    return [one for one in rows if one.partition.topic in anew]
 
 
 def refuse_beside_workers(sites: Sites) -> None:

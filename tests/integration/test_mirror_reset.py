@@ -66,7 +66,8 @@ def test_a_topic_made_again_is_copied_from_its_beginning_once_the_old_position_i
     done = reset(stack, "--topic", topic(ANEW), "--yes", "--json")
     expected = {"topic": topic(ANEW), "partition": 0, "position": 30, "edge_end": 5}
     assert done.exit_code == 0 and json.loads(done.stdout) == {"reset": [expected]}
-    assert json.loads(reset(stack, "--topic", topic(ANEW), "--json").stdout) == {"reset": []}
+    unknown = reset(stack, "--topic", topic(ANEW), "--json")
+    assert unknown.exit_code != 0 and "has no position in" in str(unknown.exception), "it is forgotten"
 
     come_back(stack, "mirror")
     wait_for(lambda: not sites.verify(ANEW, timeout_s=5, accept=True).behind, "the new one is copied", 60)

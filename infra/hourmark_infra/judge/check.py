@@ -85,7 +85,7 @@ class _Check:
                 self._object(path, fault)
         gone = [row for row in self.told.destroyed if self.matcher.excuse(row)]
         self.report.destroyed = len(gone)
-        for kind, path, detail in against_proofs(gone, self.told, list(self._buckets.values())):
+        for kind, path, detail in against_proofs(gone, list(self._buckets.values())):
             self.report.add(kind, path, detail)
         self.matcher.settle()
 

@@ -126,7 +126,7 @@ class ApiEvent(_Told):
 
 
 class Destroyed(_Told):
-    """An acknowledged event that Kafka lost before anybody could copy it, as somebody read it there."""
+    """An event that a service had written, and Kafka lost before anybody could copy it, as somebody read it there."""
 
     type: str
     event_id: str = Field(pattern=r"^[0-9a-f]{32}$")
@@ -134,7 +134,7 @@ class Destroyed(_Told):
     file_id: str | None = Field(None, description="absent: it came by the API")
     generation: int = 0
     position: int
-    at_ms: int = Field(description="when it was destroyed: a bucket of its time that is proved later is proved falsely")
+    written_ms: int = Field(description="when the service wrote it: a bucket of its time with a later cut cannot be proved")
 
 
 class Expectations(_Told):

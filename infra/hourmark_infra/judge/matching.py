@@ -100,6 +100,8 @@ class Matcher:
     def excuse(self, row: Destroyed) -> bool:
         """After the last event: its line, or sender's record, is missed no more. Whether it would be, for the first time."""
         said = bytes.fromhex(row.event_id)
+        if event_id(row.time_ms, digest_of(said)) != said:
+            return self._of_nothing(row)
         if row.file_id is None:
             key = row.type, row.time_ms, digest_of(said)
             if key not in self._api:
@@ -110,7 +112,9 @@ class Matcher:
         claim = {"event_id": said, "file": {"id": row.file_id, "generation": row.generation}, "position": row.position}
         source = self._source_of(claim)
         line = source.line_at(row.position) if source is not None else None
-        if source is None or line is None or _host_of(source, line, claim)[1] not in (None, digest_of(said)):
+        if source is None or line is None or source.type_of(line.index) != row.type:
+            return self._of_nothing(row)
+        if _host_of(source, line, claim)[1] not in (None, digest_of(said)):
             return self._of_nothing(row)
         excused = self._excused.setdefault(source.name, set())
         missing = source.where[line.index] == 0 and line.index not in excused

@@ -74,9 +74,10 @@ def each_line_once(evidence: Evidence, findings: Findings) -> None:
     for kind, count in report.counts.items():
         if count:
             findings[_KINDS[kind]] += count
-    # All buckets that stand are proved (the judge objects to others), so what is lost is proved to be there.
-    if lost := report.counts[Kind.LOST]:
-        findings.object("falsely proved", f"{lost} that are lost, in hours that are closed as proved", lost)
+    # Buckets that stand are proved, as the judge objects to others, but for hours that an override closed.
+    forced = sum(of.lost for name, of in report.types.items() if name in evidence.told.forced)
+    if lost := report.counts[Kind.LOST] - forced:
+        findings.object("falsely proved", f"{lost} that are lost, of types whose hours are all closed as proved", lost)
     if not report.compared:
         findings.object("nothing compared", "the judge found nothing to compare")
     late = sum(of.late for name, of in report.types.items() if name not in (*evidence.api_types, DEAD_LETTERS))

@@ -1,16 +1,17 @@
 """What a run destroyed, so that nobody could deliver it, as the judge is told: no event more is excused, and no bucket more.
 
-Each event is read from Kafka before it is destroyed there. Each hour that an operator closed by an override is named, and so is
-each source file that vanished, with how far it had been read.
+Each event is read from the edge before it is destroyed there, and excused unless the central cluster has it. Each hour that an
+operator closed by an override is named, and so is each log that vanished, with how far it had been read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,11 +19,11 @@ import fastavro
 
 from hourmark.avro import event_schema, unframe
 from hourmark.committed_reader import CommittedReader
-from hourmark.config_groups import KafkaCluster
-from hourmark.kafka import Partition
+from hourmark.kafka import Cluster, Partition
 from hourmark_infra.judge.values import plain
 
 _ENVELOPE: Final[Any] = fastavro.parse_schema(plain(event_schema("envelope", [])))  # with which every event begins
+Row = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Vanished:
     lies_at: Path
     read: int
 
-    def expectation(self, source: Mapping[str, Any], host_id: str) -> dict[str, Any]:
+    def expectation(self, source: Mapping[str, Any], host_id: str) -> Row:
         """As the judge has it. `source`: how its lines are read."""
         return {
             **source, "host": f"host-{self.host}", "host_id": host_id, "copied": True, "size": self.read,
@@ -48,41 +49,52 @@ class Losses:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._destroyed: list[dict[str, Any]] = []
+        self._destroyed: list[Row] = []
         self._forced: defaultdict[str, set[str]] = defaultdict(set)
-        self.vanished: list[Vanished] = []
+        self._vanished: list[Vanished] = []
 
-    def destroyed(self, event_type: str, events: list[dict[str, Any]], at_ms: int) -> None:
-        """These envelopes, at this time."""
-        rows = [destroyed(event_type, envelope, at_ms) for envelope in events]
+    def add_destroyed(self, rows: Collection[Row]) -> None:
+        """Events, as `destroyed` makes them."""
         with self._lock:
             self._destroyed += rows
 
-    def forced(self, event_type: str, hour: str) -> None:
+    def add_forced(self, event_type: str, hour: str) -> None:
         """It may be closed as forced."""
         with self._lock:
             self._forced[event_type].add(hour)
 
-    def told(self) -> dict[str, Any]:
-        """As expectations have it; files are not among it."""
-        return {"destroyed": self._destroyed, "forced": {name: sorted(hours) for name, hours in self._forced.items()}}
+    def add_vanished(self, log: Vanished) -> None:
+        """It need not be read to its end."""
+        with self._lock:
+            self._vanished.append(log)
+
+    @property
+    def vanished(self) -> list[Vanished]:
+        """All of them."""
+        return [*self._vanished]
+
+    def told(self, copied: Callable[[str], Collection[str]]) -> Row:
+        """As expectations have it, but for files. `copied`: ids of a type's events that the central cluster has."""
+        there = {event_type: copied(event_type) for event_type in {row["type"] for row in self._destroyed}}
+        gone = [row for row in self._destroyed if row["event_id"] not in there[row["type"]]]
+        return {"destroyed": gone, "forced": {name: sorted(hours) for name, hours in self._forced.items()}}
 
 
-def envelopes(cluster: KafkaCluster, spans: Mapping[Partition, tuple[int, int]]) -> list[dict[str, Any]]:
-    """Of all events there, below logical types."""
-    reader = CommittedReader(cluster, "edge")
-    try:
-        records = [record for runs in reader.read(spans) for run in runs for record in run.records]
-    finally:
-        reader.close()
-    found: list[Any] = [fastavro.schemaless_reader(io.BytesIO(unframe(r.value() or b"")[1]), _ENVELOPE, None) for r in records]
+def read_rows(cluster: Cluster, event_type: str, spans: Mapping[Partition, tuple[int, int]]) -> list[Row]:
+    """All events there, as the judge is told of those that are destroyed."""
+    found = []
+    with contextlib.closing(CommittedReader(cluster.settings, cluster.name)) as reader:
+        for record in (record for runs in reader.read(spans) for run in runs for record in run.records):
+            datum = io.BytesIO(unframe(record.value() or b"")[1])
+            envelope: Any = fastavro.schemaless_reader(datum, _ENVELOPE, None)
+            found.append(destroyed(event_type, envelope, record.timestamp()[1]))
     return found
 
 
-def destroyed(event_type: str, envelope: Mapping[str, Any], at_ms: int) -> dict[str, Any]:
+def destroyed(event_type: str, envelope: Mapping[str, Any], written_ms: int) -> Row:
     """As the judge is told of it. `envelope`: what every event begins with, below logical types."""
     file = envelope["file"]
     return {
-        "type": event_type, "event_id": envelope["event_id"].hex(), "time_ms": envelope["event_time"], "at_ms": at_ms,
+        "type": event_type, "event_id": envelope["event_id"].hex(), "time_ms": envelope["event_time"], "written_ms": written_ms,
         "file_id": file and file["id"], "generation": file["generation"] if file else 0, "position": envelope["position"],
     }  # fmt: skip

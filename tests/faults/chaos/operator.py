@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_S: Final = 20.0  # after all other types closed an hour: what is on its way to this one is there by then
 _COMMAND_S: Final = 120.0
+_LOOK_S: Final = 2.0
 _CLOSED_S: Final = 480.0
 
 
@@ -28,8 +29,13 @@ def close_without(world: World, event_type: str, until_ms: int) -> None:
         own = Closings(hdfs, root, [event_type], clock)
         others = Closings(hdfs, root, [name for name in world.types if name != event_type], clock)
         waiting: dict[Hour, float] = {}
+        looked_s = clock.monotonic_s() - _LOOK_S
 
         def step() -> bool:
+            nonlocal looked_s
+            if clock.monotonic_s() - looked_s < _LOOK_S:
+                return False
+            looked_s = clock.monotonic_s()
             own.look()
             others.look()
             end_ms = own.closed_until_ms()
@@ -48,6 +54,6 @@ def close_without(world: World, event_type: str, until_ms: int) -> None:
 
 def _order(world: World, event_type: str, hour: Hour) -> None:
     world.say(f"  {event_type} {hour} is ordered to close without what is gone")
-    world.losses.forced(event_type, str(hour))
+    world.losses.add_forced(event_type, str(hour))
     with contextlib.suppress(Unavailable):  # it closed meanwhile; or it is ordered again
         world.center.run("bucket", "force", event_type, str(hour), "--reason", "destroyed", "--yes", seconds=_COMMAND_S)

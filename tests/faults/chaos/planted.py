@@ -192,7 +192,7 @@ def a_destroyed_event_that_a_proof_is_without(evidence: Evidence) -> Iterator[Ev
 
     with _container(evidence, without) as missing:
         (row,) = taken
-        told = destroyed(_full_bucket(evidence).type, {**row, "event_time": unix_ms(row["event_time"])}, at_ms=0)
+        told = destroyed(_full_bucket(evidence).type, {**row, "event_time": unix_ms(row["event_time"])}, written_ms=0)
         with _truth(missing, destroyed=[*evidence.told.destroyed, told]) as changed:
             yield changed
 

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 import httpx
+from confluent_kafka import KafkaException
 from tests.faults.chaos.faults import FAULTS, Heal, NotInjected
 from tests.faults.chaos.schedule import Injection
 from tests.faults.chaos.world import World
@@ -18,7 +19,7 @@ from hourmark.errors import HourmarkError
 from hourmark_infra.jars.cache import Say
 
 _ENDS_S: Final = 3600.0  # more than any heal waits
-_FAILURES: Final = (HourmarkError, AssertionError, OSError, httpx.HTTPError, subprocess.SubprocessError)
+_FAILURES: Final = (HourmarkError, AssertionError, OSError, httpx.HTTPError, KafkaException, subprocess.SubprocessError)
 
 
 @dataclasses.dataclass

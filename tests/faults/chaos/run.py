@@ -182,7 +182,7 @@ class Run:
             "api": [event.model_dump() for load in loads for event in load.posted],
             "observed_ms": (self._began_ms, self.clock.now_ms()),
             "rules": [revision.id for revision in read_rules(world.config.kafka.edge).revisions],
-            **world.losses.told(),
+            **world.losses.told(world.copied_ids),
             **limits,
         }
         file = world.work / "expectations.json"

@@ -23,7 +23,7 @@ from typing import Final
 import httpx
 from tests.faults.chaos.link import Link, Network
 from tests.faults.chaos.linked_stack import DRIVER, SERVICES, LinkedStack
-from tests.faults.chaos.losses import Losses
+from tests.faults.chaos.losses import Losses, read_rows
 from tests.faults.chaos.settings import (
     HOSTS,
     Ports,
@@ -44,7 +44,9 @@ from hourmark.clock import Clock
 from hourmark.config import Config, load_config
 from hourmark.errors import Unavailable
 from hourmark.event_types import DEAD_LETTERS
+from hourmark.kafka import Cluster, Partition
 from hourmark.toml_text import render_toml
+from hourmark.topics import central_topic, events_topic
 from hourmark.wire import CLOCK_HEADER
 from hourmark_infra.components import COMMANDS, Components, wait_for
 from hourmark_infra.demo.settings import ZONE
@@ -136,6 +138,15 @@ class World:
         """What its service says that it is."""
         answer = httpx.get(f"http://127.0.0.1:{self.ports[host].service}/healthz", timeout=_READY_S, trust_env=False)
         return int(answer.headers[CLOCK_HEADER])
+
+    def copied_ids(self, event_type: str) -> set[str]:
+        """Of all events of a type that the central cluster has."""
+        assert self.config.kafka.central is not None
+        central = Cluster(self.config.kafka.central, "central")
+        topic = central_topic(events_topic(event_type), self.config.kafka.edge_alias)
+        partitions = [Partition(topic, number) for number in central.topics([topic])[topic].partitions]
+        starts, ends = central.starts(partitions), central.ends(partitions)
+        return {row["event_id"] for row in read_rows(central, event_type, {p: (starts[p], ends[p]) for p in partitions})}
 
     def wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
         """Wait for a condition, and look after the components meanwhile; Unavailable if it never holds."""
