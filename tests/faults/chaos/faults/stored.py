@@ -23,14 +23,17 @@ _STAGING: Final = "_staging"
 
 
 def _torn_checkpoint(host: str, world: World, pick: float) -> Heal:
-    """SIGKILL; the middle of the checkpoint's write-ahead log is torn. The tailer must refuse to start until it is put back."""
+    """SIGKILL; the middle of the checkpoint's write-ahead log is torn. The tailer must refuse to start until it is put back.
+
+    Each bit of it is turned: zeros would change nothing where a page has nothing.
+    """
     name = f"tailer-{host}"
     victim, log = world.victims[name], world.host_config(host).tailer.state_dir / "checkpoint.sqlite-wal"
     world.hit.add(name)
     victim.kill()
     whole = log.read_bytes()
     at = int(pick * 0.9 * len(whole))
-    log.write_bytes(whole[:at] + bytes(min(64, len(whole) - at)) + whole[at + 64 :])
+    log.write_bytes(whole[:at] + bytes(byte ^ 0xFF for byte in whole[at : at + 64]) + whole[at + 64 :])
     victim.start()
     world.wait(lambda: not victim.is_alive(), f"{name} to refuse its torn checkpoint", _REFUSED_S)
 
