@@ -4,7 +4,7 @@
 
 It needs gcc with libasan and libubsan. A fault of memory or a difference ends it with exit code 1 and names the seed, which shows
 it again. What is fed: lines of random types (`native_cases`), and programs and lines with bytes altered; now and then records
-are sent to librdkafka's mock cluster (`native_sending`).
+are sent to librdkafka's mock cluster (`native_sending`), and read from it (`native_reading`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import Any
 
 from tools.native_cases import Case, altered, difference, parsed, random_case
+from tools.native_reading import read_at_random
 from tools.native_sending import send_at_random
 
 from hourmark_delivery_service.parsing import CompiledRules, native
@@ -36,8 +37,8 @@ _CASES_A_SENDING = 500
 
 
 def build_tool() -> ModuleType:
-    """`delivery_service/native_build.py`, which belongs to no package."""
-    return load(ROOT / "delivery_service" / "native_build.py", "native_build")
+    """`core/native_build.py`, which belongs to no package."""
+    return load(ROOT / "core" / "native_build.py", "native_build")
 
 
 def load(path: Path, name: str) -> ModuleType:
@@ -88,16 +89,17 @@ def one(seed: int) -> Case:
 
 def fuzz(module: Path, seconds: float, seed: int, note: Callable[[int], object]) -> dict[str, Any]:
     """Until the time is over; `note` gets each seed before it is used."""
-    native.MODULE = load(module, "_native")
-    began, cases, lines, appends = time.monotonic(), 0, 0, 0
+    native.MODULE = compiled = load(module, "_native")
+    began, cases, lines, appends, read = time.monotonic(), 0, 0, 0, 0
     while time.monotonic() - began < seconds:
         note(seed + cases)
         if cases % _CASES_A_SENDING == 0:
             appends += asyncio.run(send_at_random(seed + cases))
+            read += read_at_random(compiled, seed + cases)
         lines += one(seed + cases).body.count(b"\n")
         cases += 1
     cpu_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime
-    return {"first_seed": seed, "cases": cases, "lines": lines, "appends": appends, "cpu_seconds": round(cpu_s)}
+    return {"first_seed": seed, "cases": cases, "lines": lines, "appends": appends, "read": read, "cpu_seconds": round(cpu_s)}
 
 
 def main() -> int:

@@ -65,9 +65,9 @@ def test_a_wheel_holds_its_package_with_every_file_and_no_other_name(name: str, 
 
 
 def test_the_compiled_module_is_in_the_wheel_and_serves_every_python_of_its_platform(built: dict[str, Built]) -> None:
-    wheel = built["hourmark-delivery-service"].wheel
+    wheel = built["hourmark"].wheel
     assert "-cp311-abi3-linux_" in wheel.name
-    assert "hourmark_delivery_service/parsing/_native.abi3.so" in contents(wheel)
+    assert "hourmark/_native.abi3.so" in contents(wheel)
 
 
 @pytest.mark.parametrize("name", ROOMS)
@@ -87,8 +87,8 @@ def test_sdists_are_built_and_installed_where_nothing_is_and_work(
     assert {name for name in environment.distributions() if name.startswith("hourmark")} == {*ROOMS}
     for command in ("tail", "serve", "mirror", "etl", "types", "up"):  # one of each room
         assert f"Usage: hourmark {command}" in must(environment.run("hourmark", command, "--help"))
-    parsing = "from hourmark_delivery_service.parsing import _native; print(_native.__file__)"
-    assert must(environment.run("python", "-c", parsing)).startswith(str(environment.site)), "compiled from its source"
+    compiled = "from hourmark import _native; print(_native.__file__)"
+    assert must(environment.run("python", "-c", compiled)).startswith(str(environment.site)), "compiled from its source"
     assert environment.imported() == []
 
 

@@ -19,7 +19,7 @@ from tests.support.simulator.sites import ALIAS, FakeCluster
 from tests.support.simulator.truth import FIRST_HOUR, Event
 from tests.support.simulator.world import World
 
-from hourmark.committed_reader import Run
+from hourmark.committed_reader import MessageRun
 from hourmark.config_groups import Kafka, KafkaCluster
 from hourmark.event_id import EventId
 from hourmark.kafka import Partition
@@ -58,12 +58,12 @@ class Read:
         late = (n for n, r in enumerate(log.records) if n >= log.start and r is not None and r.at_ms >= time_ms)
         return next(late, len(log.records))
 
-    def read(self, spans: Mapping[Partition, tuple[int, int]]) -> Generator[list[Run], None, None]:
+    def read(self, spans: Mapping[Partition, tuple[int, int]]) -> Generator[list[MessageRun], None, None]:
         for p, (start, end) in spans.items():
             for n in range(start, end):
                 if (r := self._cluster.logs[p].records[n]) is not None:
                     record: Any = LoggedRecord(p, n, r.at_ms, r.key, r.value)
-                    yield [Run(p, [record], n + 1)]
+                    yield [MessageRun(p, [record], n + 1)]
 
     def close(self) -> None:
         """Nothing is held."""

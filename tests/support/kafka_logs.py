@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hourmark.committed_reader import Run
+from hourmark.committed_reader import MessageRun
 from hourmark.errors import Unavailable
 from hourmark.kafka import Offset, Partition, TopicInfo
 
@@ -79,12 +79,12 @@ class Logs:
         self._ask()
         return {p: max(record.at_ms for record in self.logs[p]) for p in partitions if self.logs[p]}
 
-    def read(self, spans: Mapping[Partition, tuple[int, int]]) -> Generator[list[Run], None, None]:
+    def read(self, spans: Mapping[Partition, tuple[int, int]]) -> Generator[list[MessageRun], None, None]:
         self._ask()
         for p, (start, end) in spans.items():
             for record in self.logs[p][start:end]:
                 self.read_records += 1
-                yield [Run(p, [record], record.at + 1)]  # type: ignore[list-item]  # it answers as one
+                yield [MessageRun(p, [record], record.at + 1)]  # type: ignore[list-item]  # it answers as one
 
     def close(self) -> None:
         """Nothing is held."""

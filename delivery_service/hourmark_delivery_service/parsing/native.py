@@ -1,15 +1,16 @@
 """The native pass: lines in RFC 5424 to records in C, for what is beyond doubt. All else is the Python path's, line by line.
 
 The Python path is the reference: what the pass takes, it makes byte for byte what that would make, and it never refuses a line.
-Without the compiled module (`native/`), or where a revision names a parser that it does not know, the Python path does it all.
+Without the compiled module (`hourmark.native`), or where a revision names a parser that it does not know, the Python path does
+it all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from hourmark import native
 from hourmark.event_types import Source
 from hourmark_delivery_service.parsing.encode import AvroType
 from hourmark_delivery_service.parsing.native_program import Field, program_of, text_alternatives
@@ -18,22 +19,9 @@ if TYPE_CHECKING:
     from hourmark_delivery_service.parsing.compiled import CompiledField, CompiledType
 
 PARSERS: Final = (1, 2)  # those whose results the pass makes
-SOURCES: Final = "3235bb02a913fd9e"  # the digest of `native/`, as `native_build` has it
 LINES_MAX: Final = 2048  # in one go: about two milliseconds
 BYTES_MAX: Final = 256 << 10
-
-
-def _load() -> tuple[ModuleType | None, str]:
-    try:
-        from hourmark_delivery_service.parsing import _native
-    except ImportError as error:
-        return None, f"the compiled module is not there ({error}): lines are parsed by Python alone, at several times the CPU"
-    if getattr(_native, "sources", str)() != SOURCES:
-        return None, "the compiled module was made of other sources than this software: lines are parsed by Python alone"
-    return _native, ""
-
-
-MODULE, WHY_NOT = _load()
+MODULE, WHY_NOT = native.MODULE, native.WHY_NOT
 
 
 class NativeType(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from confluent_kafka import Consumer, KafkaException, Message
 
-from hourmark.committed_reader import CommittedReader, Run
+from hourmark.committed_reader import CommittedReader, MessageRun
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Offset, Partition, client_settings, quiet_logger
@@ -47,7 +47,7 @@ class Follower:
                 self.read_to[run.partition] = Offset(run.next_offset)  # where reading fails later, this is not read again
         self.read_to = ends
 
-    def _take(self, run: Run) -> None:
+    def _take(self, run: MessageRun) -> None:
         numbers = [self._form.number_of(message.value()) for message in run.records]
         self.readings.add(run.partition.topic, run.partition.partition, numbers)
         offsets = self._offsets.setdefault(run.partition, array("q"))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tools.fuzz_native import build_tool
 from tools.native_cases import Case, difference, parsed
 
 from hourmark.config_groups import Parsing
 from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules import Rules, TypeVersion
-from hourmark_delivery_service.parsing import CompiledRules, native
+from hourmark_delivery_service.parsing import CompiledRules
 
 HEADER = b"<13>1 - h a p j - "
 ITSELF = {"name": "R", "type": "record"}
@@ -82,17 +79,3 @@ def test_a_source_whose_host_is_the_tailers_is_pythons() -> None:
     assert difference(made) == ""
     assert CompiledRules(made.rules).native_source("app") is None
     assert CompiledRules(case([{"name": "a", "type": "int"}], b"{}").rules).native_source("app") is not None
-
-
-@pytest.mark.parametrize("other", [SimpleNamespace(), SimpleNamespace(sources=lambda: "0" * 16)])
-def test_a_module_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
-    package = "hourmark_delivery_service.parsing"
-    monkeypatch.setitem(sys.modules, f"{package}._native", other)
-    monkeypatch.setattr(f"{package}._native", other)
-    module, why_not = native._load()
-    assert module is None
-    assert "made of other sources" in why_not
-
-
-def test_the_sources_that_it_takes_are_those_that_are_there() -> None:
-    assert build_tool().digest() == native.SOURCES, "write this digest into parsing/native.py: the sources have changed"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from hourmark import committed_reader
+from hourmark import committed_reader, native
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import HourmarkError, Unavailable
 from hourmark.kafka import Partition
@@ -55,6 +55,7 @@ def test_only_what_the_log_no_longer_has_is_lost(
 
     log = SimpleNamespace(starts=lambda _: told(start), ends=lambda _, *, committed: told(end))
     monkeypatch.setattr(read, "Cluster", lambda *_: log)
+    monkeypatch.setattr(native, "MODULE", None)
     monkeypatch.setattr(committed_reader, "Consumer", lambda *_, **__: RefusingConsumer())
     reader = SpanReader(KafkaCluster(), 1 << 20)
     with pytest.raises(raised):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.evaluations import GOOD_TRIAL
 
-from hourmark.committed_reader import CommittedReader, Run
+from hourmark.committed_reader import CommittedReader, MessageRun
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Offset, Partition
@@ -111,14 +111,14 @@ class Breaks(CommittedReader):
     def __init__(self, form: Form, numbers: Sequence[int]) -> None:
         self._form, self._numbers, self._failed = form, numbers, False
 
-    def read(self, spans: Mapping[Partition, tuple[int, int]]) -> Generator[list[Run], None, None]:
+    def read(self, spans: Mapping[Partition, tuple[int, int]]) -> Generator[list[MessageRun], None, None]:
         ((partition, (start, end)),) = spans.items()
         for at in range(start, end, 2):
             if at > start and not self._failed:
                 self._failed = True
                 raise Unavailable("the target is away")
             records: Any = [Record(n, self._form.encode(self._numbers[n])) for n in range(at, min(at + 2, end))]
-            yield [Run(partition, records, min(at + 2, end))]
+            yield [MessageRun(partition, records, min(at + 2, end))]
 
     def close(self) -> None:
         pass

@@ -25,5 +25,10 @@ PyObject *native_kafka(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_sender(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_send(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_news(PyObject *, PyObject *const *, Py_ssize_t);
+PyObject *native_reader(PyObject *, PyObject *const *, Py_ssize_t);
+PyObject *native_assign(PyObject *, PyObject *const *, Py_ssize_t);
+PyObject *native_leave(PyObject *, PyObject *const *, Py_ssize_t);
+PyObject *native_consume(PyObject *, PyObject *const *, Py_ssize_t);
+PyObject *native_close(PyObject *, PyObject *const *, Py_ssize_t);
 
 #endif

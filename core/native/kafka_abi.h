@@ -1,5 +1,5 @@
 /* The part of librdkafka's C interface (rdkafka.h) that this module uses, declared here because a wheel brings the library alone.
- * The functions are those of the library that confluent_kafka has loaded, found by their names; all have been there since 1.0.
+ * The functions are those of the library that confluent_kafka has loaded, found by their names; all have been there since 1.6.
  */
 #ifndef HOURMARK_KAFKA_ABI_H
 #define HOURMARK_KAFKA_ABI_H
@@ -10,6 +10,8 @@
 typedef struct rd_kafka_s rd_kafka_t;
 typedef struct rd_kafka_conf_s rd_kafka_conf_t;
 typedef struct rd_kafka_topic_s rd_kafka_topic_t;
+typedef struct rd_kafka_queue_s rd_kafka_queue_t;
+typedef struct rd_kafka_topic_partition_list_s rd_kafka_topic_partition_list_t;
 
 typedef struct rd_kafka_message_s {
     int err;
@@ -23,6 +25,13 @@ typedef struct rd_kafka_message_s {
     void *_private;
 } rd_kafka_message_t;
 
+typedef struct rd_kafka_topic_partition_s {
+    char *topic;
+    int32_t partition;
+    int64_t offset;
+} rd_kafka_topic_partition_t; /* there is more, which is only read by librdkafka */
+
+enum { KAFKA_CONSUMER = 1 };
 enum { KAFKA_OK = 0, KAFKA_FATAL = -150, KAFKA_QUEUE_FULL = -184, KAFKA_INVALID = -186, KAFKA_ANY_PARTITION = -1, KAFKA_PERSISTED = 2 };
 
 typedef int kafka_on_new(rd_kafka_t *, const rd_kafka_conf_t *, void *opaque, char *why, size_t why_size);
@@ -38,6 +47,24 @@ struct kafka_functions {
     void (*topic_destroy)(rd_kafka_topic_t *);
     int (*produce_batch)(rd_kafka_topic_t *, int32_t partition, int flags, rd_kafka_message_t *, int count);
     int (*last_error)(void);
+    rd_kafka_conf_t *(*conf_new)(void);
+    int (*conf_set)(rd_kafka_conf_t *, const char *name, const char *value, char *why, size_t why_size);
+    void (*conf_destroy)(rd_kafka_conf_t *);
+    rd_kafka_t *(*new_client)(int kind, rd_kafka_conf_t *, char *why, size_t why_size);
+    void (*destroy)(rd_kafka_t *);
+    int (*poll_set_consumer)(rd_kafka_t *);
+    rd_kafka_queue_t *(*queue_get_consumer)(rd_kafka_t *);
+    void (*queue_destroy)(rd_kafka_queue_t *);
+    ptrdiff_t (*consume_batch_queue)(rd_kafka_queue_t *, int timeout_ms, rd_kafka_message_t **, size_t count);
+    void (*message_destroy)(rd_kafka_message_t *);
+    const char *(*topic_name)(const rd_kafka_topic_t *);
+    rd_kafka_topic_partition_list_t *(*list_new)(int size);
+    rd_kafka_topic_partition_t *(*list_add)(rd_kafka_topic_partition_list_t *, const char *topic, int32_t partition);
+    void (*list_destroy)(rd_kafka_topic_partition_list_t *);
+    int (*assign)(rd_kafka_t *, const rd_kafka_topic_partition_list_t *);
+    void *(*incremental_unassign)(rd_kafka_t *, const rd_kafka_topic_partition_list_t *);
+    void (*error_destroy)(void *);
+    int (*consumer_close)(rd_kafka_t *);
 };
 
 /* Those of the library that the loaded file at `path` depends on; NULL if it is not loaded or lacks one. */

@@ -7,6 +7,7 @@ Program = NewType("Program", object)
 Source = NewType("Source", object)
 Range = NewType("Range", object)
 Sender = NewType("Sender", object)
+Reader = NewType("Reader", object)
 
 # skips a byte order mark; the datum before and after the field; (branch, any bytes)
 _Text = tuple[bool, bytes, bytes, tuple[tuple[bytes, bool], ...]]
@@ -55,6 +56,27 @@ def send(
 
 def news(sender: Sender, /) -> tuple[Callable[..., object], int, int, bool] | None:
     """Of what one `send` handed over: `tell`; how many failed since it was asked last, and why; whether all have ended."""
+
+# topic, partition; offsets; keys and values: where each begins and the last ends (int32), and their bytes; by record: 1 no key,
+# 2 no value, empty where all have both
+_Run = tuple[bytes, int, bytes, bytes, bytes, bytes, bytes, bytes]
+_Told = tuple[int, bytes, int, int, bytes]  # librdkafka's error, topic, partition, offset, text
+_Places = tuple[tuple[bytes, int, int], ...]  # topic, partition, offset
+
+def reader(settings: tuple[tuple[bytes, bytes], ...], /) -> Reader:
+    """A consumer of librdkafka's own, which is given its partitions. ValueError says which setting it refuses."""
+
+def assign(reader: Reader, partitions: _Places, /) -> int:
+    """Read these from these offsets on, and no others; librdkafka's error, or 0."""
+
+def leave(reader: Reader, partitions: _Places, /) -> int:
+    """Read no more of these."""
+
+def consume(reader: Reader, records: int, timeout_ms: int, /) -> tuple[list[_Run], list[_Told]] | int:
+    """What came, within the time; or librdkafka's error."""
+
+def close(reader: Reader, /) -> None:
+    """Leave the cluster. It is of no use afterwards."""
 
 def blake2b(text: bytes, digest_size: int, /) -> bytes:
     """For tests."""

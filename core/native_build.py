@@ -51,7 +51,7 @@ def zig_compiler() -> tuple[str, ...]:
 
 
 def digest() -> str:
-    """Of all sources; the module says which it was made of, and `parsing/native.py` which it takes."""
+    """Of all sources; the module says which it was made of, and `hourmark/native.py` which it takes."""
     hashed = hashlib.blake2b(digest_size=8)
     for path in sorted(SOURCES.glob("*.[ch]")):
         hashed.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

@@ -1,5 +1,5 @@
 /* The part of CPython's stable ABI (PEP 384, as of 3.11) that this module uses, declared here because a machine with Python alone
- * has no Python.h. tests/unit/delivery_service/test_native_build.py compiles it beside Python's own headers, where those are.
+ * has no Python.h. tests/unit/core/test_native_build.py compiles it beside Python's own headers, where those are.
  */
 #ifndef HOURMARK_PYTHON_ABI_H
 #define HOURMARK_PYTHON_ABI_H

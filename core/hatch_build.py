@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import native_build
 
-_PLACE = Path("hourmark_delivery_service/parsing") / native_build.NAME
+_PLACE = Path("hourmark") / native_build.NAME
 _ZIG = "ziglang>=0.13"
 
 
@@ -50,6 +50,8 @@ class NativeHook(BuildHookInterface):
             native_build.compile_module(target, native_build.installed_compiler() or native_build.zig_compiler())
         except native_build.CannotCompile as error:
             target.unlink(missing_ok=True)  # what was compiled of other sources is none of these
-            self.app.display_warning(f"the native pass is left out, lines will be parsed by Python alone: {error}")
+            self.app.display_warning(
+                f"the compiled module is left out, Python will do its work, at several times the CPU: {error}"
+            )
             return False
         return True

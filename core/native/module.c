@@ -1,4 +1,4 @@
-/* The module `_native`: what it offers stands in parsing/_native.pyi. */
+/* The module `_native`: what it offers stands in hourmark/_native.pyi. */
 #include <stdlib.h>
 
 #include "blake2b.h"
@@ -81,12 +81,13 @@ static PyObject *native_sources(PyObject *self, PyObject *const *args, Py_ssize_
 
 static PyMethodDef FUNCTIONS[] = {
     FUNCTION(program), FUNCTION(source), FUNCTION(range), FUNCTION(read), FUNCTION(promises), FUNCTION(blake2b),
-    FUNCTION(tally), FUNCTION(kafka), FUNCTION(sender), FUNCTION(send), FUNCTION(news), FUNCTION(sources),
+    FUNCTION(tally), FUNCTION(kafka), FUNCTION(sender), FUNCTION(send), FUNCTION(news),
+    FUNCTION(reader), FUNCTION(assign), FUNCTION(leave), FUNCTION(consume), FUNCTION(close), FUNCTION(sources),
     {NULL, NULL, 0, NULL},
 };
 
 static PyModuleDef MODULE = {
-    PyModuleDef_HEAD_INIT, "_native", "The native pass over ranges.", -1, FUNCTIONS, NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "_native", "What is done to each line and each record.", -1, FUNCTIONS, NULL, NULL, NULL, NULL,
 };
 
 PyMODINIT_FUNC PyInit__native(void)

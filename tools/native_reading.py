@@ -1,0 +1,78 @@
+"""Random records of librdkafka's mock cluster, read in columns and as messages: both must be the same, wherever they are cut."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import struct
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any, Final
+
+from confluent_kafka import Producer
+
+from hourmark.committed_reader import CommittedReader
+from hourmark.config_groups import KafkaCluster
+from hourmark.kafka import Partition
+from hourmark.packed_reader import NO_KEY, NO_VALUE, Packed, PackedReader, is_found
+from hourmark.partitions_reader import PartitionsReader
+
+Record = tuple[int, bytes | None, bytes | None]  # offset, key, value
+_RECORDS: Final = 600
+_SIZES: Final = (0, 1, 24, 100, 5000)
+
+
+def rows_of(records: Packed) -> list[Record]:
+    """Each of them, taken out of its columns."""
+    count = len(records)
+    key_ends, value_ends = (struct.unpack(f"={count + 1}i", ends) for ends in (records.key_ends, records.value_ends))
+    found: list[Record] = []
+    for n, offset in enumerate(records.offsets):
+        nulls = records.nulls[n] if records.nulls else 0
+        key, value = records.keys[key_ends[n] : key_ends[n + 1]], records.values[value_ends[n] : value_ends[n + 1]]
+        found.append((offset, None if nulls & NO_KEY else key, None if nulls & NO_VALUE else value))
+    return found
+
+
+def read_at_random(module: ModuleType, seed: int) -> int:
+    """How many records were compared. AssertionError where a column differs from the message."""
+    rng = random.Random(seed)
+    assert is_found(module)
+    producer = Producer({"test.mock.num.brokers": 1, "log_level": 0})
+    (broker,) = producer.list_topics(timeout=10).brokers.values()
+    cluster = KafkaCluster(bootstrap=f"{broker.host}:{broker.port}")
+    counts = [0, 0, 0]
+    for _ in range(_RECORDS):
+        partition = rng.choices(range(len(counts)), (9, 3, 1))[0]
+        producer.produce("t", key=_some(rng), value=_some(rng), partition=partition)
+        counts[partition] += 1
+        producer.poll(0)
+    assert producer.flush(30) == 0
+    compared = 0
+    with (
+        contextlib.closing(PackedReader(module, cluster, "edge", batch=rng.choice((1, 7, 100, 2000)))) as packed,
+        contextlib.closing(CommittedReader(cluster, "edge")) as messages,
+    ):
+        for _ in range(4):
+            spans = {Partition("t", n): tuple(sorted((rng.randint(0, c), rng.randint(0, c)))) for n, c in enumerate(counts)}
+            if rng.random() < 0.3:
+                next(packed.read(spans), None)  # and then no more of it
+            in_columns, as_messages = _read(packed, spans), _read(messages, spans)
+            assert in_columns == as_messages, f"seed {seed}: {spans}"
+            compared += sum(map(len, in_columns.values()))
+    return compared
+
+
+def _some(rng: random.Random) -> bytes | None:
+    return None if rng.random() < 0.05 else rng.randbytes(rng.choice(_SIZES))
+
+
+def _read(reader: PartitionsReader[Any], spans: Mapping[Partition, tuple[int, int]]) -> dict[Partition, list[Record]]:
+    found: dict[Partition, list[Record]] = {partition: [] for partition in spans}
+    for run in (run for runs in reader.read(spans) for run in runs):
+        found[run.partition] += _rows(run.records)
+    return found
+
+
+def _rows(records: Any) -> Iterator[Record]:
+    return iter(rows_of(records)) if isinstance(records, Packed) else ((m.offset(), m.key(), m.value()) for m in records)
