@@ -54,7 +54,7 @@ def read_at_random(module: ModuleType, seed: int) -> int:
         contextlib.closing(CommittedReader(cluster, "edge")) as messages,
     ):
         for _ in range(4):
-            spans = {Partition("t", n): tuple(sorted((rng.randint(0, c), rng.randint(0, c)))) for n, c in enumerate(counts)}
+            spans = {Partition("t", number): _span(rng, count) for number, count in enumerate(counts)}
             if rng.random() < 0.3:
                 next(packed.read(spans), None)  # and then no more of it
             in_columns, as_messages = _read(packed, spans), _read(messages, spans)
@@ -65,6 +65,11 @@ def read_at_random(module: ModuleType, seed: int) -> int:
 
 def _some(rng: random.Random) -> bytes | None:
     return None if rng.random() < 0.05 else rng.randbytes(rng.choice(_SIZES))
+
+
+def _span(rng: random.Random, count: int) -> tuple[int, int]:
+    one, other = rng.randint(0, count), rng.randint(0, count)
+    return min(one, other), max(one, other)
 
 
 def _read(reader: PartitionsReader[Any], spans: Mapping[Partition, tuple[int, int]]) -> dict[Partition, list[Record]]:

@@ -11,14 +11,20 @@ from typing import Final
 SOURCES: Final = "50417964acb6b9db"  # the digest of `core/native`, as `native_build` has it
 
 
+_ALONE: Final = (
+    "Python does its work alone, at several times the CPU. Next step: install hourmark anew; its wheel or a C compiler holds "
+    "what is missing"
+)
+
+
 def load() -> tuple[ModuleType | None, str]:
     """The module; or None, and why."""
     try:
         from hourmark import _native
     except ImportError as error:
-        return None, f"the compiled module is not there ({error}): Python does its work alone, at several times the CPU"
+        return None, f"the compiled module is not there ({error}): {_ALONE}"
     if getattr(_native, "sources", str)() != SOURCES:
-        return None, "the compiled module was made of other sources than this software: Python does its work alone"
+        return None, f"the compiled module was made of other sources than this software: {_ALONE}"
     return _native, ""
 
 

@@ -61,10 +61,7 @@ def run(config: Config, on_listening: Callable[[str], None], read_config: ReadCo
     check_machines_clock(SystemClock())
     check_parser()
     if native.WHY_NOT:
-        _LOG.warning(
-            "%s. Next step: install hourmark-delivery-service anew; its wheel or a C compiler holds what is missing",
-            native.WHY_NOT,
-        )
+        _LOG.warning("%s", native.WHY_NOT)
     identity = take_identity(config.service.state_dir)
     tls = _tls(config)
     listener = _listen(config.service.host, config.service.port)

@@ -18,6 +18,7 @@ from contextlib import ExitStack
 import click
 from pyspark.sql import SparkSession
 
+from hourmark import native
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import Finding, Unavailable
@@ -129,6 +130,8 @@ class Driver:
 
 def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> None:
     """A driver until SIGTERM or SIGINT. Raises what stops it."""
+    if native.WHY_NOT:
+        _LOG.warning("%s", native.WHY_NOT)
     with ExitStack() as opened:
         driver = Driver(config, opened, submitted=submitted, shards=shards)
 

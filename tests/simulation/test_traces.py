@@ -23,6 +23,7 @@ from hourmark.committed_reader import MessageRun
 from hourmark.config_groups import Kafka, KafkaCluster
 from hourmark.event_id import EventId
 from hourmark.kafka import Partition
+from hourmark.partitions_reader import Run
 from hourmark.topics import events_topic
 from hourmark_etl.buckets.reader import list_hours, read_events, standing_manifest
 from hourmark_etl.operators.tracing import topics
@@ -63,7 +64,7 @@ class Read:
             for n in range(start, end):
                 if (r := self._cluster.logs[p].records[n]) is not None:
                     record: Any = LoggedRecord(p, n, r.at_ms, r.key, r.value)
-                    yield [MessageRun(p, [record], n + 1)]
+                    yield [Run(p, [record], n + 1)]
 
     def close(self) -> None:
         """Nothing is held."""

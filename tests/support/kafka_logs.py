@@ -10,6 +10,7 @@ from typing import Any
 from hourmark.committed_reader import MessageRun
 from hourmark.errors import Unavailable
 from hourmark.kafka import Offset, Partition, TopicInfo
+from hourmark.partitions_reader import Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Logs:
         for p, (start, end) in spans.items():
             for record in self.logs[p][start:end]:
                 self.read_records += 1
-                yield [MessageRun(p, [record], record.at + 1)]  # type: ignore[list-item]  # it answers as one
+                yield [Run(p, [record], record.at + 1)]  # type: ignore[list-item]  # it answers as one
 
     def close(self) -> None:
         """Nothing is held."""

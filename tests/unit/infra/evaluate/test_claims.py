@@ -15,6 +15,7 @@ from hourmark.committed_reader import CommittedReader, MessageRun
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Offset, Partition
+from hourmark.partitions_reader import Run
 from hourmark_infra.evaluate.mirror_watch import Account, asked
 from hourmark_infra.evaluate.reading import Follower
 from hourmark_infra.evaluate.records import RUN_BYTES, Form
@@ -118,7 +119,7 @@ class Breaks(CommittedReader):
                 self._failed = True
                 raise Unavailable("the target is away")
             records: Any = [Record(n, self._form.encode(self._numbers[n])) for n in range(at, min(at + 2, end))]
-            yield [MessageRun(partition, records, min(at + 2, end))]
+            yield [Run(partition, records, min(at + 2, end))]
 
     def close(self) -> None:
         pass
