@@ -173,9 +173,9 @@ def _show(outcome: Outcome) -> None:
         click.echo(f"{fault:<40} {'NOT closed again' if seconds is None else f'closed again after {seconds:.0f} s'}")
     click.echo(f"planted for the checkers: {len(outcome.overlooked)}; overlooked: {', '.join(outcome.missed) or 'none'}")
     total = ", ".join(f"{count} {kind}" for kind, count in outcome.violations.items()) or "none"
-    click.echo(
-        f"{outcome.written:,} written, {outcome.findings.compared:,} compared in {outcome.seconds:.0f} s; violations: {total}"
-    )
+    compared = f"{outcome.written:,} written, {outcome.findings.compared:,} compared"
+    destroyed = f", {outcome.findings.destroyed:,} destroyed in Kafka and nowhere" if outcome.findings.destroyed else ""
+    click.echo(f"{compared}{destroyed} in {outcome.seconds:.0f} s; violations: {total}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -41,12 +41,15 @@ VIOLATIONS: Final = (
 
 
 class Findings(Counter[str]):
-    """How many of each kind; `said` names the first few. `blamed`: how many of them are of one fault alone, by its name."""
+    """How many of each kind; `said` names the first few. `blamed`: how many of them are of one fault alone, by its name.
+
+    `destroyed`: events that Kafka lost before anybody could copy them, and that are nowhere.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.said: list[str] = []
-        self.compared = 0
+        self.compared = self.destroyed = 0
         self.blamed = Counter[str]()
 
     def object(self, kind: str, what: str, count: int = 1, fault: str | None = None) -> None:
@@ -65,7 +68,7 @@ Checker = Callable[[Evidence, Findings], None]
 def each_line_once(evidence: Evidence, findings: Findings) -> None:
     """The judge's own comparison; and no line that was written in time is in a file of late ones."""
     report = judge(evidence.told, evidence.hdfs)
-    findings.compared = report.compared
+    findings.compared, findings.destroyed = report.compared, report.destroyed
     named = Counter[str]()
     for finding in report.findings:
         named[_KINDS[finding.kind]] += 1

@@ -120,8 +120,11 @@ def _runs(runs: list[Trial]) -> list[str]:
     def found(trial: Trial) -> str:
         return ", ".join(f"{count} {kind}" for kind, count in trial.violations.items()) or "none"
 
+    def compared(trial: Trial) -> str:  # the others were destroyed, or unread in a log that vanished
+        return f"{trial.compared:,}" + (f" of {trial.written:,}" if trial.compared < trial.written else "")
+
     rows = [
-        f"| {t.date} | {t.commit} | {t.tier} | {t.seed} | {len(t.faults)} | {t.compared:,} "
+        f"| {t.date} | {t.commit} | {t.tier} | {t.seed} | {len(t.faults)} | {compared(t)} "
         f"| {t.seconds / 60:.0f} min | {t.load:.0f} | {found(t)} |"
         for t in runs
     ]

@@ -35,6 +35,11 @@ def test_the_rule_of_three_is_told_of_all_injections_without_a_violation() -> No
     assert "| - ; 2 not within 180 s |".replace(" ;", ";") in made
 
 
+def test_what_was_destroyed_is_told_beside_what_was_compared() -> None:
+    runs = table([trial(written=1200, compared=1100), trial(seed=2)], {})
+    assert "| 1,100 of 1,200 |" in runs and "| 10 |" in runs
+
+
 def test_a_violation_is_told_and_bounds_nothing() -> None:
     made = table([trial(violations={"lost": 2})], {})
     assert "rule of three" not in made
