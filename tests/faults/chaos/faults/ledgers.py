@@ -18,7 +18,7 @@ _GOES_ON: Final = CLIENTS | {Flow.MIRROR}
 _HOLD_S: Final = (5.0, 20.0)
 _RESTORED_S: Final = (70.0, 100.0)  # so that buckets are closed which the copy does not know
 _REBUILT_S: Final = 300.0
-_REFUSED_S: Final = 120.0
+_REFUSED_S: Final = 300.0  # a driver begins with Spark, beside all that goes on
 _TRANSACTION_S: Final = 60.0
 
 
