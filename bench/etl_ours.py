@@ -83,7 +83,7 @@ class OurEtl:
             root=site.root(label),
             etl=dict(etl or {}),
         )
-        self._known = list(types)
+        self._known, self._schema_ids = list(types), site.schema_ids
         self._database = Database(self.run.config.etl.ledger)
         self.run.start()
         process = self.run._process  # the harness has no other word for it
@@ -189,4 +189,5 @@ class OurEtl:
         """Name the plan's types to the driver, beside those that it knows."""
         self._known += [t for t in plan.types if t not in self._known]
         sources = [Source(name="app", types=self._known)]
-        put_rules(self.run.config, [declared(t, payload=plan.payload) for t in plan.types], sources, plan.first_hour)
+        types = [declared(name, payload=plan.payload) for name in plan.types]
+        put_rules(self.run.config, types, sources, plan.first_hour, self._schema_ids)

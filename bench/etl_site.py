@@ -41,6 +41,7 @@ class Site:
         self.file.write_text(render_toml(self._settings(tomllib.loads(stack.layout.config_file.read_text()), local=local)))
         self.config: Config = load_config(self.file)
         self._types: list[str] = []
+        self.schema_ids: dict[str, int] = {}  # of all types, as the registry gave them
 
     def new_types(
         self, label: str, count: int, *, partitions: int, first_hour: Hour, payload: int = 0
@@ -53,6 +54,7 @@ class Site:
         with servers(self.config, _silently) as outside:
             # Contenders' ledgers, each of its own, have published revisions meanwhile.
             applied = apply(outside, declared_now, first_hour, may_remove=True, may_refuse=True, may_adopt=True)
+        self.schema_ids |= applied.schema_ids
         return names, applied.schema_ids
 
     def root(self, label: str) -> str:
