@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 
 from hourmark.committed_reader import CommittedReader
 from hourmark.config_groups import KafkaCluster
-from hourmark.kafka import Partition
-from hourmark.packed_reader import NO_KEY, NO_VALUE, Packed, PackedReader, is_found
+from hourmark.kafka import Partition, serves
+from hourmark.packed_reader import NO_KEY, NO_VALUE, Packed, PackedReader
 from hourmark.partitions_reader import PartitionsReader
 
 Record = tuple[int, bytes | None, bytes | None]  # offset, key, value
@@ -37,7 +37,7 @@ def rows_of(records: Packed) -> list[Record]:
 def read_at_random(module: ModuleType, seed: int) -> int:
     """How many records were compared. AssertionError where a column differs from the message."""
     rng = random.Random(seed)
-    assert is_found(module)
+    assert serves(module)
     producer = Producer({"test.mock.num.brokers": 1, "log_level": 0})
     (broker,) = producer.list_topics(timeout=10).brokers.values()
     cluster = KafkaCluster(bootstrap=f"{broker.host}:{broker.port}")

@@ -11,6 +11,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import Any, Final, NamedTuple, Self
 
 from confluent_kafka import (
@@ -18,6 +19,7 @@ from confluent_kafka import (
     KafkaException,
     TopicCollection,
     TopicPartition,
+    cimpl,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
@@ -72,6 +74,11 @@ def client_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
         **cluster.properties,
         **{name.replace("_", "."): value for name, value in more.items()},
     }
+
+
+def serves(module: ModuleType) -> bool:
+    """Whether the librdkafka that confluent_kafka has loaded is all that the compiled module (`hourmark.native`) needs."""
+    return bool(module.kafka(cimpl.__file__.encode()))
 
 
 def quiet_logger() -> logging.Logger:

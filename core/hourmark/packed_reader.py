@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, cimpl
+from confluent_kafka import KafkaError, KafkaException
 
 from hourmark.config_groups import KafkaCluster
 from hourmark.kafka import Partition, client_settings
@@ -94,11 +94,6 @@ class PackedReader(PartitionsReader[Packed]):
 
     def _nothing(self) -> Packed:
         return Packed()
-
-
-def is_found(module: ModuleType) -> bool:
-    """Whether librdkafka has all that the module needs of it."""
-    return bool(module.kafka(cimpl.__file__.encode()))
 
 
 def _text(value: object) -> str:

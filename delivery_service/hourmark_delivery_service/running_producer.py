@@ -13,9 +13,9 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer, cimpl
+from confluent_kafka import KafkaError, KafkaException, Producer
 
-from hourmark.kafka import quiet_logger
+from hourmark.kafka import quiet_logger, serves
 from hourmark_delivery_service.message import Packed
 from hourmark_delivery_service.pacing import Gate
 from hourmark_delivery_service.parsing import native
@@ -122,7 +122,7 @@ def _error(code: int) -> KafkaError | None:
 
 def _made(make: MakeProducer, settings: dict[str, Any]) -> tuple[Any, Any]:
     """A producer, and its sender if there can be one."""
-    if native.MODULE is None or not native.MODULE.kafka(cimpl.__file__.encode()):
+    if native.MODULE is None or not serves(native.MODULE):
         return make(settings), None
     others = settings.get("plugin.library.paths")
     ours = native.MODULE.__file__

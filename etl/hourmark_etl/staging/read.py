@@ -19,8 +19,8 @@ from hourmark import native
 from hourmark.committed_reader import CommittedReader
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster, Partition
-from hourmark.packed_reader import NO_KEY, NO_VALUE, Packed, PackedReader, is_found
+from hourmark.kafka import Cluster, Partition, serves
+from hourmark.packed_reader import NO_KEY, NO_VALUE, Packed, PackedReader
 from hourmark.partitions_reader import STALL_S, OutOfRange, PartitionsReader, Run
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.model import Span
@@ -66,7 +66,7 @@ class SpanReader:
         settings = {"queue_kb": QUEUE_KB, "max_partition_fetch_bytes": fetch_bytes, "fetch_max_bytes": fetch_bytes}
         self._reader: PartitionsReader[Any]
         self._columns: Callable[[Sequence[Run[Any]]], pa.RecordBatch]
-        if native.MODULE is not None and is_found(native.MODULE):
+        if native.MODULE is not None and serves(native.MODULE):
             self._reader, self._columns = PackedReader(native.MODULE, cluster, "central", stall_s=stall_s, **settings), _packed
         else:
             self._reader, self._columns = CommittedReader(cluster, "central", stall_s=stall_s, **settings), _columns

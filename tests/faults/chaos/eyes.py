@@ -66,9 +66,8 @@ def metric(port: int, name: str) -> float:
 
 def _mirrored(world: World) -> Callable[[], Hashable]:
     """Ends of all mirrored topics of events."""
-    central, alias = world.config.kafka.central, world.config.kafka.edge_alias
-    assert central is not None
-    admin = AdminClient({"bootstrap.servers": central.bootstrap, "log_level": 0}, logger=SILENT)
+    alias = world.config.kafka.edge_alias
+    admin = AdminClient({"bootstrap.servers": world.central.settings.bootstrap, "log_level": 0}, logger=SILENT)
     wanted = {f"{alias}.{events_topic(name)}" for name in world.types}
 
     def ends() -> Hashable:

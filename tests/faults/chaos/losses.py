@@ -80,6 +80,11 @@ class Losses:
         return {"destroyed": gone, "forced": {name: sorted(hours) for name, hours in self._forced.items()}}
 
 
+def partitions_of(cluster: Cluster, topic: str) -> list[Partition]:
+    """All of a topic's, which is there."""
+    return [Partition(topic, number) for number in cluster.topics([topic])[topic].partitions]
+
+
 def read_rows(cluster: Cluster, event_type: str, spans: Mapping[Partition, tuple[int, int]]) -> list[Row]:
     """All events there, as the judge is told of those that are destroyed."""
     found = []

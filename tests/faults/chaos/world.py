@@ -23,7 +23,7 @@ from typing import Final
 import httpx
 from tests.faults.chaos.link import Link, Network
 from tests.faults.chaos.linked_stack import DRIVER, SERVICES, LinkedStack
-from tests.faults.chaos.losses import Losses, read_rows
+from tests.faults.chaos.losses import Losses, partitions_of, read_rows
 from tests.faults.chaos.settings import (
     HOSTS,
     Ports,
@@ -44,7 +44,7 @@ from hourmark.clock import Clock
 from hourmark.config import Config, load_config
 from hourmark.errors import Unavailable
 from hourmark.event_types import DEAD_LETTERS
-from hourmark.kafka import Cluster, Partition
+from hourmark.kafka import Cluster
 from hourmark.toml_text import render_toml
 from hourmark.topics import central_topic, events_topic
 from hourmark.wire import CLOCK_HEADER
@@ -139,12 +139,16 @@ class World:
         answer = httpx.get(f"http://127.0.0.1:{self.ports[host].service}/healthz", timeout=_READY_S, trust_env=False)
         return int(answer.headers[CLOCK_HEADER])
 
+    @property
+    def central(self) -> Cluster:
+        """The central cluster, by no link."""
+        assert self.config.kafka.central is not None
+        return Cluster(self.config.kafka.central, "central")
+
     def copied_ids(self, event_type: str) -> set[str]:
         """Of all events of a type that the central cluster has."""
-        assert self.config.kafka.central is not None
-        central = Cluster(self.config.kafka.central, "central")
-        topic = central_topic(events_topic(event_type), self.config.kafka.edge_alias)
-        partitions = [Partition(topic, number) for number in central.topics([topic])[topic].partitions]
+        central = self.central
+        partitions = partitions_of(central, central_topic(events_topic(event_type), self.config.kafka.edge_alias))
         starts, ends = central.starts(partitions), central.ends(partitions)
         return {row["event_id"] for row in read_rows(central, event_type, {p: (starts[p], ends[p]) for p in partitions})}
 

@@ -15,8 +15,8 @@ from hourmark import native
 from hourmark.committed_reader import CommittedReader
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import Partition
-from hourmark.packed_reader import Packed, PackedReader, is_found
+from hourmark.kafka import Partition, serves
+from hourmark.packed_reader import Packed, PackedReader
 from hourmark.partitions_reader import OutOfRange, PartitionsReader
 
 Reader = PartitionsReader[Any]
@@ -39,7 +39,7 @@ def cluster() -> Iterator[KafkaCluster]:
 
 
 def packed(*arguments: Any, **settings: Any) -> PackedReader:
-    assert native.MODULE is not None and is_found(native.MODULE)
+    assert native.MODULE is not None and serves(native.MODULE)
     return PackedReader(native.MODULE, *arguments, **settings)
 
 

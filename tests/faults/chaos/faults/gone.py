@@ -7,7 +7,6 @@ closed by an operator's override, as the runbooks have it, and by nothing else.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -19,7 +18,7 @@ from confluent_kafka import TopicPartition
 from tests.faults.chaos.faults.fault import Fault, Heal, NotInjected, index_of
 from tests.faults.chaos.faults.processes import CLIENTS, hit
 from tests.faults.chaos.flows import Flow
-from tests.faults.chaos.losses import Row, Vanished, read_rows
+from tests.faults.chaos.losses import Row, Vanished, partitions_of, read_rows
 from tests.faults.chaos.operator import close_without
 from tests.faults.chaos.settings import EVENTS_SOURCE, HOSTS, all_types
 from tests.faults.chaos.victims import pause, resume
@@ -123,10 +122,8 @@ def _no_acknowledgements(world: World) -> Iterator[None]:
 
 
 def _uncopied(world: World, edge: Cluster, event_type: str) -> _Uncopied:
-    topic, central = events_topic(event_type), world.config.kafka.central
-    assert central is not None
-    partitions = [Partition(topic, number) for number in edge.topics([topic])[topic].partitions]
-    with closing(MirrorPositions(central, world.config.kafka.edge_alias)) as reader:
+    partitions = partitions_of(edge, events_topic(event_type))
+    with closing(MirrorPositions(world.central.settings, world.config.kafka.edge_alias)) as reader:
         positions = reader.refresh()
     starts, ends = edge.starts(partitions), edge.ends(partitions)
     spans = {p: (max(starts[p], positions.get(p, 0)), ends[p]) for p in partitions}
@@ -152,10 +149,8 @@ def _stands(world: World, alarm: AlarmName) -> bool:
 
 
 def _begin_anew(world: World, topic: str) -> None:
-    central, alias = world.config.kafka.central, world.config.kafka.edge_alias
-    assert central is not None
-    cluster = Cluster(central, "central")
-    world.wait(lambda: not workers(cluster, alias).hosts, "killed workers to be missed by their group", _LEFT_S)
+    central, alias = world.central, world.config.kafka.edge_alias
+    world.wait(lambda: not workers(central, alias).hosts, "killed workers to be missed by their group", _LEFT_S)
     world.center.run_repeatable("mirror", "reset-offsets", "--topic", topic, "--all", "--yes", seconds=_COMMAND_S)
 
 
@@ -178,7 +173,8 @@ def _recovered(world: World, event_type: str, rows: Sequence[Row], alarm: AlarmN
 def _vanished(host: str, world: World, _pick: float) -> Heal:
     """SIGKILL for a tailer; the log that it was reading is rotated, and gone before it is back."""
     name, live = f"tailer-{host}", world.logs / host / EVENTS_SOURCE / "player.log"
-    if not live.exists() or any(time.time() - path.stat().st_mtime < _SETTLED_S for path in _rotated(live)):
+    now_s = world.clock.now_ms() / 1000
+    if not live.exists() or any(now_s - path.stat().st_mtime < _SETTLED_S for path in _rotated(live)):
         raise NotInjected("the log was rotated a moment ago, and its tailer may not know yet")
     before = _rotated(live)
     world.hit.add(name)
