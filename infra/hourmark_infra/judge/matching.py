@@ -39,7 +39,7 @@ class Matcher:
         self._ids = IdSet()
         self._api = {(row.type, row.time_ms, client_bits(row.type, row.event_id)): row for row in told.api}
         self._posted: set[tuple[str, int, int]] = set()  # those of them that were found
-        self._excused: dict[str, set[int]] = {}  # by source: lines whose events were destroyed
+        self._waived: dict[str, set[int]] = {}  # by source: lines whose events were destroyed
         self._ranges: dict[tuple[object, ...], bytes] = {}
         self._copied = [source for source in self.sources.values() if source.told.copied]
         self._read_in: dict[Place, SourceFile] = {}  # by file id and generation of a copied file: the last that its lines were in
@@ -97,7 +97,7 @@ class Matcher:
                 return copy
         return source
 
-    def excuse(self, row: Destroyed) -> bool:
+    def waive(self, row: Destroyed) -> bool:
         """After the last event: its line, or sender's record, is missed no more. Whether it would be, for the first time."""
         said = bytes.fromhex(row.event_id)
         if event_id(row.time_ms, digest_of(said)) != said:
@@ -116,9 +116,9 @@ class Matcher:
             return self._of_nothing(row)
         if _host_of(source, line, claim)[1] not in (None, digest_of(said)):
             return self._of_nothing(row)
-        excused = self._excused.setdefault(source.name, set())
-        missing = source.where[line.index] == 0 and line.index not in excused
-        excused.add(line.index)
+        waived = self._waived.setdefault(source.name, set())
+        missing = source.where[line.index] == 0 and line.index not in waived
+        waived.add(line.index)
         return missing
 
     def _of_nothing(self, row: Destroyed) -> bool:
@@ -233,10 +233,10 @@ class Matcher:
         count = FileCount(path=source.name, lines=source.required)
         self.report.files.append(count)
         dead_places = {number for number, path in enumerate(self._places, 1) if path.startswith(f"{DEAD_LETTERS}/")}
-        dead, excused = set(), self._excused.get(source.name, ())
+        dead, waived = set(), self._waived.get(source.name, ())
         for index, place in enumerate(source.where[: source.required]):
             start = source.starts[index]
-            if place == 0 and index in excused:
+            if place == 0 and index in waived:
                 count.destroyed += 1
                 continue
             if place == 0 and self._may_be_nowhere(source, start):

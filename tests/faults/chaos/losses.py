@@ -1,6 +1,6 @@
-"""What a run destroyed, so that nobody could deliver it, as the judge is told: no event more is excused, and no bucket more.
+"""What a run destroyed, so that nobody could deliver it, as the judge is told: no event more is waived, and no bucket more.
 
-Each event is read from the edge before it is destroyed there, and excused unless the central cluster has it. Each hour that an
+Each event is read from the edge before it is destroyed there, and waived unless the central cluster has it. Each hour that an
 operator closed by an override is named, and so is each log that vanished, with how far it had been read.
 """
 

@@ -34,12 +34,12 @@ def test_the_judge_is_told_of_each_destroyed_event_by_id_and_place_and_of_each_h
     assert told.forced == {"lines": ["2025-11-21T00:00", "2025-11-21T00:01"]}
 
 
-def test_an_event_that_was_copied_is_excused_by_nothing(losses: Losses) -> None:
+def test_an_event_that_was_copied_is_waived_by_nothing(losses: Losses) -> None:
     (told,) = losses.told({"lines": {"0" * 32}}.__getitem__)["destroyed"]
     assert told["event_id"] == "000102030405060708090a0b0c0d0e0f"
 
 
-def test_a_run_that_destroyed_nothing_excuses_nothing() -> None:
+def test_a_run_that_destroyed_nothing_waives_nothing() -> None:
     assert Losses().told(lambda _: ()) == {"destroyed": [], "forced": {}}
 
 

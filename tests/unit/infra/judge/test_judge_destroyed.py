@@ -1,4 +1,4 @@
-"""Events that Kafka lost before anybody could copy them: excused by name, counted, and never in the time of a later proof."""
+"""Events that Kafka lost before anybody could copy them: waived by name, counted, and never in the time of a later proof."""
 
 from __future__ import annotations
 
@@ -90,12 +90,12 @@ def test_an_event_that_was_promised_twice_is_missing_twice(world: World, destroy
     ],
     ids=lambda wrong: next(iter(wrong)),
 )
-def test_what_is_of_no_line_excuses_nothing(world: World, destroyed: Row, wrong: dict[str, Any]) -> None:
+def test_what_is_of_no_line_waives_nothing(world: World, destroyed: Row, wrong: dict[str, Any]) -> None:
     verdict = run(world, destroyed=[told(destroyed, **wrong)], forced=FORCED)
     assert {"lost", "source"} <= {kind for kind, _, _ in findings(verdict)}
 
 
-def test_a_line_of_a_log_that_was_copied_and_truncated_is_excused_in_its_copy(tmp_path: Path) -> None:
+def test_a_line_of_a_log_that_was_copied_and_truncated_is_waived_in_its_copy(tmp_path: Path) -> None:
     copied = Copied(tmp_path)
     row = copied.put(OLD, START_MS, read_in=copied.log)
     copied.world.plans[0].rows.clear()
