@@ -113,10 +113,12 @@ def goes_on(evidence: Evidence, findings: Findings) -> None:
 
 
 def drained(evidence: Evidence, findings: Findings) -> None:
-    """Three minutes after a fault and those beside it healed, all that was written before is in closed buckets."""
+    """Three minutes after a fault and those beside it healed, all that was written before is in closed buckets; at last, all."""
     for of in evidence.injected:
         if of.recovered_s is None or of.recovered_s - of.all_healed_s > DRAINED_S:
             findings.object("not drained", f"{of.fault}, within {DRAINED_S:.0f} s of its end", fault=of.fault)
+    if evidence.undrained is not None:
+        findings.object("not drained", f"when all faults were over: {evidence.undrained}")
 
 
 def healed(evidence: Evidence, findings: Findings) -> None:

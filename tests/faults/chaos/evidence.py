@@ -32,8 +32,7 @@ class Injected:
 class Evidence:
     """`first_seen`: Unix ms by type and end of bucket; `kept`: what stood in each bucket when it was first looked into.
 
-    `watched`: flows that the workloads of this run could move at all. `last_close_ms`: the end of the last bucket that
-    must stand.
+    `watched`: flows that the workloads of this run could move at all. `undrained`: what was waited for in vain at the end.
     """
 
     told: Expectations
@@ -46,3 +45,4 @@ class Evidence:
     may_be_late: int
     api_types: frozenset[str]
     ended: Sequence[str]
+    undrained: str | None = None

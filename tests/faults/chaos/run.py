@@ -83,6 +83,7 @@ class Run:
         self._injected: list[Injected] = []
         self._loads: list[float] = []  # of the machine, a look each round: others may work on it, too
         self._kept: dict[str, dict[str, Entry]] = {}
+        self._undrained: str | None = None
 
     def play(self) -> Outcome:
         """All of it. HourmarkError where it cannot be played to its end."""
@@ -148,11 +149,15 @@ class Run:
         ]  # fmt: skip
 
     def _drain(self, world: World, closings: Closings, loads: Sequence[Workload]) -> Expectations:
-        """Everything is delivered and closed; what the judge is told."""
+        """Everything is delivered and closed, or judged as far as it came; what the judge is told."""
         self._tell(f"{sum(load.written for load in loads):,} lines and events are written; tailers deliver what is left")
-        world.drain()
-        end_ms = (self.clock.now_ms() // _LENGTH_MS + 1) * _LENGTH_MS
-        world.wait(lambda: closings.closed_until_ms() >= end_ms, "the last minute to be closed", _CLOSED_S)
+        try:
+            world.drain()
+            end_ms = (self.clock.now_ms() // _LENGTH_MS + 1) * _LENGTH_MS
+            world.wait(lambda: closings.closed_until_ms() >= end_ms, "the last minute to be closed", _CLOSED_S)
+        except Unavailable as error:
+            self._undrained = str(error)
+            self._tell(f"NOT DRAINED: {error}")
         return self._told(world, loads)
 
     def _told(self, world: World, loads: Sequence[Workload]) -> Expectations:
@@ -205,6 +210,7 @@ class Run:
             may_be_late=sum(load.may_be_late for load in loads),
             api_types=frozenset((API_TYPE,)),
             ended=world.ended,
+            undrained=self._undrained,
         )
 
     def _judged(self, world: World, evidence: Evidence, loads: Sequence[Workload]) -> Outcome:

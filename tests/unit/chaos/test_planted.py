@@ -54,6 +54,13 @@ def test_a_run_in_which_nothing_is_wrong_has_no_findings(evidence: Evidence) -> 
     assert findings.compared > 0
 
 
+def test_a_run_that_is_not_drained_in_the_end_is_judged_and_says_so(evidence: Evidence) -> None:
+    findings = check(replace(evidence, undrained="host-a: the command did not end within 300 s"))
+    assert findings == {"not drained": 1}
+    assert findings.said == ["not drained: when all faults were over: host-a: the command did not end within 300 s"]
+    assert findings.compared > 0
+
+
 def test_what_is_planted_is_found(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planted, "_NUMBER", re.compile(rb"app - lines - (.)"))  # these lines have no numbers
     found = planted.overlooked(evidence)
