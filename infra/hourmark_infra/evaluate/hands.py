@@ -6,14 +6,20 @@ A hand that is not lent is None, and what needs it is not tried.
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
+import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from hourmark.errors import Unavailable, UsageError
 
 COMMAND_SECONDS: Final = 120.0
+# What stands for whom a command is to hit, by the last word of its hand.
+PLACEHOLDERS: Final[Mapping[str, Collection[str]]] = {
+    "broker": ("broker", "host", "port"), "target": ("topic",), "worker": ("host", "port"), "mirror": (),
+}  # fmt: skip
 
 OnBroker = Callable[[int], None]  # by broker id; comes back at once, or once it is done
 OnTopic = Callable[[str], None]  # by name of the topic on the target
@@ -62,14 +68,24 @@ PAIRS: Final = (
 
 
 def check(commands: Mapping[str, str | None]) -> None:
-    """UsageError where one of a pair is without the other: what is done must be undone."""
+    """UsageError where one of a pair is without the other, as what is done must be undone, or one asks for what it is not told."""
     given = {name for name, text in commands.items() if text}
+    for name in sorted(given):
+        _check_placeholders(name, commands[name] or "")
     for pair in PAIRS:
         if len(given.intersection(pair)) == 1:
             (lone,), (absent,) = given.intersection(pair), set(pair) - given
             raise UsageError(f"{flag(lone)} needs {flag(absent)} beside it: what is done must be undone")
     if "wipe_broker" in given and "stop_broker" not in given:
         raise UsageError("--wipe-broker is run between --stop-broker and --start-broker; give these too")
+
+
+def _check_placeholders(hand: str, text: str) -> None:
+    known = PLACEHOLDERS[hand.rpartition("_")[2]]
+    for name in sorted({name for names in PLACEHOLDERS.values() for name in names}.difference(known)):
+        if f"{{{name}}}" in text:
+            shown = " ".join(f"{{{each}}}" for each in known) or "none"
+            raise UsageError(f"{flag(hand)}: nothing stands for {{{name}}} there; placeholders it knows: {shown}")
 
 
 def of_commands(commands: Mapping[str, str | None], address: Callable[[int], str]) -> Hands:
@@ -105,12 +121,20 @@ def _parts(address: str) -> dict[str, str]:
 
 
 def _run(text: str, **values: str) -> None:
-    """A command of the user, by the shell, as it was written for one; what it says goes to stderr."""
+    """A command of the user, by the shell, as it was written for one; what it says goes to stderr.
+
+    Ctrl-C is for who runs it, so it has a group of its own, which ends with it: nothing of it goes on when another is run.
+    """
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", shlex.quote(value))
+    running = subprocess.Popen(("sh", "-c", text), stdin=subprocess.DEVNULL, stdout=2, start_new_session=True)
     try:
-        subprocess.run(("sh", "-c", text), stdin=subprocess.DEVNULL, stdout=2, check=True, timeout=COMMAND_SECONDS)
-    except subprocess.CalledProcessError as error:
-        raise Unavailable(f"the command `{text}` failed with exit code {error.returncode}") from error
-    except subprocess.TimeoutExpired as error:
-        raise Unavailable(f"the command `{text}` was not done after {COMMAND_SECONDS:.0f} s") from error
+        code = running.wait(COMMAND_SECONDS)
+    except BaseException as error:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        raise Unavailable(f"the command `{text}` was not done after {COMMAND_SECONDS:.0f} s; it must return by then") from error
+    if code:
+        raise Unavailable(f"the command `{text}` failed with exit code {code}")

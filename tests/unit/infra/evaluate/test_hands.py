@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner
 from tests.support.documents import ROOT
@@ -63,6 +65,35 @@ def test_a_command_that_fails_is_named() -> None:
     assert hands.stop_mirror
     with pytest.raises(Unavailable, match="`exit 3` failed with exit code 3"):
         hands.stop_mirror()
+
+
+def test_a_command_that_does_not_return_is_ended_with_all_that_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hourmark_infra.evaluate.hands.COMMAND_SECONDS", 0.5)
+    hands = _hands(stop_mirror=f"sh -c 'echo $$ > {tmp_path}/pid; sleep 60; true'; true", start_mirror="true")
+    assert hands.stop_mirror
+    with pytest.raises(Unavailable, match="was not done after 0 s; it must return by then"):
+        hands.stop_mirror()
+    pid = int((tmp_path / "pid").read_text())
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize(
+    ("hand", "other", "text", "says"),
+    [
+        (
+            "stop_mirror",
+            "start_mirror",
+            "ssh {host} x",
+            "--stop-mirror: nothing stands for {host} there",
+        ),
+        ("stop_worker", "start_worker", "x {broker}", "--stop-worker: nothing stands for {broker} there"),
+        ("refuse_target", "accept_target", "x {host} {topic}", "placeholders it knows: {topic}"),
+    ],
+)
+def test_a_placeholder_that_nothing_stands_for_is_refused(hand: str, other: str, text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)):
+        _hands(**{hand: text, other: "true"})
+    _hands(**{hand: "awk '{print $1}' ${HOME}/x", other: "true"})
 
 
 @pytest.mark.parametrize(
