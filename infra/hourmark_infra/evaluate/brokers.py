@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -36,8 +36,17 @@ class Brokers:
         return self.settings.replication_factor
 
     def make(self, topics: Sequence[str], partitions: int) -> None:
-        """New topics, with acknowledgements that outlive the loss of one broker where there are three."""
-        settings = {"min.insync.replicas": str(self.settings.min_insync_replicas), "unclean.leader.election.enable": "false"}
+        """New topics, with acknowledgements that outlive the loss of one broker where there are three.
+
+        What is in them stays there until they are deleted, whatever is the cluster's default.
+        """
+        settings = {
+            "min.insync.replicas": str(self.settings.min_insync_replicas),
+            "unclean.leader.election.enable": "false",
+            "cleanup.policy": "delete",
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
+        }
         ensure_topics(self.cluster, [WantedTopic(topic, partitions, settings) for topic in topics])
 
     def delete(self, topics: Sequence[str]) -> None:
@@ -72,30 +81,51 @@ class Brokers:
         """host:port, as clients were told at the beginning."""
         return self._addresses[broker]
 
-    def all_there(self) -> bool:
-        """Whether each broker answers for itself, and sees all of them, and each replica of each partition in sync.
+    def answers(self, broker: int) -> bool:
+        """Whether this one does, asked by itself."""
+        return self._seen_by(broker) is not None
+
+    def all_there(self, topics: Collection[str]) -> bool:
+        """Whether each broker answers for itself, and sees all of them, and each replica of these topics in sync.
 
         Each is asked, as others do not miss a broker before its session is over, and believe it in sync so long.
         """
-        return all(map(self._sees_all, self._addresses.values()))
+        return all(self._sees_all(broker, topics) for broker in self.ids)
 
     def out_of_sync(self) -> int:
-        """Partitions with a replica that is not in sync, of all topics."""
-        return _out_of_sync(_metadata(self.cluster))
+        """Partitions with a replica that is not in sync, of all topics; Unavailable."""
+        return sum(map(_is_behind, _partitions(_metadata(self.cluster))))
 
-    def _sees_all(self, address: str) -> bool:
-        if not listens(address):
+    def of_one_copy(self) -> int:
+        """Partitions that would be gone with one broker's disk, of all topics; Unavailable."""
+        return sum(len(p.replicas) < 2 for p in _partitions(_metadata(self.cluster)))
+
+    def _sees_all(self, broker: int, topics: Collection[str]) -> bool:
+        seen = self._seen_by(broker)
+        if seen is None or not set(self.ids) <= seen.brokers.keys():
             return False
-        alone = Cluster(self.settings.model_copy(update={"bootstrap": address}), self.cluster.name)
+        return all(topic in seen.topics for topic in topics) and not any(map(_is_behind, _partitions(seen, topics)))
+
+    def _seen_by(self, broker: int) -> Any:
+        """The cluster's metadata as this broker has it; None where it does not answer."""
+        if not listens(self._addresses[broker]):
+            return None
+        alone = Cluster(self.settings.model_copy(update={"bootstrap": self._addresses[broker]}), self.cluster.name)
         try:
-            seen = alone.admin.list_topics(timeout=ANSWER_SECONDS)
+            return alone.admin.list_topics(timeout=ANSWER_SECONDS)
         except KafkaException:
-            return False
-        return set(self.ids) <= seen.brokers.keys() and not _out_of_sync(seen)
+            return None
 
 
-def _out_of_sync(seen: Any) -> int:
-    return sum(len(p.isrs) < len(p.replicas) or p.leader < 0 for topic in seen.topics.values() for p in topic.partitions.values())
+def _partitions(seen: Any, topics: Collection[str] | None = None) -> Iterator[Any]:
+    """Of these topics, or of all."""
+    for name, topic in seen.topics.items():
+        if topics is None or name in topics:
+            yield from topic.partitions.values()
+
+
+def _is_behind(partition: Any) -> bool:
+    return len(partition.isrs) < len(partition.replicas) or partition.leader < 0
 
 
 def _metadata(cluster: Cluster, topic: str | None = None) -> Any:

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ from hourmark_infra.java.find import java_executable
 QUICK_SECONDS = 10.0
 JMX_PASSWORD = "HOURMARK_JMX_PASSWORD"  # noqa: S105  # of the environment; JmxTool takes it as an argument, which others may see
 
+_ALIAS = "edge"
+_PROPERTIES = ("properties", "central_properties")
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _BROKER = "{broker} is its id, {host} and {port} its address."
 _WORKER = "{host} and {port} are the address of its REST server, by which other workers call it."
@@ -65,9 +68,9 @@ def _command_options(function: Any) -> Any:
 @click.command("evaluate")
 @click.option("--bootstrap", metavar="HOST:PORT,…", help="Your edge cluster. Default: a local stack, for the time of the run.")
 @click.option("--central", metavar="HOST:PORT,…", help="Your central cluster, to which a mirror copies.")
-@click.option("--alias", default="edge", show_default=True, help="The mirror's name of the edge: prefix of the copies' topics.")
+@click.option("--alias", default=_ALIAS, show_default=True, help="The mirror's name of the edge: prefix of the copies' topics.")
 @click.option("--properties", type=_FILE, help="Client settings of both clusters, NAME=VALUE a line, by librdkafka's names.")
-@click.option("--central-properties", type=_FILE, help="Those of the central cluster, where they differ.")
+@click.option("--central-properties", type=_FILE, help="Those of the central cluster that differ.")
 @click.option("--prefix", default=Wish.prefix, show_default=True, help="Of this run's topics.")
 @click.option("--mirrored-prefix", default=Wish.mirrored_prefix, show_default=True, help="Of those that the mirror must copy.")
 @click.option("--jmx", multiple=True, metavar="HOST:PORT", help="A broker's JMX; once for each of the edge.")
@@ -91,11 +94,17 @@ def command(kept: Path | None, report: Path | None, markdown: Path | None, as_js
 
     On a local stack that it starts and stops (about ten minutes), or on clusters of yours, in topics of its own, which are
     deleted at the end. There, mind --rate and --no-burst; what stops a server is a command that you give: without it the trial is
-    reported as not tried. In commands, {broker} stands for a broker's id, {host} and {port} for its address or that of a worker
-    of the mirror, {topic} for a topic of the central cluster. Who leads the mirror is tried where it has several workers.
+    reported as not tried, and so is what it did not take away. In commands, {broker} stands for a broker's id, {host} and {port}
+    for its address or that of a worker of the mirror, {topic} for a topic of the central cluster; each must return within two
+    minutes, and a server that was stopped stay away until it is started. Who leads the mirror is tried where it has several
+    workers.
 
-    The result is in the folder evaluation: evaluation.html to look at, evaluation.json to keep. Exit 1 where a property is
-    broken.
+    Clients need the rights to create, describe, write, read and delete topics of the two prefixes (and their copies), to read by
+    and delete groups of --prefix, and to describe the cluster; to watch the mirror, to read mm2-offsets.ALIAS.internal and
+    describe the group ALIAS-mm2.
+
+    The result is in the folder evaluation: evaluation.html to look at, evaluation.json to keep, written after each trial. Exit 1
+    where a property is broken.
 
     \b
     Examples:
@@ -103,7 +112,8 @@ def command(kept: Path | None, report: Path | None, markdown: Path | None, as_js
       hourmark evaluate --quick --trial load --trial producers
       hourmark evaluate --bootstrap kafka-1:9092,kafka-2:9092 --seconds 300
       hourmark evaluate --bootstrap kafka-1:9092 --central hq-1:9092 --properties client.properties \\
-          --stop-broker 'ssh {host} sudo systemctl kill -s KILL kafka' --start-broker 'ssh {host} sudo systemctl start kafka'
+          --stop-broker 'ssh {host} "sudo systemctl kill -s KILL kafka; sudo systemctl stop kafka"' \\
+          --start-broker 'ssh {host} sudo systemctl start kafka'
       hourmark evaluate --from evaluation/evaluation.json --markdown evaluation.md
     """
     if kept is not None:
@@ -112,10 +122,11 @@ def command(kept: Path | None, report: Path | None, markdown: Path | None, as_js
         quiet_logger().addHandler(logging.NullHandler())  # what librdkafka says of brokers that are away is what is tried here
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)  # as Ctrl-C: topics are deleted, servers are started again
+        report = _writable(report or Path("evaluation"))
         with _world(given) as world:
             where = "clusters of the user" if given["bootstrap"] else "the local stack"
-            result = evaluate(world, checked_names(given["trials"]), where, _called(given))
-    _write(result, report or (None if kept else Path("evaluation")), markdown)
+            result = evaluate(world, checked_names(given["trials"]), where, _called(given), partial(_keep, report))
+    _write(result, report, markdown)
     if as_json_:
         click.echo(as_json(result), nl=False)
     else:
@@ -130,9 +141,24 @@ def _show(result: Evaluation) -> None:
             click.echo(f"           {fault}")
 
 
+def _writable(folder: Path) -> Path:
+    """UsageError before anything is tried, where its result could not be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--report {folder}: {error.strerror}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"--report {folder}: it cannot be written to; name another folder")
+    return folder
+
+
+def _keep(report: Path, result: Evaluation) -> None:
+    write_durably(report / "evaluation.json", as_json(result), mode=0o644)
+
+
 def _write(result: Evaluation, report: Path | None, markdown: Path | None) -> None:
     if report is not None:
-        write_durably(report / "evaluation.json", as_json(result), mode=0o644)
+        _keep(report, result)
         write_durably(report / "evaluation.html", as_html(result).encode(), mode=0o644)
         say_on_stderr(f"written: {report / 'evaluation.html'} and evaluation.json")
     if markdown is not None:
@@ -158,7 +184,8 @@ def _world(given: dict[str, Any]) -> Iterator[World]:
     wish, clock = Wish(**chosen), SystemClock()
     commands = {name: given[name] for name in _COMMANDS}
     if not given["bootstrap"]:
-        named = [hands.flag(name) for name in ("central", *commands, "jmx", "properties") if given[name]]
+        named = [hands.flag(name) for name in ("central", *commands, "jmx", "jmx_user", *_PROPERTIES) if given[name]]
+        named += ["--alias"] if given["alias"] != _ALIAS else []
         if named:
             raise UsageError(
                 f"{', '.join(named)}: of clusters of yours, so --bootstrap must name the edge; the local stack needs none"
@@ -170,7 +197,7 @@ def _world(given: dict[str, Any]) -> Iterator[World]:
     jmx = _jmx(given["jmx"], given["jmx_user"]) if given["jmx"] else None
     properties = _properties(given["properties"])
     edge = reachable("edge", given["bootstrap"], properties)
-    of_central = _properties(given["central_properties"]) if given["central_properties"] else properties
+    of_central = properties | _properties(given["central_properties"])
     central = reachable("central", given["central"], of_central) if given["central"] else None
     yield users_world(edge, central, given["alias"], hands.of_commands(commands, edge.address), jmx, wish, clock, say_on_stderr)
 
@@ -202,13 +229,17 @@ def _properties(file: Path | None) -> dict[str, str]:
 
 
 def _called(given: dict[str, Any]) -> str:
-    """The command that repeats it, without what is secret or of the place alone."""
+    """The command that repeats it. Commands of the user may hold secrets, and are not shown."""
     words = ["hourmark", "evaluate"]
-    words += ["--bootstrap", given["bootstrap"]] if given["bootstrap"] else []
+    for name in ("bootstrap", "central", "alias", *_PROPERTIES, "prefix", "mirrored_prefix", "jmx_user"):
+        if given[name] and given[name] != {"alias": _ALIAS}.get(name, getattr(Wish, name, None)):
+            words += [hands.flag(name), str(given[name])]
+    words += [word for address in given["jmx"] for word in ("--jmx", address)]
+    words += [word for name in _COMMANDS if given[name] for word in (hands.flag(name), "…")]
     words += ["--quick"] if given["quick"] else []
     words += [] if given["burst"] else ["--no-burst"]
     for name in ("seconds", "rate", "event_bytes", "partitions"):
-        if given[name] is not None and given[name] != getattr(Wish, name, None):
-            words += [hands.flag(name), f"{given[name]:g}"]
+        if given[name] is not None and given[name] != getattr(Wish, name):
+            words += [hands.flag(name), f"{given[name]:.12g}"]
     words += [word for trial in given["trials"] for word in ("--trial", trial)]
     return shlex.join(words)

@@ -10,7 +10,8 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Final
 
 from hourmark.errors import Unavailable, UsageError
@@ -57,6 +58,13 @@ def missing(hands: Hands, *wanted: str) -> str:
     return f"needs {' and '.join(absent)}" if absent else ""
 
 
+def each(act: OnBroker, brokers: Sequence[int]) -> None:
+    """To all of them, though it fails for some; then the first error."""
+    with ExitStack() as all_of_them:
+        for broker in reversed(brokers):
+            all_of_them.callback(act, broker)
+
+
 PAIRS: Final = (
     ("stop_broker", "start_broker"),
     ("pause_broker", "resume_broker"),
@@ -68,7 +76,7 @@ PAIRS: Final = (
 
 
 def check(commands: Mapping[str, str | None]) -> None:
-    """UsageError where one of a pair is without the other, as what is done must be undone, or one asks for what it is not told."""
+    """UsageError where one of a pair is without the other: what is done must be undone; or where one asks what it is not told."""
     given = {name for name, text in commands.items() if text}
     for name in sorted(given):
         _check_placeholders(name, commands[name] or "")

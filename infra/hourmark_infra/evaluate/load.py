@@ -2,6 +2,7 @@
 
 Its settings are those of the delivery service's producer (`hourmark_delivery_service/kafka_queue.py`), but for the time in which
 a record must be delivered: longer than any outage that is made here, so that what is seen is whether the client comes through.
+It never makes a topic: one that was deleted at the end would come back.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from hourmark.kafka import client_settings, quiet_logger
 from hourmark_infra.evaluate.accounting import Flags, Floats
 from hourmark_infra.evaluate.records import Form, Plan
 
-DELIVERY_SECONDS: Final = 180.0
 TICK_S: Final = 0.01
 LATE_S: Final = 0.2
 UNDER_WAY_MAX: Final = 400_000  # a sender that gets no answer stops somewhere, as the delivery service does
@@ -35,13 +35,19 @@ def steady(rate: float) -> Rate:
 
 
 class Load:
-    """`rate` may be looked at any time; all else once the load has ended."""
+    """`sent`, `acknowledged` and `through` may be looked at any time; all else once the load has ended.
 
-    def __init__(self, cluster: KafkaCluster, form: Form, plan: Plan, rate: Rate, clock: Clock) -> None:
+    `delivery_s`: how long a record is tried.
+    """
+
+    def __init__(self, cluster: KafkaCluster, form: Form, plan: Plan, rate: Rate, clock: Clock, delivery_s: float) -> None:
         self.plan = plan
         self.fatal = ""  # what ended the producer for good
-        self._form, self._rate, self._clock = form, rate, clock
-        self._producer = Producer({**client_settings(cluster, **_SETTINGS), "error_cb": self._on_error}, logger=quiet_logger())
+        self.refused = ""  # why the first of the records was refused, where one was
+        self.acknowledged = 0
+        self._form, self._rate, self._clock, self._delivery_s = form, rate, clock, delivery_s
+        settings = client_settings(cluster, delivery_timeout_ms=int(delivery_s * 1000), **_SETTINGS)
+        self._producer = Producer({**settings, "error_cb": self._on_error}, logger=quiet_logger())
         self._sent_s, self._answered_s, self._flags = array("d"), array("d"), bytearray()
         self._first_open = 0
         self._newest_s = -1.0  # when the newest record that is acknowledged was sent
@@ -96,13 +102,14 @@ class Load:
         while not self._ending.is_set() and not self.fatal:
             now_s = self.now_s
             rate = self._rate(now_s)
-            owed = min(owed + (now_s - before_s) * rate, rate * LATE_S)  # what was missed for longer stays undone
+            # What was missed for longer stays undone, but for the one record that a slow load owes at a time.
+            owed = min(owed + (now_s - before_s) * rate, max(1.0, rate * LATE_S))
             before_s = now_s
             while owed >= 1.0 and self._producer_takes():
                 self._send(now_s)
                 owed -= 1.0
             self._producer.poll(TICK_S)
-        until_s = self.now_s + DELIVERY_SECONDS
+        until_s = self.now_s + self._delivery_s
         while len(self._producer) and self.now_s < until_s and not (self.fatal or self._abandoned):
             self._producer.flush(0.2)
         self._producer.purge()
@@ -123,6 +130,7 @@ class Load:
             )
         except (BufferError, KafkaException) as error:  # never handed over: refused at once
             self._answered_s[number] = now_s
+            self.refused = self.refused or str(error)
             if isinstance(error, KafkaException) and error.args[0].fatal():
                 self.fatal = str(error)
         if number % 500 == 0:
@@ -132,8 +140,11 @@ class Load:
         self._answered_s[number] = self.now_s
         if error is None:
             self._flags[number] = 1
+            self.acknowledged += 1
             self._newest_s = max(self._newest_s, self._sent_s[number])
-        elif error.fatal():
+            return
+        self.refused = self.refused or error.str()
+        if error.fatal():
             self.fatal = str(error)
 
     def _on_error(self, error: KafkaError) -> None:
@@ -148,7 +159,7 @@ _SETTINGS: Final[dict[str, Any]] = {
     "linger_ms": 5,
     "queue_buffering_max_messages": 500_000,
     "queue_buffering_max_kbytes": 512 * 1024,
-    "delivery_timeout_ms": int(DELIVERY_SECONDS * 1000),
+    "allow_auto_create_topics": False,
     "request_timeout_ms": 10_000,
     "reconnect_backoff_max_ms": 1000,
     "topic_metadata_refresh_interval_ms": 60_000,

@@ -47,10 +47,10 @@ _LIMITS: Final = """\
   Only ratios within a run mean something elsewhere.
 - A broker killed on one machine leaves the page cache to its successor. A power cut would not: acknowledged means in the memory
   of all in-sync replicas.
-- The client is librdkafka with the settings of the delivery service's producer. It waits three minutes for an acknowledgement,
-  where the service gives up after half of one and has its clients send again.
-- The disks of replaced brokers are emptied, their names and addresses stay. Brokers with new addresses are a test of the
-  project's own.
+- The client is librdkafka with the settings of the delivery service's producer. It waits at least three minutes for an
+  acknowledgement, where the service gives up after half of one and has its clients send again.
+- Brokers that are replaced keep their names and addresses, whether their disks are emptied or not. Brokers with new addresses are
+  a test of the project's own.
 - Metrics are compared where they mean the same: ends of logs always; counts of incoming records only where no broker was started
   anew, as they begin again from 0.
 - Others' figures: Raccoon's and LoongCollector's were read on their pages, LinkedIn's in summaries of its post, in November 2026.

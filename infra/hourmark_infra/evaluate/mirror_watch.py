@@ -78,6 +78,7 @@ class MirrorWatch:
         self._alias, self._load = alias, load
         self.follower = Follower(central.cluster, form, self.plan.topics, self.plan.partitions)
         self._positions = MirrorPositions(central.settings, alias)
+        self.trouble = ""  # why the last look saw nothing; "" where it did
 
     def look(self) -> None:
         """Ask the mirror first, then the target how far its logs reach: what was claimed must lie below that."""
@@ -85,8 +86,10 @@ class MirrorWatch:
             claimed = self._positions.refresh()
             sent, ends = self._load.sent, self.follower.ends()
             self.follower.poll()
-        except Unavailable:
+        except Unavailable as error:
+            self.trouble = str(error)
             return  # the target is away: nothing can be compared, and the next look reads on
+        self.trouble = ""
         self.copied.note(self.follower.new, self._load.now_s)
         given = self.follower.held_below(self.follower.read_to)
         now_s = self._load.now_s
@@ -104,8 +107,8 @@ class MirrorWatch:
 
     @property
     def arrived(self) -> int:
-        """Records read from the target so far."""
-        return len(self.follower.readings)
+        """Records read from the target so far, each counted once: a mirror may copy some again."""
+        return self.follower.distinct
 
     def close(self) -> None:
         """Leave the cluster."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
-from confluent_kafka import Consumer, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from hourmark.committed_reader import CommittedReader, MessageRun
 from hourmark.config_groups import KafkaCluster
@@ -20,6 +20,26 @@ from hourmark_infra.evaluate.accounting import Floats, Readings
 from hourmark_infra.evaluate.records import Form
 
 _BATCH: Final = 2_000
+_NOT_ALLOWED: Final = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)  # fmt: skip
+
+
+class Known:
+    """Numbers that were seen, each counted once."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._seen = bytearray()  # by number
+
+    def is_new(self, number: int | None) -> bool:
+        """Whether it was not seen before; None, of what is no record, never counts."""
+        if number is None:
+            return False
+        self._seen.extend(bytes(max(0, number + 1 - len(self._seen))))
+        before, self._seen[number] = self._seen[number], 1
+        self.count += not before
+        return not before
 
 
 class Follower:
@@ -28,7 +48,7 @@ class Follower:
     def __init__(self, cluster: Cluster, form: Form, topics: Sequence[str], partitions: int) -> None:
         self.readings = Readings()
         self._offsets: dict[Partition, array[int]] = {}  # of the first reading of each record, ascending
-        self._known = bytearray()  # by number, whether it was read
+        self._known = Known()
         self._cluster, self._form = cluster, form
         self._partitions = [Partition(topic, n) for topic in topics for n in range(partitions)]
         self.read_to: dict[Partition, Offset] = {}
@@ -51,16 +71,13 @@ class Follower:
         numbers = [self._form.number_of(message.value()) for message in run.records]
         self.readings.add(run.partition.topic, run.partition.partition, numbers)
         offsets = self._offsets.setdefault(run.partition, array("q"))
-        offsets.extend(m.offset() or 0 for m, number in zip(run.records, numbers, strict=True) if self._is_first(number))
+        offsets.extend(m.offset() or 0 for m, number in zip(run.records, numbers, strict=True) if self._known.is_new(number))
         self.new += [number for number in numbers if number is not None]
 
-    def _is_first(self, number: int | None) -> bool:
-        """Whether no reading before was of this record."""
-        if number is None:
-            return False
-        self._known.extend(bytes(max(0, number + 1 - len(self._known))))
-        before, self._known[number] = self._known[number], 1
-        return not before
+    @property
+    def distinct(self) -> int:
+        """Records read so far, each counted once."""
+        return self._known.count
 
     def ends(self) -> dict[Partition, Offset]:
         """How far the logs reach now, transactions that are under way among it. Unavailable."""
@@ -113,14 +130,17 @@ class Copied:
 
 
 class Group:
-    """A consumer group of one, in a thread; its offsets are committed, and it begins where the topics begin."""
+    """A consumer group of one, in a thread; its offsets are committed, and it begins where the topics begin.
+
+    `error`: why it reads no more, "" while it does.
+    """
 
     def __init__(self, cluster: KafkaCluster, form: Form, topics: Sequence[str], name: str) -> None:
         self.readings = Readings()
-        self.read = 0
+        self.error = ""
+        self._known = Known()
         self._form = form
         self._ending = threading.Event()
-        self._error = ""
         settings = client_settings(
             cluster, group_id=name, auto_offset_reset="earliest", enable_auto_commit=True, isolation_level="read_committed"
         )
@@ -133,24 +153,31 @@ class Group:
         self._consumer.subscribe(self._topics)
         self._thread.start()
 
+    @property
+    def read(self) -> int:
+        """Records read so far, each counted once."""
+        return self._known.count
+
     def stop(self) -> None:
         """Leave the group; Unavailable where reading had failed. May be called again."""
-        if not self._ending.is_set():
-            self._ending.set()
-            self._thread.join()
-            self._consumer.close()
-        if self._error:
-            raise Unavailable(f"the consumer group could not read: {self._error}")
+        self._ending.set()
+        self._thread.join()
+        self._consumer.close()
+        if self.error:
+            raise Unavailable(f"the consumer group could not read: {self.error}")
 
     def _run(self) -> None:
         try:
-            while not self._ending.is_set():
+            while not self._ending.is_set() and not self.error:
                 self._take(self._consumer.consume(_BATCH, 0.1))
         except KafkaException as error:
-            self._error = str(error)
+            self.error = str(error)
 
     def _take(self, messages: list[Message]) -> None:
         for message in messages:
-            if message.error() is None:
-                self.readings.add(str(message.topic()), message.partition() or 0, [self._form.number_of(message.value())])
-                self.read += 1
+            if (error := message.error()) is None:
+                number = self._form.number_of(message.value())
+                self.readings.add(str(message.topic()), message.partition() or 0, [number])
+                self._known.is_new(number)
+            elif error.fatal() or error.code() in _NOT_ALLOWED:  # all others pass
+                self.error = error.str()

@@ -26,6 +26,11 @@ class Counts:
     disordered: int  # first read after one that was sent later to the same partition
     unacknowledged: int  # there without an acknowledgement; no fault, a sender sends them again
 
+    @property
+    def distinct(self) -> int:
+        """Records of this run that were read, each counted once."""
+        return self.read - self.doubled - self.phantom
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
@@ -119,6 +124,7 @@ class Trial:
     takeovers: tuple[Takeover, ...] = ()
     claims: Claims | None = None
     backlog: Backlog | None = None
+    fatal: str = ""  # what ended the producer for good
     comparisons: tuple[Comparison, ...] = ()
     not_compared: str = ""
     cost: Cost | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime as dt
 import os
 import secrets
@@ -10,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
+
+from confluent_kafka import KafkaException
 
 from hourmark.clock import Clock
 from hourmark.errors import HourmarkError, Unavailable, UsageError
@@ -40,35 +43,49 @@ def new_run() -> str:
     return secrets.token_hex(4)
 
 
-def evaluate(world: World, names: Sequence[str], where: str, command: str) -> Evaluation:
-    """Play these trials. A trial that cannot be ended is a result too; the topics of all are gone afterwards."""
+def evaluate(
+    world: World, names: Sequence[str], where: str, command: str, keep: Callable[[Evaluation], None] = lambda _: None
+) -> Evaluation:
+    """Play these trials. A trial that cannot be ended is a result too; the topics of all are gone afterwards.
+
+    `keep` is given what is known after each: whatever ends a run, what it has seen is not lost.
+    """
     began_s, began_ms, load_before = world.clock.monotonic_s(), world.clock.now_ms(), os.getloadavg()[0]
-    played: list[Trial] = []
-    with _swept(world):
-        for number, name in enumerate(names, 1):
-            world.say(f"{number} of {len(names)}: {TRIALS[name].title}")
-            trial = _played(world, name, next((before.name for before in played if before.broken_off), ""))
-            world.say(f"{name}: {_line(trial)}")
-            played.append(trial)
-    return Evaluation(
+    so_far = Evaluation(
         version=version("hourmark"),
         began=dt.datetime.fromtimestamp(began_ms // 1000, dt.UTC).isoformat().replace("+00:00", "Z"),
-        seconds=round(world.clock.monotonic_s() - began_s, 1),
+        seconds=0.0,
         where=where,
         command=command,
         cores=os.cpu_count() or 1,
-        load_average=(round(load_before, 1), round(os.getloadavg()[0], 1)),
+        load_average=(round(load_before, 1), round(load_before, 1)),
         edge_brokers=len(world.edge.ids),
         central_brokers=len(world.central.ids) if world.central else 0,
         replication=world.edge.replication,
         peak_rate=world.wish.rate,
         event_bytes=world.wish.event_bytes,
-        trials=tuple(played),
+        trials=(),
     )
+    with _swept(world):
+        for number, name in enumerate(names, 1):
+            world.say(f"{number} of {len(names)}: {TRIALS[name].title}")
+            trial = _played(world, name, next((before.name for before in so_far.trials if before.broken_off), ""))
+            world.say(f"{name}: {_line(trial)}")
+            so_far = dataclasses.replace(
+                so_far,
+                seconds=round(world.clock.monotonic_s() - began_s, 1),
+                load_average=(so_far.load_average[0], round(os.getloadavg()[0], 1)),
+                trials=(*so_far.trials, trial),
+            )
+            keep(so_far)
+    return so_far
 
 
 def _played(world: World, name: str, broken_off: str) -> Trial:
-    """A trial's result; of servers that did not come back from the one that was `broken_off` nothing more is asked."""
+    """A trial's result; of servers that did not come back from the one that was `broken_off` nothing more is asked.
+
+    What else hinders one, such as a right that a client lacks, is no word about Kafka, and no reason to lose the others.
+    """
     title = TRIALS[name].title
     if broken_off:
         return Trial(name=name, title=title, not_tried=f"{broken_off} was not brought to its end")
@@ -76,6 +93,8 @@ def _played(world: World, name: str, broken_off: str) -> Trial:
         return play(world, name)
     except NotBack as error:
         return Trial(name=name, title=title, broken_off=str(error))
+    except HourmarkError as error:
+        return Trial(name=name, title=title, not_tried=str(error))
 
 
 @contextlib.contextmanager
@@ -179,8 +198,11 @@ def checked_names(names: Sequence[str]) -> Sequence[str]:
 
 
 def reachable(name: str, bootstrap: str, properties: dict[str, str]) -> Brokers:
-    """The cluster; Unavailable says what to look at."""
+    """The cluster; Unavailable says what to look at, UsageError which setting no client takes."""
     try:
         return Brokers(name, bootstrap, properties)
+    except KafkaException as error:
+        told = error.args[0].str()
+        raise UsageError(f"the {name} cluster: {told}; --properties takes librdkafka's names, which are not Java's") from error
     except Unavailable as error:
         raise Unavailable(f"{error}; check the address, and the client's security settings (--properties FILE)") from error

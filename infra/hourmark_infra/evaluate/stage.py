@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from hourmark.errors import Unavailable
+from hourmark.errors import HourmarkError, Unavailable
 from hourmark.topics import central_topic
 from hourmark_infra.evaluate import accounting
 from hourmark_infra.evaluate.brokers import Brokers
@@ -24,6 +24,7 @@ from hourmark_infra.evaluate.records import Plan
 from hourmark_infra.evaluate.results import Backlog, Comparison, Cost, Counts, Disturbance, Takeover, Trial
 from hourmark_infra.evaluate.world import World
 
+GONE_SECONDS: Final = 30.0  # until it must be seen that a server is gone; a group misses a member that was killed after ten
 BACK_SECONDS: Final = 180.0  # for servers to be there again; a quarter of a minute is usual
 AGAIN_S: Final = 15.0  # a broker that found no controller in time has ended by itself, and is started again
 STILL_SECONDS: Final = 120.0  # without one more record, a mirror or a consumer that has not come to the end will not
@@ -57,6 +58,7 @@ class Stage:
         self.backlog: Backlog | None = None
         self._name, self._title = name, title
         self._done: list[_Done] = []
+        self._in_vain: list[str] = []  # what was to be done, and was not
         self._metered_from: tuple[float, float, dict[int, float] | None] | None = None
 
     def say(self, what: str) -> None:
@@ -75,19 +77,34 @@ class Stage:
     def disturb(
         self, what: str, hurt: Callable[[], None], heal: Callable[[], None], away_s: float,
         back: Callable[[], bool] = lambda: True, victim: Victim = "producer",
-    ) -> None:  # fmt: skip
-        """Do it, undo it after a while, wait until the servers are `back`, and until the victim went on.
+        gone: Callable[[], bool] = lambda: True, last: Callable[[], None] = lambda: None,
+    ) -> bool:  # fmt: skip
+        """Do it, undo it after a while, wait until the servers are `back`, and until the victim went on; whether it was tried.
 
-        NotBack where servers do not come back at all: nothing more can be tried on them.
+        What could not be done, or was never seen to be `gone`, is no disturbance, and noted so. `last`: what is done to who is
+        still gone, right before it is undone. NotBack where servers do not come back: nothing more can be tried on them.
         """
         self.say(what)
-        began_s = self.load.now_s
+        began_s, hindered = self.load.now_s, ""
         try:
             hurt()
-            self.pause(away_s)
-        finally:
-            heal()
-        self._wait_back(what, heal, back)
+            if self.world.wait(gone, GONE_SECONDS, self.look):
+                self.pause(away_s)
+                if gone():
+                    last()
+                else:
+                    self.notes.append(f"{what}: back by itself, before it was started again")
+            else:
+                hindered = f"not all were away {GONE_SECONDS:.0f} s after it"
+        except HourmarkError as error:
+            hindered = str(error)
+        except BaseException:
+            undone(heal)
+            raise
+        self._bring_back(what, heal, back)
+        if hindered:
+            self.not_tried(what, hindered)
+            return False
         healed_s, number = self.load.now_s, self.load.sent
 
         def over() -> bool:
@@ -97,23 +114,29 @@ class Stage:
 
         self.world.wait(over, self.world.wish.recovery_s, self.look)
         self._done.append(_Done(what, victim, began_s, healed_s, self.load.now_s))
+        return True
+
+    def not_tried(self, what: str, why: str) -> None:
+        """Of a disturbance. A trial in which there was no other says nothing."""
+        self._in_vain.append(f"{what} was not tried: {why}")
 
     def meter(self) -> None:
         """From here to the end of the load, count what it costs."""
         self._metered_from = (self.load.now_s, _cpu_s(), self._broker_cpu())
 
     def conclude(self) -> Trial:
-        """End the load, and account for it."""
+        """End the load, and account for it. NotBack where what was sent cannot be read any more."""
         self.load.stop()
         spent = self._cost()
         sent_s, answered_s, acknowledged = self.load.arrays()
-        topics, wish = self.load.plan.topics, self.world.wish
-        readings = read_all(self.world.edge.cluster, self.world.form, topics, wish.partitions)
+        if reason := self._why_not(bool(acknowledged.any())):
+            return Trial(name=self._name, title=self._title, not_tried=reason)
+        readings = self._read()
         counts = [accounting.account("edge", self.load.plan, acknowledged, readings)]
         copied_s = self._count_others(counts, acknowledged)
         compared, not_compared = self._compared({at: len(numbers) for at, numbers in readings.numbers.items()})
-        if self.load.fatal:
-            self.notes.append(f"the producer ended for good: {self.load.fatal}")
+        if refused := int((~acknowledged & (answered_s == answered_s)).sum()):
+            self.notes.append(f"{refused:,} records were refused, the first as: {self.load.refused}")
         return Trial(
             name=self._name,
             title=self._title,
@@ -123,11 +146,12 @@ class Stage:
             takeovers=tuple(self.takeovers),
             claims=self.watch.claims() if self.watch else None,
             backlog=self.backlog,
+            fatal=self.load.fatal,
             comparisons=compared,
             not_compared=not_compared,
             cost=spent,
             timeline=accounting.timeline(sent_s, answered_s, acknowledged),
-            notes=tuple(self.notes),
+            notes=(*self.notes, *self._in_vain),
         )
 
     def join_group(self) -> Group:
@@ -138,20 +162,44 @@ class Stage:
 
     def leave_group(self) -> None:
         """Take the group away, where there is one."""
-        if self.group is not None:
+        if self.group is None:
+            return
+        with contextlib.suppress(Unavailable):  # told where it reads
             self.group.stop()
+        try:
             self.world.edge.forget_group(self._group)
+        except Unavailable as error:
+            self.say(f"{error}; it is empty, and brokers forget it by themselves in time (offsets.retention.minutes)")
 
     @property
     def _group(self) -> str:
         return f"{self.world.wish.prefix}{self.world.run}-{self._name}"
 
-    def _wait_back(self, what: str, heal: Callable[[], None], back: Callable[[], bool]) -> None:
+    def _bring_back(self, what: str, heal: Callable[[], None], back: Callable[[], bool]) -> None:
         until_s = self.world.clock.monotonic_s() + BACK_SECONDS
-        while not self.world.wait(back, AGAIN_S, self.look):
+        failed = undone(heal)
+        while failed or not self.world.wait(back, AGAIN_S, self.look):
             if self.world.clock.monotonic_s() >= until_s:
-                raise NotBack(f"after “{what}” the servers were not back within {BACK_SECONDS:.0f} s; see to them first")
-            heal()
+                why = f" ({failed})" if failed else ""
+                raise NotBack(f"after “{what}” the servers were not back within {BACK_SECONDS:.0f} s{why}; see to them first")
+            if failed:
+                self.pause(AGAIN_S)
+            failed = undone(heal)
+
+    def _why_not(self, acknowledged: bool) -> str:
+        """Why this trial says nothing; "" where it does."""
+        if self._done:
+            return ""
+        if self._in_vain:
+            return "; ".join(self._in_vain)
+        return f"the edge took no record: {self.load.refused}" if self.load.refused and not acknowledged else ""
+
+    def _read(self) -> accounting.Readings:
+        topics, partitions = self.load.plan.topics, self.world.wish.partitions
+        try:
+            return read_all(self.world.edge.cluster, self.world.form, topics, partitions)
+        except Unavailable as error:
+            raise NotBack(f"what was sent could not be read: {error}") from error
 
     def _copied(self, number: int) -> bool:
         """Whether the target has all before this record, and itself."""
@@ -160,12 +208,12 @@ class Stage:
     def _count_others(self, counts: list[Counts], acknowledged: accounting.Flags) -> accounting.Floats | None:
         """At the consumer and on the target, once they had time to come to the end; when each record was copied."""
         if (group := self.group) is not None:
-            self.world.wait_while_it_moves(lambda: group.read >= counts[0].read, lambda: group.read, STILL_SECONDS)
+            self.world.wait_while_it_moves(lambda: group.read >= counts[0].distinct, lambda: group.read, STILL_SECONDS)
             group.stop()
             counts.append(accounting.account("consumer", self.load.plan, acknowledged, group.readings))
         if (watch := self.watch) is None:
             return None
-        wanted = counts[0].read
+        wanted = counts[0].distinct
         self.world.wait_while_it_moves(lambda: watch.arrived >= wanted, lambda: watch.arrived, STILL_SECONDS, watch.look)
         self.world.wait(lambda: False, 2.0, watch.look)  # what comes too often comes late
         counts.append(accounting.account("central", watch.plan, acknowledged, watch.follower.readings))
@@ -195,10 +243,10 @@ class Stage:
             return (), "the brokers' metrics were not asked: needs --jmx HOST:PORT for each broker of the edge"
         if len(jmx.addresses) != len(edge.ids):
             return (), f"--jmx names {len(jmx.addresses)} of {len(edge.ids)} brokers of the edge; all are needed for a sum"
-        self.world.wait(edge.all_there, BACK_SECONDS)
+        self.world.wait(lambda: edge.all_there(self.load.plan.topics), BACK_SECONDS)
         try:
             asked = jmx.ask(self.load.plan.topics)
-        except Unavailable as error:
+        except HourmarkError as error:  # it does not answer, or its tool could not be had
             return (), str(error)
         everywhere = {(t, n): read.get((t, n), 0) for t in self.load.plan.topics for n in range(self.load.plan.partitions)}
         return comparisons(everywhere, asked, edge.replication, undisturbed=not self._done), ""
@@ -238,7 +286,9 @@ def on_stage(
             central.make(remote, partitions)
         at_the_end.callback(_delete, world.edge, topics)
         world.edge.make(topics, partitions)
-        load = Load(world.edge.settings, world.form, Plan(topics, shares, partitions), rate, world.clock)
+        load = Load(
+            world.edge.settings, world.form, Plan(topics, shares, partitions), rate, world.clock, world.wish.delivery_s
+        )  # fmt: skip
         if central is not None:
             watch = MirrorWatch(central, world.alias, world.form, load)
             at_the_end.callback(watch.close)
@@ -247,6 +297,18 @@ def on_stage(
         at_the_end.callback(stage.leave_group)
         load.start()
         yield stage
+
+
+def undone(heal: Callable[[], None]) -> str:
+    """Undo what was done; why that failed, "" where it did not. Ctrl-C meanwhile ends the run only once it was tried again."""
+    try:
+        heal()
+    except HourmarkError as error:
+        return str(error)
+    except KeyboardInterrupt:
+        heal()
+        raise
+    return ""
 
 
 def _delete(brokers: Brokers, topics: Sequence[str]) -> None:

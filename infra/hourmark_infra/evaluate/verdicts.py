@@ -80,7 +80,7 @@ def found(trial: Trial) -> Iterator[Found]:
         return
     yield from _counted(trial)
     yield from _recovered(trial)
-    if (backlog := trial.backlog) is not None:
+    if (backlog := trial.backlog) is not None and not trial.fatal:  # without a load there is nothing to keep up with
         late = (f"{backlog.records:,} records were not caught up in time",) if backlog.caught_up_s is None else ()
         yield Found(trial.name, Property.CATCHES_UP, int(backlog.records > 0), late)
     if (claims := trial.claims) is not None:
@@ -116,8 +116,9 @@ def _false(claims: Claims) -> Iterator[str]:
 
 
 def _recovered(trial: Trial) -> Iterator[Found]:
-    never = tuple(f"the {d.victim} did not go on after: {d.what}" for d in trial.disturbances if d.recovered_s is None)
-    yield Found(trial.name, Property.RECOVERS, len(trial.disturbances), never)
+    never = [f"the {d.victim} did not go on after: {d.what}" for d in trial.disturbances if d.recovered_s is None]
+    never += [f"the producer ended for good: {trial.fatal}"] if trial.fatal else []
+    yield Found(trial.name, Property.RECOVERS, len(trial.disturbances), tuple(never))
 
 
 def _over_all(one: Property, findings: list[Found]) -> PropertyVerdict:

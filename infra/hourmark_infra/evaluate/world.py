@@ -38,6 +38,11 @@ class Wish:
         return max(2.0, self.seconds / 10)
 
     @property
+    def delivery_s(self) -> float:
+        """How long a record is tried: longer than any outage, with the time in which servers come back."""
+        return max(180.0, 2 * self.away_s)
+
+    @property
     def recovery_s(self) -> float:
         """Until who has not gone on is said to be stuck."""
         return max(120.0, 4 * self.seconds)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from hourmark_infra.evaluate.load import steady
 from hourmark_infra.evaluate.results import Backlog, Trial
-from hourmark_infra.evaluate.stage import STILL_SECONDS, on_stage
+from hourmark_infra.evaluate.stage import on_stage
 from hourmark_infra.evaluate.trials.load import SHARES
 from hourmark_infra.evaluate.world import World
 
 
 def play(world: World, name: str, title: str) -> Trial:
-    """Caught up: less than a second of the load is left to read."""
+    """Caught up: less than a second of what was acknowledged is left to read."""
     rate, away_s = world.wish.rate / 2, world.wish.seconds / 2
     with on_stage(world, name, title, steady(rate), shares=SHARES) as stage:
         stage.pause(away_s)
-        piled, began_s = stage.load.sent, stage.load.now_s
+        piled, began_s = stage.load.acknowledged, stage.load.now_s
         stage.say(f"{piled:,} records are waiting; the consumer begins, and the load goes on")
         group = stage.join_group()
-        done = world.wait_while_it_moves(lambda: stage.load.sent - group.read < rate, lambda: group.read, STILL_SECONDS)
+        world.wait(lambda: group.error != "" or stage.load.acknowledged - group.read < rate, world.wish.recovery_s)
+        done = not group.error and stage.load.acknowledged - group.read < rate
         took_s = stage.load.now_s - began_s
         stage.backlog = Backlog(
             records=piled,

@@ -17,8 +17,10 @@ PAUSE_S = 15.0  # longer than a broker's session (9 s): another leads by then, a
 def play(world: World, name: str, title: str) -> Trial:
     """Topics are mirrored where there is a central cluster, so that the mirror meets each change of leaders too."""
     with on_stage(world, name, title, steady(world.wish.steady_rate), mirrored=True) as stage:
-        copies = world.central is not None and copying.begins(stage)
-        if not copies:
+        if copies := copying.begins(stage):
+            stage.notes.append(copying.told_workers(world))
+        else:
+            stage.notes.append(copying.no_copy(stage))
             stage.watch = None
         stage.pause(1.0)
         first = world.edge.leader(stage.load.plan.topics[0])
@@ -26,8 +28,6 @@ def play(world: World, name: str, title: str) -> Trial:
         _pause(stage)
         if copies:
             _mirror(stage)
-        else:
-            stage.notes.append(copying.no_copy(world) if world.central else "the mirror was not tried: needs --central HOST:PORT")
         return stage.conclude()
 
 
@@ -42,17 +42,22 @@ def _pause(stage: Stage) -> None:
     assert pause and resume, "nothing is missing"
     stage.disturb(
         f"broker {leader}, a leader, paused for {PAUSE_S:.0f} s",
-        lambda: pause(leader), lambda: resume(leader), PAUSE_S, world.edge.all_there,
+        lambda: pause(leader), lambda: resume(leader), PAUSE_S, lambda: world.edge.all_there(stage.load.plan.topics),
+        gone=lambda: not world.edge.answers(leader),
     )  # fmt: skip
 
 
 def _mirror(stage: Stage) -> None:
     world = stage.world
-    stage.notes.append(copying.told_workers(world))
     mirror_leader.play(stage)
     if reason := missing(world.hands, "stop_mirror", "start_mirror"):
         stage.notes.append(f"a killed mirror was not tried: {reason}")
         return
+    if not copying.workers(world).hosts:
+        stage.notes.append("a killed mirror was not tried: who shares it is not told, so whether it is away cannot be seen")
+        return
     stop, start = world.hands.stop_mirror, world.hands.start_mirror
     assert stop and start, "nothing is missing"
-    stage.disturb("the mirror killed", stop, start, world.wish.away_s, victim="mirror")
+    stage.disturb(
+        "the mirror killed", stop, start, world.wish.away_s, victim="mirror", gone=lambda: copying.nobody_shares(world)
+    )  # fmt: skip

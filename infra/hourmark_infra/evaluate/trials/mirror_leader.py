@@ -21,6 +21,8 @@ def why_not(there: Workers, hands: Hands, how: str) -> str:
     """What hinders it."""
     if there.leader == NOBODY:
         return "who leads could not be told"
+    if not there.leader.address:
+        return "the leader's address is not told: the workers' own REST servers are off (dedicated.mode.enable.internal.rest)"
     if len(there.hosts) < 2:
         return "it takes two to be confused about who leads"
     if there.cut_in_two:
@@ -45,7 +47,7 @@ def play(stage: Stage) -> None:
 
 
 def _without_leader(stage: Stage, before: Workers, how: str, take: OnWorker, bring_back: OnWorker) -> bool:
-    """Whether it was away: another led, or nobody."""
+    """Whether it was away, or why not is told: another led, or nobody."""
     world = stage.world
     led_s: float | None = None
     last = before.leader
@@ -66,11 +68,11 @@ def _without_leader(stage: Stage, before: Workers, how: str, take: OnWorker, bri
         now = copying.workers(world)
         return len(now.hosts) >= len(before.hosts) and now.leader != NOBODY
 
-    stage.disturb(
+    tried = stage.disturb(
         f"of {len(before.hosts)} workers of the mirror the leading one {how}",
         hurt, lambda: bring_back(before.leader.address), world.wish.away_s, whole, victim="mirror",
     )  # fmt: skip
     was_away = led_s is not None or last != before.leader
-    if was_away:
+    if tried and was_away:
         stage.takeovers.append(Takeover(how=how, workers=len(before.hosts), another_led_s=led_s))
-    return was_away
+    return was_away or not tried

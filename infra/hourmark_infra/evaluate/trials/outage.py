@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hourmark_infra.evaluate.hands import OnBroker, missing
-from hourmark_infra.evaluate.stage import Stage
+from hourmark.errors import Unavailable
+from hourmark_infra.evaluate.hands import each, missing
+from hourmark_infra.evaluate.stage import BACK_SECONDS, Stage
 from hourmark_infra.evaluate.world import World
 
 COPIES_MIN = 3  # so that the loss of one broker leaves two in sync, which an acknowledgement needs
@@ -22,24 +23,31 @@ def why_not(world: World) -> str:
     return ""
 
 
-def away(stage: Stage, brokers: Sequence[int], what: str, *, wiped: bool = False) -> None:
-    """Stop these brokers, and start them after a while, their disks emptied in between where `wiped`."""
-    hands = stage.world.hands
+def away(stage: Stage, brokers: Sequence[int], what: str, *, wiped: bool = False) -> bool:
+    """Stop these brokers, and start them after a while, their disks emptied just before where `wiped`; whether that was tried.
+
+    It is not while any partition is not fully in sync: with another broker away, it could be without a copy.
+    """
+    world, hands = stage.world, stage.world.hands
     assert hands.stop_broker and hands.start_broker, "why_not was asked"
     stop, start, wipe = hands.stop_broker, hands.start_broker, hands.wipe_broker if wiped else None
+    if not world.wait(lambda: _in_sync(world), BACK_SECONDS, stage.look):
+        stage.not_tried(what, "partitions of the edge are not fully in sync, these or others")
+        return False
 
-    def hurt() -> None:
-        for broker in brokers:
-            _both(stop, wipe, broker)
+    def empty() -> None:
+        if wipe is not None:
+            each(wipe, brokers)
 
-    def heal() -> None:
-        for broker in brokers:
-            start(broker)
+    return stage.disturb(
+        what, lambda: each(stop, brokers), lambda: each(start, brokers), world.wish.away_s,
+        lambda: world.edge.all_there(stage.load.plan.topics),
+        gone=lambda: not any(map(world.edge.answers, brokers)), last=empty,
+    )  # fmt: skip
 
-    stage.disturb(what, hurt, heal, stage.world.wish.away_s, stage.world.edge.all_there)
 
-
-def _both(stop: OnBroker, wipe: OnBroker | None, broker: int) -> None:
-    stop(broker)
-    if wipe is not None:
-        wipe(broker)
+def _in_sync(world: World) -> bool:
+    try:
+        return not world.edge.out_of_sync()
+    except Unavailable:
+        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hourmark.mirror_positions import positions_topic
 from hourmark.topics import central_topic
 from hourmark_infra.evaluate.hands import missing
 from hourmark_infra.evaluate.load import steady
@@ -24,39 +25,39 @@ def play(world: World, name: str, title: str) -> Trial:
     """The mirror is asked all the time what it has copied, and the target what it holds."""
     with on_stage(world, name, title, steady(world.wish.steady_rate), mirrored=True) as stage:
         if not copying.begins(stage):
-            return Trial(name=name, title=title, not_tried=copying.no_copy(world))
+            return Trial(name=name, title=title, not_tried=copying.no_copy(stage))
         stage.pause(world.wish.away_s)
-        landed = _refuse(stage, 2 * world.wish.away_s)
-        if landed:
+        if landed := _refused(stage, 2 * world.wish.away_s):
             return Trial(
                 name=name, title=title,
                 not_tried=f"the target took {landed:,} records while it was to refuse: --refuse-target does not make it refuse",
             )  # fmt: skip
         stage.pause(1.0)
         stage.notes.append(copying.told_workers(world))
-        return stage.conclude()
+        trial = stage.conclude()
+        if trial.claims is not None and not trial.claims.samples:
+            unread = f"what the mirror claims could not be read: topic {positions_topic(world.alias)} of the central cluster"
+            return Trial(name=name, title=title, not_tried=f"{unread} tells no positions of it")
+        return trial
 
 
-def _refuse(stage: Stage, away_s: float) -> int:
+def _refused(stage: Stage, away_s: float) -> int:
     """How many records landed on the target although it was to refuse."""
     hands, watch = stage.world.hands, stage.watch
     assert hands.refuse_target and hands.accept_target and watch, "why_not was asked"
     refuse, accept = hands.refuse_target, hands.accept_target
-    topics = [central_topic(topic, stage.world.alias) for topic in stage.load.plan.topics]
+    (topic,) = (central_topic(topic, stage.world.alias) for topic in stage.load.plan.topics)
     at_first = at_last = 0
 
     def hurt() -> None:
         nonlocal at_first
-        for topic in topics:
-            refuse(topic)
+        refuse(topic)
         stage.pause(SEEN_S)
         at_first = watch.arrived
 
-    def heal() -> None:
+    def last() -> None:
         nonlocal at_last
-        at_last = at_last or watch.arrived
-        for topic in topics:
-            accept(topic)
+        at_last = watch.arrived
 
-    stage.disturb("the target refuses every write", hurt, heal, away_s, victim="mirror")
-    return at_last - at_first
+    tried = stage.disturb("the target refuses every write", hurt, lambda: accept(topic), away_s, victim="mirror", last=last)
+    return at_last - at_first if tried else 0

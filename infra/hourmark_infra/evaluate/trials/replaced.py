@@ -5,9 +5,17 @@ from __future__ import annotations
 from hourmark_infra.evaluate.load import steady
 from hourmark_infra.evaluate.results import Trial
 from hourmark_infra.evaluate.stage import on_stage
-from hourmark_infra.evaluate.trials.outage import away
-from hourmark_infra.evaluate.trials.outage import why_not as why_not
+from hourmark_infra.evaluate.trials import outage
 from hourmark_infra.evaluate.world import World
+
+
+def why_not(world: World) -> str:
+    """What hinders it."""
+    if reason := outage.why_not(world):
+        return reason
+    if world.hands.wipe_broker is not None and (alone := world.edge.of_one_copy()):
+        return f"{alone} partitions of the edge have one copy, which --wipe-broker could destroy; leave it out, or give them more"
+    return ""
 
 
 def play(world: World, name: str, title: str) -> Trial:
@@ -15,12 +23,12 @@ def play(world: World, name: str, title: str) -> Trial:
     wiped = world.hands.wipe_broker is not None
     with on_stage(world, name, title, steady(world.wish.steady_rate)) as stage:
         stage.pause(1.0)
-        for broker in world.edge.ids:
-            how = "killed, and replaced by one with an empty disk" if wiped else "stopped and started"
-            away(stage, [broker], f"broker {broker} {how}", wiped=wiped)
-        stage.notes.append(
-            f"all {len(world.edge.ids)} brokers were replaced: none of the disks is left on which the first records were written"
-            if wiped
-            else "the brokers that came back had their own disks; with --wipe-broker they would be new ones"
-        )
+        how = "killed, and replaced by one with an empty disk" if wiped else "stopped and started"
+        done = [outage.away(stage, [broker], f"broker {broker} {how}", wiped=wiped) for broker in world.edge.ids]
+        if wiped and all(done):
+            stage.notes.append(
+                f"all {len(done)} brokers were replaced: none of the disks is left on which the first records were written"
+            )
+        elif not wiped:
+            stage.notes.append("the brokers that came back had their own disks; with --wipe-broker they would be new ones")
         return stage.conclude()

@@ -10,10 +10,11 @@ import psutil
 import pytest
 from click.testing import CliRunner
 from tests.support.documents import ROOT
+from tests.support.waiting import wait_for
 
 from hourmark.errors import Unavailable, UsageError
 from hourmark.mirror_workers import Leader, Workers
-from hourmark_infra.evaluate.cli import command
+from hourmark_infra.evaluate.cli import _called, command
 from hourmark_infra.evaluate.hands import Hands, missing, of_commands
 from hourmark_infra.evaluate.trials import mirror_leader
 
@@ -74,7 +75,7 @@ def test_a_command_that_does_not_return_is_ended_with_all_that_it_began(tmp_path
     with pytest.raises(Unavailable, match="was not done after 0 s; it must return by then"):
         hands.stop_mirror()
     pid = int((tmp_path / "pid").read_text())
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    wait_for(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, "it is gone", 10, 0.05)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +134,39 @@ def test_the_commands_of_the_readme_are_taken(tmp_path: Path, monkeypatch: pytes
         ),
         (["--from", "FILE"], "is no result of `hourmark evaluate`"),
         (["--bootstrap", "127.0.0.1:1", "--properties", "FILE"], "FILE:1: not NAME=VALUE"),
+        (["--alias", "berlin", "--central-properties", "FILE"], "--central-properties, --alias: of clusters of yours"),
+        (["--report", "FILE/result"], "--report FILE/result: Not a directory"),
     ],
 )
 def test_wrong_use_is_told_before_anything_is_tried(arguments: list[str], says: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("nothing of the kind\n")
-    result = CliRunner().invoke(command, [str(file) if word == "FILE" else word for word in arguments])
+    result = CliRunner().invoke(command, [word.replace("FILE", str(file)) for word in arguments])
     assert isinstance(result.exception, UsageError), result.output
     assert says.replace("FILE", str(file)) in str(result.exception)
+
+
+def test_settings_by_the_names_of_java_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required;\n")
+    arguments = ["--bootstrap", "127.0.0.1:1", "--properties", str(file), "--report", str(tmp_path)]
+    result = CliRunner().invoke(command, arguments)
+    assert isinstance(result.exception, UsageError), result.output
+    assert "Java JAAS configuration is not supported" in str(result.exception)
+    assert "librdkafka's names, which are not Java's" in str(result.exception)
+
+
+def test_the_command_that_repeats_a_run_has_all_but_what_may_be_secret() -> None:
+    given = [
+        *("--bootstrap", "kafka-1:9092", "--central", "hq:9092", "--alias", "berlin", "--rate", "1000000", "--seconds", "3600"),
+        *("--jmx", "kafka-1:9999", "--no-burst", "--trial", "load", "--prefix", "mine."),
+        *("--stop-broker", "curl -u me:secret {host}", "--start-broker", "true"),
+    ]
+    with command.make_context("evaluate", given) as context:
+        shown = _called(context.params)
+    assert shown == (
+        "hourmark evaluate --bootstrap kafka-1:9092 --central hq:9092 --alias berlin --prefix mine. --jmx kafka-1:9999 "
+        "--stop-broker '…' --start-broker '…' --no-burst --seconds 3600 --rate 1000000 --trial load"
+    )
+    with command.make_context("evaluate", []) as context:
+        assert _called(context.params) == "hourmark evaluate"

@@ -35,9 +35,10 @@ class Stage:
 
     def disturb(
         self, what: str, hurt: Callable[[], None], heal: Callable[[], None], away_s: float, back: Callable[[], bool], victim: str
-    ) -> None:
+    ) -> bool:
         hurt()
         heal()
+        return True
 
 
 class World:

@@ -44,6 +44,11 @@ def test_what_is_well_keeps_every_property() -> None:
             "the producer did not go on after: broker 2 killed",
         ),
         (
+            lambda: dataclasses.replace(GOOD_TRIAL, name="planted", disturbances=(), fatal="_FENCED"),
+            Property.RECOVERS,
+            "the producer ended for good: _FENCED",
+        ),
+        (
             lambda: dataclasses.replace(
                 GOOD_TRIAL, name="planted", backlog=Backlog(records=500, piled_s=5.0, caught_up_s=None, read_per_s=1.0)
             ),
@@ -70,7 +75,7 @@ def test_what_is_well_keeps_every_property() -> None:
             "nobody else led after the leading worker was paused",
         ),
     ],
-    ids=["lost", "nothing", "doubled", "phantom", "disordered", "stuck", "backlog", "claim", "metrics", "leaderless"],
+    ids=["lost", "nothing", "doubled", "phantom", "disordered", "stuck", "ended", "backlog", "claim", "metrics", "leaderless"],
 )
 def test_each_fault_breaks_its_own_property_alone(plant: Callable[[], Trial], property_: Property, says: str) -> None:
     trial = plant()
@@ -79,6 +84,11 @@ def test_each_fault_breaks_its_own_property_alone(plant: Callable[[], Trial], pr
     (fault,) = broken[property_]
     assert fault.startswith("planted: ") and says in fault
     assert of_trial(trial) is Verdict.BROKEN
+
+
+def test_a_consumer_keeps_up_with_no_load_that_has_ended() -> None:
+    ended = dataclasses.replace(GOOD_TRIAL, fatal="_FENCED")
+    assert {one.property: one.verdict for one in verdicts(evaluation(ended))}[Property.CATCHES_UP] is Verdict.NOT_TRIED
 
 
 def test_what_was_not_tried_is_not_kept() -> None:
