@@ -57,7 +57,6 @@ class PackedReader(PartitionsReader[Packed]):
         super().__init__(name, batch=batch, stall_s=stall_s)
         self._module = module
         settings = client_settings(cluster, **(reading_settings(queue_kb) | more))
-        settings["log_level"] = cluster.properties.get("log_level", 0)  # errors are told, and it would write to stderr
         try:
             self._reader = module.reader(tuple((key.encode(), _text(value).encode()) for key, value in settings.items()))
         except ValueError as error:  # as confluent_kafka says it

@@ -96,8 +96,8 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
                 wanted = sum(end - at for at, end in self._behind.values()) + len(self._behind)
                 runs = list(self._runs(min(self._batch, wanted)))
                 if runs:
-                    moved_s = time.monotonic()
                     yield runs
+                    moved_s = time.monotonic()  # whoever takes long with them is no stall
                 elif time.monotonic() - moved_s > self._stall_s:
                     raise self._stalled()
         except KafkaException as error:

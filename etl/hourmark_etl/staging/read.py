@@ -64,6 +64,7 @@ class SpanReader:
         self._cluster = cluster
         fetch_bytes = min(FETCH_BYTES, max_message_bytes)  # a broker gives a batch that is larger all the same (KIP-74)
         settings = {"queue_kb": QUEUE_KB, "max_partition_fetch_bytes": fetch_bytes, "fetch_max_bytes": fetch_bytes}
+        settings["message_max_bytes"] = fetch_bytes  # a producer's, but librdkafka takes no smaller fetch than it
         self._reader: PartitionsReader[Any]
         self._columns: Callable[[Sequence[Run[Any]]], pa.RecordBatch]
         if native.MODULE is not None and serves(native.MODULE):

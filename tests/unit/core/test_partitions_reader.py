@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +20,7 @@ from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import Partition, serves
 from hourmark.packed_reader import Packed, PackedReader
-from hourmark.partitions_reader import OutOfRange, PartitionsReader
+from hourmark.partitions_reader import OutOfRange, PartitionsReader, Told
 
 Reader = PartitionsReader[Any]
 Make = Callable[..., Reader]
@@ -121,6 +124,26 @@ def test_a_log_that_ends_before_the_span_does_is_unavailable_and_says_how_far_it
     with pytest.raises(Unavailable, match=rf"topic click partition 0 of the edge .* after offset {RECORDS} \(of {RECORDS + 1}\)"):
         read(reader, {ONE: (RECORDS - 5, RECORDS + 1)})
     reader.close()
+
+
+class Scripted(CommittedReader):
+    """Of which each look brings one record, or nothing."""
+
+    def __init__(self, looks: list[int | None]) -> None:
+        super().__init__(KafkaCluster(bootstrap="127.0.0.1:1", properties={"log_level": "0"}), "edge", stall_s=0.05)
+        self._looks = looks
+
+    def _take(self, count: int, wait_s: float) -> tuple[list[tuple[Partition, list[Any]]], list[Told]]:
+        offset = self._looks.pop(0)
+        return ([] if offset is None else [(ONE, [SimpleNamespace(offset=lambda: offset)])]), []
+
+
+def test_whoever_takes_long_with_records_is_no_stall() -> None:
+    with contextlib.closing(Scripted([0, None, 1])) as reader:
+        reading = reader.read({ONE: (0, 2)})
+        next(reading)
+        time.sleep(0.2)
+        assert [run.next_offset for run in next(reading)] == [2]
 
 
 def test_a_silent_cluster_is_unavailable(make: Make) -> None:

@@ -60,3 +60,12 @@ def test_only_what_the_log_no_longer_has_is_lost(
     reader = SpanReader(KafkaCluster(), 1 << 20)
     with pytest.raises(raised):
         list(reader.read([ReadSpan(Span(topic=CLICK.topic, topic_id="id", partition=0, start=5, end=9), 1 << 20)]))
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_largest_message_of_the_user_hinders_no_reading(monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
+    if not packed:
+        monkeypatch.setattr(native, "MODULE", None)
+    cluster = KafkaCluster(bootstrap="127.0.0.1:1", properties={"message.max.bytes": "10485760", "log_level": "0"})
+    with SpanReader(cluster, 10 << 20):
+        pass
