@@ -29,7 +29,7 @@ class CommittedReader(PartitionsReader[list[Message]]):
         super().__init__(name, batch=batch, stall_s=stall_s)
         self._consumer = Consumer(client_settings(cluster, **(reading_settings(queue_kb) | more)), logger=quiet_logger())
 
-    def close(self) -> None:
+    def _end(self) -> None:
         with contextlib.suppress(KafkaException):  # it is not used again, and other errors have been told
             self._consumer.close()
 

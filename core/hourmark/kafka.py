@@ -24,6 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from hourmark.config_groups import KafkaCluster
+from hourmark.ending import drop
 from hourmark.errors import Unavailable
 from hourmark.known_brokers import bootstrap_of, learn
 
@@ -112,6 +113,11 @@ class Cluster:
         self.settings = settings
         self.name = name
         self.admin = self._connect()  # confluent_kafka's own client, for what is not here
+
+    def begin_anew(self) -> None:
+        """The next question goes to a new client: an old one asks a broker that died again, until that comes back."""
+        old, self.admin = [self.admin], self._connect()
+        drop(old)
 
     def cluster_id(self) -> str:
         """The id the cluster was formatted with."""
@@ -252,9 +258,8 @@ class Cluster:
         return self._error(kind, f"did not answer ({what}): {str(error) or f'nothing within {TIMEOUT_S:.0f} s'}")
 
     def _error(self, kind: type[Unavailable], what: str) -> Unavailable:
-        """The error. The next question goes to a new client: an old one asks a broker that died again, until that comes back."""
         if kind is not _NoTopic:
-            self.admin = self._connect()
+            self.begin_anew()
         setting = "kafka.edge.bootstrap" if self.name == "edge" else "kafka.central.bootstrap; where that is absent, of the edge"
         return kind(
             f"the {self.name} Kafka cluster ({self.settings.bootstrap}) {what}; is it up, and still there ({setting})? "

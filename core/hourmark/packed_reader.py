@@ -62,7 +62,7 @@ class PackedReader(PartitionsReader[Packed]):
         except ValueError as error:  # as confluent_kafka says it
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from error
 
-    def close(self) -> None:
+    def _end(self) -> None:
         self._module.close(self._reader)
 
     def _assign(self, places: Mapping[Partition, int]) -> None:

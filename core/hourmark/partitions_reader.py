@@ -10,7 +10,6 @@ Records come as confluent_kafka's messages (`committed_reader`), or as columns (
 from __future__ import annotations
 
 import abc
-import contextlib
 import dataclasses
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from hourmark.ending import end_in_time
 from hourmark.errors import Unavailable
 from hourmark.kafka import Partition
 
@@ -78,6 +78,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         self._batch = batch
         self._stall_s = stall_s
         self._behind: dict[Partition, tuple[int, int]] = {}
+        self._closed = False
 
     def read(self, spans: Mapping[Partition, tuple[int, int]]) -> Generator[list[Run[RecordsT]], None, None]:
         """All committed records with start ≤ offset < end of each partition, in its order, as they come.
@@ -103,7 +104,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         except KafkaException as error:
             raise Unavailable(f"reading {', '.join(map(str, spans))} of the {self._name} cluster failed: {error}") from error
         finally:
-            with contextlib.suppress(RuntimeError, ValueError):  # closed meanwhile
+            if not self._closed:
                 self._assign({})
 
     def leave(self, partitions: Iterable[Partition]) -> None:
@@ -112,9 +113,15 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         if left and self._behind:
             self._unassign(left)
 
-    @abc.abstractmethod
     def close(self) -> None:
-        """Leave the cluster."""
+        """Leave the cluster. May be called again."""
+        if not self._closed:
+            self._closed = True
+            end_in_time(self._end, f"a reader of the {self._name} cluster")
+
+    @abc.abstractmethod
+    def _end(self) -> None:
+        """End the client, however long that takes."""
 
     @abc.abstractmethod
     def _assign(self, places: Mapping[Partition, int]) -> None:

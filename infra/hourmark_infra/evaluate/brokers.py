@@ -132,5 +132,5 @@ def _metadata(cluster: Cluster, topic: str | None = None) -> Any:
     try:
         return cluster.admin.list_topics(topic, timeout=TIMEOUT_S) if topic else cluster.admin.list_topics(timeout=TIMEOUT_S)
     except KafkaException as error:
-        cluster.admin = Cluster(cluster.settings, cluster.name).admin  # an old client asks a broker that died again
+        cluster.begin_anew()
         raise Unavailable(f"the {cluster.name} cluster ({cluster.settings.bootstrap}) did not answer: {error}") from error

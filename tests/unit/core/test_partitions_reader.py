@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +16,10 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from tools.native_reading import read_at_random, rows_of
 
-from hourmark import native
+from hourmark import native, partitions_reader
 from hourmark.committed_reader import CommittedReader
 from hourmark.config_groups import KafkaCluster
+from hourmark.ending import end_in_time
 from hourmark.errors import Unavailable
 from hourmark.kafka import Partition, serves
 from hourmark.packed_reader import Packed, PackedReader
@@ -124,6 +127,31 @@ def test_a_log_that_ends_before_the_span_does_is_unavailable_and_says_how_far_it
     with pytest.raises(Unavailable, match=rf"topic click partition 0 of the edge .* after offset {RECORDS} \(of {RECORDS + 1}\)"):
         read(reader, {ONE: (RECORDS - 5, RECORDS + 1)})
     reader.close()
+
+
+def test_a_client_that_does_not_end_keeps_nobody_waiting(
+    make: Make, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, ever = make(cluster, "edge"), threading.Event()
+    end, ended = reader._end, threading.Event()
+    monkeypatch.setattr(partitions_reader, "end_in_time", partial(end_in_time, seconds=0.05))
+
+    def never() -> None:
+        ever.wait(30)
+        end()
+        ended.set()
+
+    monkeypatch.setattr(reader, "_end", never)
+    reading = reader.read({ONE: (0, RECORDS)})
+    next(reading)
+    reader.close()
+    reader.close()
+    reading.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "a reader of the edge cluster has not ended within 0 s, and is left to itself: is a broker away?"
+    ]
+    ever.set()
+    assert ended.wait(30)
 
 
 class Scripted(CommittedReader):
