@@ -126,14 +126,15 @@ def compare(
     `edge` may go on past the cut, and must where records were produced since: those need not have arrived, but may have.
     `edge_was_trimmed`: its log start is past 0, so the target may begin with records that are no longer at the edge; whether
     those were right, nothing tells any more. `target_was_trimmed`: so is the target's, so that what is missing before its first
-    record, and older than `expired_before_ms`, was deleted by its retention. Retention leaves no holes: others are missing.
+    record, and older than `expired_before_ms`, was deleted by its retention. Retention leaves no holes: others are missing, and
+    so is whatever is missing after a record that is no longer at the edge.
     """
     result = Comparison()
     source, target = _Side(edge, window), _Side(central, window)
     recent: collections.OrderedDict[bytes, int] = collections.OrderedDict()
     if edge_was_trimmed:
         result.older = _skip_older(source, target, cut)
-    at_beginning = target_was_trimmed
+    at_beginning = target_was_trimmed and not result.older
     while True:
         a, b = source.head(), target.head()
         if a is None and b is None:

@@ -11,6 +11,7 @@ from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark.kafka import Partition
 from hourmark_mirror.comparison import Comparison, compare
+from hourmark_mirror.looking import CLOCKS_APART_MS
 from hourmark_mirror.reading import read_span, span_reader
 from hourmark_mirror.sites import Sites
 
@@ -75,7 +76,9 @@ class Contents:
         self, partitions: Sequence[Partition], starts: Mapping[Partition, tuple[int, int]], ends: Mapping[Partition, int],
         remote_ends: Mapping[Partition, int], cut: Mapping[Partition, int], positions: Mapping[Partition, int],
     ) -> list[tuple[Partition, Comparison]]:  # fmt: skip
-        configs = self._sites.central.topic_configs({self._remotes[p].topic for p in partitions})
+        now_ms = self._clock.now_ms()  # what the target lacks was gone when its log start was read
+        at_edge = self._sites.edge.topic_configs({p.topic for p in partitions})
+        on_target = self._sites.central.topic_configs({self._remotes[p].topic for p in partitions})
         compared = []
         with (
             contextlib.closing(span_reader(self._sites.edge, self._max_bytes)) as source,
@@ -84,14 +87,22 @@ class Contents:
             for p in partitions:
                 _LOG.info("comparing %s", p)
                 remote, (edge_start, central_start) = self._remotes[p], starts[p]
-                kept_ms = int(configs[remote.topic]["retention.ms"])
+                kept_ms = [int(settings["retention.ms"]) for settings in (at_edge[p.topic], on_target[remote.topic])]
                 result = compare(
                     read_span(source, p, edge_start, ends[p]),
                     read_span(target, remote, central_start, remote_ends[remote]),
                     min(cut[p], positions.get(p, 0)),
                     edge_was_trimmed=edge_start > 0,
                     target_was_trimmed=central_start > 0,
-                    expired_before_ms=self._clock.now_ms() - kept_ms if kept_ms >= 0 else 0,
+                    expired_before_ms=_expired_before_ms(now_ms, kept_ms),
                 )
                 compared.append((p, result))
         return compared
+
+
+def _expired_before_ms(now_ms: int, kept_ms: Sequence[int]) -> int:
+    """Unix milliseconds: only what was written before may be gone from the target, by the longer retention (below 0: for ever).
+
+    For a target that keeps less than the edge does not hold what the source holds, whoever set it so.
+    """
+    return 0 if min(kept_ms) < 0 else now_ms - max(kept_ms) + CLOCKS_APART_MS

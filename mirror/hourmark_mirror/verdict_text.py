@@ -45,8 +45,14 @@ def as_lines(verdict: Verdict) -> list[str]:
             lines.append(f"MORE {compared.partition}: {unnamed} further faulty records")
     matched = sum(compared.comparison.matched for compared in verdict.compared)
     lines += [] if verdict.compared else ["ALARM nothing was compared: there is no mirrored topic, or none that both sides have"]
-    verdict_word = "the target holds what the source holds" if verdict.ok else "NOT as it must be"
-    return [*lines, f"{len(verdict.compared)} topic-partitions compared, {matched} records equal: {verdict_word}"]
+    return [*lines, f"{len(verdict.compared)} topic-partitions compared, {matched} records equal{_sum(verdict)}"]
+
+
+def _sum(verdict: Verdict) -> str:
+    expired = sum(compared.comparison.expired for compared in verdict.compared)
+    deleted = f", {expired} deleted by the target's retention" if expired else ""
+    well = f"the target holds {'the rest of ' if expired else ''}what the source holds"
+    return f"{deleted}: {well if verdict.ok else 'NOT as it must be'}"
 
 
 def _span(compared: Compared, span: Span) -> str:

@@ -116,6 +116,14 @@ def test_retention_deletes_beginnings_and_leaves_no_holes() -> None:
     assert (empty.expired, empty.faults["missing"]) == (10, 0)
 
 
+def test_a_target_that_has_what_the_edge_deleted_has_deleted_nothing_after_it() -> None:
+    """Both logs are trimmed; the target begins before the edge does, so its retention has not come that far."""
+    contents = records([f"k{i}={i}" for i in range(12)])
+    edge, central = contents[4:], contents[2:4] + contents[8:]
+    result = compare(iter(edge), iter(central), 12, edge_was_trimmed=True, target_was_trimmed=True, expired_before_ms=10**6)
+    assert (names(result), result.older, result.expired) == ([("missing", 4, None, 4)], 2, 0)
+
+
 def test_a_record_that_the_edge_deleted_once_and_has_again_is_no_beginning() -> None:
     contents = ["a=1", "b=2", "c=3", "d=4", "a=1", "e=5"]
     edge = [r for r in records(contents) if r.offset >= 3]

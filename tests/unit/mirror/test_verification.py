@@ -27,17 +27,23 @@ from hourmark_mirror.verification import Verdict, Verification
 P, Q = Partition("events.a", 0), Partition("edge.events.a", 0)
 _T = TypeVar("_T")
 NOW_MS = 1_800_000_000_000
+HOUR_MS = 3_600_000
 
 
 @dataclasses.dataclass
 class Log:
-    """One cluster. `hooks`: what happens once, right after a question of that name was answered."""
+    """One cluster. `hooks`: what happens once, right after a question of that name was answered.
+
+    All its topics have one retention, and all its records were written at one time.
+    """
 
     records: dict[Partition, list[tuple[int, str]]] = dataclasses.field(default_factory=dict)
     start: dict[Partition, int] = dataclasses.field(default_factory=dict)
     stable: dict[Partition, int] = dataclasses.field(default_factory=dict)
     ids: dict[str, str] = dataclasses.field(default_factory=dict)
     hooks: dict[str, Callable[[], object]] = dataclasses.field(default_factory=dict)
+    retention_ms: int = 72 * HOUR_MS
+    written_ms: int = NOW_MS - 1
 
     def put(self, p: Partition, offsets: Iterable[int], *, of: str = "r") -> None:
         self.records[p] = [(offset, f"{of}{offset}") for offset in offsets]
@@ -62,7 +68,7 @@ class Log:
         return self._told("topics", found)
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        return {name: {"retention.ms": str(72 * 3_600_000)} for name in names}
+        return {name: {"retention.ms": str(self.retention_ms)} for name in names}
 
     def ends(self, partitions: Iterable[Partition], *, committed: bool = True) -> dict[Partition, int]:
         def high(p: Partition) -> int:
@@ -128,7 +134,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     def read_span(reader: Any, p: Partition, start: int, end: int) -> Iterator[Record]:
         for offset, value in [*reader.cluster.records[p]]:
             if start <= offset < min(end, reader.cluster.stable.get(p, end)):
-                yield Record(offset, NOW_MS - 1, value.encode(), digest_of(value.encode(), value.encode()))
+                yield Record(offset, reader.cluster.written_ms, value.encode(), digest_of(value.encode(), value.encode()))
 
     monkeypatch.setattr(verification, "Sites", PlayedSites)
     monkeypatch.setattr(contents, "span_reader", span_reader)
@@ -201,6 +207,33 @@ def test_the_edges_first_retention_makes_nothing_foreign(world: World) -> None:
     verdict = world.check()
     assert verdict.ok, as_lines(verdict)
     assert verdict.compared[0].comparison.older == 40
+
+
+@pytest.mark.parametrize(
+    ("at_edge_ms", "on_target_ms"), [(168 * HOUR_MS, HOUR_MS), (-1, HOUR_MS)], ids=["raised at the edge alone", "kept for ever"]
+)
+def test_a_target_that_keeps_less_than_the_edge_is_missing_what_it_deleted(
+    world: World, at_edge_ms: int, on_target_ms: int
+) -> None:
+    world.equal(100)
+    world.edge.retention_ms, world.central.retention_ms = at_edge_ms, on_target_ms
+    world.edge.written_ms = world.central.written_ms = NOW_MS - 2 * HOUR_MS
+    world.central.trim(Q, 60)
+    comparison = world.check().compared[0].comparison
+    assert (comparison.faults["missing"], comparison.expired, comparison.matched) == (60, 0, 40)
+
+
+@pytest.mark.parametrize(("young_ms", "missing"), [(120_000, 0), (600_000, 60)])
+def test_a_broker_whose_clock_is_before_this_ones_deletes_a_little_earlier(world: World, young_ms: int, missing: int) -> None:
+    """By minutes, as the watch allows, and no more; what was deleted so is told in the last line."""
+    world.equal(100)
+    world.edge.written_ms = world.central.written_ms = NOW_MS - 72 * HOUR_MS + young_ms
+    world.central.trim(Q, 60)
+    verdict = world.check()
+    assert verdict.compared[0].comparison.faults["missing"] == missing
+    assert verdict.ok is not bool(missing)
+    told = "40 records equal, 60 deleted by the target's retention: the target holds the rest of what the source holds"
+    assert (told in as_lines(verdict)[-1]) is verdict.ok
 
 
 def test_what_only_the_target_has_is_an_alarm_until_it_is_accepted(world: World) -> None:
