@@ -150,7 +150,7 @@ def _or_dash(offset: int | None) -> str:
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Seconds to wait.")
 @click.option("--sample", type=click.IntRange(min=1), help="Compare contents of so many topic-partitions only, chosen at random.")
 @click.option("--seed", type=int, help="Of --sample's choice; default: a new one, printed.")
-@click.option("--accept", is_flag=True, help="Accept what was found as it is: its alarms end, but for what is wrong still.")
+@click.option("--accept", is_flag=True, help="Accept what was found: its alarms end, but what is wrong still, or new, is told.")
 @json_option
 def verify(
     config: Config,

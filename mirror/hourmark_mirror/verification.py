@@ -70,13 +70,13 @@ class Verification:
         """Check the cut of now. `sample`: compare the contents of so many topic-partitions only, chosen by `seed`."""
         partitions = [Partition(t.name, p) for t in self._topics.values() for p in t.partitions]
         cut = self._edge.ends(partitions)
-        anew = [] if self._accept else recreated(self._known_ids(), {t.name: t.topic_id for t in self._topics.values()})
+        anew = recreated(self._known_ids(), {t.name: t.topic_id for t in self._topics.values()})
         found = [Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic) for topic in anew]
-        trusted = [p for p in partitions if p.topic not in anew]
+        trusted = [p for p in partitions if self._accept or p.topic not in anew]
         behind, positions = self._wait({p: cut[p] for p in trusted}, timeout_s)
-        found += [] if self._accept else self._gaps(trusted)
+        found += self._gaps([p for p in trusted if p.topic not in anew])
+        found = self._untold([*found, *self._only_central()])
         found += self._stale(trusted, positions)
-        found += self._only_central()
         if sample is not None:
             trusted = random.Random(seed).sample(trusted, min(sample, len(trusted)))  # noqa: S311
         remotes = self._sites.remote_of(sorted(trusted))
@@ -88,7 +88,7 @@ class Verification:
         ]
         compared = Contents(self._sites, self._clock, self._max_bytes, remotes).compare(cut, positions)
         found += [alarm for one in compared for alarm in _faults(one)]
-        found += self._changed_meanwhile(anew)
+        found += self._changed_meanwhile()
         return Verdict([*missing, *self._remember(found, positions)], behind, compared)
 
     def _known_ids(self) -> dict[str, str]:
@@ -130,24 +130,31 @@ class Verification:
         return [Alarm(AlarmName.STALE_OFFSETS, str(p), text.format(p, positions[p], ends[p]), p.topic) for p in stale]
 
     def _only_central(self) -> list[Alarm]:
-        found = [(topic, what) for topic, what in self._sites.only_central() if self._selected(topic)]
-        if self._accept:
-            self._checks.accepted |= {what for _, what in found}
         text = "{} is on the central cluster and not at the edge: the mirror did not make it, or it was deleted at the edge"
-        return [
+        found = [
             Alarm(AlarmName.ONLY_CENTRAL, what, text.format(what), topic)
-            for topic, what in found
-            if what not in self._checks.accepted
+            for topic, what in self._sites.only_central()
+            if self._selected(topic) and what not in self._checks.accepted
         ]
+        if self._accept:
+            self._checks.accepted |= {alarm.subject for alarm in found}
+        return found
 
-    def _changed_meanwhile(self, anew: Sequence[str]) -> list[Alarm]:
+    def _untold(self, found: Sequence[Alarm]) -> list[Alarm]:
+        """Of what is accepted, only what no check before has told in these words: somebody must have read it once."""
+        return [alarm for alarm in found if not (self._accept and alarm in self._checks.alarms)]
+
+    def _changed_meanwhile(self) -> list[Alarm]:
         """Topics that are others now than when this check began."""
         ids = {t.name: t.topic_id for t in self._sites.topics()}
-        changed = recreated({name: t.topic_id for name, t in self._topics.items() if name not in anew}, ids)
+        changed = recreated({name: t.topic_id for name, t in self._topics.items()}, ids)
         return [Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic) for topic in changed]
 
     def _remember(self, found: Sequence[Alarm], positions: Mapping[Partition, int]) -> list[Alarm]:
-        """Keep what the next check must know; the alarms that stand, but for contents that are told record by record."""
+        """Keep what the next check must know; the alarms that stand, but for contents that are told record by record.
+
+        What is accepted is told, once, and not kept.
+        """
         if self._accept:
             self._checks.alarms = [a for a in self._checks.alarms if not self._selected(a.topic)]
             standing = list(found)
@@ -155,7 +162,8 @@ class Verification:
                 del self._checks.topics[name]
         else:
             standing = [alarm for alarm in self._checks.raised(found) if self._selected(alarm.topic)]
-        held = {alarm.topic for alarm in standing if alarm.name in _HOLDING}
+        holding = (AlarmName.STALE_OFFSETS,) if self._accept else _HOLDING  # a gap is accepted; what is stale is wrong still
+        held = {alarm.topic for alarm in standing if alarm.name in holding}
         for name in self._topics.keys() - held:
             info = self._topics[name]
             stood = {p: positions[Partition(name, p)] for p in info.partitions if Partition(name, p) in positions}

@@ -162,6 +162,52 @@ def test_a_hole_that_retention_makes_while_a_check_waits_is_named_and_stays(worl
     assert world.check().ok
 
 
+def test_a_loss_that_nobody_was_told_is_told_by_the_check_that_accepts(world: World) -> None:
+    world.equal(100)
+    world.edge.put(P, range(600))
+    world.edge.trim(P, 500)
+    world.central.put(Q, [*range(100), *range(500, 600)])
+    world.positions = {P: 600}
+    verdict = world.check(accept=True)
+    assert [alarm.seen.split(": the")[0] for alarm in verdict.alarms] == ["events.a-0: offsets 100 to 499 may be missing"]
+    assert not verdict.ok
+    assert world.check().ok, "it was told, and accepted"
+
+
+def test_what_a_loss_has_grown_by_since_it_was_told_is_told_by_the_check_that_accepts(world: World) -> None:
+    world.equal(100)
+    world.edge.put(P, range(600))
+    world.edge.trim(P, 500)
+    world.central.put(Q, [*range(100), *range(500, 600)])
+    world.positions = {P: 600}
+    assert "offsets 100 to 499" in world.alarms()[0]
+    world.edge.put(P, range(900))
+    world.edge.trim(P, 800)
+    world.central.put(Q, [*range(100), *range(500, 600), *range(800, 900)])
+    world.positions = {P: 900}
+    assert ["offsets 100 to 799" in alarm.seen for alarm in world.check(accept=True).alarms] == [True]
+    assert world.check().ok
+
+
+def test_a_topic_made_anew_of_which_nobody_was_told_is_told_by_the_check_that_accepts(world: World) -> None:
+    world.equal(100)
+    world.edge.ids["events.a"] = "new"
+    world.edge.put(P, range(150), of="n")
+    world.central.put(Q, range(150), of="n")
+    world.positions = {P: 150}
+    verdict = world.check(accept=True)
+    assert ["was deleted and recreated" in alarm.seen for alarm in verdict.alarms] == [True]
+    assert verdict.compared[0].comparison.matched == 150, "the new one is compared"
+    assert world.check().ok
+
+
+def test_what_only_the_target_has_is_told_by_the_check_that_accepts_where_nobody_was_told(world: World) -> None:
+    world.equal(5)
+    world.central.put(Partition("edge.events.zzz", 0), [0])
+    assert [alarm.subject for alarm in world.check(accept=True).alarms] == ["topic edge.events.zzz"]
+    assert world.check().ok
+
+
 def test_a_stale_position_is_an_alarm_also_when_the_topic_has_outgrown_it(world: World) -> None:
     world.edge.put(P, range(10))
     world.central.put(Q, [])
