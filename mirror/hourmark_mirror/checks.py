@@ -3,6 +3,8 @@
 Only with them can a gap be seen: retention that overtook the mirror, or a topic deleted and recreated. An alarm stays until
 an operator accepts it: a topic with one keeps its old entry, and what was found is told again, although retention may have
 deleted the evidence meanwhile. An edge that was formatted anew has other topic ids: its topics were recreated.
+
+Checks may run beside one another, and each for hours: what one writes goes beside what others have written since it began.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from hourmark.alarm import Alarm
 from hourmark.durable import write_durably
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition
+from hourmark_mirror.memory_lock import held
 
 CHECKS: Final = "state/checks.json"  # below the work folder
 
@@ -45,23 +48,29 @@ _CONTENT: Final = TypeAdapter(_Content)
 
 
 class Checks:
-    """The remembered checks of a mirror."""
+    """The remembered checks of a mirror. UsageError, naming the file, where it cannot be read or written."""
 
     def __init__(self, work_dir: Path, edge_cluster_id: str) -> None:
         self._path = work_dir / CHECKS
         self._cluster_id = edge_cluster_id
+        self._take(self._read())
+
+    def _take(self, content: _Content) -> None:
+        self._known = content
+        self.topics, self.alarms, self.accepted = dict(content.topics), [*content.alarms], {*content.accepted}
+
+    def _read(self) -> _Content:
         try:
-            content = _CONTENT.validate_json(self._path.read_bytes())
+            return _CONTENT.validate_json(self._path.read_bytes())
         except FileNotFoundError:
-            content = _Content(edge_cluster_id, {})
+            return _Content(self._cluster_id, {})
+        except OSError as error:
+            raise UsageError(f"{self._path} cannot be read: {error.strerror}; ask as a user who may read and write it") from error
         except ValidationError as error:
             raise UsageError(
                 f"{self._path} is damaged ({error}); what it remembered is lost: remove it, and the next check alarms "
                 "for every topic whose beginning was deleted by retention"
             ) from error
-        self.topics = content.topics
-        self.alarms = content.alarms
-        self.accepted = set(content.accepted)
 
     @property
     def ids(self) -> dict[str, str]:
@@ -80,6 +89,40 @@ class Checks:
         return [*{**before, **now}.values()]
 
     def save(self) -> None:
-        """Write durably."""
-        content = _Content(self._cluster_id, dict(sorted(self.topics.items())), self.alarms, sorted(self.accepted))
-        write_durably(self._path, _CONTENT.dump_json(content, indent=1))
+        """Write durably, beside what others have written since this was read."""
+        mine = _Content(self._cluster_id, self.topics, self.alarms, [*self.accepted])
+        with held(self._path):
+            every = _merged(self._known, mine, self._read())
+            try:
+                write_durably(self._path, _CONTENT.dump_json(every, indent=1))
+            except OSError as error:
+                raise UsageError(
+                    f"{self._path} cannot be written: {error.strerror}; the next check will not know what this one found: make "
+                    "it writable, or room, and ask again"
+                ) from error
+        self._take(every)
+
+
+def _merged(known: _Content, mine: _Content, theirs: _Content) -> _Content:
+    """`known`: what `mine` and `theirs` both came from. An alarm is taken away only by who knew it."""
+    names = sorted(known.topics.keys() | mine.topics.keys() | theirs.topics.keys())
+    checks = {n: _check(known.topics.get(n), mine.topics.get(n), theirs.topics.get(n)) for n in names}
+    before, now, others = ({(a.name, a.subject): a for a in content.alarms} for content in (known, mine, theirs))
+    gone = before.keys() - now.keys()
+    alarms = {**{what: now[what] for what in now if what not in before}, **others}
+    return _Content(
+        mine.edge_cluster_id,
+        {name: check for name, check in checks.items() if check is not None},
+        [alarm for what, alarm in alarms.items() if what not in gone],
+        sorted({*mine.accepted, *theirs.accepted}),
+    )
+
+
+def _check(known: Check | None, mine: Check | None, theirs: Check | None) -> Check | None:
+    """Where both wrote of one topic, the lower positions: below those all was copied, whichever of them is right."""
+    if theirs == known:
+        return mine
+    if mine == known or mine is None or theirs is None or mine.topic_id != theirs.topic_id:
+        return theirs
+    lower = {p: min(offset, theirs.positions[p]) for p, offset in mine.positions.items() if p in theirs.positions}
+    return Check(theirs.topic_id, lower)

@@ -6,7 +6,6 @@ Looks of several processes, such as a watch and a `--once` or `--accept` beside 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -15,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hourmark.durable import write_durably
 from hourmark.errors import UsageError
+from hourmark_mirror.memory_lock import held
 from hourmark_mirror.observed import Memory
 
 WATCH: Final = "state/watch.json"  # below the work folder
@@ -30,16 +30,7 @@ class WatchMemory:
     @contextlib.contextmanager
     def turn(self) -> Iterator[Memory]:
         """What is remembered; nobody else looks meanwhile. It may take as long as another's look."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            lock = self.path.with_suffix(".lock").open("a+b")
-        except OSError as error:
-            raise UsageError(
-                f"mirror.work_dir = {str(self.path.parent.parent)!r} cannot be used: {error.strerror}; name a folder that this "
-                "user may write"
-            ) from error
-        with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with held(self.path):
             yield self._read()
 
     def keep(self, memory: Memory) -> None:

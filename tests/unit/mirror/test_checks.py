@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,8 @@ import pytest
 from hourmark.alarm import Alarm, AlarmName
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition
-from hourmark_mirror.checks import Check, Checks
+from hourmark_mirror.checks import CHECKS, Check, Checks
+from hourmark_mirror.memory_lock import held
 
 
 def test_checks_are_read_back(tmp_path: Path) -> None:
@@ -52,3 +56,80 @@ def test_damage_is_named(tmp_path: Path) -> None:
     (tmp_path / "state" / "checks.json").write_text("{")
     with pytest.raises(UsageError, match=r"checks\.json is damaged"):
         Checks(tmp_path, "cluster-1")
+
+
+def overtaken(topic: str) -> Alarm:
+    return Alarm(AlarmName.OVERTAKEN, f"{topic}-0", "offsets 3 to 7 may be missing", topic)
+
+
+def test_checks_beside_one_another_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    first, second = Checks(tmp_path, "c"), Checks(tmp_path, "c")
+    for checks, topic in ((first, "events.a"), (second, "events.b")):
+        checks.topics[topic] = Check("id", {0: 5})
+        checks.raised([overtaken(topic)])
+        checks.accepted.add(f"topic edge.{topic}.old")
+        checks.save()
+    after = Checks(tmp_path, "c")
+    assert {*after.topics} == {"events.a", "events.b"}
+    assert {*after.alarms} == {overtaken("events.a"), overtaken("events.b")}
+    assert after.accepted == {"topic edge.events.a.old", "topic edge.events.b.old"}
+
+
+def test_an_alarm_that_came_meanwhile_is_not_accepted_by_who_did_not_know_it(tmp_path: Path) -> None:
+    before = Checks(tmp_path, "c")
+    before.raised([overtaken("events.a")])
+    before.save()
+    accepting, other = Checks(tmp_path, "c"), Checks(tmp_path, "c")
+    other.raised([overtaken("events.b")])
+    other.save()
+    accepting.alarms = []
+    accepting.save()
+    assert Checks(tmp_path, "c").alarms == [overtaken("events.b")]
+
+
+def test_what_was_accepted_meanwhile_does_not_come_back(tmp_path: Path) -> None:
+    before = Checks(tmp_path, "c")
+    before.topics["events.a"] = Check("id", {0: 5})
+    before.raised([overtaken("events.a")])
+    before.save()
+    slow, accepting = Checks(tmp_path, "c"), Checks(tmp_path, "c")
+    accepting.alarms = []
+    accepting.topics["events.a"] = Check("id", {0: 9})
+    accepting.save()
+    slow.raised([])
+    slow.save()
+    after = Checks(tmp_path, "c")
+    assert (after.alarms, after.topics) == ([], {"events.a": Check("id", {0: 9})})
+
+
+def test_of_positions_that_two_wrote_the_lower_is_known(tmp_path: Path) -> None:
+    first, second = Checks(tmp_path, "c"), Checks(tmp_path, "c")
+    first.topics["events.a"] = Check("id", {0: 5, 1: 9, 2: 4})
+    first.save()
+    second.topics["events.a"] = Check("id", {0: 7, 1: 8})
+    second.save()
+    assert Checks(tmp_path, "c").topics == {"events.a": Check("id", {0: 5, 1: 8})}
+
+
+def test_one_writes_while_no_other_does(tmp_path: Path) -> None:
+    checks = Checks(tmp_path, "c")
+    with held(tmp_path / CHECKS):
+        saving = threading.Thread(target=checks.save)
+        saving.start()
+        saving.join(0.2)
+        assert saving.is_alive() and not (tmp_path / CHECKS).exists()
+    saving.join(10)
+    assert (tmp_path / CHECKS).exists()
+
+
+def test_a_file_that_cannot_be_read_or_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    checks = Checks(tmp_path, "c")
+    monkeypatch.setattr("hourmark_mirror.checks.write_durably", refuses)
+    with pytest.raises(UsageError, match=r"state/checks\.json cannot be written: No space left on device"):
+        checks.save()
+    monkeypatch.setattr(Path, "read_bytes", refuses)
+    with pytest.raises(UsageError, match=r"state/checks\.json cannot be read"):
+        Checks(tmp_path, "c")
