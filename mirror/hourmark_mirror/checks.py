@@ -82,6 +82,16 @@ class Checks:
         """The mirror's positions at the previous check."""
         return {Partition(name, p): offset for name, check in self.topics.items() for p, offset in check.positions.items()}
 
+    def copied_again(self, ids: Mapping[str, str], starts: Mapping[Partition, int]) -> None:
+        """Topics of these ids are copied again from these offsets on; below them, all was copied as far as it was before.
+
+        A topic of another id keeps its entry: it says up to where the old one was copied.
+        """
+        for name, check in self.topics.items():
+            if ids.get(name) == check.topic_id:
+                stands = {p: min(offset, starts.get(Partition(name, p), offset)) for p, offset in check.positions.items()}
+                self.topics[name] = Check(check.topic_id, stands)
+
     def raised(self, found: Sequence[Alarm]) -> list[Alarm]:
         """Remember these; all that stand: what was found as it is now, what is no longer seen as it was."""
         now, before = ({(a.name, a.subject): a for a in alarms} for alarms in (found, self.alarms))

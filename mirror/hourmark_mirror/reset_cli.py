@@ -9,7 +9,7 @@ from hourmark.errors import UsageError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
 from hourmark_mirror.plan_cli import selected, topic_option
-from hourmark_mirror.resetting import forget, kept, refuse_beside_workers, stale
+from hourmark_mirror.resetting import begin_anew, kept, refuse_beside_workers, stale
 from hourmark_mirror.sites import Sites
 
 
@@ -42,7 +42,7 @@ def reset_offsets(config: Config, topics: tuple[str, ...], also_well: bool, yes:
         click.echo("\n".join(map(str, chosen)), err=True)
         click.confirm(f"Copy {len(chosen)} topic-partitions from their beginning?", abort=True, err=True)
     if chosen:
-        forget(sites, chosen)
+        begin_anew(config.mirror.work_dir, sites, chosen)
     if as_json:
         say_json({"reset": [one.as_object() for one in chosen]})
     elif chosen:

@@ -6,7 +6,9 @@ start, and writes its own while they run: so nobody may be in the group meanwhil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from hourmark.errors import UsageError
@@ -15,7 +17,10 @@ from hourmark.mirror_positions import apply, keys, positions_topic
 from hourmark.mirror_workers import workers
 from hourmark.topic_follower import read_topic
 from hourmark.topic_writer import append_all
+from hourmark_mirror.checks import Checks
+from hourmark_mirror.observed import KnownPartition, Memory
 from hourmark_mirror.sites import Sites
+from hourmark_mirror.watch_memory import WatchMemory
 
 _KEY_BYTES_MAX: Final = 1 << 16
 
@@ -68,6 +73,37 @@ def refuse_beside_workers(sites: Sites) -> None:
             "that they know. End `hourmark mirror run` on each host, and try again; one that was killed is in the group for up "
             "to a minute more"
         )
+
+
+def begin_anew(work_dir: Path, sites: Sites, chosen: Sequence[Kept]) -> None:
+    """Forget these, and first what checks and the watch (`work_dir`) believe to be copied: a hole made from now on would be none
+    to them, below that. No look comes between. UsageError where a worker runs, or the folder cannot be used; Unavailable.
+    """
+    refuse_beside_workers(sites)
+    topics = {t.name: t for t in sites.topics()}
+    there = [p for p in (one.partition for one in chosen) if p.topic in topics and p.partition in topics[p.topic].partitions]
+    ids, starts = {name: t.topic_id for name, t in topics.items()}, sites.edge.starts(there)
+    watched = WatchMemory(work_dir)
+    with watched.turn() as memory:
+        watched.keep(uncovered(memory, ids, starts))
+        checks = Checks(work_dir, sites.edge.cluster_id())
+        checks.copied_again(ids, starts)
+        checks.save()
+        forget(sites, chosen)
+
+
+def uncovered(memory: Memory, ids: Mapping[str, str], starts: Mapping[Partition, int]) -> Memory:
+    """What the watch remembers, where topics of these ids are copied again from these offsets on."""
+
+    def again(topic: str, partitions: Mapping[int, KnownPartition]) -> dict[int, KnownPartition]:
+        covered = {n: min(known.covered, starts.get(Partition(topic, n), known.covered)) for n, known in partitions.items()}
+        return {n: dataclasses.replace(known, covered=covered[n]) for n, known in partitions.items()}
+
+    topics = {
+        name: dataclasses.replace(known, partitions=again(name, known.partitions)) if ids.get(name) == known.topic_id else known
+        for name, known in memory.topics.items()
+    }
+    return dataclasses.replace(memory, topics=topics)
 
 
 def forget(sites: Sites, chosen: Iterable[Kept]) -> None:

@@ -74,7 +74,8 @@ class Verification:
         found = [Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic) for topic in anew]
         trusted = [p for p in partitions if self._accept or p.topic not in anew]
         behind, positions = self._wait({p: cut[p] for p in trusted}, timeout_s)
-        found += self._gaps([p for p in trusted if p.topic not in anew])
+        starts = self._edge.starts(trusted)  # after the positions: where retention passed those of the last check, up to now
+        found += self._gaps({p: start for p, start in starts.items() if p.topic not in anew})
         found = self._untold([*found, *self._only_central()])
         found += self._stale(trusted, positions)
         if sample is not None:
@@ -89,7 +90,7 @@ class Verification:
         compared = Contents(self._sites, self._clock, self._max_bytes, remotes).compare(cut, positions)
         found += [alarm for one in compared for alarm in _faults(one)]
         found += self._changed_meanwhile()
-        return Verdict([*missing, *self._remember(found, positions)], behind, compared)
+        return Verdict([*missing, *self._remember(found, {**starts, **positions})], behind, compared)
 
     def _known_ids(self) -> dict[str, str]:
         return {name: topic_id for name, topic_id in self._checks.ids.items() if self._selected(name)}
@@ -118,9 +119,8 @@ class Verification:
                     _LOG.info("waiting for %d topic-partitions, such as %s", len(behind), behind[0])
                 self._clock.sleep(POLL_S)
 
-    def _gaps(self, partitions: Sequence[Partition]) -> list[Alarm]:
-        """Where retention passed the positions of the last check, up to now: the log starts are read after the positions."""
-        found = gaps(self._checks.positions, self._edge.starts(partitions))
+    def _gaps(self, starts: Mapping[Partition, int]) -> list[Alarm]:
+        found = gaps(self._checks.positions, starts)
         return [Alarm(AlarmName.OVERTAKEN, str(gap.partition), str(gap), gap.partition.topic) for gap in found]
 
     def _stale(self, partitions: Sequence[Partition], positions: Mapping[Partition, int]) -> list[Alarm]:
@@ -150,10 +150,11 @@ class Verification:
         changed = recreated({name: t.topic_id for name, t in self._topics.items()}, ids)
         return [Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic) for topic in changed]
 
-    def _remember(self, found: Sequence[Alarm], positions: Mapping[Partition, int]) -> list[Alarm]:
+    def _remember(self, found: Sequence[Alarm], stands: Mapping[Partition, int]) -> list[Alarm]:
         """Keep what the next check must know; the alarms that stand, but for contents that are told record by record.
 
-        What is accepted is told, once, and not kept.
+        `stands`: the mirror's positions, and log starts where it has none: what is gone below those was told. What is accepted is
+        told, once, and not kept.
         """
         if self._accept:
             self._checks.alarms = [a for a in self._checks.alarms if not self._selected(a.topic)]
@@ -166,7 +167,7 @@ class Verification:
         held = {alarm.topic for alarm in standing if alarm.name in holding}
         for name in self._topics.keys() - held:
             info = self._topics[name]
-            stood = {p: positions[Partition(name, p)] for p in info.partitions if Partition(name, p) in positions}
+            stood = {p: at for p in info.partitions if (at := stands.get(Partition(name, p)))}
             self._checks.topics[name] = Check(info.topic_id, stood)
         self._checks.save()
         told = {(alarm.name, alarm.subject) for alarm in found if alarm.name == AlarmName.CONTENTS_DIFFER}

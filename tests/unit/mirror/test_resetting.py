@@ -1,9 +1,24 @@
-"""Which positions are of a topic that was there before."""
+"""Which positions are of a topic that was there before, and what is believed to be copied once they are forgotten."""
 
 from __future__ import annotations
 
-from hourmark.kafka import Partition
-from hourmark_mirror.resetting import Kept, stale
+import dataclasses
+import types
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.unit.mirror.test_judging import WELL, P
+
+from hourmark.kafka import Partition, TopicInfo
+from hourmark.mirror_positions import gaps
+from hourmark_mirror import resetting
+from hourmark_mirror.checks import Check, Checks
+from hourmark_mirror.judging import Limits, judged
+from hourmark_mirror.observed import Memory
+from hourmark_mirror.resetting import Kept, begin_anew, stale
+from hourmark_mirror.sites import Sites
+from hourmark_mirror.watch_memory import WatchMemory
 
 
 def of(topic: str, partition: int, position: int, edge_end: int | None) -> Kept:
@@ -20,3 +35,57 @@ def test_what_the_edge_does_not_tell_of_is_kept_and_said_so() -> None:
     assert stale([away]) == []
     assert str(away) == "events.click-0: the mirror stands at 9, the edge has no such topic-partition"
     assert str(of("events.click", 0, 9, 8)).endswith("the edge ends at 8")
+
+
+class Played:
+    """A mirror that stood at 100 of 100, as a check and the watch saw it, of a topic that is kept from `start` on."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, topic_id: str = "id-1", start: int = 0) -> None:
+        self.folder, self.forgotten = folder, False
+        self.watched = judged(WELL, Memory(), Limits(24.0, {})).memory
+        WatchMemory(folder).keep(self.watched)
+        checks = Checks(folder, "c")
+        checks.topics[P.topic] = Check("id-1", {0: 100})
+        checks.save()
+        edge: Any = types.SimpleNamespace(starts=lambda partitions: dict.fromkeys(partitions, start), cluster_id=lambda: "c")
+        sites: Any = types.SimpleNamespace(topics=lambda: [TopicInfo(P.topic, topic_id, (0,))], edge=edge)
+        monkeypatch.setattr(resetting, "refuse_beside_workers", lambda _: None)
+        monkeypatch.setattr(resetting, "forget", self.forget)
+        begin_anew(folder, cast(Sites, sites), [of(P.topic, 0, 100, 100), of("events.gone", 0, 9, None)])
+        assert self.forgotten
+
+    def forget(self, *_: object) -> None:
+        self.forgotten = True
+        self.checked_at = Checks(self.folder, "c").positions
+
+    def covered(self) -> int:
+        with WatchMemory(self.folder).turn() as memory:
+            known = memory.of(P)
+        assert known is not None
+        return known.covered
+
+
+def test_what_is_copied_again_is_not_believed_to_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It came to 40 when retention deleted up to 70: what was copied once, up to 100, says nothing of 40 to 69."""
+    played = Played(tmp_path, monkeypatch)
+    assert (played.checked_at, played.covered()) == ({P: 0}, 0), "known before a position is forgotten"
+    assert [str(gap.partition) for gap in gaps(played.checked_at, {P: 70})] == ["events.a-0"]
+    with WatchMemory(tmp_path).turn() as memory:
+        seen = dataclasses.replace(WELL, now_ms=WELL.now_ms + 1000, starts={P: 70}, positions={P: 75})
+        found = judged(seen, memory, Limits(24.0, {})).alarms
+    assert ["offsets 0 to 69 may be missing" in alarm.seen for alarm in found] == [True]
+
+
+def test_what_retention_had_deleted_before_is_no_hole_once_all_is_copied_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = Played(tmp_path, monkeypatch, start=30)
+    assert (played.checked_at, played.covered()) == ({P: 30}, 30)
+    assert gaps(played.checked_at, {P: 30}) == []
+
+
+def test_of_a_topic_made_anew_it_stays_known_up_to_where_the_old_one_was_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = Played(tmp_path, monkeypatch, topic_id="another")
+    assert (played.checked_at, played.covered()) == ({P: 100}, 100)

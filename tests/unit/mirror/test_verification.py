@@ -293,6 +293,19 @@ def test_what_only_the_target_has_is_an_alarm_until_it_is_accepted(world: World)
     assert world.check().ok
 
 
+def test_what_retention_had_deleted_before_is_no_gap_where_a_position_was_forgotten(world: World) -> None:
+    world.equal(100)
+    world.edge.trim(P, 30)
+    assert world.check().ok
+    world.positions = {}
+    for _ in range(2):
+        verdict = world.check(0.0)
+        assert (bool(verdict.behind), verdict.alarms) == (True, [])
+    world.edge.trim(P, 70)
+    world.positions = {P: 100}
+    assert "offsets 30 to 69 may be missing" in world.alarms()[0]
+
+
 def test_a_missing_record_is_told_also_after_retention_has_deleted_the_evidence(world: World) -> None:
     world.edge.put(P, range(10))
     world.central.put(Q, [*range(3), *range(6, 10)])
