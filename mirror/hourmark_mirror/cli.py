@@ -30,7 +30,7 @@ from hourmark_mirror.reset_cli import reset_offsets
 from hourmark_mirror.sites import Sites
 from hourmark_mirror.supervisor import Supervisor, TaskWatch
 from hourmark_mirror.verdict_text import as_lines, as_object
-from hourmark_mirror.verification import Verification
+from hourmark_mirror.verification import Verdict, Verification
 from hourmark_mirror.watch_cli import watch
 
 _LOG = logging.getLogger(__name__)
@@ -173,9 +173,12 @@ def verify(
         seed = random.SystemRandom().randrange(1 << 32)
         click.echo(f"--seed {seed}", err=True)
     verification = Verification(config, SystemClock(), topics=topics, accept=accept)
-    verdict = verification.run(timeout_s, sample=sample, seed=seed or 0)
-    if as_json:
-        say_json(as_object(verdict))
-    else:
-        click.echo("\n".join(as_lines(verdict)))
+
+    def tell(verdict: Verdict) -> None:
+        if as_json:
+            say_json(as_object(verdict))
+        else:
+            click.echo("\n".join(as_lines(verdict)))
+
+    verdict = verification.run(timeout_s, sample=sample, seed=seed or 0, tell=tell)
     sys.exit(0 if verdict.ok else 1)

@@ -11,12 +11,13 @@ from hourmark_mirror.verification import Verdict
 
 
 def as_object(verdict: Verdict) -> dict[str, Any]:
-    """`{"ok", "alarms": [words], "named": [alarm], "behind", "partitions": [{"topic", "partition", …, "faults": [span]}]}`."""
+    """`{"ok", "alarms": [words], "named": [alarm], "behind", "left_out", "partitions": [{"topic", …, "faults": [span]}]}`."""
     return {
         "ok": verdict.ok,
         "alarms": [alarm.seen for alarm in verdict.alarms],
         "named": [alarm.as_object() for alarm in verdict.alarms],
         "behind": verdict.behind,
+        "left_out": verdict.left_out,
         "partitions": [_partition(compared) for compared in verdict.compared],
     }
 
@@ -43,16 +44,23 @@ def as_lines(verdict: Verdict) -> list[str]:
         lines += [f"{span.kind.upper()} {_span(compared, span)}" for span in spans]
         if unnamed := compared.comparison.faults.total() - sum(span.count for span in spans):
             lines.append(f"MORE {compared.partition}: {unnamed} further faulty records")
-    matched = sum(compared.comparison.matched for compared in verdict.compared)
     lines += [] if verdict.compared else ["ALARM nothing was compared: there is no mirrored topic, or none that both sides have"]
-    return [*lines, f"{len(verdict.compared)} topic-partitions compared, {matched} records equal{_sum(verdict)}"]
+    return [*lines, _sum(verdict)]
 
 
 def _sum(verdict: Verdict) -> str:
+    count, left_out = len(verdict.compared), verdict.left_out
+    matched = sum(compared.comparison.matched for compared in verdict.compared)
     expired = sum(compared.comparison.expired for compared in verdict.compared)
+    partitions = f"{count} of {count + left_out}" if left_out else f"{count}"
     deleted = f", {expired} deleted by the target's retention" if expired else ""
-    well = f"the target holds {'the rest of ' if expired else ''}what the source holds"
-    return f"{deleted}: {well if verdict.ok else 'NOT as it must be'}"
+    well = (
+        f"what was compared is equal on both sides{', but for those' if expired else ''}"
+        if left_out
+        else f"the target holds {'the rest of ' if expired else ''}what the source holds"
+    )
+    word = well if verdict.ok else "NOT as it must be"
+    return f"{partitions} topic-partitions compared, {matched} records equal{deleted}: {word}"
 
 
 def _span(compared: Compared, span: Span) -> str:

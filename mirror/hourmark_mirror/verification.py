@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from hourmark.alarm import Alarm, AlarmName
@@ -36,11 +36,15 @@ _HOLDING = (
 
 
 class Verdict(NamedTuple):
-    """What a check found; `alarms` are what is wrong besides contents, and what was wrong and nobody accepted."""
+    """What a check found; `alarms` are what is wrong besides contents, and what was wrong and nobody accepted.
+
+    `left_out`: how many topic-partitions a sample did not compare.
+    """
 
     alarms: list[Alarm]
     behind: list[str]
     compared: list[Compared]
+    left_out: int = 0
 
     @property
     def ok(self) -> bool:
@@ -66,8 +70,13 @@ class Verification:
     def _selected(self, topic: str) -> bool:
         return not self._only or any(topic in (name, events_topic(name)) for name in self._only)
 
-    def run(self, timeout_s: float, *, sample: int | None = None, seed: int = 0) -> Verdict:
-        """Check the cut of now. `sample`: compare the contents of so many topic-partitions only, chosen by `seed`."""
+    def run(
+        self, timeout_s: float, *, sample: int | None = None, seed: int = 0, tell: Callable[[Verdict], object] = lambda _: None
+    ) -> Verdict:
+        """Check the cut of now. `sample`: compare the contents of so many topic-partitions only, chosen by `seed`.
+
+        `tell`: is given the verdict before it is remembered, as that may fail. UsageError where it does; Unavailable.
+        """
         partitions = [Partition(t.name, p) for t in self._topics.values() for p in t.partitions]
         cut = self._edge.ends(partitions)
         anew = recreated(self._known_ids(), {t.name: t.topic_id for t in self._topics.values()})
@@ -78,19 +87,16 @@ class Verification:
         found += self._gaps({p: start for p, start in starts.items() if p.topic not in anew})
         found = self._untold([*found, *self._only_central()])
         found += self._stale(trusted, positions)
-        if sample is not None:
-            trusted = random.Random(seed).sample(trusted, min(sample, len(trusted)))  # noqa: S311
         remotes = self._sites.remote_of(sorted(trusted))
-        text = "{} does not exist on the central cluster"
-        missing = [
-            Alarm(AlarmName.REMOTE_MISSING, str(p), text.format(self._sites.remote(p)), p.topic)
-            for p in sorted(trusted)
-            if p not in remotes
-        ]
-        compared = Contents(self._sites, self._clock, self._max_bytes, remotes).compare(cut, positions)
+        chosen = remotes if sample is None else _sampled(remotes, sample, seed)
+        compared = Contents(self._sites, self._clock, self._max_bytes, chosen).compare(cut, positions)
         found += [alarm for one in compared for alarm in _faults(one)]
         found += self._changed_meanwhile()
-        return Verdict([*missing, *self._remember(found, {**starts, **positions})], behind, compared)
+        alarms = [*self._missing(trusted, remotes), *self._standing(found, {**starts, **positions})]
+        verdict = Verdict(alarms, behind, compared, len(remotes) - len(chosen))
+        tell(verdict)
+        self._checks.save()
+        return verdict
 
     def _known_ids(self) -> dict[str, str]:
         return {name: topic_id for name, topic_id in self._checks.ids.items() if self._selected(name)}
@@ -129,6 +135,11 @@ class Verification:
         stale = ahead(ends, positions)
         return [Alarm(AlarmName.STALE_OFFSETS, str(p), text.format(p, positions[p], ends[p]), p.topic) for p in stale]
 
+    def _missing(self, partitions: Iterable[Partition], remotes: Mapping[Partition, Partition]) -> list[Alarm]:
+        text = "{} does not exist on the central cluster"
+        missing = [p for p in sorted(partitions) if p not in remotes]
+        return [Alarm(AlarmName.REMOTE_MISSING, str(p), text.format(self._sites.remote(p)), p.topic) for p in missing]
+
     def _only_central(self) -> list[Alarm]:
         text = "{} is on the central cluster and not at the edge: the mirror did not make it, or it was deleted at the edge"
         found = [
@@ -150,8 +161,8 @@ class Verification:
         changed = recreated({name: t.topic_id for name, t in self._topics.items()}, ids)
         return [Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic) for topic in changed]
 
-    def _remember(self, found: Sequence[Alarm], stands: Mapping[Partition, int]) -> list[Alarm]:
-        """Keep what the next check must know; the alarms that stand, but for contents that are told record by record.
+    def _standing(self, found: Sequence[Alarm], stands: Mapping[Partition, int]) -> list[Alarm]:
+        """The alarms that stand, but for contents that are told record by record; `_checks` knows what the next one must know.
 
         `stands`: the mirror's positions, and log starts where it has none: what is gone below those was told. What is accepted is
         told, once, and not kept.
@@ -169,9 +180,13 @@ class Verification:
             info = self._topics[name]
             stood = {p: at for p in info.partitions if (at := stands.get(Partition(name, p)))}
             self._checks.topics[name] = Check(info.topic_id, stood)
-        self._checks.save()
         told = {(alarm.name, alarm.subject) for alarm in found if alarm.name == AlarmName.CONTENTS_DIFFER}
         return [alarm for alarm in standing if (alarm.name, alarm.subject) not in told]
+
+
+def _sampled(remotes: Mapping[Partition, Partition], count: int, seed: int) -> dict[Partition, Partition]:
+    chosen = random.Random(seed).sample(sorted(remotes), min(count, len(remotes)))  # noqa: S311
+    return {p: remotes[p] for p in sorted(chosen)}
 
 
 def _faults(compared: Compared) -> list[Alarm]:

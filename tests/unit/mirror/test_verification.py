@@ -6,6 +6,8 @@ The clusters are played, because what matters happens between two questions; `te
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,14 +16,16 @@ from typing import Any, TypeVar
 import pytest
 from tests.support.clock import FakeClock
 
+from hourmark.alarm import AlarmName
 from hourmark.config import Config
 from hourmark.config_groups import Kafka, KafkaCluster
 from hourmark.config_mirror import Mirror
+from hourmark.errors import UsageError
 from hourmark.kafka import Partition, TopicInfo
-from hourmark_mirror import contents, verification
+from hourmark_mirror import checks, contents, verification
 from hourmark_mirror.reading import Record, digest_of
 from hourmark_mirror.sites import Sites
-from hourmark_mirror.verdict_text import as_lines
+from hourmark_mirror.verdict_text import as_lines, as_object
 from hourmark_mirror.verification import Verdict, Verification
 
 P, Q = Partition("events.a", 0), Partition("edge.events.a", 0)
@@ -95,8 +99,8 @@ class World:
     positions: dict[Partition, int] = dataclasses.field(default_factory=dict)
     refreshed: Callable[[], object] = lambda: None
 
-    def check(self, timeout_s: float = 1.0, *, accept: bool = False) -> Verdict:
-        return Verification(self.config, FakeClock(NOW_MS), topics=(), accept=accept).run(timeout_s)
+    def check(self, timeout_s: float = 1.0, *, accept: bool = False, **more: Any) -> Verdict:
+        return Verification(self.config, FakeClock(NOW_MS), topics=(), accept=accept).run(timeout_s, **more)
 
     def alarms(self) -> list[str]:
         verdict = self.check()
@@ -339,6 +343,36 @@ def test_nothing_compared_is_not_well(world: World) -> None:
     verdict = world.check()
     assert not verdict.ok
     assert as_lines(verdict)[0].startswith("ALARM nothing was compared")
+
+
+def test_a_sampled_check_says_how_much_it_compared_and_asks_for_every_remote_topic(world: World) -> None:
+    parts = [Partition("events.a", n) for n in range(4)]
+    for p in parts:
+        world.edge.put(p, range(10))
+        world.central.put(Partition("edge.events.a", p.partition), range(10))
+    world.positions = dict.fromkeys(parts, 10)
+    verdict = world.check(sample=1)
+    assert (verdict.ok, len(verdict.compared), verdict.left_out) == (True, 1, 3)
+    assert as_lines(verdict)[-1] == "1 of 4 topic-partitions compared, 10 records equal: what was compared is equal on both sides"
+    assert as_object(verdict)["left_out"] == 3
+    assert as_lines(world.check())[-1] == "4 topic-partitions compared, 40 records equal: the target holds what the source holds"
+    del world.central.records[Partition("edge.events.a", 2)]
+    for seed in range(8):
+        verdict = world.check(sample=1, seed=seed)
+        assert [(alarm.name, alarm.subject) for alarm in verdict.alarms] == [(AlarmName.REMOTE_MISSING, "events.a-2")]
+        assert (len(verdict.compared), verdict.left_out) == (1, 2)
+
+
+def test_what_was_found_is_told_also_where_it_cannot_be_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    world.equal(5)
+    monkeypatch.setattr(checks, "write_durably", refuses)
+    told: list[Verdict] = []
+    with pytest.raises(UsageError, match=r"checks\.json cannot be written: Permission denied"):
+        world.check(tell=told.append)
+    assert [verdict.ok for verdict in told] == [True]
 
 
 def test_a_log_start_that_moves_each_time_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
