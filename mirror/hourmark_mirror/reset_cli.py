@@ -27,7 +27,8 @@ def reset_offsets(config: Config, topics: tuple[str, ...], also_well: bool, yes:
 
     Until then nothing is copied there, or only what comes after the old position, and MirrorMaker 2 says nothing of it. End every
     `hourmark mirror run` first: beside a worker it is refused. What is on the target already is copied a second time, and dropped
-    as duplicate by the ETL. What the old topic held and was not copied is gone: `hourmark mirror verify` names it.
+    as duplicate by the ETL; `hourmark mirror verify` names it as doubled or foreign until the target's retention has deleted it.
+    What the old topic held and was not copied is gone: `verify` names it. --topic with --all is for a target that was truncated.
     """
     set_up_logging(config.log_level)
     if also_well and not topics:
