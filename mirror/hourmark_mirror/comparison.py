@@ -133,7 +133,7 @@ def compare(
     source, target = _Side(edge, window), _Side(central, window)
     recent: collections.OrderedDict[bytes, int] = collections.OrderedDict()
     if edge_was_trimmed:
-        result.older = _skip_older(source, target, cut)
+        result.older = _skip_older(source, target, cut, begins_later=target_was_trimmed)
     at_beginning = target_was_trimmed and not result.older
     while True:
         a, b = source.head(), target.head()
@@ -168,13 +168,17 @@ def compare(
                 result.add("missing", a.offset, None)
 
 
-def _skip_older(source: _Side, target: _Side, cut: int) -> int:
+def _skip_older(source: _Side, target: _Side, cut: int, *, begins_later: bool) -> int:
     """Pass over what the target has from before the edge's first record; how many.
 
     A record that is at the edge twice, once deleted, once not, is no beginning: where several in a row are found, they are.
+    `begins_later`: the target may itself begin after the edge's first record, and further on than a window. Times tell: they are
+    the same on both sides, and in order but for less than that.
     """
-    older = 0
+    older, begin = 0, source.head()
     while (first := target.head()) is not None and not source.sees(first.digest):
+        if begins_later and begin is not None and first.timestamp_ms > begin.timestamp_ms:
+            break
         older += 1
         target.pop()
     more = target.find(source.first(RUN, cut)) or 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -140,6 +141,19 @@ def test_a_right_target_of_an_edge_that_was_trimmed_is_right_whatever_repeats(co
     twice = any(contents[at : at + len(run)] == run for at in range(start))
     result = compare(iter(side[start:]), iter(side), len(side), edge_was_trimmed=True)
     assert twice or not result.faults
+
+
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(40, 80), st.randoms(use_true_random=False))
+def test_right_sides_are_right_wherever_either_begins(edge: int, target: int, window: int, random: Random) -> None:
+    """Retention has deleted more or less of either than a window; timestamps are nearly in order, as of several services."""
+    contents = [r._replace(timestamp_ms=r.timestamp_ms + random.randint(-5, 5)) for r in records([f"k{i}=v" for i in range(350)])]
+    result = compare(
+        iter(contents[edge:]), iter(contents[target:]), 350, edge_was_trimmed=edge > 0, target_was_trimmed=target > 0,
+        expired_before_ms=10**6, window=window,
+    )  # fmt: skip
+    assert names(result) == []
+    assert (result.expired, result.older) == (max(0, target - edge), max(0, edge - target))
+    assert result.matched == 350 - max(edge, target)
 
 
 MILLION = 1_000_000
