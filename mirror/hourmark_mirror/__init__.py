@@ -8,7 +8,7 @@
   started again when it ends, when one of its tasks fails, when it stands still, or does not answer
 - `group`: the workers of one mirror, as the target cluster knows them
 - `lag`, `reading`, `comparison`, `verification`: how far it is, and whether the target holds what the source holds
-- `checks`: what is remembered between two checks, so that a gap between them is seen
+- `checks`: what is remembered between two checks, so that a gap between them is seen; `memory_lock`: held while it is written
 - `observed`, `judging`: alarms, a pure function of one look and of what is remembered of those before; `looking`, `watch_memory`,
   `watching`, `metrics`: the look, the memory, and what tells of it
 
