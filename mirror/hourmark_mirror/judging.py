@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from hourmark.alarm import Alarm, AlarmName
@@ -47,12 +48,22 @@ class Verified(NamedTuple):
     passed: int
 
 
+class Unverified(StrEnum):
+    """Why samples say nothing of a topic."""
+
+    LOSS = "a loss of it stands"
+    NO_REMOTE = "it has no remote topic"
+    NOT_COMPARED = "of a partition with new records none was compared yet"
+    NOTHING_NEW = "no record came since the first look"
+
+
 class Judged(NamedTuple):
-    """`alarms`: all that stand now, losses of before among them. `verified`: by topic."""
+    """`alarms`: all that stand now, losses of before among them. `verified`, `unverified`: by topic, each in one of them."""
 
     alarms: list[Alarm]
     memory: Memory
     verified: Mapping[str, Verified]
+    unverified: Mapping[str, Unverified]
 
 
 def judged(seen: Observed, before: Memory, limits: Limits) -> Judged:
@@ -77,7 +88,8 @@ def judged(seen: Observed, before: Memory, limits: Limits) -> Judged:
     every = {**found, **kept}
     standing = tuple(alarm for alarm in every.values() if alarm.name in LOSSES)
     memory = dataclasses.replace(_remembered(seen, before, standing), few_since_ms=few_since_ms)
-    return Judged(sorted(every.values(), key=lambda a: (a.name, a.subject)), memory, verified(seen, memory))
+    alarms = sorted(every.values(), key=lambda a: (a.name, a.subject))
+    return Judged(alarms, memory, verified(seen, memory), unverified(seen, memory))
 
 
 def accepted(before: Memory) -> Memory:
@@ -95,16 +107,40 @@ def retention_left_s(seen: Observed) -> dict[Partition, float]:
 
 
 def verified(seen: Observed, memory: Memory) -> dict[str, Verified]:
-    """By topic, what its samples say after this look; a topic with a loss that stands is left out."""
+    """By topic, what its samples say after this look."""
+    told = _told_by_samples(seen, memory)
+    return {topic: said for topic, said in told.items() if isinstance(said, Verified)}
+
+
+def unverified(seen: Observed, memory: Memory) -> dict[str, Unverified]:
+    """By topic, why samples say nothing of it after this look."""
+    told = _told_by_samples(seen, memory)
+    return {topic: said for topic, said in told.items() if isinstance(said, Unverified)}
+
+
+def _told_by_samples(seen: Observed, memory: Memory) -> dict[str, Verified | Unverified]:
     lost = {alarm.topic for alarm in memory.standing}
-    found = {}
-    for name in sorted(seen.ids.keys() - lost):
-        parts = [(p, known) for p in seen.ends if p.topic == name and (known := memory.of(p)) is not None]
-        # Where nothing is left to sample, everything up to this look is.
-        through = (seen.now_ms if known.sampled >= seen.ends[p] else known.sampled_ms for p, known in parts)
-        compared, passed = sum(known.compared for _, known in parts), sum(known.passed for _, known in parts)
-        found[name] = Verified(min(through, default=0), compared, passed)
+    found: dict[str, Verified | Unverified] = {}
+    for name in sorted(seen.ids):
+        if name in lost:
+            found[name] = Unverified.LOSS
+        elif name not in seen.remote_ids:
+            found[name] = Unverified.NO_REMOTE
+        else:
+            parts = [(p, known) for p in seen.ends if p.topic == name and (known := memory.of(p)) is not None]
+            found[name] = _of_parts(seen, parts)
     return found
+
+
+def _of_parts(seen: Observed, parts: list[tuple[Partition, KnownPartition]]) -> Verified | Unverified:
+    """Where nothing of a partition is left to sample, everything up to this look is, so it holds no other back."""
+    left = [known for p, known in parts if known.sampled < seen.ends[p]]
+    if any(known.compared == 0 for known in left):
+        return Unverified.NOT_COMPARED
+    compared, passed = sum(known.compared for _, known in parts), sum(known.passed for _, known in parts)
+    if compared == 0:
+        return Unverified.NOTHING_NEW
+    return Verified(min([seen.now_ms, *(known.sampled_ms for known in left)]), compared, passed)
 
 
 def stretches(seen: Observed, before: Memory) -> dict[Partition, Stretch]:
@@ -267,10 +303,12 @@ def _known(seen: Observed, before: Memory, p: Partition, *, keep_covered: bool) 
     caught_up = known is None or max(known.position or 0, seen.starts[p]) >= known.end
     copied = min(position or 0, seen.ends[p])
     sample = seen.samples.get(p)
+    # A record may be stamped ahead: nothing is verified through a time that has not come.
+    through_ms = 0 if known is None else known.sampled_ms if sample is None else min(seen.now_ms, sample.through_ms)
     sampled, passed = (known.sampled, known.passed) if known is not None else (max(copied, seen.starts[p]), 0)
     return KnownPartition(
         sampled=sampled if sample is None else sample.stretch.end,
-        sampled_ms=sample.through_ms if sample is not None else seen.now_ms if known is None else known.sampled_ms,
+        sampled_ms=through_ms,
         passed=passed + (0 if sample is None else sample.stretch.end - sample.stretch.first),
         compared=(0 if known is None else known.compared) + (0 if sample is None else sample.compared),
         covered=covered,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge
 
 from hourmark.alarm import Alarm, AlarmName
-from hourmark_mirror.judging import Verified, retention_left_s
+from hourmark_mirror.judging import Judged, Unverified, retention_left_s
 from hourmark_mirror.observed import Observed
 
 WATCHED: Final = tuple(name for name in AlarmName if name != AlarmName.CANARY_LATE)
@@ -40,17 +41,20 @@ class Metrics:
         self._compared = Gauge(
             "hourmark_mirror_sampled_records", "Records compared by samples since the watch's first look.", registry=self.registry
         )
+        self._verified.set(math.nan)  # before the first look, too
         self.alarmed([])
 
-    def looked(self, seen: Observed, verified: Mapping[str, Verified]) -> None:
-        """What a look saw."""
-        self._verified.set(max([(seen.now_ms - v.through_ms) / 1000 for v in verified.values()], default=0.0))
-        self._compared.set(sum(v.compared for v in verified.values()))
+    def looked(self, seen: Observed, found: Judged) -> None:
+        """What a look saw, and what came of it."""
+        behind_s = [(seen.now_ms - v.through_ms) / 1000 for v in found.verified.values()]
+        endless = [math.inf] if Unverified.NOT_COMPARED in found.unverified.values() else []
+        self._verified.set(max([*behind_s, *endless], default=math.nan))
+        self._compared.set(sum(v.compared for v in found.verified.values()))
         self._looked.set(seen.now_ms / 1000)
         stands = ((end, max(seen.positions.get(p, 0), seen.starts[p])) for p, end in seen.ends.items())
         self._lag.set(sum(max(0, end - at) for end, at in stands))
         whole = (ms / 1000 for ms in seen.retention_ms.values() if ms >= 0)  # where nothing waits, all of it is left
-        self._left.set(min([*retention_left_s(seen).values(), *whole], default=float("inf")))
+        self._left.set(min([*retention_left_s(seen).values(), *whole], default=math.inf))
 
     def alarmed(self, alarms: Sequence[Alarm]) -> None:
         """What stands."""

@@ -98,15 +98,20 @@ class Sampler:
         begin: int,
         end: int,
     ) -> Sample | None:
-        """None: retention has deleted what was to be read. `begin`: of the edge's log; `end`: of the target's."""
+        """None: nothing can be compared, as retention has deleted what was to be read, or no window can be placed.
+
+        `begin`: of the edge's log; `end`: of the target's.
+        """
         tail = max(stretch.first, stretch.end - WINDOW)
         starts = [self._rng.randrange(stretch.first, tail)] if tail > stretch.first else []
         windows = [_read(edge, p, start, min(start + WINDOW, stretch.end)) for start in [*starts, tail]]
         if not all(windows):
             return None
-        placed = [self._placed(p, window, begin) for window in windows]
-        differs = [self._differs(central, remote, one, end) for one in placed if one is not None]
-        compared = len({record.offset for one in placed if one is not None for record in one.records})
+        placed = [found for window in windows if (found := self._placed(p, window, begin)) is not None]
+        if not placed:
+            return None
+        differs = [self._differs(central, remote, one, end) for one in placed]
+        compared = len({record.offset for one in placed for record in one.records})
         return Sample(stretch, compared, windows[-1][-1].timestamp_ms, next((o for o in differs if o is not None), None))
 
     def _placed(self, p: Partition, window: Sequence[Record], begin: int) -> _Window | None:

@@ -6,7 +6,7 @@ import contextlib
 import datetime as dt
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import click
 
@@ -17,7 +17,7 @@ from hourmark.metrics_server import serve_metrics
 from hourmark.printing import json_option, say_json
 from hourmark.stopping import stop_on_signals
 from hourmark.topics import events_topic
-from hourmark_mirror.judging import Limits, Verified
+from hourmark_mirror.judging import Judged, Limits
 from hourmark_mirror.looking import Looker
 from hourmark_mirror.metrics import Metrics
 from hourmark_mirror.sites import Sites
@@ -69,16 +69,30 @@ def watch(config: Config, once: bool, accept: bool, metrics_port: int | None, as
 def _once(watching: Watch, site: str, *, accept: bool, as_json: bool) -> int:
     found = watching.look(accept=accept)
     if as_json:
-        topics = {topic: v._asdict() for topic, v in found.verified.items()}
-        alarms = [alarm.as_object() for alarm in found.alarms]
-        say_json({"ok": not alarms, "alarms": alarms, "site": site, "verified": topics})
+        say_json(as_object(site, found))
     else:
-        click.echo("\n".join([*_verified(site, found.verified), *(f"ALARM {alarm}" for alarm in found.alarms)]))
-        click.echo(f"{len(found.verified)} topics of site {site} verified by samples, {len(found.alarms)} alarms")
+        click.echo("\n".join(as_lines(site, found)))
     return 1 if found.alarms else 0
 
 
-def _verified(site: str, verified: Mapping[str, Verified]) -> Iterator[str]:
-    for topic, v in verified.items():
+def as_object(site: str, found: Judged) -> dict[str, object]:
+    """What a look found, for programs."""
+    return {
+        "ok": not found.alarms,
+        "alarms": [alarm.as_object() for alarm in found.alarms],
+        "site": site,
+        "verified": {topic: v._asdict() for topic, v in found.verified.items()},
+        "unverified": dict(found.unverified),
+    }
+
+
+def as_lines(site: str, found: Judged) -> Iterator[str]:
+    """What a look found, for people."""
+    for topic, v in found.verified.items():
         at = dt.datetime.fromtimestamp(v.through_ms / 1000, dt.UTC)
         yield f"{site} {topic:<40} verified through {at:%Y-%m-%dT%H:%M:%SZ}, by {v.compared} of {v.passed} records"
+    for topic, why in found.unverified.items():
+        yield f"{site} {topic:<40} not verified: {why}"
+    yield from (f"ALARM {alarm}" for alarm in found.alarms)
+    verified = f"{len(found.verified)} topics of site {site}" if found.verified else f"nothing of site {site} is"
+    yield f"{verified} verified by samples{'' if found.verified else ' yet'}, {len(found.alarms)} alarms"

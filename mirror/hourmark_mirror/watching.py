@@ -52,7 +52,7 @@ class Watch:
             found = judged(seen, before, self._limits)
             self._memory.keep(found.memory)
         self._looked_s = self._clock.monotonic_s()
-        self._metrics.looked(seen, found.verified)
+        self._metrics.looked(seen, found)
         self._tell(found.alarms)
         return found
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.mirror.test_judging import WELL, A, Looks, P
 
 from hourmark.alarm import AlarmName
-from hourmark_mirror.judging import stretches, verified
+from hourmark.kafka import Partition
+from hourmark_mirror import sampling
+from hourmark_mirror.judging import Limits, Unverified, judged, stretches, unverified, verified
 from hourmark_mirror.observed import Memory, Sample, Stretch
 from hourmark_mirror.reading import Record, digest_of
-from hourmark_mirror.sampling import difference
+from hourmark_mirror.sampling import BEFORE_MAX, Sampler, difference
 
 
 def records(contents: str, first: int = 0) -> list[Record]:
@@ -64,3 +73,105 @@ def test_a_sample_that_differs_is_an_alarm_that_stands_and_its_topic_is_not_veri
     assert alarm.name == AlarmName.CONTENTS_DIFFER and "edge offset 222" in alarm.seen
     assert [a.name for a in looks.look(samples={})] == [AlarmName.CONTENTS_DIFFER]
     assert verified(looks.now, looks.memory) == {}
+    assert unverified(looks.now, looks.memory) == {A: Unverified.LOSS}
+
+
+def test_nothing_is_verified_of_a_backlog_that_was_there_before_the_first_look_until_some_of_it_was_compared() -> None:
+    """A mirror days behind, or one that is dead: it would be `verified through now`."""
+    behind = dataclasses.replace(WELL, positions={P: 60})
+    found = judged(behind, Memory(), Limits(24.0, {}))
+    assert (found.verified, found.unverified) == ({}, {A: Unverified.NOT_COMPARED})
+    later = dataclasses.replace(behind, now_ms=behind.now_ms + 10_000)
+    found = judged(later, found.memory, Limits(24.0, {}))
+    assert (found.verified, found.unverified) == ({}, {A: Unverified.NOT_COMPARED}), "it stands still"
+    old_ms = behind.now_ms - 72 * 3_600_000
+    copied = dataclasses.replace(later, positions={P: 80}, samples={P: Sample(Stretch(60, 80), 20, old_ms, None)})
+    found = judged(copied, found.memory, Limits(24.0, {}))
+    assert (found.verified, found.unverified) == ({A: (old_ms, 20, 20)}, {}), "it is verified through what was compared"
+
+
+def test_where_no_record_came_since_the_first_look_nothing_is_verified_and_it_holds_no_other_partition_back() -> None:
+    looks, q = Looks(), Partition(A, 1)
+    assert unverified(looks.now, looks.memory) == {A: Unverified.NOTHING_NEW}
+    assert verified(looks.now, looks.memory) == {}
+    looks.look(ends={P: 100, q: 50}, positions={P: 100, q: 50}, starts={P: 0, q: 0})
+    looks.look(ends={P: 100, q: 70}, positions={P: 100, q: 70}, samples={q: Sample(Stretch(50, 70), 20, looks.now.now_ms, None)})
+    assert verified(looks.now, looks.memory) == {A: (looks.now.now_ms, 20, 20)}
+
+
+def test_a_topic_without_a_remote_topic_is_not_verified() -> None:
+    looks = Looks()
+    looks.look(ends={P: 300}, positions={P: 300}, samples={P: Sample(Stretch(100, 300), 40, looks.now.now_ms, None)})
+    assert verified(looks.now, looks.memory) != {}
+    looks.look(remote_ids={}, remote_starts={}, remote_ends={}, samples={})
+    assert verified(looks.now, looks.memory) == {}
+    assert unverified(looks.now, looks.memory) == {A: Unverified.NO_REMOTE}
+
+
+def test_a_record_that_is_stamped_ahead_verifies_nothing_through_a_time_to_come() -> None:
+    looks = Looks()
+    ahead_ms = looks.now.now_ms + 3_600_000
+    looks.look(ends={P: 300}, positions={P: 200}, samples={P: Sample(Stretch(100, 200), 40, ahead_ms, None)})
+    sampled_ms = looks.now.now_ms
+    looks.look(samples={})
+    assert verified(looks.now, looks.memory)[A].through_ms == sampled_ms < looks.now.now_ms
+
+
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """A record of `Log`, as librdkafka gives it."""
+
+    at: int
+    stamp_ms: int
+
+    def offset(self) -> int:
+        return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self.stamp_ms
+
+    def key(self) -> bytes:
+        return b"%d" % self.at
+
+    value = key
+
+
+class Log:
+    """One topic-partition: a cluster, and its own reader."""
+
+    def __init__(self, stamps_ms: Sequence[int]) -> None:
+        self.records = [Message(at, stamp_ms) for at, stamp_ms in enumerate(stamps_ms)]
+
+    def starts(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def ends(self, partitions: Sequence[Partition], *, committed: bool) -> dict[Partition, int]:
+        return dict.fromkeys(partitions, len(self.records))
+
+    def at_time(self, partitions: Sequence[Partition], time_ms: int) -> dict[Partition, int]:
+        first = next((r.at for r in self.records if r.stamp_ms >= time_ms), len(self.records))
+        return dict.fromkeys(partitions, first)
+
+    def read(self, spans: Mapping[Partition, tuple[int, int]]) -> Iterator[list[Any]]:
+        for p, (start, end) in spans.items():
+            yield [SimpleNamespace(partition=p, records=self.records[start:end])]
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_lies_too_far_behind_a_record_stamped_ahead_is_no_sample_until_its_time_has_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One service's clock is an hour ahead: the target would be asked for 5,000 records and more, so nothing is compared."""
+    count = BEFORE_MAX + 1000
+    stamps_ms = [1_800_000_000_000 + at * 10 for at in range(count)]
+    stamps_ms[0] += 3_600_000
+    log = Log(stamps_ms)
+    monkeypatch.setattr(sampling, "span_reader", lambda cluster, _max_bytes: cluster)
+    sites: Any = SimpleNamespace(edge=log, central=log)
+    sampler = Sampler(sites, 1000, random.Random(1))
+    assert sampler.sample({P: Stretch(count - 500, count)}, {P: P}) == {}
+    early = sampler.sample({P: Stretch(100, 600)}, {P: P})[P]
+    assert (early.stretch, early.differs) == (Stretch(100, 600), None)
+    assert early.compared > 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
+import math
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +20,8 @@ from hourmark.alarm import AlarmName
 from hourmark.errors import Unavailable, UsageError
 from hourmark_mirror.judging import Limits
 from hourmark_mirror.metrics import WATCHED, Metrics
-from hourmark_mirror.observed import Memory, Observed
+from hourmark_mirror.observed import Memory, Observed, Sample, Stretch
+from hourmark_mirror.watch_cli import as_lines, as_object
 from hourmark_mirror.watch_memory import WATCH, WatchMemory
 from hourmark_mirror.watching import Watch
 
@@ -99,6 +102,32 @@ def test_clusters_that_are_away_end_nothing_and_are_an_alarm_within_a_minute(
     assert seen[60] == {}
     assert seen[80] == {AlarmName.UNWATCHED: 1}, "a minute after the cluster went away"
     assert seen[120] == {}
+
+
+def test_where_no_topic_is_verified_text_json_and_metrics_say_so_with_the_reason(tmp_path: Path) -> None:
+    """Not `verified through now`, nor a lag of 0."""
+    played = Played()
+    watching, metrics = watch(tmp_path, played)
+
+    def lag_s() -> float:
+        return metrics.registry.get_sample_value("hourmark_mirror_verified_lag_seconds") or 0.0
+
+    assert math.isnan(lag_s()), "before the first look"
+    found = watching.look()
+    assert math.isnan(lag_s())
+    assert list(as_lines("edge", found)) == [
+        f"edge {'events.a':<40} not verified: no record came since the first look",
+        "nothing of site edge is verified by samples yet, 0 alarms",
+    ]
+    assert json.loads(json.dumps(as_object("edge", found)))["unverified"] == {"events.a": "no record came since the first look"}
+    assert as_object("edge", found)["verified"] == {}
+    played.seen = dataclasses.replace(played.seen, ends={P: 600})
+    watching.look()
+    assert lag_s() == math.inf, "there are records of which none was compared"
+    sample = Sample(Stretch(100, 300), 40, played.seen.now_ms, None)
+    played.seen = dataclasses.replace(played.seen, positions={P: 300}, samples={P: sample})
+    assert list(as_lines("edge", watching.look()))[-1] == "1 topics of site edge verified by samples, 0 alarms"
+    assert lag_s() == 10.0
 
 
 def test_two_looks_of_two_processes_take_turns(tmp_path: Path) -> None:
