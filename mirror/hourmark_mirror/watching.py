@@ -57,7 +57,12 @@ class Watch:
         return found
 
     def run(self, stopping: threading.Event) -> None:
-        """Look every `LOOK_S` until it is set. Clusters that are away end nothing."""
+        """Look every `LOOK_S` until it is set. Clusters that are away end nothing, and no loss that stands from before."""
+        try:
+            with self._memory.turn() as before:
+                self._tell(before.standing)
+        except Unavailable as error:
+            self._blind(error)
         while not stopping.is_set():
             try:
                 self.look()

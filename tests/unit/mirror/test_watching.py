@@ -104,6 +104,24 @@ def test_clusters_that_are_away_end_nothing_and_are_an_alarm_within_a_minute(
     assert seen[120] == {}
 
 
+def test_a_loss_stands_over_a_restart_while_the_clusters_are_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    played, stopping = Played(), threading.Event()
+    watch(tmp_path, played)[0].look()
+    played.seen = dataclasses.replace(played.seen, ends={P: 600}, starts={P: 500}, positions={P: 600})
+    watch(tmp_path, played)[0].look()
+    caplog.clear()
+    played.away = True
+    watching, metrics = watch(tmp_path, played)
+    monkeypatch.setattr(stopping, "wait", lambda _: stopping.set())
+    watching.run(stopping)
+    assert alarms_of(metrics) == {AlarmName.OVERTAKEN: 1}
+    assert [r.message[: len("ALARM mirror-overtaken")] for r in caplog.records if r.levelno == logging.ERROR] == [
+        "ALARM mirror-overtaken"
+    ]
+
+
 def test_where_no_topic_is_verified_text_json_and_metrics_say_so_with_the_reason(tmp_path: Path) -> None:
     """Not `verified through now`, nor a lag of 0."""
     played = Played()
