@@ -280,16 +280,14 @@ def _quiet(seen: Observed, limits: Limits) -> Iterator[Alarm]:
 
 
 def _remembered(seen: Observed, before: Memory, standing: tuple[Alarm, ...]) -> Memory:
-    """Topics with a loss that would be found again keep their entry: so it is, and grows, until it is accepted."""
-    held = {a.topic for a in standing if a.name == AlarmName.TOPIC_RECREATED}
-    gone = {name: known for name, known in before.topics.items() if name in held}
+    """Where an edge's log start has overtaken the mirror, what was covered stays: so the gap grows, until it is accepted."""
     overtaken = {a.subject for a in standing if a.name == AlarmName.OVERTAKEN}
     parts: dict[str, dict[int, KnownPartition]] = {name: {} for name in seen.ids}
     for p in seen.ends:
         parts[p.topic][p.partition] = _known(seen, before, p, keep_covered=str(p) in overtaken)
     remote_ids = {name: known.remote_id for name, known in before.topics.items()} | dict(seen.remote_ids)
     topics = {name: KnownTopic(seen.ids[name], remote_ids.get(name), parts[name]) for name in seen.ids}
-    return Memory(looked_ms=seen.now_ms, topics={**topics, **gone}, standing=standing)
+    return Memory(looked_ms=seen.now_ms, topics=topics, standing=standing)
 
 
 def _known(seen: Observed, before: Memory, p: Partition, *, keep_covered: bool) -> KnownPartition:

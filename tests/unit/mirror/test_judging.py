@@ -9,8 +9,9 @@ import pytest
 
 from hourmark.alarm import Alarm, AlarmName
 from hourmark.kafka import Partition
-from hourmark_mirror.judging import STILL_MS, Limits, accepted, judged, retention_left_s
-from hourmark_mirror.observed import CutOff, Memory, Observed, Oversize
+from hourmark.mirror_positions import CONNECTOR
+from hourmark_mirror.judging import STILL_MS, Limits, accepted, judged, retention_left_s, stretches
+from hourmark_mirror.observed import CutOff, Memory, Observed, Oversize, Stretch
 from hourmark_mirror.task_status import Failure
 
 A, P = "events.a", Partition("events.a", 0)
@@ -116,6 +117,19 @@ def test_a_topic_deleted_and_made_again_is_told_with_what_had_been_copied_and_st
     assert AlarmName.TOPIC_RECREATED in dict(looks.names(ends={P: 300}, positions={P: 300}))
     looks.memory = accepted(looks.memory)
     assert looks.look() == []
+
+
+def test_while_a_topic_made_again_is_not_accepted_what_else_goes_wrong_with_it_is_named_too(looks: Looks) -> None:
+    anew = (AlarmName.TOPIC_RECREATED, A)
+    assert looks.names(ids={A: "id-2"}, ends={P: 0}, positions={}) == [anew]
+    assert looks.names(ends={P: 500}, positions={P: 250}) == [anew]
+    assert looks.names(ends={P: 600}, positions={P: 400}) == [anew]
+    assert stretches(looks.now, looks.memory) == {P: Stretch(0, 400)}, "it is sampled"
+    for _ in range(STILL_MS // LOOK_MS):
+        found = looks.names()
+    assert found == [(AlarmName.TASK_STOPPED, CONNECTOR), anew]
+    (overtaken, _) = looks.look(starts={P: 550}, positions={P: 600})
+    assert overtaken.name == AlarmName.OVERTAKEN and "offsets 400 to 549 may be missing" in overtaken.seen
 
 
 def test_a_topic_that_was_deleted_is_told_so(looks: Looks) -> None:
