@@ -9,8 +9,8 @@
 - `group`: the workers of one mirror, as the target cluster knows them
 - `lag`, `reading`, `comparison`, `verification`: how far it is, and whether the target holds what the source holds
 - `checks`: what is remembered between two checks, so that a gap between them is seen; `memory_lock`: held while it is written
-- `observed`, `judging`: alarms, a pure function of one look and of what is remembered of those before; `looking`, `watch_memory`,
-  `watching`, `metrics`: the look, the memory, and what tells of it
+- `observed`, `judging`: alarms, a pure function of one look and of what is remembered of those before; `looking`, `uncopied`,
+  `watch_memory`, `watching`, `metrics`: the look, the memory, and what tells of it
 
 Where it stands (`hourmark.mirror_positions`) is shared with the ETL, which asks the same question before it closes a bucket;
 who leads its workers (`hourmark.mirror_workers`) with what evaluates Kafka.

@@ -154,6 +154,15 @@ def stretches(seen: Observed, before: Memory) -> dict[Partition, Stretch]:
     return found
 
 
+def moved_targets(seen: Observed, before: Memory) -> list[Partition]:
+    """Partitions whose log start on the target lies past the one that was looked at last."""
+
+    def looked_at(p: Partition) -> int:
+        return 0 if (known := before.of(p)) is None else known.remote_start or 0
+
+    return [p for p, start in seen.remote_starts.items() if start > looked_at(p)]
+
+
 def standing_still(seen: Observed, before: Memory) -> list[Partition]:
     """Partitions behind their ends whose position has not moved for `STILL_MS`, as far as somebody looked."""
     if seen.now_ms - before.looked_ms >= BLIND_MS:
@@ -313,7 +322,7 @@ def _known(seen: Observed, before: Memory, p: Partition, *, keep_covered: bool) 
         position=position,
         end=seen.ends[p],
         since_ms=seen.now_ms if known is None or moved or caught_up else known.since_ms,
-        remote_start=seen.remote_starts.get(p),
+        remote_start=seen.remote_starts.get(p) if p not in seen.unread else None if known is None else known.remote_start,
         remote_end=seen.remote_ends.get(p),
     )
 

@@ -2,6 +2,7 @@
 
 It costs a handful of requests, whatever the number of partitions. Records are read of few: the first that is not copied, where a
 partition was behind at the look before already; what blocks one that stands still; and the beginning of a target that has moved.
+Where those are many, what a look does not come to is the next one's.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from hourmark.committed_reader import CommittedReader
 from hourmark.kafka import Partition
 from hourmark.mirror_workers import workers
 from hourmark.topic_follower import TopicFollower
-from hourmark_mirror.judging import standing_still, stretches
+from hourmark_mirror.judging import moved_targets, standing_still, stretches
 from hourmark_mirror.observed import CutOff, Memory, Observed, Oversize
 from hourmark_mirror.reading import Record, read_span, reading_since, span_reader
 from hourmark_mirror.sampling import Sampler
 from hourmark_mirror.sites import Sites
 from hourmark_mirror.task_status import Failure, TaskStates, status_topic
+from hourmark_mirror.uncopied import READ_MAX, Uncopied
 
-READ_MAX: Final = 100  # partitions of which a look reads records, those that are furthest behind first
 BLOCKING_MAX: Final = 5000  # records looked through for one that blocks: as many as a transaction of the mirror holds
 NEIGHBOURS: Final = 200  # records of the target among which one of the edge is looked for, whose timestamps are not in order
 CLOCKS_APART_MS: Final = 300_000  # between this machine's clock and a broker's, by which it deletes
@@ -42,6 +43,7 @@ class Looker:
         self._sites, self._clock = sites, clock
         self._max_bytes, self._expected, self._counts_workers = max_message_bytes, expected, counts_workers
         self._positions = sites.positions()
+        self._uncopied = Uncopied()
         self._states = TaskStates("")
         self._status = TopicFollower(sites.central.settings, status_topic(sites.alias))
         self._sampler = Sampler(sites, max_message_bytes, random.Random())  # noqa: S311  # which records are looked at
@@ -93,23 +95,22 @@ class Looker:
         return {topic: max((ms for p, ms in told.items() if p.topic == topic), default=None) for topic in self._expected}
 
     def _read(self, seen: Observed, before: Memory, remotes: Mapping[Partition, Partition]) -> Observed:
-        behind = {
-            p: end - _next(seen, p) for p, end in seen.ends.items() if end > _next(seen, p) and _was_behind(seen, before, p)
-        }
-        behind_most = sorted(behind, key=lambda p: -behind[p])[:READ_MAX]
-        moved = [p for p in remotes if _has_moved(seen, before, p)][:READ_MAX]
+        behind = {p: _next(seen, p) for p, end in seen.ends.items() if end > _next(seen, p) and _was_behind(seen, before, p)}
+        first = self._uncopied.due(dict(sorted(behind.items(), key=lambda entry: entry[1] - seen.ends[entry[0]])))
+        moved = moved_targets(seen, before)
         still = standing_still(seen, before)[:READ_MAX]
-        if not (behind_most or moved or still):
-            return seen
+        if not (first or moved or still):
+            return dataclasses.replace(seen, uncopied_ms=self._uncopied.told({}, {}))
         with (
             contextlib.closing(span_reader(self._sites.edge, self._max_bytes)) as edge,
             contextlib.closing(span_reader(self._sites.central, self._max_bytes)) as central,
         ):
             return dataclasses.replace(
                 seen,
-                uncopied_ms=_first_times(edge, {p: _next(seen, p) for p in behind_most}),
+                uncopied_ms=self._uncopied.told(first, _first_times(edge, first)),
                 blocking=self._blocking(edge, seen, remotes, still),
-                cut_off=self._cut_off(edge, central, seen, {p: remotes[p] for p in moved}),
+                cut_off=self._cut_off(edge, central, seen, {p: remotes[p] for p in moved[:READ_MAX]}),
+                unread=frozenset(moved[READ_MAX:]),
             )
 
     def _blocking(
@@ -160,11 +161,6 @@ def _was_behind(seen: Observed, before: Memory, p: Partition) -> bool:
     """Whether it has not yet come to where the edge's end was at the look before."""
     known = before.of(p)
     return known is None or _next(seen, p) < known.end
-
-
-def _has_moved(seen: Observed, before: Memory, p: Partition) -> bool:
-    known = before.of(p)
-    return seen.remote_starts.get(p, 0) > (0 if known is None else known.remote_start or 0)
 
 
 def _first_times(reader: CommittedReader, begins: Mapping[Partition, int]) -> dict[Partition, int]:

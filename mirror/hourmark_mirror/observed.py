@@ -50,7 +50,8 @@ class Observed:
     The order in which these were read is what makes them true: positions, then the edge's log starts and ends, then the target.
     `ids`, `remote_ids`: topic ids; `remote_ids` lacks topics that the target does not have. `retention_ms`: below 0, for ever.
     `uncopied_ms`: when the first record that is not copied was written, of partitions that were behind at the look before, too.
-    `cut_off`: of partitions whose log start moved on the target. `blocking`: of partitions that stand still.
+    `cut_off`: of partitions whose log start moved on the target; `unread`: those of them that were left to the next look.
+    `blocking`: of partitions that stand still.
     `newest_ms`: when the newest record of a topic was written, None where it has none; of topics with traffic to be expected.
     `workers`: how many share this mirror now; None where nobody counts them.
     """
@@ -66,6 +67,7 @@ class Observed:
     retention_ms: Mapping[str, int]
     uncopied_ms: Mapping[Partition, int] = dataclasses.field(default_factory=dict)
     cut_off: Mapping[Partition, CutOff] = dataclasses.field(default_factory=dict)
+    unread: frozenset[Partition] = frozenset()
     blocking: Mapping[Partition, Oversize] = dataclasses.field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     newest_ms: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
