@@ -1,4 +1,9 @@
-"""Sees a mirror that runs and copies nothing: no process ends, no task fails, nothing complains (strimzi#3375)."""
+"""Sees a mirror that runs and copies nothing: no process ends, no task fails, nothing complains (strimzi#3375).
+
+Positions are those of all workers of the mirror, and nothing tells whose a partition is. So only a mirror that stands still as a
+whole is a failure of this worker: one partition that stands still while others move may be another's, and a new start of each
+worker would end what they copy well. That one is an alarm of the watch.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +25,22 @@ STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted t
 
 
 class Progress:
-    """How long each partition that is behind has stood still. Pure: fed with what was read."""
+    """How long each partition that is behind has stood still, and all of them. Pure: fed with what was read.
+
+    `moved_s`: when any position was seen to have moved last; the first look.
+    """
 
     def __init__(self) -> None:
         self._still: dict[Partition, tuple[int | None, float]] = {}
-        self._looked_s = 0.0
+        self._positions: Mapping[Partition, int] | None = None
+        self._looked_s = self.moved_s = 0.0
 
     def stalled(
         self, now_s: float, ends: Mapping[Partition, int], starts: Mapping[Partition, int], positions: Mapping[Partition, int]
     ) -> list[Behind]:
         """Partitions behind their end whose position has not moved for STALL_S, as far as somebody looked."""
+        if positions != self._positions:
+            self._positions, self.moved_s = dict(positions), now_s
         behind = reached(ends, starts, positions)
         before, self._still = self._still if now_s - self._looked_s < BLIND_S else {}, {}
         self._looked_s = now_s
@@ -40,7 +51,7 @@ class Progress:
 
 
 class ProgressWatch:
-    """A `supervisor.Watch`: a partition that stands still is a failure."""
+    """A `supervisor.Watch`: a mirror that is behind and of which no partition moves is a failure."""
 
     def __init__(self, sites: Sites, clock: Clock) -> None:
         self._clock = clock
@@ -65,7 +76,9 @@ class ProgressWatch:
         positions = self._positions.refresh()
         partitions = self._sites.partitions()
         ends, starts = self._sites.edge.ends(partitions), self._sites.edge.starts(partitions)
-        self._found = self._progress.stalled(self._clock.monotonic_s(), ends, starts, positions)
+        now_s = self._clock.monotonic_s()
+        stalled = self._progress.stalled(now_s, ends, starts, positions)
+        self._found = stalled if now_s - self._progress.moved_s >= STALL_S else []
         before, self._ahead = self._ahead, {*ahead(ends, positions)}
         for partition in sorted(self._ahead - before):  # once; a new start would not help
             _LOG.error(

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from tests.support.clock import FakeClock
+
 from hourmark.kafka import Partition
-from hourmark_mirror.progress import LOOK_S, STALL_S, Progress
+from hourmark_mirror.progress import LOOK_S, STALL_S, Progress, ProgressWatch
 
 P, Q = Partition("events.a", 0), Partition("events.a", 1)
 
@@ -46,3 +52,49 @@ def test_empty_partitions_never_stall() -> None:
     progress = Progress()
     for look in range(100):
         assert progress.stalled(look * LOOK_S, {P: 7}, {P: 7}, {}) == []
+
+
+@dataclasses.dataclass
+class Copied:
+    """Two partitions of a hundred records at the edge, and where the mirror stands: both clusters, as `ProgressWatch` asks them."""
+
+    positions_now: dict[Partition, int]
+
+    @property
+    def edge(self) -> Copied:
+        return self
+
+    def positions(self) -> Copied:
+        return self
+
+    def refresh(self) -> dict[Partition, int]:
+        return dict(self.positions_now)
+
+    def partitions(self) -> list[Partition]:
+        return [P, Q]
+
+    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return dict.fromkeys(partitions, 100)
+
+    def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return dict.fromkeys(partitions, 0)
+
+
+def test_a_partition_that_stands_still_while_another_moves_starts_no_worker_again() -> None:
+    """Whose it is nobody knows: each worker would end its Java, every five minutes, for one record that blocks one of them."""
+    clock, copied = FakeClock(), Copied({P: 0, Q: 10})
+    sites: Any = copied
+    watch = ProgressWatch(sites, clock)
+    watch.begin()
+    for _ in range(int(3 * STALL_S / LOOK_S)):
+        clock.advance(LOOK_S)
+        copied.positions_now[P] += 1
+        assert watch.failed() == []
+    for _ in range(int(STALL_S / LOOK_S) - 1):
+        clock.advance(LOOK_S)
+        assert watch.failed() == []
+    clock.advance(LOOK_S)
+    assert [f.cause for f in watch.failed()] == [
+        f"{P}: the mirror stands at 90, the cut is 100, and has not moved for 300 s",
+        f"{Q}: the mirror stands at 10, the cut is 100, and has not moved for 300 s",
+    ]
