@@ -19,7 +19,7 @@ from typing import Final
 
 from hourmark.config import Config
 from hourmark.durable import write_durably
-from hourmark.errors import ConfigError
+from hourmark.errors import ConfigError, Unavailable
 from hourmark_mirror.properties import TARGET_ALIAS, properties, render, secret_properties, secrets_file, target_of
 from hourmark_mirror.security import check_key
 
@@ -48,7 +48,10 @@ logger.herder.filter.expected.onMismatch = NEUTRAL
 
 
 class MirrorMakerProcess:
-    """One run of Java, which starts it; its output goes to this process's stderr. ConfigError where there is no such program."""
+    """One run of Java, which starts it; its output goes to this process's stderr.
+
+    ConfigError where there is no such program; Unavailable where the generated files cannot be written.
+    """
 
     def __init__(self, config: Config) -> None:
         command = prepare(config)
@@ -97,14 +100,14 @@ def _jars(part: str) -> Iterable[Path]:
 
 
 def prepare(config: Config) -> list[str]:
-    """Write the generated files into `mirror.work_dir`, for its owner's eyes; returns the command."""
+    """Write the generated files into `mirror.work_dir`, for its owner's eyes; returns the command. Errors as of the process."""
     for alias, cluster in ((config.kafka.edge_alias, config.kafka.edge), (TARGET_ALIAS, target_of(config))):
         check_key(alias, cluster)
     work_dir: Path = config.mirror.work_dir.absolute()
     settings, log4j2 = work_dir / "mm2.properties", work_dir / "log4j2.properties"
-    write_durably(secrets_file(config), render(secret_properties(config)).encode("latin-1"))
-    write_durably(settings, render(properties(config)).encode("latin-1"))
-    write_durably(log4j2, LOG4J2.format(level=config.log_level).encode())
+    _write(secrets_file(config), render(secret_properties(config)).encode("latin-1"))
+    _write(settings, render(properties(config)).encode("latin-1"))
+    _write(log4j2, LOG4J2.format(level=config.log_level).encode())
     return [
         str(Path(config.mirror.java).absolute()) if "/" in config.mirror.java else config.mirror.java,
         f"-Xmx{config.mirror.heap_mb}m",
@@ -115,6 +118,13 @@ def prepare(config: Config) -> list[str]:
         MAIN_CLASS,
         str(settings),
     ]
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_durably(path, content)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be written: {error.strerror}; see to its disk, and to who may write there") from error
 
 
 def _dies_with(parent: int) -> Callable[[], None]:

@@ -5,7 +5,8 @@ not answer (`answering`). One failed task
 is enough for a new start of the whole process: its partitions stand still while the others go on. Exactly-once makes a new
 start harmless: the open transaction is aborted, and copying goes on from the committed positions.
 
-Whatever the clusters do, the supervisor stays: a watch that cannot look knows of no failure, and looks again later.
+Whatever the clusters do, the supervisor stays: a watch that cannot look knows of no failure, and looks again later. So it does
+where a later start fails, as Java is being replaced, a key is, or the disk is full: only the first tells a wrong setting.
 """
 
 from __future__ import annotations
@@ -127,30 +128,44 @@ class Supervisor:
     restart: bool
 
     def run(self) -> int:
-        """0 once stopped as asked; without `restart` the process's own exit code (1 where a task failed)."""
+        """0 once stopped as asked; without `restart` the process's own exit code (1 where a task failed).
+
+        What keeps the first process from being started is raised.
+        """
         pause_s = BACKOFF_S[0]
         watches = [_Guarded(watch, self.clock) for watch in self.watches]
+        process: Process | None = None
         while not self.stopping.is_set():
             for watch in watches:
                 watch.begin()
-            process = self.make()
             started_s = self.clock.monotonic_s()
-            _LOG.info("MirrorMaker 2 started, pid %s", process.pid)
             try:
-                code, reason = self._until_it_fails(process, watches)
-            finally:
-                process.stop()
-            if reason is None:
-                return 0
-            _LOG.error("%s", reason)
-            if not self.restart:
-                return code
+                process = self.make()
+            except (HourmarkError, OSError) as error:
+                if process is None:
+                    raise
+                _LOG.error("MirrorMaker 2 could not be started: %s", error)
+            else:
+                code, reason = self._watched(process, watches)
+                if reason is None:
+                    return 0
+                _LOG.error("%s", reason)
+                if not self.restart:
+                    return code
             if self.clock.monotonic_s() - started_s >= HEALTHY_S:
                 pause_s = BACKOFF_S[0]
             _LOG.warning("MirrorMaker 2 is started again in %g s", pause_s)
             self._wait(pause_s)
             pause_s = min(2 * pause_s, BACKOFF_S[1])
         return 0
+
+    def _watched(self, process: Process, watches: Sequence[_Guarded]) -> tuple[int, str | None]:
+        """One run, to its end: exit code, and what has failed; None where it was stopped as asked."""
+        _LOG.info("MirrorMaker 2 started, pid %s", process.pid)
+        try:
+            return self._until_it_fails(process, watches)
+        finally:
+            process.stop()
 
     def _until_it_fails(self, process: Process, watches: Sequence[Watch]) -> tuple[int, str | None]:
         looked_s = self.clock.monotonic_s()

@@ -56,7 +56,7 @@ def test_empty_partitions_never_stall() -> None:
 
 @dataclasses.dataclass
 class Copied:
-    """Two partitions of a hundred records at the edge, and where the mirror stands: both clusters, as `ProgressWatch` asks them."""
+    """Two partitions of a hundred records at the edge, and where the mirror stands: all that `ProgressWatch` asks."""
 
     positions_now: dict[Partition, int]
 

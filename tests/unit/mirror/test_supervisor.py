@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from tests.support.clock import FakeClock
 
-from hourmark.errors import Finding, Unavailable, UsageError
+from hourmark.errors import ConfigError, Finding, Unavailable, UsageError
 from hourmark_mirror.supervisor import Supervisor
 from hourmark_mirror.task_status import Failure, TaskStates
 
@@ -138,6 +138,39 @@ def test_a_watch_that_cannot_begin_ends_nothing() -> None:
 
     clock = FakeClock()
     assert supervise(clock, [FakeProcess(clock, 5.0), FakeProcess(clock, 5.0)], Blind()) == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ConfigError("mirror.java = 'java' cannot be started"), Unavailable("no space left"), OSError(28, "No space left on device")],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_later_start_that_fails_is_a_failed_run(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    """Java is replaced by a package manager, or a key by a certificate tool: it was right before, and will be."""
+    clock, stopping = FakeClock(), threading.Event()
+    tries: list[float] = []
+
+    def make() -> FakeProcess:
+        tries.append(clock.monotonic_s())
+        if 1 < len(tries) < 5:
+            raise error
+        if len(tries) == 5:
+            stopping.set()
+        process = FakeProcess(clock, 5.0)
+        process.start()
+        return process
+
+    assert Supervisor(make=make, watches=[FakeWatch()], clock=clock, stopping=stopping, restart=True).run() == 0
+    assert [round(b - a) for a, b in itertools.pairwise(tries)] == [5 + 1, 2, 4, 8]
+    assert caplog.text.count(f"could not be started: {error}") == 3
+
+
+def test_what_keeps_the_first_process_from_being_started_ends_the_command() -> None:
+    def make() -> FakeProcess:
+        raise ConfigError("mirror.java = 'jav' cannot be started")
+
+    with pytest.raises(ConfigError, match="jav"):
+        Supervisor(make=make, watches=[], clock=FakeClock(), stopping=threading.Event(), restart=True).run()
 
 
 def test_without_restart_the_exit_code_is_passed_on(caplog: pytest.LogCaptureFixture) -> None:
