@@ -39,9 +39,11 @@ class Watch:
         self._metrics, self._clock = metrics, clock
         self._looked_s = clock.monotonic_s()
         self._log = AlarmLog()
+        self._unwatched: list[Alarm] = []
 
     def look(self, *, accept: bool = False) -> Judged:
-        """One look; what stands now, and what is verified. Unavailable where a cluster does not answer.
+        """One look; what stands now, and what is verified. Unavailable where a cluster does not answer, or where the look is not
+        remembered: what it found is told before.
 
         `accept`: what stood is told no more.
         """
@@ -50,9 +52,10 @@ class Watch:
                 before = accepted(before)
             seen = self._looks.look(before)
             found = judged(seen, before, self._limits)
+            self._metrics.looked(seen, found)
+            self._tell([*found.alarms, *self._unwatched])
             self._memory.keep(found.memory)
-        self._looked_s = self._clock.monotonic_s()
-        self._metrics.looked(seen, found)
+        self._looked_s, self._unwatched = self._clock.monotonic_s(), []
         self._tell(found.alarms)
         return found
 
@@ -76,7 +79,8 @@ class Watch:
         if blind_s >= UNWATCHED_S:
             text = f"nobody could look at the mirror for {blind_s:.0f} s: {error}"
             others = [alarm for alarm in self._log.alarms if alarm.name != AlarmName.UNWATCHED]
-            self._tell([*others, Alarm(AlarmName.UNWATCHED, "mirror", text)])
+            self._unwatched = [Alarm(AlarmName.UNWATCHED, "mirror", text)]
+            self._tell([*others, *self._unwatched])
 
     def _tell(self, alarms: Sequence[Alarm]) -> None:
         self._log.tell(alarms)

@@ -17,7 +17,9 @@ from tests.support.documents import ROOT
 from tests.unit.mirror.test_judging import WELL, P
 
 from hourmark.alarm import AlarmName
+from hourmark.durable import write_durably
 from hourmark.errors import Unavailable, UsageError
+from hourmark_mirror import watch_memory
 from hourmark_mirror.judging import Limits
 from hourmark_mirror.metrics import WATCHED, Metrics
 from hourmark_mirror.observed import Memory, Observed, Sample, Stretch
@@ -162,6 +164,51 @@ def test_two_looks_of_two_processes_take_turns(tmp_path: Path) -> None:
     watch(tmp_path, played)[0].look()
     second.join(10)
     assert order == ["first", "second"]
+
+
+def test_whoever_holds_the_memory_and_stands_still_is_waited_for_only_so_long_and_named(tmp_path: Path) -> None:
+    """A `--once` that was stopped by Ctrl-Z: it would silence the watch for good."""
+    watch(tmp_path, Played())[0].look()
+    other = WatchMemory(tmp_path, turn_s=0.0)
+    with WatchMemory(tmp_path).turn(), pytest.raises(Unavailable, match=r"watch\.lock"), other.turn():
+        pass
+    with other.turn() as before:
+        assert before.looked_ms > 0
+
+
+def test_on_a_full_disk_alarms_are_told_and_looks_go_on_from_each_other_and_the_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The mirror may have died of the same disk: it stands still, and that must be seen over several looks."""
+    played, clock, stopping = Played(), FakeClock(), threading.Event()
+    watching, metrics = watch(tmp_path, played, clock)
+    watching.look()
+    played.seen = dataclasses.replace(played.seen, ends={P: 600})
+    full = [True]
+
+    def write(path: Path, content: bytes) -> None:
+        if full[0]:
+            raise OSError(28, "No space left on device")
+        write_durably(path, content)
+
+    def waited(seconds: float) -> bool:
+        clock.advance(seconds)
+        looks.append(alarms_of(metrics))
+        full[0] = len(looks) < 10
+        if len(looks) == 12:
+            stopping.set()
+        return stopping.is_set()
+
+    looks: list[dict[str, float]] = []
+    monkeypatch.setattr(watch_memory, "write_durably", write)
+    monkeypatch.setattr(stopping, "wait", waited)
+    watching.run(stopping)
+    assert looks[9] == {AlarmName.TASK_STOPPED: 1, AlarmName.UNWATCHED: 1}
+    assert looks[11] == {AlarmName.TASK_STOPPED: 1}, "the disk has room again"
+    told = [r.message for r in caplog.records if r.levelno >= logging.WARNING]
+    assert len(told) == 3, "two alarms, once each, and the end of one"
+    assert sum("watch.json cannot be written: No space left on device" in text for text in told) == 1
+    assert json.loads((tmp_path / WATCH).read_text())["looked_ms"] == played.seen.now_ms
 
 
 def test_a_damaged_memory_is_named(tmp_path: Path) -> None:
