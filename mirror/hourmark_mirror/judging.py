@@ -66,8 +66,12 @@ class Judged(NamedTuple):
     unverified: Mapping[str, Unverified]
 
 
-def judged(seen: Observed, before: Memory, limits: Limits) -> Judged:
-    """The alarms of this look, and what to remember for the next."""
+def judged(seen: Observed, before: Memory, limits: Limits, *, accept: bool = False) -> Judged:
+    """The alarms of this look, and what to remember for the next.
+
+    `accept`: what stood before is told no more, but for what is wrong still. What is lost since the look before, nobody knew of:
+    it is told, and stands.
+    """
     still, few_since_ms = standing_still(seen, before), _few_since_ms(seen, before, limits)
     checks: tuple[Callable[[], Iterator[Alarm]], ...] = (
         lambda: _recreated(seen, before),
@@ -83,6 +87,9 @@ def judged(seen: Observed, before: Memory, limits: Limits) -> Judged:
         lambda: _quiet(seen, limits),
     )
     found = {(a.name, a.subject): a for check in checks for a in check()}
+    if accept:
+        known = _known_gaps(seen, before)
+        found, before = {key: a for key, a in found.items() if a not in known}, dataclasses.replace(before, standing=())
     # The first text of a loss tells of evidence that goes; that of a gap which is found again tells of the gap as it grew.
     kept = {(a.name, a.subject): a for a in before.standing if (a.name, a.subject) not in found or a.name != AlarmName.OVERTAKEN}
     every = {**found, **kept}
@@ -90,11 +97,6 @@ def judged(seen: Observed, before: Memory, limits: Limits) -> Judged:
     memory = dataclasses.replace(_remembered(seen, before, standing), few_since_ms=few_since_ms)
     alarms = sorted(every.values(), key=lambda a: (a.name, a.subject))
     return Judged(alarms, memory, verified(seen, memory), unverified(seen, memory))
-
-
-def accepted(before: Memory) -> Memory:
-    """What an operator accepted is not told again, and the next look is a first one: it tells what is wrong still."""
-    return Memory(looked_ms=before.looked_ms)
 
 
 def retention_left_s(seen: Observed) -> dict[Partition, float]:
@@ -183,6 +185,12 @@ def _recreated(seen: Observed, before: Memory) -> Iterator[Alarm]:
         known = ", ".join(f"{topic}-{n} up to {position}" for n, position in stood.items()) or "nothing"
         seen_text = f"topic {topic} was {what} at the edge; the mirror had copied: {known}; what came after may be lost"
         yield Alarm(AlarmName.TOPIC_RECREATED, topic, seen_text, topic)
+
+
+def _known_gaps(seen: Observed, before: Memory) -> list[Alarm]:
+    """Of the gaps that stand those that the mirror has passed: they are found again only because what was covered is kept."""
+    passed = {str(p) for p, start in seen.starts.items() if seen.positions.get(p, start) >= start}
+    return [alarm for alarm in before.standing if alarm.name == AlarmName.OVERTAKEN and alarm.subject in passed]
 
 
 def _overtaken(seen: Observed, before: Memory) -> Iterator[Alarm]:
@@ -304,8 +312,10 @@ def _known(seen: Observed, before: Memory, p: Partition, *, keep_covered: bool) 
     new = p.topic not in before.topics  # what its retention deleted before anybody looked is nobody's loss
     first = seen.starts[p] if before.looked_ms == 0 or new else 0
     covered = first if position is None else min(position, seen.ends[p])
-    if known is not None:
-        covered = known.covered if keep_covered or position is None else covered
+    if known is not None and keep_covered:
+        covered = known.covered
+    elif known is not None and position is None:
+        covered = max(known.covered, seen.starts[p])  # past it only where that gap was accepted
     moved = known is None or known.position != position or seen.now_ms - before.looked_ms >= BLIND_MS
     caught_up = known is None or max(known.position or 0, seen.starts[p]) >= known.end
     copied = min(position or 0, seen.ends[p])

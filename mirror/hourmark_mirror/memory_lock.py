@@ -40,7 +40,7 @@ def _wait_for(lock: IO[bytes], turn_s: float) -> None:
         except BlockingIOError as error:
             if time.monotonic() >= give_up_s:
                 raise Unavailable(
-                    f"another process has held {lock.name} for {turn_s:g} s, perhaps a `hourmark mirror watch` that stands still; "
-                    f"`fuser {lock.name}` tells which"
+                    f"another process has held {lock.name} for {turn_s:g} s, perhaps a `hourmark mirror watch` that stands "
+                    f"still; `fuser {lock.name}` tells which"
                 ) from error
         time.sleep(_POLL_S)

@@ -31,7 +31,9 @@ from hourmark_mirror.watching import Watch
 @config_option
 @click.option("--once", is_flag=True, help="Look once, print the alarms that stand, and end; exit code 1 where there are any.")
 @click.option(
-    "--accept", is_flag=True, help="With --once: accept losses as they are: their alarms end, but for what is wrong still."
+    "--accept",
+    is_flag=True,
+    help="With --once: accept losses that were told before: their alarms end, but for what is wrong still. What it finds stands.",
 )
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="In place of mirror.metrics_port; 0: no metrics.")
 @json_option

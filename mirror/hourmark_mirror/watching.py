@@ -14,7 +14,7 @@ from hourmark.alarm import Alarm, AlarmName
 from hourmark.alarm_log import AlarmLog
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
-from hourmark_mirror.judging import Judged, Limits, accepted, judged
+from hourmark_mirror.judging import Judged, Limits, judged
 from hourmark_mirror.metrics import Metrics
 from hourmark_mirror.observed import Memory, Observed
 from hourmark_mirror.watch_memory import WatchMemory
@@ -45,13 +45,11 @@ class Watch:
         """One look; what stands now, and what is verified. Unavailable where a cluster does not answer, or where the look is not
         remembered: what it found is told before.
 
-        `accept`: what stood is told no more.
+        `accept`: what stood is told no more; what this look finds is.
         """
         with self._memory.turn() as before:
-            if accept:
-                before = accepted(before)
             seen = self._looks.look(before)
-            found = judged(seen, before, self._limits)
+            found = judged(seen, before, self._limits, accept=accept)
             self._metrics.looked(seen, found)
             self._tell([*found.alarms, *self._unwatched])
             self._memory.keep(found.memory)

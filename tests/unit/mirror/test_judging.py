@@ -10,7 +10,7 @@ import pytest
 from hourmark.alarm import Alarm, AlarmName
 from hourmark.kafka import Partition
 from hourmark.mirror_positions import CONNECTOR
-from hourmark_mirror.judging import STILL_MS, Limits, accepted, judged, retention_left_s, stretches
+from hourmark_mirror.judging import STILL_MS, Limits, judged, retention_left_s, stretches
 from hourmark_mirror.observed import CutOff, Memory, Observed, Oversize, Stretch
 from hourmark_mirror.task_status import Failure
 
@@ -39,14 +39,14 @@ class Looks:
         self.limits = Limits(24.0, limits, 2)
         assert self.look() == []
 
-    def look(self, after_ms: int = LOOK_MS, **changes: Any) -> list[Alarm]:
+    def look(self, after_ms: int = LOOK_MS, *, accept: bool = False, **changes: Any) -> list[Alarm]:
         self.now = dataclasses.replace(self.now, now_ms=self.now.now_ms + after_ms, **changes)
-        found = judged(self.now, self.memory, self.limits)
+        found = judged(self.now, self.memory, self.limits, accept=accept)
         self.memory = found.memory
         return found.alarms
 
-    def names(self, after_ms: int = LOOK_MS, **changes: Any) -> list[tuple[str, str]]:
-        return [(alarm.name, alarm.subject) for alarm in self.look(after_ms, **changes)]
+    def names(self, after_ms: int = LOOK_MS, *, accept: bool = False, **changes: Any) -> list[tuple[str, str]]:
+        return [(alarm.name, alarm.subject) for alarm in self.look(after_ms, accept=accept, **changes)]
 
 
 @pytest.fixture
@@ -84,8 +84,36 @@ def test_a_log_start_past_the_position_is_named_with_its_offsets_and_stands(look
     (alarm,) = looks.look(positions={P: 600})
     assert "offsets 100 to 499" in alarm.seen, "the mirror went on from where the log begins"
     assert "offsets 100 to 549" in looks.look(starts={P: 550})[0].seen
-    looks.memory = accepted(looks.memory)
-    assert looks.look() == []
+    assert looks.look(accept=True) == looks.look() == []
+
+
+def test_what_is_lost_since_the_last_look_is_told_by_the_look_that_accepts_what_was_before(looks: Looks) -> None:
+    """The watch was down for hours, and nobody knows of it yet."""
+    b, q = "events.b", Partition("events.b", 0)
+    both = {A: "id-1", b: "id-b"}, {A: "remote-1", b: "remote-b"}
+    looks.look(ids=both[0], remote_ids=both[1], starts={P: 0, q: 0}, ends={P: 600, q: 40}, positions={P: 100, q: 40})
+    assert looks.names(starts={P: 500, q: 0}, positions={P: 600, q: 40}) == [(AlarmName.OVERTAKEN, str(P))]
+    hours_ms, at = 5 * HOUR_MS, {P: 600, q: 90}
+    (alarm,) = looks.look(hours_ms, accept=True, starts={P: 500, q: 70}, ends=at, positions=at)
+    assert alarm.subject == str(q) and "offsets 40 to 69" in alarm.seen
+    assert looks.look() == [alarm], "it stands"
+    (grown,) = looks.look(accept=True, starts={P: 500, q: 80})
+    assert "offsets 40 to 79" in grown.seen, "more of it than was told"
+    assert looks.look(accept=True) == looks.look() == []
+
+
+def test_a_gap_that_the_mirror_has_not_passed_is_wrong_still_and_one_of_which_nothing_was_copied_can_be_accepted(
+    looks: Looks,
+) -> None:
+    looks.look(ends={P: 600})
+    assert looks.names(starts={P: 500}) == looks.names(accept=True) == [(AlarmName.OVERTAKEN, str(P))]
+    assert looks.look(accept=True, positions={P: 600}) == looks.look() == []
+    nothing = Looks()
+    nothing.look(ids={A: "id-2"}, positions={})
+    nothing.look(accept=True)
+    assert nothing.names(starts={P: 50}, ends={P: 50}) == [(AlarmName.OVERTAKEN, str(P))]
+    assert nothing.look(accept=True) == nothing.look() == []
+    assert "offsets 50 to 59" in nothing.look(starts={P: 60}, ends={P: 60})[0].seen
 
 
 def test_one_that_overtook_and_was_outrun_between_two_looks_cannot_be_excluded(looks: Looks) -> None:
@@ -115,8 +143,7 @@ def test_a_topic_deleted_and_made_again_is_told_with_what_had_been_copied_and_st
     assert (alarm.name, stale.name) == (AlarmName.STALE_OFFSETS, AlarmName.TOPIC_RECREATED)
     assert "deleted and made again" in stale.seen and "events.a-0 up to 100" in stale.seen
     assert AlarmName.TOPIC_RECREATED in dict(looks.names(ends={P: 300}, positions={P: 300}))
-    looks.memory = accepted(looks.memory)
-    assert looks.look() == []
+    assert looks.look(accept=True) == looks.look() == []
 
 
 def test_while_a_topic_made_again_is_not_accepted_what_else_goes_wrong_with_it_is_named_too(looks: Looks) -> None:

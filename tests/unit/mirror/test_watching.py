@@ -106,6 +106,15 @@ def test_clusters_that_are_away_end_nothing_and_are_an_alarm_within_a_minute(
     assert seen[120] == {}
 
 
+def test_what_the_accepting_look_finds_is_told_by_it_and_stands(tmp_path: Path) -> None:
+    played = Played()
+    watch(tmp_path, played)[0].look()
+    played.seen = dataclasses.replace(played.seen, ends={P: 600}, starts={P: 500}, positions={P: 600})
+    assert [a.name for a in watch(tmp_path, played)[0].look(accept=True).alarms] == [AlarmName.OVERTAKEN]
+    assert [a.name for a in watch(tmp_path, played)[0].look().alarms] == [AlarmName.OVERTAKEN]
+    assert watch(tmp_path, played)[0].look(accept=True).alarms == []
+
+
 def test_a_loss_stands_over_a_restart_while_the_clusters_are_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
