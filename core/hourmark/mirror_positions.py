@@ -6,19 +6,23 @@ hold the copied records, so a committed position says that everything readable b
     key    ["MirrorSourceConnector",{"cluster":"edge","partition":0,"topic":"events.click"}]
     value  {"offset":497}      the LAST record copied; here 498 is given out, the next to read, as everywhere in Hourmark
 
-There is no entry for a partition of which nothing was copied, and a tombstone where an operator has reset it.
+There is no entry for a partition of which nothing was copied, and a tombstone where an operator has reset it. What is no such
+record somebody else has written: it is passed over, with a warning, as it would stay there until it is compacted away.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from hourmark.config_groups import KafkaCluster
 from hourmark.kafka import Offset, Partition
 from hourmark.topic_follower import KeyValue, TopicFollower
+
+_LOG = logging.getLogger(__name__)
 
 CONNECTOR: Final = "MirrorSourceConnector"
 
@@ -65,13 +69,37 @@ def keys(records: Iterable[KeyValue], edge_alias: str) -> dict[Partition, bytes]
 
 
 def _entries(records: Iterable[KeyValue], edge_alias: str) -> Iterator[tuple[Partition, bytes, Offset | None]]:
+    strange: list[bytes] = []
     for key, value in records:
-        if key is not None and (partition := _partition(key, edge_alias)) is not None:
-            copied = None if value is None else json.loads(value).get("offset")
-            yield partition, key, Offset(copied + 1) if isinstance(copied, int) and copied >= 0 else None
+        if key is None:
+            continue
+        try:
+            partition = _partition(key, edge_alias)
+            position = None if value is None or partition is None else _position(value)
+        except (KeyError, TypeError, ValueError, RecursionError):
+            strange.append(key)
+            continue
+        if partition is not None:
+            yield partition, key, position
+    if strange:
+        _LOG.warning(
+            "%d records of the mirror's positions topic are none that MirrorMaker 2 writes, the first under the key %r; they are "
+            "passed over: who else writes there?",
+            len(strange), strange[0][:100],
+        )  # fmt: skip
+
+
+def _position(value: bytes) -> Offset | None:
+    """ValueError where it is none."""
+    written = json.loads(value)
+    if not isinstance(written, dict):
+        raise ValueError("no JSON object")
+    copied = written.get("offset")
+    return Offset(copied + 1) if isinstance(copied, int) and copied >= 0 else None
 
 
 def _partition(key: bytes, edge_alias: str) -> Partition | None:
+    """None: another connector's, or another site's; KeyError, TypeError or ValueError where it is no key."""
     entry: Any = json.loads(key) if key else None
     if not isinstance(entry, list) or len(entry) != 2 or entry[0] != CONNECTOR or not isinstance(entry[1], dict):
         return None  # another connector's (heartbeats, checkpoints)

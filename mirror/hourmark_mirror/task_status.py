@@ -8,11 +8,14 @@ JSON with `state`, `trace`, `worker_id`.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from hourmark.topic_follower import KeyValue
+
+_LOG = logging.getLogger(__name__)
 
 _KEY: Final = re.compile(r"status-(connector|task)-(?P<name>.+)")
 CAUSE_LENGTH_MAX: Final = 500
@@ -56,7 +59,8 @@ class TaskStates:
         self._over: set[str] = set()  # said by a run before this one
 
     def update(self, records: Iterable[KeyValue]) -> None:
-        """Take in records of the status topic, in their order. What is no status is not looked at."""
+        """Take in records of the status topic, in their order. What is no status is passed over."""
+        strange: list[str] = []
         for key, value in records:
             match = _KEY.fullmatch((key or b"").decode("utf-8", "replace"))
             if match is None:
@@ -65,10 +69,20 @@ class TaskStates:
             if not value:  # it is there no longer
                 self._last.pop(name, None)
                 continue
-            said = _state(json.loads(value))
+            try:
+                said = _state(json.loads(value))
+            except (AttributeError, TypeError, ValueError, RecursionError):
+                strange.append(name)
+                continue
             if said.state == "RUNNING" or not _is_stale(said, self._last.get(name)):
                 self._last[name] = said
                 self._over.discard(name)
+        if strange:
+            _LOG.warning(
+                "%d records of the status topic are none that MirrorMaker 2 writes, the first of %s; they are passed over: who "
+                "else writes there?",
+                len(strange), strange[0],
+            )  # fmt: skip
 
     def forget(self) -> None:
         """Before a start: what an earlier run said is over. What runs on another worker goes on, and is not said again."""

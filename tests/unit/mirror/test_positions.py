@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,23 @@ def test_other_connectors_and_other_sites_are_not_taken_for_this_one() -> None:
     positions: dict[Partition, Offset] = {}
     apply(positions, [(key, b'{"offset":9}') for key in others], "edge")
     assert positions == {}
+
+
+def test_what_is_no_position_is_passed_over_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Somebody wrote there by hand: every reader would end at it, until it is compacted away."""
+    positions: dict[Partition, Offset] = {}
+    strange = [
+        (b"no JSON", b'{"offset":1}'),
+        (b"\xff", None),
+        (KEY, b"no JSON"),
+        (KEY, b"[1]"),
+        (KEY, b""),
+        (b"[" * 100_000, b"{}"),
+    ]
+    apply(positions, [(KEY, b'{"offset":3}'), *strange], "edge")
+    assert positions == {P: 4}
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+    assert "6 records" in caplog.text and "no JSON" in caplog.text
 
 
 PARTITIONS = st.builds(Partition, st.sampled_from(["events.a", "events.b", "hourmark.audit"]), st.integers(0, 2))

@@ -195,6 +195,15 @@ def test_states_follow_the_topic() -> None:
     assert states.failed == []
 
 
+def test_what_is_no_state_is_passed_over_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    states = TaskStates("127.0.0.1:8783")
+    strange = [b"no JSON", b"[1]", b'{"state":"FAILED","generation":[1]}', b'{"state":"FAILED","trace":7}', b"\xff"]
+    states.update([(KEY, b'{"state":"RUNNING"}'), *((KEY, value) for value in strange)])
+    assert states.running("MirrorSourceConnector-0")
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+    assert "5 records" in caplog.text
+
+
 def said(state: str, worker: str, generation: int) -> tuple[bytes, bytes]:
     status = {"state": state, "trace": "fenced", "worker_id": f"{worker}/edge->central", "generation": generation}
     return KEY, json.dumps(status).encode()
