@@ -174,7 +174,7 @@ def standing_still(seen: Observed, before: Memory) -> list[Partition]:
         for p in (entry.partition for entry in reached(seen.ends, seen.starts, seen.positions))
         if (known := before.of(p)) is not None
         and known.position == seen.positions.get(p)
-        and seen.now_ms - known.since_ms >= STILL_MS
+        and seen.now_ms - _shifted_ms(seen, before, known.since_ms) >= STILL_MS
     ]
 
 
@@ -277,7 +277,7 @@ def _stopped(seen: Observed, still: list[Partition]) -> Iterator[Alarm]:
 def _few_since_ms(seen: Observed, before: Memory, limits: Limits) -> int | None:
     if seen.workers is None or seen.workers >= limits.workers:
         return None
-    return before.few_since_ms or seen.now_ms
+    return seen.now_ms if before.few_since_ms is None else _shifted_ms(seen, before, before.few_since_ms)
 
 
 def _few(seen: Observed, since_ms: int | None, limits: Limits) -> Iterator[Alarm]:
@@ -331,10 +331,15 @@ def _known(seen: Observed, before: Memory, p: Partition, *, keep_covered: bool) 
         covered=covered,
         position=position,
         end=seen.ends[p],
-        since_ms=seen.now_ms if known is None or moved or caught_up else known.since_ms,
+        since_ms=seen.now_ms if known is None or moved or caught_up else _shifted_ms(seen, before, known.since_ms),
         remote_start=seen.remote_starts.get(p) if p not in seen.unread else None if known is None else known.remote_start,
         remote_end=seen.remote_ends.get(p),
     )
+
+
+def _shifted_ms(seen: Observed, before: Memory, since_ms: int) -> int:
+    """A time of before by the clock of now, which may have been set back: what had lasted by then has lasted still."""
+    return since_ms - max(0, before.looked_ms - seen.now_ms)
 
 
 def _same_topic(seen: Observed, before: Memory, p: Partition) -> bool:

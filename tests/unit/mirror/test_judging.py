@@ -224,6 +224,14 @@ def test_time_in_which_nobody_looked_is_not_held_against_the_mirror(looks: Looks
     assert looks.look() == []
 
 
+def test_a_clock_that_is_set_back_mutes_nothing_that_stands_still_or_is_missing(looks: Looks) -> None:
+    for _ in range(6):
+        found = looks.names(ends={P: 500}, workers=1)
+    assert found == [(AlarmName.TASK_STOPPED, CONNECTOR), (AlarmName.WORKER_MISSING, "mirror")]
+    assert looks.names(-HOUR_MS) == looks.names() == found
+    assert looks.look(positions={P: 101}, workers=2) == []
+
+
 def test_an_oversize_record_that_blocks_its_partition_is_named_by_offset_and_size(looks: Looks) -> None:
     for _ in range(5):
         looks.look(ends={P: 500}, blocking={})
