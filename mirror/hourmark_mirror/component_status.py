@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hourmark.component_status import ComponentStatus, State, must_listen
 from hourmark.config import Config
 from hourmark.errors import Unavailable
 from hourmark.state_folder import StateFolder
-from hourmark_mirror.lag import measure
+from hourmark_mirror.lag import Lag, measure
 
 
 def mirror(config: Config, now_ms: int) -> ComponentStatus:
@@ -17,9 +19,17 @@ def mirror(config: Config, now_ms: int) -> ComponentStatus:
     try:
         must_listen(config.kafka.edge, "edge")
         must_listen(config.kafka.central_cluster, "central")
-        behind = [lag.records for lag in measure(config) if lag.records > 0]
-        copied = f"{sum(behind):,} records of {len(behind)} topic-partitions not copied yet"
-        said = copied if behind else "has copied all that is at the edge"
+        said = copied(measure(config))
     except Unavailable as error:
         said = str(error)
     return ComponentStatus(State.NOT_RUNNING, said) if pid is None else ComponentStatus(State.RUNNING, said, pid, now_ms)
+
+
+def copied(lags: Sequence[Lag]) -> str:
+    """How much is copied, in words."""
+    behind = [lag.records for lag in lags if lag.records > 0]
+    stale = sum(lag.records < 0 for lag in lags)
+    said = [f"{sum(behind):,} records of {len(behind)} topic-partitions not copied yet"] if behind else []
+    if stale:
+        said.append(f"{stale} positions are past the edge's end: stale, so nothing is copied there (`hourmark mirror lag`)")
+    return "; ".join(said) or "has copied all that is at the edge"

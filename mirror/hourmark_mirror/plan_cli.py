@@ -14,7 +14,7 @@ from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
 from hourmark.topics import events_topic
 from hourmark_mirror.group import Group, group_of
-from hourmark_mirror.planning import Difference, Kind, connector_settings, version_differs, worker_differs
+from hourmark_mirror.planning import Difference, Kind, connector_settings, version_differs, worker_differs, workers_differ
 from hourmark_mirror.process import installed_version
 from hourmark_mirror.properties import TARGET_ALIAS, properties
 from hourmark_mirror.remote_topics import differences, mend
@@ -87,15 +87,16 @@ def as_lines(site: str, group: Group, installed: str) -> Iterator[str]:
 def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
     """Show what is not as it should be: remote topics against the edge's, what runs against this configuration.
 
-    Of topics: those that are missing, partitions, retention, message size, policies. Of workers: the connector's settings, their
-    version, a leader that others cannot reach. It changes nothing. Exit code 1 where there is a difference.
+    Of topics: those that are missing, partitions, retention, message size, policies. Of workers: that there is one at all, the
+    connector's settings, their version, a leader that others cannot reach. It changes nothing. Exit code 1 where there is a
+    difference.
     """
     set_up_logging(config.log_level)
     found = _plan(config, topics).found
     if as_json:
         say_json({"ok": not found, "differences": [d.as_object() for d in found]})
     else:
-        click.echo("\n".join(_as_lines(found)))
+        click.echo("\n".join(plan_lines(found)))
     sys.exit(1 if found else 0)
 
 
@@ -114,14 +115,14 @@ def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> 
     planned = _plan(config, topics)
     to_do = [d for d in planned.found if d.applicable]
     if to_do and not yes:
-        click.echo("\n".join(_as_lines(planned.found)), err=True)
+        click.echo("\n".join(plan_lines(planned.found)), err=True)
         click.confirm(f"Change {len({d.subject for d in to_do})} topics of the central cluster?", abort=True, err=True)
     mend(config, planned.sites, to_do)
     left = _plan(config, topics).found if to_do else planned.found
     if as_json:
         say_json({"ok": not left, "applied": [d.as_object() for d in to_do], "left": [d.as_object() for d in left]})
     else:
-        click.echo("\n".join([*(f"done  {d}" for d in to_do), *_as_lines(left)]))
+        click.echo("\n".join([*(f"done  {d}" for d in to_do), *plan_lines(left)]))
     sys.exit(1 if left else 0)
 
 
@@ -130,6 +131,7 @@ def _plan(config: Config, topics: Sequence[str]) -> _Plan:
     found = differences(config, sites, selected(topics))
     group = group_of(sites.central.settings, sites.alias)
     wanted = connector_settings(properties(config), sites.alias, TARGET_ALIAS)
+    found += workers_differ(group.workers.hosts)
     found += worker_differs(wanted, group.settings)
     found += version_differs(installed_version(config.mirror.classpath), (s.version for s in group.states.values()))
     if group.workers.cut_in_two:
@@ -143,10 +145,13 @@ def selected(topics: Sequence[str]) -> Callable[[str], bool]:
     return lambda topic: not topics or any(topic in (name, events_topic(name)) for name in topics)
 
 
-def _as_lines(found: Sequence[Difference]) -> Iterator[str]:
+def plan_lines(found: Sequence[Difference]) -> Iterator[str]:
+    """Of `plan`, for people."""
     yield from (f"{'apply' if d.applicable else d.kind.value:<20}  {d}" for d in found)
     if not found:
         yield "nothing to do: remote topics are as those of the edge, and workers run with these settings"
+    if any(d.kind is Kind.START for d in found):
+        yield "start `hourmark mirror run`: nobody runs this mirror, so nothing is copied"
     if any(d.kind is Kind.RESTART for d in found):
         yield "restart `hourmark mirror run` on each host, with the same settings: its workers take them at their start"
     if any(d.kind is Kind.TOO_MANY_PARTITIONS for d in found):

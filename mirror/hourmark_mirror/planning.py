@@ -26,6 +26,7 @@ class Kind(StrEnum):
     SET = "set"
     TOO_MANY_PARTITIONS = "too-many-partitions"
     RESTART = "restart"
+    START = "start"
 
 
 APPLICABLE: Final = (Kind.CREATE, Kind.ADD_PARTITIONS, Kind.SET)
@@ -81,6 +82,12 @@ def worker_differs(wanted: Mapping[str, str], running: Mapping[str, str]) -> Ite
         if name.endswith(_ANY_BROKER) or name in _MADE_BY_MIRROR_MAKER or wanted.get(name) == running.get(name):
             continue
         yield Difference(Kind.RESTART, "worker", name, running.get(name), wanted.get(name))
+
+
+def workers_differ(hosts: Sequence[str]) -> Iterator[Difference]:
+    """From a mirror that runs: one without any worker."""
+    if not hosts:
+        yield Difference(Kind.START, "worker", "hosts", None, "at least one")
 
 
 def version_differs(installed: str, running: Iterable[str]) -> Iterator[Difference]:

@@ -14,7 +14,8 @@ from hourmark.config_groups import Kafka, KafkaCluster
 from hourmark.config_mirror import Mirror
 from hourmark.errors import Unavailable
 from hourmark.state_folder import StateFolder
-from hourmark_mirror.component_status import mirror
+from hourmark_mirror.component_status import copied, mirror
+from hourmark_mirror.lag import Lag
 
 HERE = "tests.unit.core.test_component_status"
 DEAF = KafkaCluster(bootstrap="127.0.0.1:1, 127.0.0.1:2")
@@ -70,6 +71,16 @@ def test_a_mirror_is_known_by_who_holds_its_folder_also_while_kafka_is_away(tmp_
     assert found.state is (State.RUNNING if held else State.NOT_RUNNING)
     assert (found.pid is not None) is held
     assert "no broker of the edge cluster listens" in found.detail
+
+
+def test_positions_past_the_edges_end_are_not_called_all_copied() -> None:
+    def lag(edge_end: int, position: int) -> Lag:
+        return Lag(topic="events.a", partition=0, edge_start=0, edge_end=edge_end, position=position, central_end=None)
+
+    stale = "2 positions are past the edge's end: stale, so nothing is copied there (`hourmark mirror lag`)"
+    assert copied([]) == copied([lag(5, 5)]) == "has copied all that is at the edge"
+    assert copied([lag(3, 9), lag(0, 9)]) == stale
+    assert copied([lag(3, 9), lag(0, 9), lag(2000, 0)]) == f"2,000 records of 1 topic-partitions not copied yet; {stale}"
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from hourmark.kafka import TopicInfo
 from hourmark.mirror_workers import Workers
 from hourmark.topic_setup import WantedTopic
 from hourmark_mirror.group import Group
-from hourmark_mirror.plan_cli import as_lines, as_object
-from hourmark_mirror.planning import Kind, connector_settings, topics_differ, version_differs, worker_differs
+from hourmark_mirror.plan_cli import as_lines, as_object, plan_lines
+from hourmark_mirror.planning import Kind, connector_settings, topics_differ, version_differs, worker_differs, workers_differ
 from hourmark_mirror.process import installed_version
 from hourmark_mirror.properties import TARGET_ALIAS, properties
 from hourmark_mirror.task_status import State
@@ -75,6 +75,15 @@ def test_workers_that_run_with_other_settings_are_to_be_restarted() -> None:
     ]
     assert not any(d.applicable for d in worker_differs(settings(tasks_max=4), running))
     assert not list(worker_differs(settings(), {})), "no worker ever ran: there is none to be restarted"
+
+
+def test_a_mirror_that_nobody_runs_is_named() -> None:
+    """What its workers ran with when they were there is as it should be: that is not `workers run with these settings`."""
+    assert list(workers_differ(["10.0.3.1"])) == []
+    (nobody,) = workers_differ([])
+    assert (str(nobody), nobody.applicable) == ("worker: hosts: absent → at least one", False)
+    assert list(plan_lines([nobody]))[-1] == "start `hourmark mirror run`: nobody runs this mirror, so nothing is copied"
+    assert "workers run with these settings" in next(plan_lines([]))
 
 
 def test_a_secret_is_shown_in_no_difference() -> None:
