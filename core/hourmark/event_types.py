@@ -5,6 +5,7 @@ One file a type, `types/<name>.toml`; the sources stand together in `types/sourc
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,6 +32,8 @@ from hourmark.line_rule import DECLARED
 from hourmark.line_rule import LineRule as LineRule  # part of a declaration
 
 TypeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
+# Of topics that end with `.internal` or `-internal` (ReplicationPolicy.isInternalTopic), or `.replica` (DefaultTopicFilter).
+_NEVER_COPIED = re.compile(r"(?:.*-)?internal|replica")
 SOURCES_FILE = "sources.toml"
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -47,6 +50,16 @@ class EventType(Group):
     retention_hours: Positive | None = None
     """of the topic; default: kafka.retention_hours"""
     shard: TypeName = "default"
+
+    @field_validator("name")
+    @classmethod
+    def _copied(cls, name: str, info: ValidationInfo) -> str:
+        """A type in force is read as it stands: where one cluster is both edge and central, nothing need be copied."""
+        if info.context == DECLARED and _NEVER_COPIED.fullmatch(name):
+            raise ValueError(
+                f"{name}: MirrorMaker 2 takes events.{name} for a topic of its own, and never copies it; name it otherwise"
+            )
+        return name
 
     @field_validator("fields")
     @classmethod

@@ -337,3 +337,19 @@ def test_a_declaration_in_force_is_read_as_it_stands() -> None:
 def test_no_declaration_holds_what_the_topic_cannot(value: object) -> None:
     with pytest.raises(ValueError, match=r"."):
         EventType(name="u", fields=[{"name": "x", "type": "double", "unit": value}])
+
+
+@pytest.mark.parametrize("name", ["internal", "audit-internal", "replica"])
+def test_a_type_whose_topic_would_never_be_copied_is_refused_where_it_is_declared_and_read_where_it_is_in_force(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / f"{name}.toml").write_text(f'name = "{name}"\nfields = []\n')
+    with pytest.raises(TypeFileError, match=f"MirrorMaker 2 takes events.{name} for a topic of its own"):
+        read_folder(tmp_path)
+    assert EventType.model_validate({"name": name, "fields": []}).name == name
+
+
+@pytest.mark.parametrize("name", ["internals", "internal-audit", "a-replica", "replicas"])
+def test_a_type_whose_topic_is_copied_may_be_named_so(tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.toml").write_text(f'name = "{name}"\nfields = []\n')
+    assert name in {declared.name for declared in read_folder(tmp_path).types}
