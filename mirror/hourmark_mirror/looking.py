@@ -19,6 +19,7 @@ from confluent_kafka import Message
 from hourmark.clock import Clock
 from hourmark.committed_reader import CommittedReader
 from hourmark.kafka import Partition
+from hourmark.mirror_positions import recreated
 from hourmark.mirror_workers import workers
 from hourmark.topic_follower import TopicFollower
 from hourmark_mirror.judging import moved_targets, standing_still, stretches
@@ -95,6 +96,8 @@ class Looker:
         return {topic: max((ms for p, ms in told.items() if p.topic == topic), default=None) for topic in self._expected}
 
     def _read(self, seen: Observed, before: Memory, remotes: Mapping[Partition, Partition]) -> Observed:
+        if recreated({name: known.topic_id for name, known in before.topics.items()}, seen.ids):
+            self._uncopied = Uncopied()  # what stood at an offset may be another record now
         behind = {p: _next(seen, p) for p, end in seen.ends.items() if end > _next(seen, p) and _was_behind(seen, before, p)}
         first = self._uncopied.due(dict(sorted(behind.items(), key=lambda entry: entry[1] - seen.ends[entry[0]])))
         moved = moved_targets(seen, before)
