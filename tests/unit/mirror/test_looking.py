@@ -33,6 +33,7 @@ class World:
     written_ms: int
     copied: int
     target_start: int = 0
+    topic_id: str = "id"
     settings: Any = None
     alias: str = "edge"
     read_of: list[Partition] = dataclasses.field(default_factory=list)
@@ -46,7 +47,7 @@ class World:
         return self
 
     def topics(self, names: Iterable[str] | None = None) -> Any:
-        info = SimpleNamespace(name=TOPIC, topic_id="id", partitions=range(COUNT))
+        info = SimpleNamespace(name=TOPIC, topic_id=self.topic_id, partitions=range(COUNT))
         return [info] if names is None else {TOPIC: info}
 
     def positions(self) -> Any:
@@ -120,6 +121,16 @@ def test_of_many_partitions_that_are_behind_retention_is_told_of_each(monkeypatc
     looks.look()
     named = {alarm.subject for alarm in looks.look() if alarm.name == AlarmName.RETENTION_NEAR}
     assert len(named) == COUNT
+
+
+def test_of_a_topic_made_again_the_record_at_the_same_offset_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock()
+    world = World(clock, written_ms=clock.now_ms() - 160 * HOUR_MS, copied=0)
+    looks = Looks(world, monkeypatch)
+    assert AlarmName.RETENTION_NEAR in {alarm.name for alarm in looks.look()}
+    world.topic_id, world.written_ms = "another", clock.now_ms()
+    looks.look()
+    assert AlarmName.RETENTION_NEAR not in {alarm.name for alarm in looks.look()}
 
 
 def test_a_partition_that_moves_is_read_again_in_its_turn_and_one_that_stands_still_is_not() -> None:
