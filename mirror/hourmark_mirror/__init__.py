@@ -10,7 +10,7 @@
 - `lag`, `reading`, `comparison`, `verification`: how far it is, and whether the target holds what the source holds
 - `checks`: what is remembered between two checks, so that a gap between them is seen; `memory_lock`: held while it is written
 - `observed`, `judging`: alarms, a pure function of one look and of what is remembered of those before; `looking`, `uncopied`,
-  `watch_memory`, `watching`, `metrics`: the look, the memory, and what tells of it
+  `watch_memory`, `watching`, `metrics`: the look, the memory, and what tells of it; `overseeing`: a look that does not end
 
 Where it stands (`hourmark.mirror_positions`) is shared with the ETL, which asks the same question before it closes a bucket;
 who leads its workers (`hourmark.mirror_workers`) with what evaluates Kafka.

@@ -20,6 +20,7 @@ from hourmark.topics import events_topic
 from hourmark_mirror.judging import Judged, Limits
 from hourmark_mirror.looking import Looker
 from hourmark_mirror.metrics import Metrics
+from hourmark_mirror.overseeing import Overseer
 from hourmark_mirror.sites import Sites
 from hourmark_mirror.watch_memory import WatchMemory
 from hourmark_mirror.watching import Watch
@@ -62,6 +63,7 @@ def watch(config: Config, once: bool, accept: bool, metrics_port: int | None, as
         stop_on_signals(lambda _: stopping.set())
         port = config.mirror.metrics_port if metrics_port is None else metrics_port
         stop = serve_metrics(metrics.registry, "mirror", config.mirror.metrics_host, port)
+        Overseer(watching).start(stopping)
         try:
             watching.run(stopping)
         finally:

@@ -37,8 +37,8 @@ class Watch:
     def __init__(self, looks: Looks, memory: WatchMemory, limits: Limits, metrics: Metrics, clock: Clock) -> None:
         self._looks, self._memory, self._limits = looks, memory, limits
         self._metrics, self._clock = metrics, clock
-        self._looked_s = clock.monotonic_s()
-        self._log = AlarmLog()
+        self._looked_s = self._began_s = clock.monotonic_s()
+        self._log, self._telling = AlarmLog(), threading.Lock()
         self._unwatched: list[Alarm] = []
 
     def look(self, *, accept: bool = False) -> Judged:
@@ -65,21 +65,32 @@ class Watch:
         except Unavailable as error:
             self._blind(error)
         while not stopping.is_set():
+            self._began_s = self._clock.monotonic_s()
             try:
                 self.look()
             except Unavailable as error:
                 self._blind(error)
             stopping.wait(LOOK_S)
 
-    def _blind(self, error: Unavailable) -> None:
-        _LOG.info("no look at the mirror: %s", error)
+    @property
+    def going_on_s(self) -> float:
+        """Seconds since the look under way began; of none, since the last one did."""
+        return self._clock.monotonic_s() - self._began_s
+
+    def miss(self, why: str) -> None:
+        """Tell that nobody looks, where that is so for too long. For any thread."""
         blind_s = self._clock.monotonic_s() - self._looked_s
         if blind_s >= UNWATCHED_S:
-            text = f"nobody could look at the mirror for {blind_s:.0f} s: {error}"
+            text = f"nobody could look at the mirror for {blind_s:.0f} s: {why}"
             others = [alarm for alarm in self._log.alarms if alarm.name != AlarmName.UNWATCHED]
             self._unwatched = [Alarm(AlarmName.UNWATCHED, "mirror", text)]
             self._tell([*others, *self._unwatched])
 
+    def _blind(self, error: Unavailable) -> None:
+        _LOG.info("no look at the mirror: %s", error)
+        self.miss(str(error))
+
     def _tell(self, alarms: Sequence[Alarm]) -> None:
-        self._log.tell(alarms)
-        self._metrics.alarmed(alarms)
+        with self._telling:
+            self._log.tell(alarms)
+            self._metrics.alarmed(alarms)
