@@ -7,7 +7,7 @@ import warnings
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from hourmark.config_groups import LOOPBACK_HOSTS
 from hourmark.errors import Unavailable
@@ -37,17 +37,23 @@ class Workers(NamedTuple):
 
 
 def workers(central: Cluster, edge_alias: str) -> Workers:
-    """Those that are in the group now. Unavailable."""
+    """Those that are in the group now. Unavailable, also where this user may not see them, or nobody knows just now."""
     group = f"{edge_alias}-mm2"
     with warnings.catch_warnings():  # what should be used instead knows groups of consumers only
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             found = central.admin.list_groups(group, timeout=TIMEOUT_S)
         except KafkaException as error:
-            raise Unavailable(f"the central cluster did not tell of group {group}: {error.args[0].str()}") from error
+            raise _untold(group, error.args[0]) from error
+    if wrong := next((each.error for each in found if each.error is not None), None):
+        raise _untold(group, wrong)
     there = [member for each in found for member in each.members]
     leaders = [leader for member in there if (leader := leader_in(member.assignment)) != NOBODY]
     return Workers(tuple(sorted(str(member.client_host).lstrip("/") for member in there)), next(iter(leaders), NOBODY))
+
+
+def _untold(group: str, error: KafkaError) -> Unavailable:
+    return Unavailable(f"the central cluster did not tell of group {group}: {error.str()}; may this user describe it?")
 
 
 def leader_in(assignment: bytes | None) -> Leader:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from hourmark.mirror_workers import NOBODY, Leader, Workers, leader_in
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from hourmark.errors import Unavailable
+from hourmark.mirror_workers import NOBODY, Leader, Workers, leader_in, workers
 
 
 def test_who_leads_is_read_from_an_assignment() -> None:
@@ -19,3 +27,20 @@ def test_workers_on_several_hosts_whose_leader_listens_on_loopback_do_not_find_i
     assert not Workers(two, Leader("a", "mirror-1:8783")).cut_in_two
     assert not Workers(("10.0.0.1",), Leader("a", "127.0.0.1:8783")).cut_in_two
     assert not Workers(two).cut_in_two
+
+
+def told(**group: Any) -> Any:
+    """A cluster that tells of one group so."""
+
+    def list_groups(_: str, timeout: float) -> list[Any]:
+        warnings.warn("use another", DeprecationWarning, stacklevel=1)
+        return [SimpleNamespace(**{"members": [], "error": None, **group})]
+
+    return SimpleNamespace(admin=SimpleNamespace(list_groups=list_groups))
+
+
+def test_of_a_group_that_may_not_be_seen_nobody_says_that_nobody_is_in_it() -> None:
+    assert workers(told(), "edge") == Workers()
+    denied = told(error=KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    with pytest.raises(Unavailable, match=r"did not tell of group edge-mm2: .*authorization failed; may this user describe it"):
+        workers(denied, "edge")
