@@ -52,6 +52,14 @@ def close_without(world: World, event_type: str, until_ms: int) -> None:
         world.wait(step, f"{event_type} to be closed by overrides", _CLOSED_S)
 
 
+def closed_until_ms(world: World) -> int:
+    """Up to where the first type is closed, Unix milliseconds."""
+    with closing(WebHdfs(f"http://{world.stack.layout.address('namenode-http')}", world.config.storage.user)) as hdfs:
+        closings = Closings(hdfs, world.config.storage.root, world.types[:1], world.clock)
+        closings.look()
+        return closings.closed_until_ms()
+
+
 def _order(world: World, event_type: str, hour: Hour) -> None:
     world.say(f"  {event_type} {hour} is ordered to close without what is gone")
     world.losses.add_forced(event_type, str(hour))

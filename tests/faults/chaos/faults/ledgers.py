@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Final
 from tests.faults.chaos.faults.fault import Fault, Heal, NotInjected
 from tests.faults.chaos.faults.processes import CLIENTS, LEDGER, hit, named
 from tests.faults.chaos.flows import Flow
+from tests.faults.chaos.losses import partitions_of
+from tests.faults.chaos.operator import close_without, closed_until_ms
+from tests.faults.chaos.settings import all_types
 from tests.faults.chaos.victims import Database
+
+from hourmark.kafka import Cluster
+from hourmark.topics import events_topic
 
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World
@@ -16,7 +22,8 @@ if TYPE_CHECKING:
 _TOUCHES: Final = frozenset(("ledger", "driver", "hdfs", "central", "mirror", "edge", "registry"))  # a rebuild asks all of them
 _GOES_ON: Final = CLIENTS | {Flow.MIRROR}
 _HOLD_S: Final = (5.0, 20.0)
-_RESTORED_S: Final = (70.0, 100.0)  # so that buckets are closed which the copy does not know
+_RESTORED_S: Final = (70.0, 100.0)
+_CLOSED_S: Final = 300.0
 _REBUILT_S: Final = 300.0
 _REFUSED_S: Final = 300.0  # a driver begins with Spark, beside all that goes on
 _TRANSACTION_S: Final = 60.0
@@ -31,14 +38,19 @@ def _lost(world: World, _pick: float) -> Heal:
 
 
 def _restored(world: World, _pick: float) -> Heal:
-    """A copy is made now, and put back later: the driver must refuse it. The operator rebuilds."""
+    """A copy is made now, and put back once buckets are closed that it does not know: the driver must refuse it.
+
+    The operator rebuilds.
+    """
     world.hit.add("etl")
     world.victims["etl"].kill()
     _database(world).copy()
+    closed_ms = closed_until_ms(world)
     world.victims["etl"].come_back()
     world.hit.discard("etl")
 
     def heal() -> None:
+        world.wait(lambda: closed_until_ms(world) > closed_ms, "buckets to be closed that the copy does not know", _CLOSED_S)
         world.hit.add("etl")
         world.victims["etl"].kill()
         _database(world).put_back()
@@ -54,6 +66,11 @@ def _rebuild(world: World) -> None:
     world.center.run("ledger", "rebuild", "--into", world.config.etl.ledger, seconds=_REBUILT_S)
     world.victims["etl"].come_back()
     world.hit.discard("etl")
+    # What the edge has deleted by then counts as a gap, as nothing tells where the mirror stood before (docs/closing.md).
+    edge, now_ms = Cluster(world.config.kafka.edge, "edge"), world.clock.now_ms()
+    for event_type in all_types(world.kinds):
+        if any(edge.starts(partitions_of(edge, events_topic(event_type))).values()):
+            close_without(world, event_type, now_ms)
 
 
 def _database(world: World) -> Database:
