@@ -138,11 +138,11 @@ def _run(text: str, **values: str) -> None:
     running = subprocess.Popen(("sh", "-c", text), stdin=subprocess.DEVNULL, stdout=2, start_new_session=True)
     try:
         code = running.wait(COMMAND_SECONDS)
-    except BaseException as error:
-        os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
-        if not isinstance(error, subprocess.TimeoutExpired):
-            raise
+    except subprocess.TimeoutExpired as error:
         raise Unavailable(f"the command `{text}` was not done after {COMMAND_SECONDS:.0f} s; it must return by then") from error
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
     if code:
         raise Unavailable(f"the command `{text}` failed with exit code {code}")

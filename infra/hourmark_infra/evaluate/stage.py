@@ -98,7 +98,7 @@ class Stage:
                 hindered = f"not all were away {GONE_SECONDS:.0f} s after it"
         except HourmarkError as error:
             hindered = str(error)
-        except BaseException:
+        except BaseException:  # Ctrl-C, too: nobody stays away
             undone(heal)
             raise
         self._bring_back(what, heal, back)

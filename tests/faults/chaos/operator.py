@@ -11,7 +11,6 @@ from tests.faults.chaos.settings import BUCKET_SECONDS
 
 from hourmark.errors import Unavailable
 from hourmark.hours import Hour
-from hourmark_infra.judge.webhdfs import WebHdfs
 
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World
@@ -24,7 +23,7 @@ _CLOSED_S: Final = 480.0
 
 def close_without(world: World, event_type: str, until_ms: int) -> None:
     """Order each hour that stays open though all other types closed it, until all that was written before then is closed."""
-    with closing(WebHdfs(f"http://{world.stack.layout.address('namenode-http')}", world.config.storage.user)) as hdfs:
+    with closing(world.hdfs()) as hdfs:
         root, clock = world.config.storage.root, world.clock
         own = Closings(hdfs, root, [event_type], clock)
         others = Closings(hdfs, root, [name for name in world.types if name != event_type], clock)
@@ -54,7 +53,7 @@ def close_without(world: World, event_type: str, until_ms: int) -> None:
 
 def closed_until_ms(world: World) -> int:
     """Up to where the first type is closed, Unix milliseconds."""
-    with closing(WebHdfs(f"http://{world.stack.layout.address('namenode-http')}", world.config.storage.user)) as hdfs:
+    with closing(world.hdfs()) as hdfs:
         closings = Closings(hdfs, world.config.storage.root, world.types[:1], world.clock)
         closings.look()
         return closings.closed_until_ms()

@@ -91,27 +91,28 @@ class Run:
         if any(fault.needs_postgres for fault in drawn) and not postgres.binaries():
             raise UsageError(f"{postgres.MISSING}; or choose other faults by --fault")
         spread = self.schedule.tier != "pr" or any(fault.needs_spread for fault in drawn)
-        with standing(self.home, self.schedule.kinds, self.clock, self._tell, spread=spread) as world:
-            hdfs = WebHdfs(f"http://{world.stack.layout.address('namenode-http')}", world.config.storage.user)
-            eyes = WebHdfs(f"http://{world.stack.layout.address('namenode-http')}", world.config.storage.user)
-            with closing(hdfs), closing(eyes):
-                closings = Closings(eyes, world.config.storage.root, world.types, self.clock)
-                loads = [WORKLOADS[name](world, self.schedule.rate, self.schedule.seed) for name in self.schedule.workloads]
-                reading = readers(world, lambda: sum(len(load.posted) for load in loads), closings)
-                watches = [Watch(flow, read, self.clock) for flow, read in reading.items()]
-                try:
-                    for watch in watches:
-                        watch.start()
-                    for load in loads:
-                        load.start()
-                    self._rounds(world, closings, hdfs)
-                finally:
-                    for load in loads:
-                        load.stop()
-                told = self._drain(world, closings, loads)
+        with (
+            standing(self.home, self.schedule.kinds, self.clock, self._tell, spread=spread) as world,
+            closing(world.hdfs()) as hdfs,
+            closing(world.hdfs()) as eyes,
+        ):
+            closings = Closings(eyes, world.config.storage.root, world.types, self.clock)
+            loads = [WORKLOADS[name](world, self.schedule.rate, self.schedule.seed) for name in self.schedule.workloads]
+            reading = readers(world, lambda: sum(len(load.posted) for load in loads), closings)
+            watches = [Watch(flow, read, self.clock) for flow, read in reading.items()]
+            try:
                 for watch in watches:
-                    watch.stop()
-                return self._judged(world, self._evidence(world, hdfs, told, watches, closings, loads), loads)
+                    watch.start()
+                for load in loads:
+                    load.start()
+                self._rounds(world, closings, hdfs)
+            finally:
+                for load in loads:
+                    load.stop()
+            told = self._drain(world, closings, loads)
+            for watch in watches:
+                watch.stop()
+            return self._judged(world, self._evidence(world, hdfs, told, watches, closings, loads), loads)
 
     def _rounds(self, world: World, closings: Closings, hdfs: WebHdfs) -> None:
         world.wait(lambda: closings.closed_until_ms() > 0, "the first bucket of each type to be closed", _BEGUN_S)

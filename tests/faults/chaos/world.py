@@ -51,6 +51,7 @@ from hourmark.wire import CLOCK_HEADER
 from hourmark_infra.components import COMMANDS, Components, wait_for
 from hourmark_infra.demo.settings import ZONE
 from hourmark_infra.jars.cache import Say
+from hourmark_infra.judge.webhdfs import WebHdfs
 from hourmark_infra.stack.layout import CLUSTERS, MIRRORS, free_ports
 from hourmark_infra.stack.purge import purge_stack
 
@@ -144,6 +145,10 @@ class World:
         """The central cluster, by no link."""
         assert self.config.kafka.central is not None
         return Cluster(self.config.kafka.central, "central")
+
+    def hdfs(self) -> WebHdfs:
+        """A reader of buckets, to be closed; no storage of Hourmark's."""
+        return WebHdfs(f"http://{self.stack.layout.address('namenode-http')}", self.config.storage.user)
 
     def copied_ids(self, event_type: str) -> set[str]:
         """Of all events of a type that the central cluster has."""

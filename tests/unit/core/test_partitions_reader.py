@@ -6,7 +6,6 @@ import contextlib
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from tests.support.clock import FakeClock
 from tools.native_reading import read_at_random, rows_of
 
 from hourmark import native, partitions_reader
@@ -166,11 +166,13 @@ class Scripted(CommittedReader):
         return ([] if offset is None else [(ONE, [SimpleNamespace(offset=lambda: offset)])]), []
 
 
-def test_whoever_takes_long_with_records_is_no_stall() -> None:
+def test_whoever_takes_long_with_records_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr(partitions_reader, "time", SimpleNamespace(monotonic=clock.monotonic_s))
     with contextlib.closing(Scripted([0, None, 1])) as reader:
         reading = reader.read({ONE: (0, 2)})
         next(reading)
-        time.sleep(0.2)
+        clock.sleep(0.2)
         assert [run.next_offset for run in next(reading)] == [2]
 
 

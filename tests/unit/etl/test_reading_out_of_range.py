@@ -12,6 +12,7 @@ from hourmark import committed_reader, native
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import HourmarkError, Unavailable
 from hourmark.kafka import Partition
+from hourmark.packed_reader import PackedReader
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.model import Span
 from hourmark_etl.staging import read
@@ -67,5 +68,5 @@ def test_a_largest_message_of_the_user_hinders_no_reading(monkeypatch: pytest.Mo
     if not packed:
         monkeypatch.setattr(native, "MODULE", None)
     cluster = KafkaCluster(bootstrap="127.0.0.1:1", properties={"message.max.bytes": "10485760", "log_level": "0"})
-    with SpanReader(cluster, 10 << 20):
-        pass
+    with SpanReader(cluster, 10 << 20) as reader:
+        assert isinstance(reader._reader, PackedReader) is (native.MODULE is not None)

@@ -48,7 +48,7 @@ def _torn_checkpoint(host: str, world: World, pick: float) -> Heal:
 def _staged_file(delete: bool, world: World, pick: float) -> Heal:
     """A staged file of events that no bucket took in yet, if there is one: a bit of it is flipped, or it is gone."""
     storage = world.stack.layout.address("namenode-http")
-    hdfs = WebHdfs(f"http://{storage}", world.config.storage.user)
+    hdfs = world.hdfs()
     root = f"{hdfs_path(world.config.storage.root)}/{_STAGING}"
     try:
         files = sorted(_files(hdfs, root), key=lambda found: found[1])

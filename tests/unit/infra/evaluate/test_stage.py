@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.support.clock import FakeClock
 from tests.support.evaluations import GOOD_TRIAL
+from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.config_groups import KafkaCluster
@@ -212,6 +213,6 @@ def test_the_smallest_load_sends() -> None:
     cluster = KafkaCluster(bootstrap="127.0.0.1:1", properties={"log_level": "0"})
     load = Load(cluster, Form(b"12345678", 64), Plan(("t",), (1,), 1), steady(wish.steady_rate), SystemClock(), wish.delivery_s)
     load.start()
-    SystemClock().sleep(1.0)
+    wait_for(lambda: load.sent > 0, "a record to be sent", 10.0)
     load.abandon()
     assert 1 <= load.sent <= 4, "two and a half a second"
