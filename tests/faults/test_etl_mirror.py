@@ -1,22 +1,31 @@
 """The mirror may have lost records before the cut: nothing of the topic freezes, the gap is named, other types go on.
 
-The edge loses them as by retention, or its topic is deleted and recreated, between two polls of the closer.
+The edge loses them as by retention, or its topic is deleted and recreated, between two polls of the closer. What was copied
+before is no gap, for a ledger that was lost and rebuilt neither.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 from confluent_kafka import TopicPartition
 from tests.faults.outcome import LONG
 from tests.support.etl_scene import Scene
+from tests.support.mirrored import delete_records
 from tests.support.topics import make_anew
 
 from hourmark.clock import SystemClock
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.manifest import Manifest
-from hourmark.topics import events_topic
+from hourmark.topics import AUDIT, events_topic
 from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import Blocker, blockers, put_override
+from hourmark_etl.recovery.edge_records import read_edge_record
 
 pytestmark = LONG
 SCENE = {"names": ("recreated", "overtaken", "well"), "cluster": "both"}
@@ -74,3 +83,38 @@ def test_retention_that_overtakes_the_mirror_and_a_topic_recreated_hold_their_ty
     later = running.begin_hour(without=(recreated,))
     assert running.closed(later, without=blocked).grade.value == "proved"
     assert closed(running, overtaken, later).grade.value in ("proved", "forced")
+
+
+def test_a_rebuilt_ledger_knows_what_was_copied_before_the_edge_deleted_it(running: Scene) -> None:
+    run, (recreated, *others) = running.run, running.types
+    path = Path(run.config.etl.ledger.removeprefix("sqlite:///"))
+    with Database(run.config.etl.ledger) as database:
+        (ledger, _), accepted = database.identity(), accepted_gaps(database)
+    own = [Partition(events_topic(t), 0) for t in others]
+    ends = running.edge.ends(own)
+
+    def copied() -> dict[Partition, int]:
+        record = read_edge_record(run.storage, ledger).record
+        checks = record.checks if record is not None else ()
+        return {Partition(c.topic, c.partition): c.mirror_next for c in checks}
+
+    running.wait(lambda: all(copied().get(p, 0) >= end > 0 for p, end in ends.items()), "it is kept that all is copied")
+    run.kill()
+    for p, offset in copied().items():
+        if p.topic == events_topic(recreated):
+            continue
+        delete_records(run.config.kafka.edge, TopicPartition(p.topic, p.partition, offset))
+    starts = running.edge.starts([*own, Partition(AUDIT, 0)])
+    assert all(start > 0 for start in starts.values())
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+    command = ["ledger", "rebuild", "--json", "--config", str(run.file), "--into", run.config.etl.ledger]
+    done = subprocess.run([sys.executable, "-m", "hourmark", *command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["notes"] == []
+    with Database(run.config.etl.ledger) as database:
+        assert {g.topic for g in accepted_gaps(database)} >= {g.topic for g in accepted} > set()
+
+    hour = running.begin_hour(without=(recreated,))
+    assert running.closed(hour, without=(recreated,)).grade.value == "proved"
+    assert {closed(running, t, hour).grade.value for t in others} == {"proved"}

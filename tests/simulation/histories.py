@@ -46,6 +46,7 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "service_leaves": 1,
     "second_service": 1,
     "all_leave": 1,
+    "keep_checks": 3,
     "lose_ledger": 1,
     "back_up": 2,
     "restore": 1,

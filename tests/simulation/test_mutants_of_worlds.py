@@ -6,6 +6,7 @@ The same story without the planted fault keeps the promise. Random histories mee
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,6 +27,7 @@ from hourmark.hours import Hour
 from hourmark.topics import AUDIT, CONTROL, HOSTS, events_topic
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
 from hourmark_etl.closing.write.writing import SealedHour, Written
+from hourmark_etl.ledger.offset_gaps import EdgeCheck, begin_anew
 from hourmark_etl.ledger.overrides import put_overrides
 from hourmark_etl.model import from_row
 from hourmark_etl.recovery.storage_scan import Chain
@@ -76,6 +78,32 @@ def promises_lost_everywhere(world: World) -> None:
     named(world, hour(1))
 
 
+def gap_accepted_before_the_ledger_was_lost(world: World) -> None:
+    """The edge deletes events and promises before they are copied, of an hour too that has begun when that is accepted."""
+    polls(world, FIRST_HOUR)
+    writes(world, "click")
+    overtaken(world)
+    polls(world, hour(1))
+    put_overrides(world.database, 3600, "lost", "ada", world.clock.now_ms())
+    writes(world, "click")
+    overtaken(world)  # of the next hour: behind the gap that is accepted with it
+    polls(world)
+    world.ledgers.keep_checks(0)
+    lose_ledger(world)
+    polls(world, hour(2))
+
+
+def gap_after_the_last_record(world: World) -> None:
+    """The same after the last record of the checks; then the ledger is lost."""
+    writes(world, "view")
+    polls(world, FIRST_HOUR)
+    world.ledgers.keep_checks(0)
+    writes(world, "click")
+    overtaken(world)
+    lose_ledger(world)
+    polls(world, hour(1))
+
+
 def clock_ahead_and_nobody_there(world: World) -> None:
     """All hosts and the service have said goodbye, and the closer's clock runs ten hours ahead."""
     writes(world, "click")
@@ -95,6 +123,13 @@ def an_hour_of_events(world: World) -> None:
 
 
 # What they need.
+
+
+def overtaken(world: World) -> None:
+    """The edge lets go of all promises and clicks that it holds."""
+    for topic in (AUDIT, events_topic("click")):
+        for p in (p for p in world.pipeline.edge.logs if p.topic == topic):
+            world.pipeline.mirror.overtake(p)
 
 
 def lose(world: World) -> None:
@@ -130,6 +165,20 @@ def marker_covers_later_hours(patch: Patch) -> None:
 def gaps_passed_over(patch: Patch) -> None:
     """A rebuild does not look for offsets that neither Kafka nor a staged file has."""
     patch.setattr("hourmark_etl.recovery.rebuild.uncovered", lambda *_: [])
+
+
+def accepted_gaps_are_forgotten(patch: Patch) -> None:
+    """A rebuild takes over the checks, and not what was accepted by then."""
+    patch.setattr("hourmark_etl.recovery.edge_records.accepted_gaps", lambda _: [])
+
+
+def copied_for_all_it_knows(patch: Patch) -> None:
+    """A rebuild takes all that the edge has deleted by now for copied."""
+
+    def known(connection: Any, checks: Iterable[EdgeCheck]) -> None:
+        begin_anew(connection, [dataclasses.replace(c, mirror_next=1 << 40) for c in checks])
+
+    patch.setattr("hourmark_etl.recovery.rebuild.begin_anew", known)
 
 
 def nobody_need_be_there(patch: Patch) -> None:
@@ -180,6 +229,8 @@ STORIES: Mapping[str, tuple[Plant, Story]] = {
     "unknown-is-an-offset": (unknown_is_an_offset, audit_leader_away),
     "marker-covers-later-hours": (marker_covers_later_hours, marker_and_later_hours),
     "gaps-passed-over": (gaps_passed_over, promises_lost_everywhere),
+    "accepted-gaps-forgotten": (accepted_gaps_are_forgotten, gap_accepted_before_the_ledger_was_lost),
+    "copied-for-all-it-knows": (copied_for_all_it_knows, gap_after_the_last_record),
     "nobody-counts": (nobody_counts, an_hour_of_events),
     "nobody-need-be-there": (nobody_need_be_there, clock_ahead_and_nobody_there),
 }

@@ -80,8 +80,7 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
 
     What a start or `types apply` made where the lost one was counts as that; a ledger that holds more is never overwritten.
     It has the lost one's frontiers and UUID; staging begins again where Kafka has what open hours need, and what it no longer has
-    is listed from staged files. Afterwards set etl.ledger to it, and start the driver. Overrides, waivers and the memory of the
-    edge's checks are not rebuilt.
+    is listed from staged files. Afterwards set etl.ledger to it, and start the driver. Overrides and waivers are not rebuilt.
 
     \b
     Example:

@@ -10,9 +10,11 @@ Whatever Kafka no longer holds is listed from staged files: each says what it ho
 neither has is a gap. Of promises, back to the first that may count for an hour that is open: they hold every type until an
 override accepts that. Of events, it is only named: promises tell whether anything is missing, and then the hour is forced.
 
-Not rebuilt, because nothing tells it: overrides, accepted gaps, whom a bucket waived, types that were quarantined (their next
-batch quarantines them again), and where the mirror stood at the last check of the edge: those checks begin anew. The index of ids
-is a cache, and begins anew too.
+Where the mirror stood at the last checks of the edge, and which gaps were accepted by then, is read from storage too
+(`edge_records`); without it those checks begin anew, and what the edge has deleted by now counts as a gap.
+
+Not rebuilt, because nothing tells it: overrides, whom a bucket waived, and types that were quarantined (their next batch
+quarantines them again). The index of ids is a cache, and begins anew too.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from hourmark_etl.ledger.closed import unaudited_row
 from hourmark_etl.ledger.database import Database, put
 from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
 from hourmark_etl.ledger.frontiers import bucket_row
-from hourmark_etl.ledger.offset_gaps import put_gaps
+from hourmark_etl.ledger.offset_gaps import begin_anew, put_gaps
 from hourmark_etl.ledger.rules import put_book
 from hourmark_etl.ledger.schemas import put_schemas
 from hourmark_etl.model import (
@@ -54,6 +56,7 @@ from hourmark_etl.model import (
     StagedBatch,
     State,
 )
+from hourmark_etl.recovery.edge_records import read_edge_record
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours
 from hourmark_etl.recovery.storage_scan import (
     Chain,
@@ -162,6 +165,7 @@ class _Rebuild:
         positions, starts = self._put_positions()
         covered = self._put_staged(starts)
         self.say(f"{self.done.staged_files} staged files of what Kafka no longer holds")
+        self._put_edge()
         self._put_gaps(positions, starts, covered)
         self._put_unaudited()
         self._put_rules()
@@ -288,6 +292,19 @@ class _Rebuild:
                 for key, s in below:
                     covered[key].append(s)
         return covered
+
+    def _put_edge(self) -> None:
+        found = read_edge_record(self.outside.storage, self.done.ledger)
+        self.commits |= found.commits
+        self.done.notes += found.damaged
+        if found.record is not None:
+            begin_anew(self.connection, found.record.checks)
+            put_gaps(self.connection, found.record.accepted)
+        elif self.outside.kafka.mirrored:
+            self.done.notes.append(
+                "nothing tells what the mirror had copied: types of whose topics an edge has deleted records stay open, whether "
+                "these were copied or not, until `hourmark bucket force` accepts it"
+            )
 
     def _put_gaps(
         self,

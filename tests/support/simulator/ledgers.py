@@ -16,6 +16,7 @@ from hourmark.errors import Finding
 from hourmark_etl.buckets.reader import NotClosed
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
+from hourmark_etl.recovery.edge_records import EdgeRecorder
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.markers import check_older_copy
 
@@ -77,6 +78,10 @@ class LedgerFaults:
         world.pipeline.consumer = database.acquire("consumer:default")
         record_first_hours(world.storage, database, FIRST_HOUR.length_s)
         world.start_closer()
+
+    def keep_checks(self, _: int) -> None:
+        """The driver writes to storage where the mirrors stood."""
+        EdgeRecorder(self._world.storage, self._world.database, self._world.clock).keep()
 
     def lose_ledger(self, draw: int) -> None:
         """The ledger is gone, and rebuilt from what is left; markers that cannot be read are brought back first."""

@@ -331,7 +331,7 @@ class World:
                 self.seen["conflict overridden"] += 1
 
     def _override(self) -> None:
-        # After a lost ledger, checks of the edge begin again.
+        # After a lost ledger, checks of the edge begin where storage tells of them.
         if not (self.pipeline.mirror.skipped or self.pipeline.losses or self.seen["ledger lost"]):
             raise Broken(f"an hour stays open, and nothing was lost: {self._open_hours()}")
         try:

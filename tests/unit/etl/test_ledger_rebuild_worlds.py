@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.closing import arrive, frontier, grade, grades, hour, manifests, override_all, report, send, until
+from tests.support.closing import arrive, frontier, grade, grades, hour, manifests, override_all, report, send, until, wait_of
 from tests.support.forking import fork
 from tests.support.rebuilding import begin, lose_ledger, next_offsets, staged_files
 from tests.support.restaging import play_restager, retention_passes
-from tests.support.simulator.truth import FIRST_HOUR, TYPES, config_of
+from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES, config_of
 from tests.support.simulator.world import World
 
 from hourmark.hours import Hour
@@ -21,6 +21,7 @@ from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, CONTROL, events_topic
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
+from hourmark_etl.recovery.edge_records import EdgeRecorder, read_edge_record
 from hourmark_etl.recovery.rebuild import Rebuilt
 
 TOPICS = (*CONTROL, *map(events_topic, TYPES))
@@ -67,6 +68,13 @@ def lose(world: World) -> Rebuilt:
     return done
 
 
+def copied_and_gone(world: World) -> None:
+    """Retention of the edge deletes what the mirror has copied: all there is."""
+    world.pipeline.mirror_all(0)
+    for log in world.pipeline.edge.logs.values():
+        log.start = len(log.records)
+
+
 def finish(world: World) -> None:
     """All hours until now are closed, and everything acknowledged stands in one bucket."""
     poll(world, now(world))
@@ -78,6 +86,7 @@ def test_a_rebuilt_ledger_closes_everything_whole_and_stages_little_again(world:
     send(world, ["click"])
     arrive(world)
     before = next_offsets(world)
+    world.ledgers.keep_checks(0)
     done = lose(world)
     assert (done.lost, done.notes, done.staged_files) == ([], [], 0)
     after = next_offsets(world)
@@ -117,6 +126,7 @@ def held_open(world: World) -> None:
 
 def test_an_hour_that_was_held_open_for_longer_than_retention_closes_whole(world: World) -> None:
     held_open(world)
+    world.ledgers.keep_checks(0)
     done = lose(world)
     assert (done.lost, done.notes) == ([], []) and done.staged_files > 0
     finish(world)
@@ -236,3 +246,87 @@ def test_storage_away_for_longer_than_retention_is_forced_by_overrides_that_name
     assert open_gaps(world.database) == [] and len(accepted_gaps(world.database)) == 2
     poll(world, hour(12))
     assert grade(world, "click", hour(12)) == "proved"
+
+
+def test_what_the_edge_deleted_after_it_was_copied_holds_nothing(world: World) -> None:
+    live(world, 3)
+    send(world, ["click", "view"])
+    arrive(world)
+    poll(world)  # its checks see where the mirror stands
+    world.ledgers.keep_checks(0)
+    for n in range(len(EDGE_PARTITIONS)):
+        world.pipeline.retention(n)
+    assert all(world.pipeline.edge.logs[Partition(t, 0)].start > 0 for t in (*CONTROL, events_topic("click")))
+    done = lose(world)
+    assert (done.lost, done.notes) == ([], [])
+    live(world, 1)
+    finish(world)
+    assert {*grades(world), *grades(world, "view")} == {"proved"}
+
+
+@pytest.mark.parametrize("kept", ["before", "never", "damaged"])
+def test_what_may_never_have_been_copied_holds_its_types_until_an_override(world: World, kept: str) -> None:
+    live(world, 2)
+    if kept != "never":
+        world.ledgers.keep_checks(0)
+    send(world, ["click"])
+    arrive(world)
+    if kept == "damaged":
+        poll(world)
+        world.ledgers.keep_checks(0)
+        (path,) = (p for p in world.storage.content("_ledger") if "/edge-" in p)
+        world.storage.damage(path)
+    copied_and_gone(world)
+    done = lose(world)
+    assert len(done.notes) == {"before": 0, "never": 1, "damaged": 2}[kept]
+    assert kept != "damaged" or path in done.notes[0]
+    closed_before = len(world.judge.manifests)
+    poll(world, now(world))
+    assert len(world.judge.manifests) == closed_before
+    assert "offsets" in wait_of(world).what[0]
+    override_all(world)
+    poll(world)
+    poll(world, hour(12))
+    assert {m.grade.value for m in list(world.judge.manifests.values())[closed_before:]} == {"forced", "proved"}
+
+
+def test_accepted_gaps_are_known_and_their_hours_are_not_proved(world: World) -> None:
+    live(world, 2)
+    send(world, ["click"])
+    world.pipeline.mirror.overtake(Partition(AUDIT, 0))
+    arrive(world)
+    poll(world, now(world))
+    override_all(world)
+    poll(world)
+    begun_by = now(world)
+    world.ledgers.keep_checks(0)
+    send(world, ["click", "view"])
+    arrive(world)
+    lose(world)
+    assert [gap.topic for gap in accepted_gaps(world.database)] == [AUDIT]
+    live(world, 3)
+    assert [grade(world, "view", at) for at in (begun_by, begun_by.next().next())] == ["forced", "proved"]
+
+
+def test_a_record_takes_the_place_of_older_ones_and_of_no_newer_one(world: World) -> None:
+    def records() -> list[str]:
+        return [p for p in world.storage.content("_ledger") if "/edge-" in p]
+
+    recorder = EdgeRecorder(world.storage, world.database, world.clock)
+    live(world, 1)
+    recorder.poll()
+    (first,) = records()
+    live(world, 1)
+    recorder.poll()
+    (second,) = records()
+    assert first < second
+    recorder.keep()
+    assert records() == [second], "nothing has changed"
+    ledger, commit = world.database.identity()
+    newer = second.replace(f"-{second.split('-')[-2]}-", f"-{commit + 1000:012d}-")
+    world.storage.rename_new(second, newer)
+    live(world, 1)
+    recorder.keep()
+    assert newer in records() and len(records()) == 2
+    found = read_edge_record(world.storage, ledger)
+    assert found.record is not None and max(found.commits) == commit + 1000 and found.damaged == []

@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Final
 from tests.faults.chaos.faults.fault import Fault, Heal, NotInjected
 from tests.faults.chaos.faults.processes import CLIENTS, LEDGER, hit, named
 from tests.faults.chaos.flows import Flow
-from tests.faults.chaos.losses import partitions_of
-from tests.faults.chaos.operator import close_without, closed_until_ms
-from tests.faults.chaos.settings import all_types
+from tests.faults.chaos.operator import closed_until_ms
 from tests.faults.chaos.victims import Database
-
-from hourmark.kafka import Cluster
-from hourmark.topics import events_topic
 
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World
@@ -66,11 +61,6 @@ def _rebuild(world: World) -> None:
     world.center.run("ledger", "rebuild", "--into", world.config.etl.ledger, seconds=_REBUILT_S)
     world.victims["etl"].come_back()
     world.hit.discard("etl")
-    # What the edge has deleted by then counts as a gap, as nothing tells where the mirror stood before (docs/closing.md).
-    edge, now_ms = Cluster(world.config.kafka.edge, "edge"), world.clock.now_ms()
-    for event_type in all_types(world.kinds):
-        if any(edge.starts(partitions_of(edge, events_topic(event_type))).values()):
-            close_without(world, event_type, now_ms)
 
 
 def _database(world: World) -> Database:
