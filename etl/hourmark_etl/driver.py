@@ -38,8 +38,8 @@ from hourmark_etl.ledger.engines import check_moving_driver
 from hourmark_etl.ledger.heartbeat import Heartbeat
 from hourmark_etl.model import DEFAULT_SHARD
 from hourmark_etl.options import shard_option
-from hourmark_etl.recovery.edge_records import EdgeRecorder
 from hourmark_etl.recovery.first_hours import record_first_hours
+from hourmark_etl.recovery.offset_records import OffsetRecorder
 from hourmark_etl.spark import spark_session, submitted_settings
 from hourmark_etl.staging.consumer import Consumer, Consumers
 from hourmark_etl.staging.restage import Restager
@@ -74,7 +74,7 @@ class Driver:
             heartbeat = Heartbeat(self._database, self._closer.lease, self._clock)
             heartbeat.start()
             opened.callback(heartbeat.stop)
-        self._recorder = EdgeRecorder(self._storage, self._database, self._clock)
+        self._recorder = OffsetRecorder(self._storage, self._database, self._clock)
         self._cleaner = Cleaner(self._storage, self._database, config, self._clock)
         make = functools.partial(Consumer, spark, config, self._database, found.cluster_id, self._clock, self._progress.staged)
         self._consumers = Consumers(make, self._database, shards)
@@ -99,7 +99,7 @@ class Driver:
             waits: str | None = ""
             if self._closer is not None:
                 waits = _poll(self._closer)
-                self._recorder.poll()
+                self._recorder.poll(self._closer.lease)
                 self._cleaner.poll(self._closer.lease)
             self._progress.polled(waits or "")
             if waits is not None:

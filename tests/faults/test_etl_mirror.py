@@ -25,7 +25,7 @@ from hourmark.topics import AUDIT, events_topic
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import Blocker, blockers, put_override
-from hourmark_etl.recovery.edge_records import read_edge_record
+from hourmark_etl.recovery.offset_records import read_offset_record
 
 pytestmark = LONG
 SCENE = {"names": ("recreated", "overtaken", "well"), "cluster": "both"}
@@ -94,7 +94,7 @@ def test_a_rebuilt_ledger_knows_what_was_copied_before_the_edge_deleted_it(runni
     ends = running.edge.ends(own)
 
     def copied() -> dict[Partition, int]:
-        record = read_edge_record(run.storage, ledger).record
+        record = read_offset_record(run.storage, ledger).record
         checks = record.checks if record is not None else ()
         return {Partition(c.topic, c.partition): c.mirror_next for c in checks}
 

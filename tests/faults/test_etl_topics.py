@@ -1,19 +1,23 @@
-"""A central topic loses records before they were staged, which holds its type; or it is recreated, which stops the driver."""
+"""A central topic loses records before they were staged, which holds its type, or after; or it is recreated, which stops the
+driver."""
 
 from __future__ import annotations
 
 from confluent_kafka import TopicPartition
 from tests.faults.outcome import LONG
 from tests.support.etl_scene import Scene
+from tests.support.ledger_queries import rewrite
 from tests.support.topics import make_anew
 
 from hourmark.clock import SystemClock
 from hourmark.kafka import Partition
 from hourmark.manifest import Grade
-from hourmark.topics import events_topic
+from hourmark.topics import AUDIT, events_topic
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.batches import positions_at
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import open_gaps
-from hourmark_etl.ledger.overrides import put_override
+from hourmark_etl.ledger.overrides import put_override, put_overrides
 
 pytestmark = LONG
 SCENE = {"names": ("recreated", "lost")}
@@ -37,6 +41,34 @@ def test_records_lost_to_retention_before_they_were_staged_hold_their_type_alone
     closed = running.run.manifest(running.types[1], hour)
     assert closed is not None and closed.grade is Grade.FORCED
     assert any(what in text for text in closed.evidence.waived), closed.evidence.waived
+
+
+def test_central_logs_that_lost_records_hold_every_type_and_what_came_into_their_places_is_staged(running: Scene) -> None:
+    """As the ledger sees it: it has staged to offsets that the logs do not reach."""
+    run, of = running.run, Partition(events_topic(running.types[0]), 0)
+    run.kill()
+    with Database(run.config.etl.ledger) as database:
+        (events,), (promises,) = (positions_at(database, p) for p in (of, Partition(AUDIT, 0)))
+        for p in (events, promises):
+            rewrite(database, tables.positions, tables.positions.c.topic == p.topic, next_offset=p.next_offset + 3)
+    run.start()
+    running.says(f"topic {of.topic} partition 0 was staged to offset {events.next_offset + 3}, and its log ends before")
+    running.says(
+        f"topic {AUDIT} partition 0: it was staged to offset {promises.next_offset + 3}, and its log lost records before"
+    )
+    hour = running.begin_hour()
+
+    def is_staged() -> bool:
+        with Database(run.config.etl.ledger) as database:
+            return all(running.edge.ends([p])[p] <= positions_at(database, p)[0].next_offset for p in (of, Partition(AUDIT, 0)))
+
+    running.wait(is_staged, "the logs are longer than they were, and staged")
+    assert all(run.manifest(t, hour) is None for t in running.types)
+    with Database(run.config.etl.ledger) as database:
+        assert [gap.topic for gap in open_gaps(database)] == [AUDIT]
+        put_overrides(database, run.config.parsing.bucket_seconds, "a test's", "somebody", SystemClock().now_ms())
+    assert running.closed(hour, without=[running.types[1]]).grade is Grade.FORCED
+    running.wait(lambda: running.run.manifest(running.types[1], hour) is not None, "the override closes the other type, too")
 
 
 def ends(running: Scene, says: str) -> None:

@@ -53,7 +53,7 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "read_unrecorded": 2,
 }
 # What breaks a promise on the way: a fault that closing must notice, and name.
-LOSSES: Final[Mapping[str, int]] = {"mirror_drops": 1, "retention_overtakes": 1, "central_overtakes": 1}
+LOSSES: Final[Mapping[str, int]] = {"mirror_drops": 1, "retention_overtakes": 1, "central_overtakes": 1, "central_forgets": 1}
 NUMBERS: Final = 1 << 16
 
 

@@ -32,7 +32,9 @@ HISTORIES_MAX = 40
 # Faults of the closing core show in histories where nobody leaves and the ledger stays; see test_planted_world_faults too.
 CALM = {
     **WEIGHTS,
-    **dict.fromkeys(("host_leaves", "service_leaves", "second_service", "all_leave", "lose_ledger", "read_otherwise"), 0),
+    **dict.fromkeys(
+        ("host_leaves", "service_leaves", "second_service", "all_leave", "lose_ledger", "keep_checks", "read_otherwise"), 0
+    ),
     "read_unrecorded": 0,
 }
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -19,15 +19,16 @@ from tests.simulation.stories import Patch, Plant, Story, is_found, played, poll
 from tests.support.closing import arrive, hour, until
 from tests.support.rebuilding import lose_ledger, staged_files
 from tests.support.restaging import retention_passes
-from tests.support.simulator.truth import FIRST_HOUR, TYPES, Broken
+from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES, Broken
 from tests.support.simulator.world import World
 
 from hourmark.errors import UsageError
 from hourmark.hours import Hour
 from hourmark.topics import AUDIT, CONTROL, HOSTS, events_topic
+from hourmark_etl.closing.cut.clusters import LedgerProgress
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
 from hourmark_etl.closing.write.writing import SealedHour, Written
-from hourmark_etl.ledger.offset_gaps import EdgeCheck, begin_anew
+from hourmark_etl.ledger.offset_gaps import EdgeCheck, put_checks
 from hourmark_etl.ledger.overrides import put_overrides
 from hourmark_etl.model import from_row
 from hourmark_etl.recovery.storage_scan import Chain
@@ -104,6 +105,41 @@ def gap_after_the_last_record(world: World) -> None:
     polls(world, hour(1))
 
 
+def centre_lost_what_was_copied(world: World) -> None:
+    """The central cluster loses the last events and promises; the edge has deleted them; ledger and staged events are lost."""
+    writes(world, "view")
+    polls(world, FIRST_HOUR)
+    writes(world, "click", "click")
+    polls(world)
+    world.clock.advance(31)
+    polls(world)
+    world.ledgers.keep_checks(0)
+    for n in range(len(EDGE_PARTITIONS)):
+        world.pipeline.retention(n)
+    world.pipeline.shorten((AUDIT, events_topic("click")), 2)
+    for path in staged_files(world, "events"):
+        world.storage.delete(path)
+    lose_ledger(world)
+    polls(world, hour(1))
+    world.judge.given_up |= world.producers.events.keys()
+
+
+def centre_lost_what_was_staged(world: World) -> None:
+    """The same while the driver runs: other events and promises come into their places, until the logs are longer again."""
+    writes(world, "view")
+    polls(world, FIRST_HOUR)
+    for _ in range(3):
+        writes(world, "click")
+        arrive(world)
+    world.pipeline.shorten((AUDIT, events_topic("click")), 6)
+    writes(world, "click")
+    polls(world)
+    for _ in range(3):
+        writes(world, "click")
+        arrive(world)
+    polls(world, hour(1))
+
+
 def clock_ahead_and_nobody_there(world: World) -> None:
     """All hosts and the service have said goodbye, and the closer's clock runs ten hours ahead."""
     writes(world, "click")
@@ -167,18 +203,29 @@ def gaps_passed_over(patch: Patch) -> None:
     patch.setattr("hourmark_etl.recovery.rebuild.uncovered", lambda *_: [])
 
 
+def length_of_promises_is_not_asked(patch: Patch) -> None:
+    """A rebuild does not compare the logs of promises with how far they were staged."""
+    patch.setattr("hourmark_etl.recovery.rebuild._Rebuild._promises_staged", lambda *_: {})
+
+
+def waits_until_it_is_longer(patch: Patch) -> None:
+    """Where a log ends before what was staged, nothing is staged of it until it is longer."""
+    patch.setattr("hourmark_etl.ledger.batches.begin_again", lambda *_: None)
+    patch.setattr(LedgerProgress, "staged_next", lambda *_: 0)
+
+
 def accepted_gaps_are_forgotten(patch: Patch) -> None:
     """A rebuild takes over the checks, and not what was accepted by then."""
-    patch.setattr("hourmark_etl.recovery.edge_records.accepted_gaps", lambda _: [])
+    patch.setattr("hourmark_etl.recovery.offset_records.all_gaps", lambda _: [])
 
 
 def copied_for_all_it_knows(patch: Patch) -> None:
     """A rebuild takes all that the edge has deleted by now for copied."""
 
     def known(connection: Any, checks: Iterable[EdgeCheck]) -> None:
-        begin_anew(connection, [dataclasses.replace(c, mirror_next=1 << 40) for c in checks])
+        put_checks(connection, [dataclasses.replace(c, mirror_next=1 << 40) for c in checks])
 
-    patch.setattr("hourmark_etl.recovery.rebuild.begin_anew", known)
+    patch.setattr("hourmark_etl.recovery.rebuild.put_checks", known)
 
 
 def nobody_need_be_there(patch: Patch) -> None:
@@ -231,6 +278,8 @@ STORIES: Mapping[str, tuple[Plant, Story]] = {
     "gaps-passed-over": (gaps_passed_over, promises_lost_everywhere),
     "accepted-gaps-forgotten": (accepted_gaps_are_forgotten, gap_accepted_before_the_ledger_was_lost),
     "copied-for-all-it-knows": (copied_for_all_it_knows, gap_after_the_last_record),
+    "length-of-promises-not-asked": (length_of_promises_is_not_asked, centre_lost_what_was_copied),
+    "waits-until-it-is-longer": (waits_until_it_is_longer, centre_lost_what_was_staged),
     "nobody-counts": (nobody_counts, an_hour_of_events),
     "nobody-need-be-there": (nobody_need_be_there, clock_ahead_and_nobody_there),
 }

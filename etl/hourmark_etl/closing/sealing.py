@@ -146,8 +146,9 @@ class Sealer:
             return [], []
         if stale := sorted(topics - {h.topic for h in found}):
             _LOG.error(
-                "the gaps of %s are not accepted: the topic is gone, or the mirror's position in it is an older one's. Make "
-                "the mirror begin anew there (`hourmark mirror reset-offsets`), and order again", stale,
+                "the gaps of %s are not accepted: the topic is gone, or the mirror's position in it is an older one's, or it is "
+                "shorter on the central cluster than what was staged of it. Make the mirror begin anew there (`hourmark mirror "
+                "reset-offsets`), and order again", stale,
             )  # fmt: skip
         now_ms, reason = self.clock.now_ms(), overrides[forced[0]].reason
         return [dataclasses.replace(h, accepted_at_ms=now_ms, reason=reason) for h in found], checks

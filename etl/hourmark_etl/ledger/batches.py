@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,11 +13,12 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select,
 
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition, TopicInfo
+from hourmark.topics import AUDIT
 from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, put, rows_named
 from hourmark_etl.ledger.digests import check, rewrite, with_digest
-from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
+from hourmark_etl.ledger.offset_gaps import OffsetGap, open_gaps, put_gaps
 from hourmark_etl.ledger.overview import Quarantined
 from hourmark_etl.ledger.reporters import put_reports
 from hourmark_etl.model import (
@@ -32,6 +34,8 @@ from hourmark_etl.model import (
     to_columns,
     to_signed,
 )
+
+_LOG = logging.getLogger(__name__)
 
 
 def positions(database: Database, cluster_id: str) -> list[Position]:
@@ -105,6 +109,35 @@ def pass_over(database: Database, lease: Lease, at_edge: Callable[[str], str], s
             put_gaps(connection, [lost_to_retention(at_edge(p.topic), p, start) for p, start in passed.items()])
 
 
+def begin_again(database: Database, lease: Lease, at_edge: Callable[[str], str], starts: Mapping[Position, int]) -> None:
+    """These logs end before what was staged of them: they lost records, and nobody knows from where on others took their offsets.
+
+    Events, and reports, are staged again from the log's start (`starts`): what is known is dropped by its id, and promises tell
+    what is missing. Which promises there were nobody can tell: a gap holds every type, and the position stays, as settled
+    promises are named by offsets. `at_edge`: as of `pass_over`.
+    """
+    again = {p: start for p, start in starts.items() if at_edge(p.topic) != AUDIT}
+    known = open_gaps(database)
+    gaps = [gap for p in starts.keys() - again.keys() if (gap := lost_behind(AUDIT, p)) not in known]
+    if not again and not gaps:
+        return
+    for p, start in again.items():
+        _LOG.error(
+            "topic %s partition %d was staged to offset %d, and its log ends before: it lost records. It is staged again from "
+            "offset %d; `hourmark mirror verify` names what is missing, docs/runbooks/mirror-target-truncated.md brings it back",
+            p.topic, p.partition, p.next_offset, start,
+        )  # fmt: skip
+    with database.transaction(lease) as connection:
+        _compare_and_set(connection, [(p, dataclasses.replace(p, next_offset=start)) for p, start in again.items()])
+        put_gaps(connection, gaps)
+
+
+def lost_behind(topic: str, p: Position) -> OffsetGap:
+    """That the log ended before the position; `topic`: its name at its edge."""
+    what = f"topic {p.topic} partition {p.partition}: it was staged to offset {p.next_offset}, and its log lost records before"
+    return OffsetGap(topic=topic, accepted_at_ms=None, what=what)
+
+
 def lost_to_retention(topic: str, p: Position, end: int) -> OffsetGap:
     """That offsets from the position to `end` are on neither side; `topic`: its name at its edge."""
     what = f"topic {p.topic} partition {p.partition}: offsets [{p.next_offset}, {end}) are lost to retention"
@@ -164,7 +197,7 @@ def resume(database: Database, event_type: str, *, skip_record: bool) -> Quarant
 
 
 def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Sequence[Quarantined] = ()) -> None:
-    """The only way offsets move; types with a bad record are quarantined in the same transaction.
+    """The only way offsets move on; types with a bad record are quarantined in the same transaction.
 
     StaleDriver, with nothing changed, if a position is not where the batch began.
     """
@@ -172,7 +205,9 @@ def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Sequ
         aside = set(connection.execute(select(tables.quarantined.c.type)).scalars()) if bad else set()
         first = {b.event_type: b for b in reversed(bad) if b.event_type not in aside}
         put(connection, tables.quarantined, ["type"], [to_columns(b) for b in first.values()])
-        _compare_and_set(connection, list(zip(batch.starts, batch.ends, strict=True)))
+        moved = list(zip(batch.starts, batch.ends, strict=True))
+        assert all(end.next_offset >= start.next_offset for start, end in moved), "a batch cannot end before it begins"
+        _compare_and_set(connection, moved)
         put_staged(connection, batch)
         put_reports(connection, batch.reports)
 
@@ -197,7 +232,7 @@ def _group_row(table: Table, g: StagedGroup | AuditGroup) -> dict[str, Any]:
 
 
 def _compare_and_set(connection: Connection, moved: Sequence[tuple[Position, Position]]) -> None:
-    """Move positions (from, to) on, in as few calls as for one. StaleDriver where the ledger is not where one begins."""
+    """Move positions (from, to), in as few calls as for one. StaleDriver where the ledger is not where one begins."""
     topic_ids = sorted({start.topic_id for start, _ in moved})
     of_clusters = tables.positions.c.cluster_id.in_({start.cluster_id for start, _ in moved})
     rows = rows_named(connection, select(tables.positions).where(of_clusters), tables.positions.c.topic_id, topic_ids)
@@ -206,7 +241,6 @@ def _compare_and_set(connection: Connection, moved: Sequence[tuple[Position, Pos
     for start, end in moved:
         key = (start.cluster_id, start.topic_id, start.partition)
         assert key == (end.cluster_id, end.topic_id, end.partition)
-        assert end.next_offset >= start.next_offset, f"{end.topic}-{end.partition}: a batch cannot end before it begins"
         row = known.get(key)
         if row is None or row["next_offset"] != start.next_offset:
             raise StaleDriver(

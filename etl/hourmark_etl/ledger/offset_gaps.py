@@ -41,16 +41,17 @@ def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck
     """Replace the rows of these partitions; one that failed keeps its old row, so it fails again."""
     if passed:
         with database.transaction(lease) as connection:
-            _put(connection, passed)
+            put_checks(connection, passed)
 
 
 def begin_anew(connection: Connection, checks: Collection[EdgeCheck]) -> None:
     """Nothing of these topics counts any more but these checks, of all their partitions."""
     connection.execute(delete(tables.edge_checks).where(tables.edge_checks.c.topic.in_(sorted({c.topic for c in checks}))))
-    _put(connection, checks)
+    put_checks(connection, checks)
 
 
-def _put(connection: Connection, checks: Collection[EdgeCheck]) -> None:
+def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
+    """In place of those of the same partitions."""
     put(connection, tables.edge_checks, ("topic", "partition"), [dataclasses.asdict(c) for c in checks])
 
 
@@ -76,14 +77,15 @@ def put_gaps(connection: Connection, gaps: Collection[OffsetGap]) -> None:
 
 def open_gaps(database: Database) -> list[OffsetGap]:
     """Those that the ledger keeps and no override has accepted."""
-    return [gap for gap in _all(database) if gap.accepted_at_ms is None]
+    return [gap for gap in all_gaps(database) if gap.accepted_at_ms is None]
 
 
 def accepted_gaps(database: Database) -> list[OffsetGap]:
     """Offset gaps that overrides accepted, oldest first."""
-    return [gap for gap in _all(database) if gap.accepted_at_ms is not None]
+    return [gap for gap in all_gaps(database) if gap.accepted_at_ms is not None]
 
 
-def _all(database: Database) -> list[OffsetGap]:
+def all_gaps(database: Database) -> list[OffsetGap]:
+    """Both."""
     query = select(_TABLE).order_by(_TABLE.c.accepted_at_ms, _TABLE.c.id)
     return [from_columns(OffsetGap, row) for row in database.ask(query).mappings()]

@@ -159,7 +159,10 @@ def _told(done: Rebuilt, into: str) -> list[str]:
     return [
         f"ledger {done.ledger}, commit {done.commit}: {done.types} types, {done.buckets} closed buckets, "
         f"{done.staged_files} staged files of what Kafka no longer holds",
-        *(f"{what}: no hour that has begun can be proved; `hourmark bucket force --all-types` accepts it" for what in done.lost),
+        *(
+            f"{what}: hours that have begun cannot be proved; `hourmark bucket force` accepts it (of promises: --all-types)"
+            for what in done.lost
+        ),
         *(f"note: {note}" for note in done.notes),
         f"set etl.ledger to {shown(into)} (with its password), run `hourmark ledger check`, then start the driver",
     ]

@@ -10,8 +10,11 @@ Whatever Kafka no longer holds is listed from staged files: each says what it ho
 neither has is a gap. Of promises, back to the first that may count for an hour that is open: they hold every type until an
 override accepts that. Of events, it is only named: promises tell whether anything is missing, and then the hour is forced.
 
-Where the mirror stood at the last checks of the edge, and which gaps were accepted by then, is read from storage too
-(`edge_records`); without it those checks begin anew, and what the edge has deleted by now counts as a gap.
+Where the mirror stood at the last checks of the edge, and which gaps there were by then, is read from storage too
+(`offset_records`); without it those checks begin anew, and what the edge has deleted by now counts as a gap.
+
+A log of promises that ends before what was staged or settled of it has lost records, and others take their offsets. It counts as
+if it began there: what stood in it is listed from staged files, and a gap holds every type, as in the lost ledger.
 
 Not rebuilt, because nothing tells it: overrides, whom a bucket waived, and types that were quarantined (their next batch
 quarantines them again). The index of ids is a cache, and begins anew too.
@@ -23,26 +26,25 @@ import dataclasses
 import functools
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from sqlalchemy import Connection, delete, insert, or_, select
+from sqlalchemy import Connection, delete, insert, select
 
 from hourmark.config_groups import Kafka
-from hourmark.errors import Finding, UsageError
+from hourmark.errors import Finding
 from hourmark.kafka import Partition
 from hourmark.manifest import Manifest
 from hourmark.rules import KnownSchema, RulesBook, SchemaMeaning
-from hourmark.topics import central_topic, events_topic
+from hourmark.topics import AUDIT, central_topic, events_topic
 from hourmark_etl.buckets.reader import list_types
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.batches import lost_to_retention, put_positions, put_staged
+from hourmark_etl.ledger.batches import lost_behind, lost_to_retention, put_positions, put_staged
 from hourmark_etl.ledger.closed import unaudited_row
 from hourmark_etl.ledger.database import Database, put
 from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
 from hourmark_etl.ledger.frontiers import bucket_row
-from hourmark_etl.ledger.offset_gaps import begin_anew, put_gaps
+from hourmark_etl.ledger.offset_gaps import put_checks, put_gaps
 from hourmark_etl.ledger.rules import put_book
 from hourmark_etl.ledger.schemas import put_schemas
 from hourmark_etl.model import (
@@ -54,10 +56,10 @@ from hourmark_etl.model import (
     Position,
     Span,
     StagedBatch,
-    State,
 )
-from hourmark_etl.recovery.edge_records import read_edge_record
+from hourmark_etl.recovery.filled import refuse_filled
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours
+from hourmark_etl.recovery.offset_records import read_offset_record
 from hourmark_etl.recovery.storage_scan import (
     Chain,
     Key,
@@ -72,8 +74,6 @@ from hourmark_etl.staging.files import read_note
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import Storage
 from hourmark_etl.topics import Central, CentralTopics
-
-_NOT_ITS_OWN: Final = (tables.meta, tables.leases, tables.schemas)  # what starts and `types apply` leave
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class Outside:
 
 @dataclasses.dataclass(kw_only=True)
 class Rebuilt:
-    """What was found. `lost`: what holds every type until an override; `notes`: what else an operator should know."""
+    """What was found. `lost`: what holds types until an override; `notes`: what else an operator should know."""
 
     ledger: str = ""
     commit: int = 0
@@ -108,37 +108,11 @@ def rebuild(outside: Outside, target: Database, say: Callable[[str], None]) -> R
     UsageError if the target holds anything else; Finding where what is left contradicts itself: nothing is written then.
     """
     with target.transaction() as connection:
-        _refuse_filled(connection, outside.rules)
+        refuse_filled(connection, outside.rules)
         connection.execute(delete(tables.frontiers))
         work = _Rebuild(connection=connection, outside=outside, say=say)
         work.run()
     return work.done
-
-
-def _refuse_filled(connection: Connection, rules: RulesBook) -> None:
-    """UsageError if the ledger has done anything: then it is not one that was made in place of a lost one.
-
-    `rules`: those of the topic. What the ledger alone has of them is its own, too.
-    """
-    f = tables.frontiers.c
-    moved = or_(
-        f.hour != f.first_hour,
-        f.state != State.OPEN.value,
-        f.settled_next != 0,
-        f.settled_further.is_not(None),
-        f.seal.is_not(None),
-        f.alarm.is_not(None),
-    )
-    for table in tables.metadata.sorted_tables:
-        own = select(table)
-        if table is tables.frontiers:
-            own = own.where(moved)
-        elif table is tables.rules:
-            own = own.where(table.c.key.not_in([*rules.records]))
-        if table not in _NOT_ITS_OWN and connection.execute(own).first() is not None:
-            raise UsageError(
-                f"the ledger to fill is not empty (table {table.name}), and nothing of it was changed: name a new one with --into"
-            )
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -156,16 +130,19 @@ class _Rebuild:
     commits: set[int] = dataclasses.field(default_factory=set)  # numbers that the lost ledger had reached
     ledgers: set[str] = dataclasses.field(default_factory=set)
     schemas: dict[int, SchemaMeaning] = dataclasses.field(default_factory=dict)  # of ids in markers
+    shortened: set[Partition] = dataclasses.field(default_factory=set)  # logs of promises that lost records
+    known: set[tuple[str, str]] = dataclasses.field(default_factory=set)  # gaps of the lost ledger: topics, and what they say
 
     def run(self) -> None:
         for event_type in list_types(self.outside.storage):
             self._put_buckets(event_type)
         self.say(f"{self.done.buckets} markers of {len(self.chains)} types")
         self._put_frontiers()
-        positions, starts = self._put_positions()
-        covered = self._put_staged(starts)
+        notes = self._intact()
+        positions, starts = self._put_positions(notes)
+        covered = self._put_staged(notes, starts)
         self.say(f"{self.done.staged_files} staged files of what Kafka no longer holds")
-        self._put_edge()
+        self._put_offsets()
         self._put_gaps(positions, starts, covered)
         self._put_unaudited()
         self._put_rules()
@@ -227,20 +204,28 @@ class _Rebuild:
         self.done.notes.append(f"type {event_type}: no rules revision declares it; it waits for no source")
         return set(), DEFAULT_SHARD
 
-    def _put_positions(self) -> tuple[dict[Key, Position], dict[Key, int]]:
-        """Positions where staging begins again, and where the logs begin."""
+    def _intact(self) -> list[StagedNote]:
+        """What the lost ledger's staged files say."""
+        notes = [*read_notes(self.outside.storage)]
+        self.done.notes += [f"{n.path} is not to be read ({n.why})" for n in notes if isinstance(n, Unreadable)]
+        return [n for n in notes if isinstance(n, StagedNote) and n.ledger == self.done.ledger]
+
+    def _put_positions(self, notes: Collection[StagedNote]) -> tuple[dict[Key, Position], dict[Key, int]]:
+        """Positions where staging begins again, and where the logs begin, or count as beginning."""
         central = self.outside.central
         live = {
             (info.topic_id, n): Partition(info.name, n)
             for info in central.topics(self.topics.all).values()
             for n in info.partitions
         }
-        log_starts, log_ends = central.starts([*live.values()]), central.ends([*live.values()])
+        log_starts, log_ends = {**central.starts([*live.values()])}, central.ends([*live.values()])
         settled = functools.reduce(AuditOffsets.joined, (c.settled_next for c in self.chains.values()), NONE_MEANT)
         self._refuse_other_sites(settled)
+        staged = self._promises_staged(notes, live)
         for p, end in log_ends.items():
-            if (site := self.topics.audits.get(p.topic)) is not None and end < settled.at(site):
-                raise Finding(f"{p} ends at offset {end}, before {settled.at(site)}, to which promises are settled")
+            if (site := self.topics.audits.get(p.topic)) is not None and end < (to := max(settled.at(site), staged.get(p, 0))):
+                log_starts[p] = to
+                self.shortened.add(p)
         known = {  # of topics that are gone too: the driver says so
             (o.topic_id, o.partition): Partition(o.topic, o.partition)
             for chain in self.chains.values()
@@ -263,6 +248,18 @@ class _Rebuild:
         put_positions(self.connection, positions.values())
         return positions, starts
 
+    def _promises_staged(self, notes: Collection[StagedNote], live: Mapping[Key, Partition]) -> dict[Partition, int]:
+        """To where, by the files. Finding for promises of a topic that is not there any more."""
+        found: dict[Partition, int] = {}
+        for s in (s for note in notes for s in note.spans if s.topic in self.topics.audits):
+            if (p := live.get((s.topic_id, s.partition))) is None:
+                raise Finding(
+                    f"topic {s.topic} partition {s.partition} is not the one whose promises were staged (of id {s.topic_id}): "
+                    "offsets in markers mean others there. Bring that topic back, or begin a new ledger and root"
+                )
+            found[p] = max(s.end, found.get(p, 0))
+        return found
+
     def _refuse_other_sites(self, settled: AuditOffsets) -> None:
         """Finding where a marker speaks of a site that is not configured: its promises would be left out for ever."""
         if gone := sorted(settled.further.keys() - set(self.topics.audits.values())):
@@ -276,35 +273,35 @@ class _Rebuild:
     def _closed_next(self) -> dict[Key, int]:
         return {key: offset for chain in self.chains.values() for key, offset in chain.closed_next.items()}
 
-    def _put_staged(self, starts: Mapping[Key, int]) -> dict[Key, list[Span]]:
+    def _put_staged(self, notes: Collection[StagedNote], starts: Mapping[Key, int]) -> dict[Key, list[Span]]:
         """List files of which Kafka no longer holds all; what intact files cover below the logs' starts, by partition."""
         covered = defaultdict[Key, list[Span]](list)
         closed = self._closed_next()
-        for note in read_notes(self.outside.storage):
-            if isinstance(note, Unreadable):
-                self.done.notes.append(f"{note.path} is not to be read ({note.why})")
-                continue
+        for note in notes:
             spans = [((s.topic_id, s.partition), s) for s in note.spans]
             below = [(key, s) for key, s in spans if closed.get(key, 0) < s.end and s.start < starts.get(key, 0)]
-            if note.ledger == self.done.ledger and below:
+            if below:
                 put_staged(self.connection, _batch_of(note))
                 self.done.staged_files += 1
                 for key, s in below:
                     covered[key].append(s)
         return covered
 
-    def _put_edge(self) -> None:
-        found = read_edge_record(self.outside.storage, self.done.ledger)
-        self.commits |= found.commits
-        self.done.notes += found.damaged
-        if found.record is not None:
-            begin_anew(self.connection, found.record.checks)
-            put_gaps(self.connection, found.record.accepted)
-        elif self.outside.kafka.mirrored:
-            self.done.notes.append(
-                "nothing tells what the mirror had copied: types of whose topics an edge has deleted records stay open, whether "
-                "these were copied or not, until `hourmark bucket force` accepts it"
-            )
+    def _put_offsets(self) -> None:
+        found = read_offset_record(self.outside.storage, self.done.ledger)
+        self.done.notes += found.notes
+        if found.record is None:
+            if self.outside.kafka.mirrored:
+                self.done.notes.append(
+                    "nothing tells what the mirror had copied: types of whose topics an edge has deleted records stay open, "
+                    "whether these were copied or not, until `hourmark bucket force` accepts it"
+                )
+            return
+        self.commits.add(found.record.commit)
+        put_checks(self.connection, found.record.checks)
+        put_gaps(self.connection, found.record.gaps)
+        self.known = {(gap.topic, gap.what) for gap in found.record.gaps}
+        self.done.lost += [gap.what for gap in found.record.gaps if gap.accepted_at_ms is None]
 
     def _put_gaps(
         self,
@@ -313,6 +310,13 @@ class _Rebuild:
         covered: Mapping[Key, Sequence[Span]],
     ) -> None:
         closed, promised = self._closed_next(), self._first_promise()
+        behind = [
+            gap
+            for p in positions.values()
+            if p.of in self.shortened and (gap := lost_behind(AUDIT, p)).what not in self.done.lost
+        ]
+        self.done.lost += [gap.what for gap in behind]
+        put_gaps(self.connection, behind)
         for key, start in sorted(starts.items()):
             p = positions[key]
             if p.topic in self.topics.hosts:
@@ -321,6 +325,8 @@ class _Rebuild:
             needed = closed.get(key, 0) if site is None else promised.at(site)
             for first, end in uncovered(needed, start, covered.get(key, ())):
                 gap = lost_to_retention(self.topics.at_edge(p.topic), dataclasses.replace(p, next_offset=first), end)
+                if (gap.topic, gap.what) in self.known:
+                    continue
                 if site is not None:
                     self.done.lost.append(gap.what)
                 else:

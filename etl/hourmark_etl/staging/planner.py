@@ -21,7 +21,6 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from hourmark.config import Config
 from hourmark.kafka import Cluster
 from hourmark.known_brokers import bootstrap_of
-from hourmark_etl.errors import TopicReplaced
 from hourmark_etl.folders import STAGING_FOLDER
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
@@ -116,13 +115,14 @@ class Planner:
         self._database = Database(config.etl.ledger)
         self._central = Cluster(config.kafka.central_cluster, "central")
         self._cluster_id = self._central.cluster_id()
+        self._at_edge = CentralTopics.of(config.kafka).at_edge
         self._types: frozenset[str] = frozenset()
         self._refreshed_s = -REFRESH_S
 
     def next_batch(self) -> PlannedBatch | None:
         """What to read now; None if there is nothing new.
 
-        TopicReplaced or EtlStop where offsets mean other records, or none, now; StaleDriver; Unavailable.
+        EtlStop where offsets mean other records, or none, now; StaleDriver; Unavailable.
         """
         shards = ledger.type_shards(self._database)
         self._hand_over(shards)
@@ -131,16 +131,14 @@ class Planner:
         if types != self._types or time.monotonic() - self._refreshed_s >= REFRESH_S:
             self._refresh(topics)
             self._types, self._refreshed_s = types, time.monotonic()
-        positions = [p for p in self._known() if p.topic in topics and p.shard == self._shard]
-        ends = self._central.ends([p.of for p in positions])
-        for p in positions:
-            if (end := ends[p.of]) < p.next_offset:
-                raise TopicReplaced(
-                    f"topic {p.topic} partition {p.partition}: the log ends at offset {end}, but offsets up to {p.next_offset} "
-                    "were staged: it lost records, or was recreated. An operator must decide"
-                )
+        own = self._own(topics)
+        ends = self._central.ends([p.of for p in own])
+        if short := [p for p in own if ends[p.of] < p.next_offset]:
+            starts = self._central.starts([p.of for p in short])
+            ledger.begin_again(self._database, self._lease, self._at_edge, {p: starts[p.of] for p in short})
+            own = self._own(topics)
         etl = self._config.etl
-        spans = plan_spans(positions, ends, records_max=etl.batch_records_max, type_bytes_max=etl.type_batch_bytes_max)
+        spans = plan_spans(own, ends, records_max=etl.batch_records_max, type_bytes_max=etl.type_batch_bytes_max)
         if not spans:
             return None
         return PlannedBatch(f"{STAGING_FOLDER}/{self._lease.epoch:012d}-{self._shard}-{uuid.uuid4().hex}", deal(spans, etl.tasks))
@@ -156,12 +154,14 @@ class Planner:
     def _known(self) -> list[Position]:
         return ledger.positions(self._database, self._cluster_id)
 
+    def _own(self, topics: Collection[str]) -> list[Position]:
+        return [p for p in self._known() if p.topic in topics and p.shard == self._shard]
+
     def _refresh(self, topics: Collection[str]) -> None:
         if wanted := new_positions(self._central, topics, self._known(), self._shard):
             ledger.begin_positions(self._database, self._lease, wanted)
             starts = self._central.starts([p.of for p in wanted])
-            at_edge = CentralTopics.of(self._config.kafka).at_edge
-            ledger.pass_over(self._database, self._lease, at_edge, {p: starts[p.of] for p in wanted})
+            ledger.pass_over(self._database, self._lease, self._at_edge, {p: starts[p.of] for p in wanted})
 
     def _hand_over(self, shards: Mapping[str, str]) -> None:
         """Leave types that were moved to other shards to them: no batch of this shard is under way now."""

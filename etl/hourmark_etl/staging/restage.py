@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from hourmark.config import Config
-from hourmark.kafka import Cluster
+from hourmark.kafka import Cluster, Partition
 from hourmark_etl.errors import DataLoss, TopicReplaced
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.schemas import types_of_ids
@@ -42,7 +42,7 @@ class Restager:
         audits = CentralTopics.of(self._config.kafka).audits
         spans = [s for s in known.file.spans if (s.topic in audits) == (known.file.kind == AUDIT)]
         try:
-            self._refuse_other_topics(spans)
+            self._refuse_lost(spans)
             piece = self._stage(known.folder, spans)
         except (DataLoss, TopicReplaced) as error:
             raise DataLoss(f"{path} cannot be staged again: {error}. It came from {places(spans)}") from error
@@ -68,13 +68,17 @@ class Restager:
         plan = stage_plan(self._config, folder, {s.topic for s in spans}, ledger, types_of_ids(self._database))
         return stage_table(pa.concat_tables(tables), spans, plan, self._storage)
 
-    def _refuse_other_topics(self, spans: Sequence[Span]) -> None:
+    def _refuse_lost(self, spans: Sequence[Span]) -> None:
         infos = self._central.topics(sorted({s.topic for s in spans}))
         for s in spans:
             if s.topic not in infos or infos[s.topic].topic_id != s.topic_id:
                 raise TopicReplaced(
                     f"topic {s.topic} is no longer the one with id {s.topic_id}, from which it was staged: its records are gone"
                 )
+        ends = self._central.ends([Partition(s.topic, s.partition) for s in spans])
+        for s in spans:
+            if (end := ends[Partition(s.topic, s.partition)]) < s.end:
+                raise DataLoss(f"topic {s.topic} partition {s.partition} ends at offset {end} now: it lost records")
 
 
 def _sums(piece: StagedPiece, kind: str) -> dict[tuple[str, int], Sums]:

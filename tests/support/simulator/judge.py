@@ -22,7 +22,7 @@ from hourmark.record_key import RecordKey
 from hourmark.topics import AUDIT
 
 WOKEN = "closer woken"  # as the world counts it
-LOST = ("may be missing", "are lost to retention", "are lost with the staged file")  # as manifests say it
+LOST = ("may be missing", "are lost to retention", "are lost with the staged file", "its log lost records")  # as manifests say it
 
 
 class Judge:
@@ -134,6 +134,8 @@ class Judge:
 
     def _check_conflicts(self, event_type: str, hour: Hour, manifest: Manifest) -> None:
         """Nothing is called a second reading that is none: such an hour waits for an override."""
+        if self._losses.shortened:  # what is in no bucket any more may look like it
+            return
         otherwise = [str(x.id) for x in self._producers.ranges if x.otherwise]
         for text in manifest.evidence.waived:
             if text.startswith("read otherwise: ") and not any(of in text for of in otherwise):
@@ -151,7 +153,8 @@ class Judge:
         """Whatever its grade, `forced` too: what was staged at its freeze is inside, or before, unless it was destroyed."""
         gone = self._losses.gone({Partition(o.topic, o.partition): o.next for o in manifest.offsets})
         for o in manifest.offsets:
-            staged = self._losses.central.logs[Partition(o.topic, o.partition)].records[: o.next]
+            p = Partition(o.topic, o.partition)
+            staged = self._losses.central.logs[p].records[: min(o.next, self._losses.shortest.get(p, o.next))]
             for e in (self._producers.events[RecordKey.decode(r.key).event_id] for r in staged if r is not None):
                 if e.id in self.where or e.id in self.given_up or bytes(e.id) in gone:
                     continue

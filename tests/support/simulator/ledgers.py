@@ -16,9 +16,9 @@ from hourmark.errors import Finding
 from hourmark_etl.buckets.reader import NotClosed
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.recovery.edge_records import EdgeRecorder
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.markers import check_older_copy
+from hourmark_etl.recovery.offset_records import OffsetRecorder
 
 if TYPE_CHECKING:
     from tests.support.simulator.world import World
@@ -81,7 +81,8 @@ class LedgerFaults:
 
     def keep_checks(self, _: int) -> None:
         """The driver writes to storage where the mirrors stood."""
-        EdgeRecorder(self._world.storage, self._world.database, self._world.clock).keep()
+        world = self._world
+        OffsetRecorder(world.storage, world.database, world.clock).keep(world.closer.lease)
 
     def lose_ledger(self, draw: int) -> None:
         """The ledger is gone, and rebuilt from what is left; markers that cannot be read are brought back first."""

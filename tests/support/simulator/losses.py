@@ -24,17 +24,22 @@ class Losses:
     markers: dict[str, bytes] = dataclasses.field(default_factory=dict)
     unaudited: bool = False  # some is damaged, or cleaned as too old: a promise that it would keep looks unmet
     restored: bool = False  # an older copy of the ledger goes on
+    shortest: dict[Partition, int] = dataclasses.field(default_factory=dict)  # logs that lost records: to where they were whole
+    shortened: set[bytes] = dataclasses.field(default_factory=set)  # how keys begin that stood at the end of a log, and are lost
 
     def __bool__(self) -> bool:
         """Whether anything was lost that may leave a promise unmet."""
-        files = self.damaged and any(log.start for log in self.central.logs.values())
-        return bool(self.passed or files or self.unaudited or self.restored)
+        files = self.damaged and any(log.start for log in self.central.logs.values())  # or they are shorter
+        return bool(self.passed or files or self.unaudited or self.restored or self.shortened)
 
     def pass_over(self, positions: Mapping[Partition, Position]) -> None:
         """Staging goes on from these positions; what the logs no longer hold behind them is not staged."""
         for p, position in positions.items():
             if (start := self.central.logs[p].start) > position.next_offset:
                 self.passed.append((p, position.next_offset, start))
+
+    def _is_gone(self, p: Partition, start: int, end: int) -> bool:
+        return start < self.central.logs[p].start or end > self.shortest.get(p, end)
 
     def gone(self, below: Mapping[Partition, int] | None = None) -> Collection[bytes]:
         """How the keys begin of records of which nothing is left: neither in a log nor in a file that can be staged again.
@@ -45,14 +50,15 @@ class Losses:
         for path, of_file in self.damaged.items():
             known = [(Partition(s.topic, s.partition), s.start, s.end) for s in of_file]
             if path not in self.healed or self.restored:
-                spans += known if any(start < self.central.logs[p].start for p, start, _ in known) else []
-        if not spans:
+                spans += known if any(self._is_gone(p, start, end) for p, start, end in known) else []
+        if not spans and not self.shortened:
             return ()
         places = {(p, offset) for p, first, end in spans for offset in range(first, end)}
-        dead: set[bytes] = set()
+        dead = set(self.shortened)
         alive: set[bytes] = set()
         for p, log in self.central.logs.items():
-            for offset, record in enumerate(log.records if below is None else log.records[: below.get(p, 0)]):
+            whole = self.shortest.get(p, len(log.records))  # what took their places came later
+            for offset, record in enumerate(log.records if below is None else log.records[: min(whole, below.get(p, 0))]):
                 if record is not None:
                     (dead if (p, offset) in places else alive).add(record.key[:ID_BYTES])
         return dead - alive

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import random
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 from tests.support.memory_storage import MemoryStorage
-from tests.support.simulator.losses import Losses
+from tests.support.simulator.losses import ID_BYTES, Losses
 from tests.support.simulator.producers import Producers
 from tests.support.simulator.sites import FakeCluster, FakeMirror
 from tests.support.simulator.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, TYPES
@@ -18,7 +18,7 @@ from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.host_reports import HostReport
 from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, HOSTS, central_topic
+from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
 from hourmark_etl.closing.cut.clusters import Clusters
 from hourmark_etl.closing.cut.edge import EdgeSite
 from hourmark_etl.errors import DataLoss
@@ -131,8 +131,8 @@ class Pipeline:
         share = r.choice((0.3, 1.0))
         for p, position in self.positions().items():
             log = self.central.logs[p]
-            if r.random() < share and position.next_offset > log.start:
-                log.start = r.randint(log.start + 1, position.next_offset)
+            if r.random() < share and min(position.next_offset, len(log.records)) > log.start:
+                log.start = r.randint(log.start + 1, min(position.next_offset, len(log.records)))
                 self.seen["retention at the central cluster"] += 1
 
     def central_overtakes(self, draw: int) -> None:
@@ -144,12 +144,29 @@ class Pipeline:
             self.central.logs[p].start = r.randint(ends[p][0] + 1, ends[p][1])
             self.seen["retention overtook staging"] += 1
 
+    def shorten(self, topics: Collection[str], count: int) -> None:
+        """The central cluster loses so many of the last records, and marks of transactions, of these topics of the edge."""
+        for topic in topics:
+            log = self.central.logs[p := Partition(central_topic(topic, self.mirror.alias), 0)]
+            end = max(log.start, len(log.records) - count)
+            self.losses.shortest[p] = min(end, self.losses.shortest.get(p, end))
+            self.losses.shortened |= {r.key[:ID_BYTES] for r in log.records[end:] if r is not None}
+            del log.records[end:]
+        self.seen["the central cluster lost records"] += 1
+
+    def central_forgets(self, draw: int) -> None:
+        """The same, of some topics, of which all was staged; the next micro-batch sees it. Else the mirror's watch alone does."""
+        r = random.Random(draw)
+        self.stage_all(0)
+        self.shorten(r.sample((AUDIT, HOSTS, *map(events_topic, TYPES)), r.randint(1, 3)), r.randint(1, 8))
+        self._stage({}, 1.0)
+
     def stage(self, draw: int) -> None:
         """A micro-batch of some of every partition; the driver may be killed before or after the commit."""
         r = random.Random(draw)
         ends = {}
         for p, start in self.positions().items():
-            end = len(self.central.logs[p].records)
+            end = max(start.next_offset, len(self.central.logs[p].records))
             ends[p] = r.choice((start.next_offset, r.randint(start.next_offset, end), end))
         self._stage(ends, r.random())
 
@@ -172,7 +189,11 @@ class Pipeline:
                 {s: logs[p].start for p, s in starts.items()},
             )
             starts = self.positions()
-        moved = {p: end for p, end in ends.items() if end > starts[p].next_offset}
+        if short := {s: logs[p].start for p, s in starts.items() if len(logs[p].records) < s.next_offset}:
+            batches.begin_again(self.database, self.consumer, self.topics.at_edge, short)
+            starts = self.positions()
+        moved = {p: min(end, len(logs[p].records)) for p, end in ends.items()}
+        moved = {p: end for p, end in moved.items() if end > starts[p].next_offset}
         if not moved:
             return
         folder = f"_staging/{self.consumer.epoch:012d}-default-{uuid.uuid4().hex}"
@@ -242,12 +263,13 @@ class PlayedRestager(Restager):
         self._pipeline, self._logs = pipeline, pipeline.central.logs
         self.made: list[str] = []
 
-    def _refuse_other_topics(self, spans: Sequence[Span]) -> None:
+    def _refuse_lost(self, spans: Sequence[Span]) -> None:
         pass
 
     def _stage(self, folder: str, spans: Sequence[Span]) -> StagedPiece:
         for s in spans:
-            if s.start < self._logs[Partition(s.topic, s.partition)].start:
+            log = self._logs[Partition(s.topic, s.partition)]
+            if s.start < log.start or s.end > len(log.records):
                 raise DataLoss(f"topic {s.topic} partition {s.partition}: offset {s.start} is to be staged, and it is gone")
         piece = self._pipeline.staged(folder, spans)
         self.made += [f.path for f in piece.files]

@@ -264,6 +264,11 @@ class World:
         self.pipeline.stage(draw)
         self.close_step(draw)
 
+    def central_forgets(self, draw: int) -> None:
+        """The central cluster loses the end of some logs; the driver sees it at its next micro-batch, and says so on storage."""
+        self.pipeline.central_forgets(draw)
+        self.ledgers.keep_checks(draw)
+
     def force(self, draw: int) -> None:
         """An operator will not wait any longer for the frontier hour of a type."""
         ready = [f for f in self.frontiers() if f.hour.end_ms <= self.clock.now_ms()]

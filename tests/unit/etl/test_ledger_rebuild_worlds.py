@@ -13,16 +13,21 @@ from tests.support.closing import arrive, frontier, grade, grades, hour, manifes
 from tests.support.forking import fork
 from tests.support.rebuilding import begin, lose_ledger, next_offsets, staged_files
 from tests.support.restaging import play_restager, retention_passes
+from tests.support.simulator.sites import ALIAS
 from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES, config_of
 from tests.support.simulator.world import World
 
+from hourmark.errors import Finding
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, CONTROL, events_topic
-from hourmark_etl.ledger.database import Database
+from hourmark.topics import AUDIT, CONTROL, central_topic, events_topic
+from hourmark_etl.errors import StaleDriver
+from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
-from hourmark_etl.recovery.edge_records import EdgeRecorder, read_edge_record
+from hourmark_etl.recovery.offset_records import OffsetRecorder, read_offset_record
 from hourmark_etl.recovery.rebuild import Rebuilt
+from hourmark_etl.staging.verified import digest_of
+from hourmark_etl.storage import BadBlocks, StorageError
 
 TOPICS = (*CONTROL, *map(events_topic, TYPES))
 
@@ -274,7 +279,7 @@ def test_what_may_never_have_been_copied_holds_its_types_until_an_override(world
     if kept == "damaged":
         poll(world)
         world.ledgers.keep_checks(0)
-        (path,) = (p for p in world.storage.content("_ledger") if "/edge-" in p)
+        (path,) = (p for p in world.storage.content("_ledger") if "/offsets-" in p)
         world.storage.damage(path)
     copied_and_gone(world)
     done = lose(world)
@@ -308,25 +313,123 @@ def test_accepted_gaps_are_known_and_their_hours_are_not_proved(world: World) ->
     assert [grade(world, "view", at) for at in (begun_by, begun_by.next().next())] == ["forced", "proved"]
 
 
-def test_a_record_takes_the_place_of_older_ones_and_of_no_newer_one(world: World) -> None:
-    def records() -> list[str]:
-        return [p for p in world.storage.content("_ledger") if "/edge-" in p]
+def records(world: World) -> list[str]:
+    return [p for p in world.storage.content("_ledger") if "/offsets-" in p]
 
-    recorder = EdgeRecorder(world.storage, world.database, world.clock)
+
+def test_a_record_takes_the_place_of_the_one_before_and_of_two_neither_is_believed(world: World) -> None:
+    ledger, _ = world.database.identity()
     live(world, 1)
-    recorder.poll()
-    (first,) = records()
+    world.ledgers.keep_checks(0)
+    (first,) = records(world)
     live(world, 1)
-    recorder.poll()
-    (second,) = records()
-    assert first < second
-    recorder.keep()
-    assert records() == [second], "nothing has changed"
-    ledger, commit = world.database.identity()
-    newer = second.replace(f"-{second.split('-')[-2]}-", f"-{commit + 1000:012d}-")
-    world.storage.rename_new(second, newer)
+    recorder = OffsetRecorder(world.storage, world.database, world.clock)
+    recorder.poll(world.closer.lease)
+    (second,) = records(world)
+    assert first != second
+    recorder.keep(world.closer.lease)
+    assert records(world) == [second], "nothing has changed"
+    found = read_offset_record(world.storage, ledger).record
+    assert found is not None and found.ledger == ledger and found.checks
+    world.storage.write_new(second.replace("-", "-0", 1), b"of another ledger")
+    assert read_offset_record(world.storage, ledger).record == found
+    content = found.model_copy(update={"commit": 1}).encode()
+    world.storage.write_new(f"_ledger/offsets-{ledger}-{digest_of(content).hex()}.json", content)
+    both = read_offset_record(world.storage, ledger)
+    assert both.record is None and "only one should stand" in both.notes[0]
+    stale = world.database.acquire(CLOSER)
+    world.database.acquire(CLOSER)
+    with pytest.raises(StaleDriver):
+        OffsetRecorder(world.storage, world.database, world.clock).keep(stale)
+    assert len(records(world)) == 3, "one that was replaced deletes nothing"
+
+
+def test_bad_blocks_are_no_record_and_a_storage_that_is_away_is_awaited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     live(world, 1)
-    recorder.keep()
-    assert newer in records() and len(records()) == 2
-    found = read_edge_record(world.storage, ledger)
-    assert found.record is not None and max(found.commits) == commit + 1000 and found.damaged == []
+    world.ledgers.keep_checks(0)
+    ledger, _ = world.database.identity()
+
+    def refuse(error: type[StorageError]) -> None:
+        def read(path: str, *, size: int | None = None) -> bytes:
+            raise error(path, path, "cannot be read")
+
+        monkeypatch.setattr(world.storage, "read", read)
+
+    refuse(BadBlocks)
+    assert read_offset_record(world.storage, ledger).record is None
+    refuse(StorageError)
+    with pytest.raises(StorageError):
+        read_offset_record(world.storage, ledger)
+
+
+def test_an_accepted_gap_of_the_central_cluster_is_not_found_again(world: World) -> None:
+    live(world, 3)
+    send(world, ["click"])
+    world.pipeline.mirror_all(0)  # and nothing is staged
+    retention_passes(world, *TOPICS)
+    world.judge.given_up |= world.producers.events.keys()
+    poll(world, now(world))
+    override_all(world)
+    poll(world)
+    world.ledgers.keep_checks(0)
+    before = accepted_gaps(world.database)
+    assert before
+    for _ in range(2):
+        done = lose(world)
+        assert done.lost == []
+        assert [g.what for g in accepted_gaps(world.database)] == [g.what for g in before]
+        world.ledgers.keep_checks(0)
+
+
+def test_promises_that_the_central_cluster_has_lost_hold_every_type_after_a_rebuild(world: World) -> None:
+    live(world, 2)
+    send(world, ["click"])
+    arrive(world)
+    poll(world)
+    world.ledgers.keep_checks(0)
+    for n in range(len(EDGE_PARTITIONS)):
+        world.pipeline.retention(n)
+    world.pipeline.shorten((AUDIT, events_topic("click")), 2)
+    closed_before = len(world.judge.manifests)
+    (lost,) = lose(world).lost
+    assert "its log lost records" in lost and AUDIT in lost
+    poll(world, now(world))
+    assert len(world.judge.manifests) == closed_before and lost in wait_of(world).what[0]
+
+
+def test_promises_of_another_topic_are_refused(world: World) -> None:
+    live(world, 2)
+    world.ledgers.keep_checks(0)
+    world.pipeline.central.logs[Partition(central_topic(AUDIT, ALIAS), 0)].topic_id = "another"
+    with pytest.raises(Finding, match="is not the one whose promises were staged"):
+        lose(world)
+
+
+def test_a_central_log_that_lost_records_holds_every_type_and_no_event_that_comes_into_their_place_is_left_out(
+    world: World,
+) -> None:
+    live(world, 2)
+    for _ in range(3):
+        send(world, ["click"])
+        arrive(world)
+    world.pipeline.shorten((AUDIT, events_topic("click")), 6)
+    closed_before = len(world.judge.manifests)
+    send(world, ["click"])
+    poll(world, now(world))
+    (gap,) = open_gaps(world.database)
+    assert gap.topic == AUDIT and "its log lost records" in gap.what
+    assert len(world.judge.manifests) == closed_before
+    override_all(world)
+    poll(world)
+    assert open_gaps(world.database) == [gap], "while it is shorter, promises come that nobody reads"
+    for _ in range(4):
+        send(world, ["click"])
+        arrive(world)
+    poll(world, now(world))
+    override_all(world)
+    begun_by = now(world)
+    for at in (begun_by, begun_by.next(), begun_by.next().next()):
+        poll(world, at)
+    assert open_gaps(world.database) == []
+    assert [grade(world, "click", h) for h in (begun_by, begun_by.next().next())] == ["forced", "proved"]
+    world.judge.check_end()

@@ -13,7 +13,7 @@ from hourmark.clock import Clock
 from hourmark.config_groups import Kafka
 from hourmark.kafka import Cluster, Partition
 from hourmark.mirror_positions import MirrorPositions
-from hourmark.topics import CONTROL
+from hourmark.topics import AUDIT, CONTROL
 from hourmark_etl.closing.cut.cut import EdgeEnds
 from hourmark_etl.closing.cut.edge import EdgeSite, existing, partitions
 from hourmark_etl.ledger import batches
@@ -73,10 +73,16 @@ class Clusters:
             edge.check(types)
 
     def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Offset gaps of these topics, and checks of where the edges' logs begin and the mirrors stand now."""
+        """Offset gaps of these topics, and checks of where the edges' logs begin and the mirrors stand now.
+
+        None of promises while their log ends before what was staged of it: others will come in those places, and nobody reads
+        them.
+        """
         found = [(edge, *edge.acceptable(topics)) for edge in self._edges]
         gaps = [dataclasses.replace(gap, what=self._said(edge, gap.what)) for edge, gaps, _ in found for gap in gaps]
-        return [*gaps, *(h for h in self._lost if h.topic in topics)], [check for *_, checks in found for check in checks]
+        is_short = AUDIT in topics and self._is_short(AUDIT)
+        lost = [h for h in self._lost if h.topic in topics and not (is_short and h.topic == AUDIT)]
+        return [*gaps, *lost], [check for *_, checks in found for check in checks]
 
     def gaps(self) -> dict[str, str]:
         """By edge topic: why records of it may never arrive."""
@@ -106,6 +112,14 @@ class Clusters:
         infos = existing(self._central, [name for edge in self._edges for name in edge.central(topics)])
         check_other_topics(self._database, infos.values())
         return self._central.ends(partitions(infos.values()), committed=False)
+
+    def _is_short(self, topic: str) -> bool:
+        """Whether one of its central logs ends before what was staged of it."""
+        names = [name for edge in self._edges for name in edge.central([topic])]
+        found = partitions(existing(self._central, names).values())
+        staged = {p: max((k.next_offset for k in batches.positions_at(self._database, p)), default=0) for p in found}
+        ends = self._central.ends(found, committed=False)
+        return any(ends[p] < at for p, at in staged.items())
 
     def _said(self, edge: EdgeSite, what: str) -> str:
         return what if len(self._edges) == 1 else f"{edge.alias}: {what}"

@@ -185,8 +185,12 @@ class CutTaker:
     def _control(self, _: Collection[Frontier]) -> Phase | Waiting:
         if behind := self._sites.not_mirrored(self._edge):
             return self._waiting(Phase.CONTROL, list(behind.values()))
+        staged = {topic: self._progress.staged_next(Partition(topic, 0)) for topic in self._audits}
         self._central = self._sites.central_ends(CONTROL)
-        self._audit_next = AuditOffsets.of({site: self._end_of(topic) for topic, site in self._audits.items()})
+        ends = {topic: self._end_of(topic) for topic in self._audits}
+        if short := [f"{t} ends at offset {ends[t]}, and was staged to {at}" for t, at in staged.items() if ends[t] < at]:
+            return self._waiting(Phase.CONTROL, short)
+        self._audit_next = AuditOffsets.of({site: ends[topic] for topic, site in self._audits.items()})
         return Phase.PROMISES
 
     def _end_of(self, audit: str) -> int:

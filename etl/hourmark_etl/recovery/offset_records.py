@@ -1,0 +1,125 @@
+"""Offsets that a proof rests on and nothing but the ledger knows, kept on storage too: where the mirror stood at the last checks
+of the edge, and its offset gaps. Without them a ledger that is made anew cannot tell whether the edge deleted what was never
+copied, nor what a log lost that has grown longer since.
+
+`_ledger/offsets-<ledger>-<digest>.json`, one file of the ledger. It goes before the next one is written: where there is none,
+or more than one, all that an edge has deleted counts as a gap. Checks and gaps go together, as a check that passes behind an
+accepted gap of promises says nothing of what they promised.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from pydantic import BaseModel, ValidationError
+
+from hourmark.clock import Clock
+from hourmark.errors import Finding, Unavailable
+from hourmark_etl.folders import LEDGER_FOLDER
+from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, all_gaps, last_checks
+from hourmark_etl.staging.verified import digest_of
+from hourmark_etl.storage import Storage, StorageError, entries_of, is_of_the_path
+
+EVERY_SECONDS: Final = 60.0
+_NAME: Final = re.compile(r"offsets-(?P<ledger>[0-9a-f-]+)-(?P<digest>[0-9a-f]{32})\.json")
+_LOG = logging.getLogger(__name__)
+
+
+class OffsetRecord(BaseModel, frozen=True, extra="forbid"):
+    """What a ledger knew once it had reached this commit."""
+
+    format: Literal[1]
+    ledger: str
+    commit: int
+    checks: tuple[EdgeCheck, ...]
+    gaps: tuple[OffsetGap, ...]
+
+    def encode(self) -> bytes:
+        """JSON."""
+        return self.model_dump_json().encode()
+
+
+class OffsetRecorder:
+    """Keeps the record up to date. Belongs to the driver that closes: it is fenced by the closer's lease."""
+
+    def __init__(self, storage: Storage, database: Database, clock: Clock) -> None:
+        self._storage, self._database, self._clock = storage, database, clock
+        self._due_s = clock.monotonic_s()
+        self._kept: OffsetRecord | None = None
+
+    def poll(self, lease: Lease) -> None:
+        """Once a minute, where anything has changed; gaps at once. What is away now is tried again at the next."""
+        try:
+            if self._clock.monotonic_s() >= self._due_s or (self._kept and self._kept.gaps != tuple(all_gaps(self._database))):
+                self._due_s = self._clock.monotonic_s() + EVERY_SECONDS
+                self.keep(lease)
+        except (Unavailable, Finding) as error:
+            _LOG.warning("where the mirror stands is not kept on storage, and tried again in %.0f s: %s", EVERY_SECONDS, error)
+
+    def keep(self, lease: Lease) -> None:
+        """Write what is so now, if the last record says otherwise. StaleDriver for a closer that was replaced."""
+        record = self._now()
+        content = record.model_copy(update={"commit": 0})  # it counts up by itself
+        if content == self._kept:
+            return
+        with self._database.transaction(lease):
+            pass
+        for path, _ in _records(self._storage, record.ledger):
+            self._storage.delete(path)
+        written = record.encode()
+        path = f"{LEDGER_FOLDER}/offsets-{record.ledger}-{digest_of(written).hex()}.json"
+        self._storage.write_new(path, written)
+        self._kept = content
+
+    def _now(self) -> OffsetRecord:
+        """Gaps are read after the checks that were begun anew as they were accepted: so none is missing."""
+        ledger, commit = self._database.identity()
+        checks = [check for _, check in sorted(last_checks(self._database).items())]
+        gaps = all_gaps(self._database)
+        return OffsetRecord(format=1, ledger=ledger, commit=commit, checks=tuple(checks), gaps=tuple(gaps))
+
+
+@dataclass
+class FoundRecord:
+    """`record`: None where it is not known. `notes`: why, for an operator."""
+
+    record: OffsetRecord | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def read_offset_record(storage: Storage, ledger: str) -> FoundRecord:
+    """The ledger's record."""
+    found = [(path, _read(storage, path, digest)) for path, digest in _records(storage, ledger)]
+    notes = [f"{storage.url(path)}: {record}" for path, record in found if isinstance(record, str)]
+    if len(found) > 1:  # two drivers, in one moment: which is the later one cannot be told
+        notes.append(f"{', '.join(storage.url(path) for path, _ in found)}: of these only one should stand")
+    if notes or not found:
+        return FoundRecord(notes=notes)
+    record = found[0][1]
+    assert isinstance(record, OffsetRecord)
+    return FoundRecord(record)
+
+
+def _read(storage: Storage, path: str, digest: str) -> OffsetRecord | str:
+    """Or what is wrong with it."""
+    try:
+        content = storage.read(path)
+        if digest_of(content).hex() != digest:
+            return "it is not as it was written"
+        return OffsetRecord.model_validate_json(content)
+    except StorageError as error:
+        if not is_of_the_path(error):
+            raise
+        return str(error)
+    except ValidationError as error:
+        return f"no record of offsets that this version reads: {error}"
+
+
+def _records(storage: Storage, ledger: str) -> list[tuple[str, str]]:
+    """Paths, and the digests in their names."""
+    found = ((e.name, _NAME.fullmatch(e.name)) for e in entries_of(storage, LEDGER_FOLDER))
+    return [(f"{LEDGER_FOLDER}/{name}", m["digest"]) for name, m in found if m is not None and m["ledger"] == ledger]
