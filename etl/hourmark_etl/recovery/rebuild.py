@@ -55,7 +55,6 @@ from hourmark_etl.model import (
     AuditOffsets,
     Position,
     Span,
-    StagedBatch,
 )
 from hourmark_etl.recovery.filled import refuse_filled
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours
@@ -64,6 +63,7 @@ from hourmark_etl.recovery.storage_scan import (
     Chain,
     Key,
     audit_next,
+    batch_of,
     epochs,
     read_chain,
     read_notes,
@@ -281,7 +281,7 @@ class _Rebuild:
             spans = [((s.topic_id, s.partition), s) for s in note.spans]
             below = [(key, s) for key, s in spans if closed.get(key, 0) < s.end and s.start < starts.get(key, 0)]
             if below:
-                put_staged(self.connection, _batch_of(note))
+                put_staged(self.connection, batch_of(note))
                 self.done.staged_files += 1
                 for key, s in below:
                     covered[key].append(s)
@@ -389,15 +389,3 @@ class _Rebuild:
         self.done.commit = max(self.commits | epochs(self.outside.storage, self.outside.bucket_seconds), default=0) + 1
         meta = {"uuid": self.done.ledger, "commit": self.done.commit, BUCKET_SECONDS: self.outside.bucket_seconds}
         put(self.connection, tables.meta, ["key"], [{"key": name, "value": str(value)} for name, value in meta.items()])
-
-
-def _batch_of(note: StagedNote) -> StagedBatch:
-    return StagedBatch(
-        folder=note.path.rpartition("/")[0],
-        starts=(),
-        ends=(),
-        files=(note.file,),
-        groups=note.groups,
-        audit_groups=note.audit_groups,
-        reports=(),
-    )

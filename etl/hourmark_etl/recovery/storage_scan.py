@@ -14,7 +14,7 @@ from hourmark.manifest import Manifest, Previous
 from hourmark_etl.buckets.reader import BadMarker, decoded_manifest, list_hours, read_marker
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.folders import STAGING_FOLDER, UNAUDITED_FOLDER
-from hourmark_etl.model import EARLIEST_MS, AuditOffsets, Span
+from hourmark_etl.model import EARLIEST_MS, AuditOffsets, Span, StagedBatch
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import Storage, entries_of
@@ -90,6 +90,19 @@ def read_notes(storage: Storage) -> Iterator[StagedNote | Unreadable]:
             yield from at_once(
                 lambda path: _note(storage, path), [f"{folder}/{file.name}" for file in entries_of(storage, folder)]
             )
+
+
+def batch_of(note: StagedNote) -> StagedBatch:
+    """What is committed of one file, without any position."""
+    return StagedBatch(
+        folder=note.path.rpartition("/")[0],
+        starts=(),
+        ends=(),
+        files=(note.file,),
+        groups=note.groups,
+        audit_groups=note.audit_groups,
+        reports=(),
+    )
 
 
 def _note(storage: Storage, path: str) -> StagedNote | Unreadable:

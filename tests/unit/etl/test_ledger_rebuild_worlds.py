@@ -21,13 +21,9 @@ from hourmark.errors import Finding
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, CONTROL, central_topic, events_topic
-from hourmark_etl.errors import StaleDriver
-from hourmark_etl.ledger.database import CLOSER, Database
+from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
-from hourmark_etl.recovery.offset_records import OffsetRecorder, read_offset_record
 from hourmark_etl.recovery.rebuild import Rebuilt
-from hourmark_etl.staging.verified import digest_of
-from hourmark_etl.storage import BadBlocks, StorageError
 
 TOPICS = (*CONTROL, *map(events_topic, TYPES))
 
@@ -311,55 +307,6 @@ def test_accepted_gaps_are_known_and_their_hours_are_not_proved(world: World) ->
     assert [gap.topic for gap in accepted_gaps(world.database)] == [AUDIT]
     live(world, 3)
     assert [grade(world, "view", at) for at in (begun_by, begun_by.next().next())] == ["forced", "proved"]
-
-
-def records(world: World) -> list[str]:
-    return [p for p in world.storage.content("_ledger") if "/offsets-" in p]
-
-
-def test_a_record_takes_the_place_of_the_one_before_and_of_two_neither_is_believed(world: World) -> None:
-    ledger, _ = world.database.identity()
-    live(world, 1)
-    world.ledgers.keep_checks(0)
-    (first,) = records(world)
-    live(world, 1)
-    recorder = OffsetRecorder(world.storage, world.database, world.clock)
-    recorder.poll(world.closer.lease)
-    (second,) = records(world)
-    assert first != second
-    recorder.keep(world.closer.lease)
-    assert records(world) == [second], "nothing has changed"
-    found = read_offset_record(world.storage, ledger).record
-    assert found is not None and found.ledger == ledger and found.checks
-    world.storage.write_new(second.replace("-", "-0", 1), b"of another ledger")
-    assert read_offset_record(world.storage, ledger).record == found
-    content = found.model_copy(update={"commit": 1}).encode()
-    world.storage.write_new(f"_ledger/offsets-{ledger}-{digest_of(content).hex()}.json", content)
-    both = read_offset_record(world.storage, ledger)
-    assert both.record is None and "only one should stand" in both.notes[0]
-    stale = world.database.acquire(CLOSER)
-    world.database.acquire(CLOSER)
-    with pytest.raises(StaleDriver):
-        OffsetRecorder(world.storage, world.database, world.clock).keep(stale)
-    assert len(records(world)) == 3, "one that was replaced deletes nothing"
-
-
-def test_bad_blocks_are_no_record_and_a_storage_that_is_away_is_awaited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    live(world, 1)
-    world.ledgers.keep_checks(0)
-    ledger, _ = world.database.identity()
-
-    def refuse(error: type[StorageError]) -> None:
-        def read(path: str, *, size: int | None = None) -> bytes:
-            raise error(path, path, "cannot be read")
-
-        monkeypatch.setattr(world.storage, "read", read)
-
-    refuse(BadBlocks)
-    assert read_offset_record(world.storage, ledger).record is None
-    refuse(StorageError)
-    with pytest.raises(StorageError):
-        read_offset_record(world.storage, ledger)
 
 
 def test_an_accepted_gap_of_the_central_cluster_is_not_found_again(world: World) -> None:
