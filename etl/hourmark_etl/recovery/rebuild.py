@@ -26,7 +26,7 @@ import dataclasses
 import functools
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy import Connection, delete, insert, select
 
@@ -138,9 +138,8 @@ class _Rebuild:
             self._put_buckets(event_type)
         self.say(f"{self.done.buckets} markers of {len(self.chains)} types")
         self._put_frontiers()
-        notes = self._intact()
-        positions, starts = self._put_positions(notes)
-        covered = self._put_staged(notes, starts)
+        positions, starts = self._put_positions()
+        covered = self._put_staged(starts)
         self.say(f"{self.done.staged_files} staged files of what Kafka no longer holds")
         self._put_offsets()
         self._put_gaps(positions, starts, covered)
@@ -204,13 +203,7 @@ class _Rebuild:
         self.done.notes.append(f"type {event_type}: no rules revision declares it; it waits for no source")
         return set(), DEFAULT_SHARD
 
-    def _intact(self) -> list[StagedNote]:
-        """What the lost ledger's staged files say."""
-        notes = [*read_notes(self.outside.storage)]
-        self.done.notes += [f"{n.path} is not to be read ({n.why})" for n in notes if isinstance(n, Unreadable)]
-        return [n for n in notes if isinstance(n, StagedNote) and n.ledger == self.done.ledger]
-
-    def _put_positions(self, notes: Collection[StagedNote]) -> tuple[dict[Key, Position], dict[Key, int]]:
+    def _put_positions(self) -> tuple[dict[Key, Position], dict[Key, int]]:
         """Positions where staging begins again, and where the logs begin, or count as beginning."""
         central = self.outside.central
         live = {
@@ -221,7 +214,7 @@ class _Rebuild:
         log_starts, log_ends = {**central.starts([*live.values()])}, central.ends([*live.values()])
         settled = functools.reduce(AuditOffsets.joined, (c.settled_next for c in self.chains.values()), NONE_MEANT)
         self._refuse_other_sites(settled)
-        staged = self._promises_staged(notes, live)
+        staged = self._promises_staged(live)
         for p, end in log_ends.items():
             if (site := self.topics.audits.get(p.topic)) is not None and end < (to := max(settled.at(site), staged.get(p, 0))):
                 log_starts[p] = to
@@ -248,10 +241,11 @@ class _Rebuild:
         put_positions(self.connection, positions.values())
         return positions, starts
 
-    def _promises_staged(self, notes: Collection[StagedNote], live: Mapping[Key, Partition]) -> dict[Partition, int]:
+    def _promises_staged(self, live: Mapping[Key, Partition]) -> dict[Partition, int]:
         """To where, by the files. Finding for promises of a topic that is not there any more."""
         found: dict[Partition, int] = {}
-        for s in (s for note in notes for s in note.spans if s.topic in self.topics.audits):
+        own = (n for n in read_notes(self.outside.storage) if isinstance(n, StagedNote) and n.ledger == self.done.ledger)
+        for s in (s for note in own for s in note.spans if s.topic in self.topics.audits):
             if (p := live.get((s.topic_id, s.partition))) is None:
                 raise Finding(
                     f"topic {s.topic} partition {s.partition} is not the one whose promises were staged (of id {s.topic_id}): "
@@ -273,14 +267,17 @@ class _Rebuild:
     def _closed_next(self) -> dict[Key, int]:
         return {key: offset for chain in self.chains.values() for key, offset in chain.closed_next.items()}
 
-    def _put_staged(self, notes: Collection[StagedNote], starts: Mapping[Key, int]) -> dict[Key, list[Span]]:
+    def _put_staged(self, starts: Mapping[Key, int]) -> dict[Key, list[Span]]:
         """List files of which Kafka no longer holds all; what intact files cover below the logs' starts, by partition."""
         covered = defaultdict[Key, list[Span]](list)
         closed = self._closed_next()
-        for note in notes:
+        for note in read_notes(self.outside.storage):  # again, as all of them may be more than memory holds
+            if isinstance(note, Unreadable):
+                self.done.notes.append(f"{note.path} is not to be read ({note.why})")
+                continue
             spans = [((s.topic_id, s.partition), s) for s in note.spans]
             below = [(key, s) for key, s in spans if closed.get(key, 0) < s.end and s.start < starts.get(key, 0)]
-            if below:
+            if note.ledger == self.done.ledger and below:
                 put_staged(self.connection, batch_of(note))
                 self.done.staged_files += 1
                 for key, s in below:
