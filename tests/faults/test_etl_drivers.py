@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,9 +78,7 @@ def test_an_old_copy_of_the_ledger_stops_the_driver_and_a_rebuilt_one_goes_on(ru
     assert running.run.logged("ForeignLedger") or running.run.logged("hourmark ledger rebuild")
     running.content_is_as_promised()
     rebuilt = tmp_path / "rebuilt.sqlite"
-    command = ["ledger", "rebuild", "--config", str(running.run.file), "--into", f"sqlite:///{rebuilt}"]
-    done = subprocess.run([sys.executable, "-m", "hourmark", *command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    running.run.told("ledger", "rebuild", "--into", f"sqlite:///{rebuilt}")
     _copy(rebuilt, ledger)
     closed = running.closed(running.begin_hour())
     assert (closed.events, closed.grade.value) == (EVENTS, "proved")

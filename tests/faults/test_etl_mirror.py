@@ -6,11 +6,10 @@ before is no gap, for a ledger that was lost and rebuilt neither.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from confluent_kafka import TopicPartition
 from tests.faults.outcome import LONG
 from tests.support.etl_scene import Scene
@@ -26,9 +25,21 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import Blocker, blockers, put_override
 from hourmark_etl.recovery.offset_records import read_offset_record
+from hourmark_infra.stack import Stack
 
 pytestmark = LONG
 SCENE = {"names": ("recreated", "overtaken", "well"), "cluster": "both"}
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Of its own: its edge deletes what others have promised there, too, and a rebuilt ledger of theirs would miss it."""
+    made = Stack.load_or_make(tmp_path_factory.mktemp("own-home"), mirror=True)
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down()
 
 
 def blocker_of(running: Scene, event_type: str) -> Blocker | None:
@@ -108,10 +119,7 @@ def test_a_rebuilt_ledger_knows_what_was_copied_before_the_edge_deleted_it(runni
     assert all(start > 0 for start in starts.values())
     for file in path.parent.glob(f"{path.name}*"):
         file.unlink()
-    command = ["ledger", "rebuild", "--json", "--config", str(run.file), "--into", run.config.etl.ledger]
-    done = subprocess.run([sys.executable, "-m", "hourmark", *command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["notes"] == []
+    assert run.told("ledger", "rebuild", "--into", run.config.etl.ledger)["notes"] == []
     with Database(run.config.etl.ledger) as database:
         assert {g.topic for g in accepted_gaps(database)} >= {g.topic for g in accepted} > set()
 

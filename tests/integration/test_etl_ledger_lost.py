@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.delivery import DirectDelivery
@@ -24,15 +20,6 @@ from hourmark_etl.ledger.frontiers import frontiers
 
 pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(600)]
 TYPES = (CLICK,) = (f"click-{uuid.uuid4().hex[:8]}",)
-
-
-def hourmark(run: EtlRun, *arguments: str) -> dict[str, Any]:
-    """What the command prints as JSON; it must end well."""
-    command = [sys.executable, "-m", "hourmark", *arguments, "--json", "--config", str(run.file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr + done.stdout
-    printed: dict[str, Any] = json.loads(done.stdout)
-    return printed
 
 
 def control_positions(database: Database) -> dict[str, int]:
@@ -73,18 +60,18 @@ def test_a_lost_ledger_is_rebuilt_and_closing_goes_on(
     delivery.deliver(delivery.make(CLICK, [first_hour.start_s * 1000 + 500 + n for n in range(7)]))
     wait_for(lambda: staged_rows(run) == 147, "all is staged")
     run.kill()
-    assert hourmark(run, "ledger", "check")["findings"] == []
+    assert run.told("ledger", "check")["findings"] == []
     with Database(run.config.etl.ledger) as lost:
         before, (ledger, _) = frontiers(lost, 60), lost.identity()
     file = Path(run.config.etl.ledger.removeprefix("sqlite:///"))
     for part in file.parent.glob(f"{file.name}*"):
         part.rename(tmp_path / f"lost-{part.name}")
-    told = hourmark(run, "ledger", "rebuild", "--into", run.config.etl.ledger)
+    told = run.told("ledger", "rebuild", "--into", run.config.etl.ledger)
     assert (told["ledger"], told["notes"], told["lost"]) == (ledger, [], [])
     with Database(run.config.etl.ledger) as made:
         assert frontiers(made, 60) == before
         skip_again(made, begun)
-    assert hourmark(run, "ledger", "check")["findings"] == []
+    assert run.told("ledger", "check")["findings"] == []
     run.start()
     delivery.report(third.end_ms)
     manifest = run.closed(CLICK, third)

@@ -73,7 +73,7 @@ def play(history: History, folder: Path, template: Path, *further: str) -> World
             world.act(name, draw)
         world.drain()
         world.judge.check_end()
-    except Exception as error:
+    except Exception as error:  # any: it is raised again, with the history that led to it
         error.add_note(f"play({list(history)})")
         raise
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import os
 import signal
 import subprocess
@@ -157,6 +158,14 @@ class EtlRun:
         found = self.manifest(event_type, hour)
         assert found is not None
         return found
+
+    def told(self, *arguments: str) -> dict[str, Any]:
+        """What a command of the ETL's settings prints as JSON; it must end well."""
+        command = [sys.executable, "-m", "hourmark", *arguments, "--json", "--config", str(self.file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr + done.stdout
+        printed: dict[str, Any] = json.loads(done.stdout)
+        return printed
 
     def logged(self, text: str) -> bool:
         """Whether the driver said so."""

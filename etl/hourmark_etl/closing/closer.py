@@ -266,13 +266,10 @@ class Closer:
         try:
             check_published(self._ports.storage, chosen)
         except ForeignLedger:
-            self._keep_lease()  # another closer may have published it meanwhile: then this one is stale, and the ledger is not
+            self._database.check_lease(
+                self.lease
+            )  # another closer may have published it meanwhile: then this one is stale, and the ledger is not
             raise
-
-    def _keep_lease(self) -> None:
-        """StaleDriver for a closer that was taken over."""
-        with self._database.transaction(self.lease):
-            pass
 
     def _refuse(self, verdict: Grading) -> None:
         ledger.unfreeze_all(self._database, self.lease, verdict.refused)
@@ -301,7 +298,7 @@ class Closer:
         if recovered := self._finish(self._publisher.standing(sealed)) if sealed else 0:
             _LOG.info("%d hours that were published when a closer ended are closed", recovered)
         left_over = unaudited_left_over(self._ports.storage, self._database)
-        self._keep_lease()  # a closer that was taken over stops here, and deletes nothing
+        self._database.check_lease(self.lease)  # a closer that was taken over stops here, and deletes nothing
         self._ports.storage.delete(ATTEMPTS_FOLDER)  # of closers that were interrupted
         for path in left_over:
             self._ports.storage.delete(path)

@@ -118,7 +118,7 @@ def begin_again(database: Database, lease: Lease, at_edge: Callable[[str], str],
     """
     again = {p: start for p, start in starts.items() if at_edge(p.topic) != AUDIT}
     known = open_gaps(database)
-    gaps = [gap for p in starts.keys() - again.keys() if (gap := lost_behind(AUDIT, p)) not in known]
+    gaps = [gap for p in starts.keys() - again.keys() if (gap := lost_behind(p)) not in known]
     if not again and not gaps:
         return
     for p, start in again.items():
@@ -132,10 +132,10 @@ def begin_again(database: Database, lease: Lease, at_edge: Callable[[str], str],
         put_gaps(connection, gaps)
 
 
-def lost_behind(topic: str, p: Position) -> OffsetGap:
-    """That the log ended before the position; `topic`: its name at its edge."""
+def lost_behind(p: Position) -> OffsetGap:
+    """That a log of promises ended before the position."""
     what = f"topic {p.topic} partition {p.partition}: it was staged to offset {p.next_offset}, and its log lost records before"
-    return OffsetGap(topic=topic, accepted_at_ms=None, what=what)
+    return OffsetGap(topic=AUDIT, accepted_at_ms=None, what=what)
 
 
 def lost_to_retention(topic: str, p: Position, end: int) -> OffsetGap:

@@ -104,6 +104,11 @@ class Database:
                     )
             yield connection
 
+    def check_lease(self, lease: Lease) -> None:
+        """StaleDriver if it has been taken anew: before something is done outside the ledger."""
+        with self.transaction(lease):
+            pass
+
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
         """A consistent view; changes nothing."""

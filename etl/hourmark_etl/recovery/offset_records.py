@@ -1,5 +1,5 @@
 """Offsets that a proof rests on and nothing but the ledger knows, kept on storage too: where the mirror stood at the last checks
-of the edge, and its offset gaps. Without them a ledger that is made anew cannot tell whether the edge deleted what was never
+of the edge, and its offset gaps. Without them a ledger that is rebuilt cannot tell whether the edge deleted what was never
 copied, nor what a log lost that has grown longer since.
 
 `_ledger/offsets-<ledger>-<digest>.json`, one file of the ledger. It goes before the next one is written: where there is none,
@@ -66,8 +66,7 @@ class OffsetRecorder:
         content = record.model_copy(update={"commit": 0})  # it counts up by itself
         if content == self._kept:
             return
-        with self._database.transaction(lease):
-            pass
+        self._database.check_lease(lease)
         for path, _ in _records(self._storage, record.ledger):
             self._storage.delete(path)
         written = record.encode()

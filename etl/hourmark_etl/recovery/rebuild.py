@@ -35,7 +35,7 @@ from hourmark.errors import Finding
 from hourmark.kafka import Partition
 from hourmark.manifest import Manifest
 from hourmark.rules import KnownSchema, RulesBook, SchemaMeaning
-from hourmark.topics import AUDIT, central_topic, events_topic
+from hourmark.topics import central_topic, events_topic
 from hourmark_etl.buckets.reader import list_types
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger import tables
@@ -308,9 +308,7 @@ class _Rebuild:
     ) -> None:
         closed, promised = self._closed_next(), self._first_promise()
         behind = [
-            gap
-            for p in positions.values()
-            if p.of in self.shortened and (gap := lost_behind(AUDIT, p)).what not in self.done.lost
+            gap for p in positions.values() if p.of in self.shortened and (gap := lost_behind(p)).what not in self.done.lost
         ]
         self.done.lost += [gap.what for gap in behind]
         put_gaps(self.connection, behind)

@@ -29,7 +29,7 @@ class Losses:
 
     def __bool__(self) -> bool:
         """Whether anything was lost that may leave a promise unmet."""
-        files = self.damaged and any(log.start for log in self.central.logs.values())  # or they are shorter
+        files = self.damaged and any(log.start for log in self.central.logs.values())
         return bool(self.passed or files or self.unaudited or self.restored or self.shortened)
 
     def pass_over(self, positions: Mapping[Partition, Position]) -> None:

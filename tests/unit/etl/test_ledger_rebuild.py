@@ -128,7 +128,7 @@ def lose(life: Life, path: str, how: str) -> None:
     if how == "gone":
         life.storage.delete(path)
     elif how == "damaged":
-        life.storage.damage(path)  # type: ignore[attr-defined]
+        life.storage.damage(path)  # type: ignore[attr-defined]  # the one in memory
 
 
 @pytest.mark.parametrize("how", ["as it was", "damaged", "gone"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,10 +28,10 @@ TOPICS = (*CONTROL, *map(events_topic, TYPES))
 
 
 @pytest.fixture
-def world(world: World) -> Iterator[World]:
+def world(world: World) -> World:
     begin(world)
     play_restager(world)
-    return world  # type: ignore[return-value]
+    return world
 
 
 def now(world: World) -> Hour:

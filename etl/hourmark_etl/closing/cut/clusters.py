@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from hourmark.clock import Clock
 from hourmark.config_groups import Kafka
-from hourmark.kafka import Cluster, Partition
+from hourmark.kafka import Cluster, Partition, TopicInfo
 from hourmark.mirror_positions import MirrorPositions
 from hourmark.topics import AUDIT, CONTROL
 from hourmark_etl.closing.cut.cut import EdgeEnds
@@ -80,7 +80,7 @@ class Clusters:
         """
         found = [(edge, *edge.acceptable(topics)) for edge in self._edges]
         gaps = [dataclasses.replace(gap, what=self._said(edge, gap.what)) for edge, gaps, _ in found for gap in gaps]
-        is_short = AUDIT in topics and self._is_short(AUDIT)
+        is_short = AUDIT in topics and self._promises_are_short()
         lost = [h for h in self._lost if h.topic in topics and not (is_short and h.topic == AUDIT)]
         return [*gaps, *lost], [check for *_, checks in found for check in checks]
 
@@ -109,14 +109,17 @@ class Clusters:
         Not the last stable offsets: the mirror's position may be committed before the marker of the very transaction reaches
         another partition, and then those would leave its records out. TopicReplaced if one is not the topic that is staged.
         """
-        infos = existing(self._central, [name for edge in self._edges for name in edge.central(topics)])
+        infos = self._central_topics(topics)
         check_other_topics(self._database, infos.values())
         return self._central.ends(partitions(infos.values()), committed=False)
 
-    def _is_short(self, topic: str) -> bool:
-        """Whether one of its central logs ends before what was staged of it."""
-        names = [name for edge in self._edges for name in edge.central([topic])]
-        found = partitions(existing(self._central, names).values())
+    def _central_topics(self, topics: Collection[str]) -> dict[str, TopicInfo]:
+        """Those mirrored from these, of every site."""
+        return existing(self._central, [name for edge in self._edges for name in edge.central(topics)])
+
+    def _promises_are_short(self) -> bool:
+        """Whether a central log of them ends before what was staged of it."""
+        found = partitions(self._central_topics([AUDIT]).values())
         staged = {p: max((k.next_offset for k in batches.positions_at(self._database, p)), default=0) for p in found}
         ends = self._central.ends(found, committed=False)
         return any(ends[p] < at for p, at in staged.items())
