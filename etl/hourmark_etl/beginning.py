@@ -24,6 +24,7 @@ from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.frontier_rows import check_other_bucket_length
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.markers import check_older_copy
+from hourmark_etl.recovery.offset_records import take_over_gaps
 from hourmark_etl.storage import Storage, open_storage
 
 WAIT_S: Final = 60.0
@@ -73,5 +74,6 @@ def grounds(config: Config, opened: ExitStack) -> Grounds:
         for damaged in damaged_rows(database):  # also such as no question finds
             _LOG.error("%s", damaged)
         record_first_hours(storage, database, length_s)
+        take_over_gaps(storage, database)
         opened.push(attempt.pop_all())
     return Grounds(database, storage, types, cluster_id)

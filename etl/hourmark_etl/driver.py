@@ -98,8 +98,8 @@ class Driver:
                 self._recorded = types
             waits: str | None = ""
             if self._closer is not None:
-                waits = _poll(self._closer)
                 self._recorder.poll(self._closer.lease)
+                waits = _poll(self._closer)
                 self._cleaner.poll(self._closer.lease)
             self._progress.polled(waits or "")
             if waits is not None:

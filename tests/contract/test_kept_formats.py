@@ -32,7 +32,7 @@ from hourmark_etl.buckets.verify import verify_bucket
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.recovery.check import check_chains, check_files, check_groups
-from hourmark_etl.recovery.offset_records import read_offset_record
+from hourmark_etl.recovery.offset_records import read_offset_records
 from hourmark_mirror.checks import Check, Checks
 from hourmark_mirror.observed import KnownPartition, KnownTopic, Memory
 from hourmark_mirror.watch_memory import WatchMemory
@@ -214,7 +214,7 @@ def test_a_driver_goes_on_with_the_ledger_and_storage_of_each_version(kept: zipf
     story(world)  # what Kafka holds is played again; ledger and storage are the kept ones
     go_on_with(world, kept, tmp_path)
     assert disagreements(world) == []
-    assert read_offset_record(world.storage, world.database.identity()[0]).notes == []
+    assert read_offset_records(world.storage, world.database.identity()[0]).notes == ()
     until(world, hour(2))
     settle(world)
     for event_type in TYPES:

@@ -24,7 +24,7 @@ from hourmark.topics import AUDIT, events_topic
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import Blocker, blockers, put_override
-from hourmark_etl.recovery.offset_records import read_offset_record
+from hourmark_etl.recovery.offset_records import read_offset_records
 from hourmark_infra.stack import Stack
 
 pytestmark = LONG
@@ -105,8 +105,7 @@ def test_a_rebuilt_ledger_knows_what_was_copied_before_the_edge_deleted_it(runni
     ends = running.edge.ends(own)
 
     def copied() -> dict[Partition, int]:
-        record = read_offset_record(run.storage, ledger).record
-        checks = record.checks if record is not None else ()
+        checks = read_offset_records(run.storage, ledger).checks or ()
         return {Partition(c.topic, c.partition): c.mirror_next for c in checks}
 
     running.wait(lambda: all(copied().get(p, 0) >= end > 0 for p, end in ends.items()), "it is kept that all is copied")

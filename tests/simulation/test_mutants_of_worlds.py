@@ -31,6 +31,7 @@ from hourmark_etl.closing.write.writing import SealedHour, Written
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, put_checks
 from hourmark_etl.ledger.overrides import put_overrides
 from hourmark_etl.model import from_row
+from hourmark_etl.recovery.rebuilt_offsets import OffsetsRebuild
 from hourmark_etl.recovery.storage_scan import Chain
 from hourmark_etl.staging import files
 from hourmark_etl.staging.verified import VerifiedFile
@@ -140,6 +141,35 @@ def centre_lost_what_was_staged(world: World) -> None:
     polls(world, hour(1))
 
 
+def closer_alone_sees_that_promises_are_lost(world: World) -> None:
+    """Promises and events lose their ends, and grow beyond them before the next micro-batch; the closer looked in between."""
+    writes(world, "view")
+    polls(world, FIRST_HOUR)
+    for _ in range(3):
+        writes(world, "click")
+        arrive(world)
+    world.pipeline.shorten((AUDIT, events_topic("click")), 6)
+    world.clock.advance(31)
+    world.closer.step()
+    grows(world)
+    polls(world, hour(1))
+    world.judge.given_up |= world.producers.events.keys()  # events that came into lost places: nobody saw that log shorter
+
+
+def closed_events_lost_and_replaced(world: World) -> None:
+    """A log loses events of closed hours; the driver sees it, others come into their places, and the ledger is lost."""
+    polls(world, FIRST_HOUR)
+    for n in (1, 2, 3):
+        writes(world, "click", "click")
+        polls(world, hour(n))
+    world.pipeline.shorten((events_topic("click"),), 9)
+    world.pipeline.stage_all(0)
+    world.ledgers.keep_checks(0)
+    grows(world)
+    lose_ledger(world)
+    polls(world, hour(4))
+
+
 def clock_ahead_and_nobody_there(world: World) -> None:
     """All hosts and the service have said goodbye, and the closer's clock runs ten hours ahead."""
     writes(world, "click")
@@ -166,6 +196,13 @@ def overtaken(world: World) -> None:
     for topic in (AUDIT, events_topic("click")):
         for p in (p for p in world.pipeline.edge.logs if p.topic == topic):
             world.pipeline.mirror.overtake(p)
+
+
+def grows(world: World) -> None:
+    """What comes takes the places of lost records, beyond where the logs ended."""
+    for _ in range(5):
+        writes(world, "click")
+        world.pipeline.mirror_all(0)
 
 
 def lose(world: World) -> None:
@@ -200,18 +237,29 @@ def marker_covers_later_hours(patch: Patch) -> None:
 
 def gaps_passed_over(patch: Patch) -> None:
     """A rebuild does not look for offsets that neither Kafka nor a staged file has."""
-    patch.setattr("hourmark_etl.recovery.rebuild.uncovered", lambda *_: [])
+    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.uncovered", lambda *_: [])
 
 
 def length_of_promises_is_not_asked(patch: Patch) -> None:
-    """A rebuild does not compare the logs of promises with how far they were staged."""
-    patch.setattr("hourmark_etl.recovery.rebuild._Rebuild._promises_staged", lambda *_: {})
+    """A rebuild does not compare the logs of promises with how far they were staged or settled."""
+    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._find_shorter", lambda *_: {})
 
 
 def waits_until_it_is_longer(patch: Patch) -> None:
     """Where a log ends before what was staged, nothing is staged of it until it is longer."""
     patch.setattr("hourmark_etl.ledger.batches.begin_again", lambda *_: None)
     patch.setattr(LedgerProgress, "staged_next", lambda *_: 0)
+
+
+def closer_waits_until_it_is_longer(patch: Patch) -> None:
+    """The closer keeps no gap where it finds a log of promises shorter."""
+    patch.setattr("hourmark_etl.closing.cut.clusters.hold_promises", lambda *_: None)
+
+
+def markers_are_believed(patch: Patch) -> None:
+    """A rebuild takes offsets in markers for those of now, also where the log had lost its end."""
+    real = OffsetsRebuild._closed_next
+    patch.setattr(OffsetsRebuild, "_closed_next", lambda self, _: real(self, set()))
 
 
 def accepted_gaps_are_forgotten(patch: Patch) -> None:
@@ -225,7 +273,7 @@ def copied_for_all_it_knows(patch: Patch) -> None:
     def known(connection: Any, checks: Iterable[EdgeCheck]) -> None:
         put_checks(connection, [dataclasses.replace(c, mirror_next=1 << 40) for c in checks])
 
-    patch.setattr("hourmark_etl.recovery.rebuild.put_checks", known)
+    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.put_checks", known)
 
 
 def nobody_need_be_there(patch: Patch) -> None:
@@ -280,6 +328,8 @@ STORIES: Mapping[str, tuple[Plant, Story]] = {
     "copied-for-all-it-knows": (copied_for_all_it_knows, gap_after_the_last_record),
     "length-of-promises-not-asked": (length_of_promises_is_not_asked, centre_lost_what_was_copied),
     "waits-until-it-is-longer": (waits_until_it_is_longer, centre_lost_what_was_staged),
+    "closer-waits-until-it-is-longer": (closer_waits_until_it_is_longer, closer_alone_sees_that_promises_are_lost),
+    "markers-are-believed": (markers_are_believed, closed_events_lost_and_replaced),
     "nobody-counts": (nobody_counts, an_hour_of_events),
     "nobody-need-be-there": (nobody_need_be_there, clock_ahead_and_nobody_there),
 }
@@ -290,6 +340,7 @@ LOSING = {  # their stories lose promises, and buckets must say so
     "copied-for-all-it-knows",
     "length-of-promises-not-asked",
     "waits-until-it-is-longer",
+    "closer-waits-until-it-is-longer",
 }
 
 

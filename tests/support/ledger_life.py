@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from tests.support import ledger_queries
+from tests.support.clock import FakeClock
 from tests.support.records import audit_record, evidence, host_report, kafka_table, manifest, position, seal, span, stage_plan
 from tests.support.rules import put_rules
 
@@ -27,7 +28,8 @@ from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import DEFAULT_SHARD, Frontier, OriginHourSums, Position, StagedBatch
 from hourmark_etl.recovery.first_hours import record_first_hours
-from hourmark_etl.recovery.rebuild import Outside
+from hourmark_etl.recovery.offset_records import OffsetRecorder
+from hourmark_etl.recovery.rebuilt import Outside
 from hourmark_etl.staging.consumer import batch_of
 from hourmark_etl.staging.stage import TaskResult, stage_table
 from hourmark_etl.storage import Storage
@@ -84,9 +86,10 @@ class Life:
         self.start_driver()
 
     def start_driver(self) -> None:
-        """As the driver does: take the lease, begin from the ledger."""
+        """As the driver does: take the lease, begin from the ledger, and keep on storage what it knows."""
         self._lease = self.database.acquire("consumer:default")
         record_first_hours(self.storage, self.database, LENGTH_S)
+        OffsetRecorder(self.storage, self.database, FakeClock(self.now_ms)).keep(self.closer)
         begun = [position(topic=name) for name in self.topics.logs]
         known = {p.topic: p for p in batches.positions(self.database, CLUSTER)}
         batches.begin_positions(self.database, self._lease, [known.get(p.topic, p) for p in begun])

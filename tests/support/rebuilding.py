@@ -14,7 +14,8 @@ from hourmark.kafka import Partition
 from hourmark.rules import Rules, RulesBook, TypeVersion
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.recovery.first_hours import record_first_hours
-from hourmark_etl.recovery.rebuild import Outside, Rebuilt, rebuild
+from hourmark_etl.recovery.rebuild import rebuild
+from hourmark_etl.recovery.rebuilt import Outside, Rebuilt
 
 
 class CentralCluster(FakeCluster):

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select,
 
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition, TopicInfo
-from hourmark.topics import AUDIT
+from hourmark.topics import AUDIT, CONTROL
 from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, put, rows_named
@@ -109,17 +109,19 @@ def pass_over(database: Database, lease: Lease, at_edge: Callable[[str], str], s
             put_gaps(connection, [lost_to_retention(at_edge(p.topic), p, start) for p, start in passed.items()])
 
 
-def begin_again(database: Database, lease: Lease, at_edge: Callable[[str], str], starts: Mapping[Position, int]) -> None:
+def begin_again(
+    database: Database, lease: Lease, at_edge: Callable[[str], str], starts: Mapping[Position, int], now_ms: int
+) -> None:
     """These logs end before what was staged of them: they lost records, and nobody knows from where on others took their offsets.
 
     Events, and reports, are staged again from the log's start (`starts`): what is known is dropped by its id, and promises tell
-    what is missing. Which promises there were nobody can tell: a gap holds every type, and the position stays, as settled
-    promises are named by offsets. `at_edge`: as of `pass_over`.
+    what is missing, so a gap of events holds nothing: it tells a ledger that is rebuilt that no offset in markers means anything
+    there. Which promises there were nobody can tell: a gap holds every type, and the position stays, as settled promises are
+    named by offsets. `at_edge`: as of `pass_over`.
     """
     again = {p: start for p, start in starts.items() if at_edge(p.topic) != AUDIT}
-    known = open_gaps(database)
-    gaps = [gap for p in starts.keys() - again.keys() if (gap := lost_behind(p)) not in known]
-    if not again and not gaps:
+    hold_promises(database, lease, starts.keys() - again.keys())
+    if not again:
         return
     for p, start in again.items():
         _LOG.error(
@@ -129,13 +131,22 @@ def begin_again(database: Database, lease: Lease, at_edge: Callable[[str], str],
         )  # fmt: skip
     with database.transaction(lease) as connection:
         _compare_and_set(connection, [(p, dataclasses.replace(p, next_offset=start)) for p, start in again.items()])
-        put_gaps(connection, gaps)
+        gaps = [lost_behind(at_edge(p.topic), p) for p in again if at_edge(p.topic) not in CONTROL]
+        put_gaps(connection, [dataclasses.replace(gap, accepted_at_ms=now_ms, reason="staged again") for gap in gaps])
 
 
-def lost_behind(p: Position) -> OffsetGap:
-    """That a log of promises ended before the position."""
+def hold_promises(database: Database, lease: Lease, shorter: Collection[Position]) -> None:
+    """The logs of promises of these positions end before them: a gap holds every type, until an override accepts it."""
+    known = open_gaps(database)
+    if gaps := [gap for p in shorter if (gap := lost_behind(AUDIT, p)) not in known]:
+        with database.transaction(lease) as connection:
+            put_gaps(connection, gaps)
+
+
+def lost_behind(topic: str, p: Position) -> OffsetGap:
+    """That a log ended before the position; `topic`: its name at its edge."""
     what = f"topic {p.topic} partition {p.partition}: it was staged to offset {p.next_offset}, and its log lost records before"
-    return OffsetGap(topic=AUDIT, accepted_at_ms=None, what=what)
+    return OffsetGap(topic=topic, accepted_at_ms=None, what=what)
 
 
 def lost_to_retention(topic: str, p: Position, end: int) -> OffsetGap:

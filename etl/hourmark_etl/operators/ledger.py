@@ -25,7 +25,7 @@ from hourmark_etl.options import say
 from hourmark_etl.storage import open_storage
 
 if TYPE_CHECKING:
-    from hourmark_etl.recovery.rebuild import Rebuilt
+    from hourmark_etl.recovery.rebuilt import Rebuilt
 
 
 @click.group()
@@ -86,8 +86,8 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
     Example:
       hourmark ledger rebuild --into sqlite:////var/lib/hourmark/rebuilt.sqlite
     """
-    from hourmark_etl.recovery.rebuild import Outside  # loads Arrow
-    from hourmark_etl.recovery.rebuild import rebuild as make_anew
+    from hourmark_etl.recovery.rebuild import rebuild as make_anew  # loads Arrow
+    from hourmark_etl.recovery.rebuilt import Outside
 
     central = config.kafka.central_cluster
     with Database(into) as target:

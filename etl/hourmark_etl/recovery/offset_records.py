@@ -2,16 +2,17 @@
 of the edge, and its offset gaps. Without them a ledger that is rebuilt cannot tell whether the edge deleted what was never
 copied, nor what a log lost that has grown longer since.
 
-`_ledger/offsets-<ledger>-<digest>.json`, one file of the ledger. It goes before the next one is written: where there is none,
-or more than one, all that an edge has deleted counts as a gap. Checks and gaps go together, as a check that passes behind an
-accepted gap of promises says nothing of what they promised.
+`_ledger/offsets-<ledger>-<digest>.json`, one file of the ledger; the next one is written before it goes. Where more than one
+stands, which is the later cannot be told (a driver was killed between, or an older copy of the ledger goes on): the gaps of all
+count, and checks of none, as one that passes behind an accepted gap says nothing of what was promised there. Without checks all
+that an edge has deleted counts as a gap.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from pydantic import BaseModel, ValidationError
@@ -20,7 +21,7 @@ from hourmark.clock import Clock
 from hourmark.errors import Finding, Unavailable
 from hourmark_etl.folders import LEDGER_FOLDER
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, all_gaps, last_checks
+from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, all_gaps, last_checks, put_gaps
 from hourmark_etl.staging.verified import digest_of
 from hourmark_etl.storage import Storage, StorageError, entries_of, is_of_the_path
 
@@ -66,13 +67,16 @@ class OffsetRecorder:
         content = record.model_copy(update={"commit": 0})  # it counts up by itself
         if content == self._kept:
             return
-        self._database.check_lease(lease)
-        for path, _ in _records(self._storage, record.ledger):
-            self._storage.delete(path)
+        standing = [path for path, _ in _records(self._storage, record.ledger)]
+        self._database.check_lease(lease)  # those of a later closer come after this, and stay
         written = record.encode()
         path = f"{LEDGER_FOLDER}/offsets-{record.ledger}-{digest_of(written).hex()}.json"
-        self._storage.write_new(path, written)
+        if path not in standing:
+            self._storage.write_new(path, written)
         self._kept = content
+        for older in standing:
+            if older != path:
+                self._storage.delete(older)
 
     def _now(self) -> OffsetRecord:
         """Gaps are read after the checks that were begun anew as they were accepted: so none is missing."""
@@ -82,25 +86,35 @@ class OffsetRecorder:
         return OffsetRecord(format=1, ledger=ledger, commit=commit, checks=tuple(checks), gaps=tuple(gaps))
 
 
-@dataclass
-class FoundRecord:
-    """`record`: None where it is not known. `notes`: why, for an operator."""
+@dataclass(frozen=True)
+class KnownOffsets:
+    """What records tell. `checks`: None where that is not known. `notes`: why, for an operator. `commit`: the highest of them."""
 
-    record: OffsetRecord | None = None
-    notes: list[str] = field(default_factory=list)
+    commit: int
+    checks: tuple[EdgeCheck, ...] | None
+    gaps: tuple[OffsetGap, ...]
+    notes: tuple[str, ...]
 
 
-def read_offset_record(storage: Storage, ledger: str) -> FoundRecord:
-    """The ledger's record."""
-    found = [(path, _read(storage, path, digest)) for path, digest in _records(storage, ledger)]
-    notes = [f"{storage.url(path)}: {record}" for path, record in found if isinstance(record, str)]
-    if len(found) > 1:  # two drivers, in one moment: which is the later one cannot be told
-        notes.append(f"{', '.join(storage.url(path) for path, _ in found)}: of these only one should stand")
-    if notes or not found:
-        return FoundRecord(notes=notes)
-    record = found[0][1]
-    assert isinstance(record, OffsetRecord)
-    return FoundRecord(record)
+def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
+    """Of this ledger."""
+    found = {path: _read(storage, path, digest) for path, digest in _records(storage, ledger)}
+    notes = [f"{storage.url(path)}: {record}" for path, record in found.items() if isinstance(record, str)]
+    records = sorted((r for r in found.values() if isinstance(r, OffsetRecord)), key=lambda r: r.commit)
+    if len(found) > 1:
+        notes.append(f"{', '.join(map(storage.url, found))}: of these only one should stand")
+    gaps = dict.fromkeys(gap for r in records for gap in r.gaps)
+    checks = None if notes or not records else records[0].checks
+    return KnownOffsets(max((r.commit for r in records), default=0), checks, tuple(gaps), tuple(notes))
+
+
+def take_over_gaps(storage: Storage, database: Database) -> None:
+    """Put into the ledger what it does not know: it is an older copy, which goes on. Asked at a driver's start."""
+    known = {(gap.topic, gap.what) for gap in all_gaps(database)}
+    found = read_offset_records(storage, database.identity()[0]).gaps
+    if missing := [gap for gap in found if (gap.topic, gap.what) not in known]:
+        with database.transaction() as connection:
+            put_gaps(connection, missing)
 
 
 def _read(storage: Storage, path: str, digest: str) -> OffsetRecord | str:

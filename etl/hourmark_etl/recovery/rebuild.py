@@ -1,20 +1,10 @@
 """Makes a lost ledger anew from what is left: markers, staged files, and the topics.
 
 A published marker always wins: a type's frontier is the hour after its last marker, whatever the ledger had reached beyond it.
-Nothing is concluded about which batches had been committed. Staging begins again:
-
-- events where the type's markers say that every record below stands in a closed bucket, or at the log start;
-- promises and reports at the log start. What is staged twice is dropped by its id; a promise, by its range.
-
-Whatever Kafka no longer holds is listed from staged files: each says what it holds, and its name that it says so truly. What
-neither has is a gap. Of promises, back to the first that may count for an hour that is open: they hold every type until an
-override accepts that. Of events, it is only named: promises tell whether anything is missing, and then the hour is forced.
+Where staging begins again, and what of staged files counts beside it, is told in `rebuilt_offsets`.
 
 Where the mirror stood at the last checks of the edge, and which gaps there were by then, is read from storage too
 (`offset_records`); without it those checks begin anew, and what the edge has deleted by now counts as a gap.
-
-A log of promises that ends before what was staged or settled of it has lost records, and others take their offsets. It counts as
-if it began there: what stood in it is listed from staged files, and a gap holds every type, as in the lost ledger.
 
 Not rebuilt, because nothing tells it: overrides, whom a bucket waived, and types that were quarantined (their next batch
 quarantines them again). The index of ids is a cache, and begins anew too.
@@ -25,80 +15,41 @@ from __future__ import annotations
 import dataclasses
 import functools
 import uuid
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection, delete, insert, select
 
-from hourmark.config_groups import Kafka
 from hourmark.errors import Finding
-from hourmark.kafka import Partition
 from hourmark.manifest import Manifest
-from hourmark.rules import KnownSchema, RulesBook, SchemaMeaning
-from hourmark.topics import central_topic, events_topic
+from hourmark.rules import KnownSchema, SchemaMeaning
 from hourmark_etl.buckets.reader import list_types
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.batches import lost_behind, lost_to_retention, put_positions, put_staged
 from hourmark_etl.ledger.closed import unaudited_row
 from hourmark_etl.ledger.database import Database, put
 from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
 from hourmark_etl.ledger.frontiers import bucket_row
-from hourmark_etl.ledger.offset_gaps import put_checks, put_gaps
 from hourmark_etl.ledger.rules import put_book
 from hourmark_etl.ledger.schemas import put_schemas
 from hourmark_etl.model import (
     DEFAULT_SHARD,
     EARLIEST_MS,
-    FIRST_SITE,
     NONE_MEANT,
     AuditOffsets,
-    Position,
-    Span,
 )
 from hourmark_etl.recovery.filled import refuse_filled
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours
-from hourmark_etl.recovery.offset_records import read_offset_record
+from hourmark_etl.recovery.rebuilt import Outside, Rebuilt
+from hourmark_etl.recovery.rebuilt_offsets import OffsetsRebuild
 from hourmark_etl.recovery.storage_scan import (
     Chain,
-    Key,
     audit_next,
-    batch_of,
     epochs,
     read_chain,
-    read_notes,
     unaudited_files,
-    uncovered,
 )
 from hourmark_etl.staging.files import read_note
-from hourmark_etl.staging.pieces import StagedNote
-from hourmark_etl.storage import Storage
-from hourmark_etl.topics import Central, CentralTopics
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Outside:
-    """What a rebuild reads. `rules`: every revision that the topic has."""
-
-    storage: Storage
-    kafka: Kafka
-    central: Central
-    rules: RulesBook
-    bucket_seconds: int
-    now_ms: int
-
-
-@dataclasses.dataclass(kw_only=True)
-class Rebuilt:
-    """What was found. `lost`: what holds types until an override; `notes`: what else an operator should know."""
-
-    ledger: str = ""
-    commit: int = 0
-    types: int = 0
-    buckets: int = 0
-    staged_files: int = 0
-    lost: list[str] = dataclasses.field(default_factory=list)
-    notes: list[str] = dataclasses.field(default_factory=list)
+from hourmark_etl.topics import CentralTopics
 
 
 def rebuild(outside: Outside, target: Database, say: Callable[[str], None]) -> Rebuilt:
@@ -130,19 +81,23 @@ class _Rebuild:
     commits: set[int] = dataclasses.field(default_factory=set)  # numbers that the lost ledger had reached
     ledgers: set[str] = dataclasses.field(default_factory=set)
     schemas: dict[int, SchemaMeaning] = dataclasses.field(default_factory=dict)  # of ids in markers
-    shortened: set[Partition] = dataclasses.field(default_factory=set)  # logs of promises that lost records
-    known: set[tuple[str, str]] = dataclasses.field(default_factory=set)  # gaps of the lost ledger: topics, and what they say
 
     def run(self) -> None:
         for event_type in list_types(self.outside.storage):
             self._put_buckets(event_type)
         self.say(f"{self.done.buckets} markers of {len(self.chains)} types")
         self._put_frontiers()
-        positions, starts = self._put_positions()
-        covered = self._put_staged(starts)
+        offsets = OffsetsRebuild(
+            connection=self.connection,
+            outside=self.outside,
+            done=self.done,
+            topics=self.topics,
+            chains=self.chains,
+            shards=self.shards,
+            promised=self._first_promise(),
+        )
+        self.commits.add(offsets.run())
         self.say(f"{self.done.staged_files} staged files of what Kafka no longer holds")
-        self._put_offsets()
-        self._put_gaps(positions, starts, covered)
         self._put_unaudited()
         self._put_rules()
         self._put_meta()
@@ -202,131 +157,6 @@ class _Rebuild:
             return sources, knowing[-1].types[event_type].declaration.shard
         self.done.notes.append(f"type {event_type}: no rules revision declares it; it waits for no source")
         return set(), DEFAULT_SHARD
-
-    def _put_positions(self) -> tuple[dict[Key, Position], dict[Key, int]]:
-        """Positions where staging begins again, and where the logs begin, or count as beginning."""
-        central = self.outside.central
-        live = {
-            (info.topic_id, n): Partition(info.name, n)
-            for info in central.topics(self.topics.all).values()
-            for n in info.partitions
-        }
-        log_starts, log_ends = {**central.starts([*live.values()])}, central.ends([*live.values()])
-        settled = functools.reduce(AuditOffsets.joined, (c.settled_next for c in self.chains.values()), NONE_MEANT)
-        self._refuse_other_sites(settled)
-        staged = self._promises_staged(live)
-        for p, end in log_ends.items():
-            if (site := self.topics.audits.get(p.topic)) is not None and end < (to := max(settled.at(site), staged.get(p, 0))):
-                log_starts[p] = to
-                self.shortened.add(p)
-        known = {  # of topics that are gone too: the driver says so
-            (o.topic_id, o.partition): Partition(o.topic, o.partition)
-            for chain in self.chains.values()
-            for o in chain.last.offsets
-        }
-        starts = {key: log_starts[p] for key, p in live.items()}
-        cluster_id, closed = central.cluster_id(), self._closed_next()
-        shards = {topic: self.shards[event_type] for topic, event_type in self.topics.types.items()}
-        positions = {
-            key: Position(
-                cluster_id=cluster_id,
-                topic_id=key[0],
-                topic=p.topic,
-                partition=p.partition,
-                next_offset=max(starts.get(key, 0), closed.get(key, 0)),
-                shard=shards.get(p.topic, DEFAULT_SHARD),
-            )
-            for key, p in (known | live).items()
-        }
-        put_positions(self.connection, positions.values())
-        return positions, starts
-
-    def _promises_staged(self, live: Mapping[Key, Partition]) -> dict[Partition, int]:
-        """To where, by the files. Finding for promises of a topic that is not there any more."""
-        found: dict[Partition, int] = {}
-        own = (n for n in read_notes(self.outside.storage) if isinstance(n, StagedNote) and n.ledger == self.done.ledger)
-        for s in (s for note in own for s in note.spans if s.topic in self.topics.audits):
-            if (p := live.get((s.topic_id, s.partition))) is None:
-                raise Finding(
-                    f"topic {s.topic} partition {s.partition} is not the one whose promises were staged (of id {s.topic_id}): "
-                    "offsets in markers mean others there. Bring that topic back, or begin a new ledger and root"
-                )
-            found[p] = max(s.end, found.get(p, 0))
-        return found
-
-    def _refuse_other_sites(self, settled: AuditOffsets) -> None:
-        """Finding where a marker speaks of a site that is not configured: its promises would be left out for ever."""
-        if gone := sorted(settled.further.keys() - set(self.topics.audits.values())):
-            raise Finding(f"markers name the sites {', '.join(gone)}, which kafka.further_edges does not; name them as before")
-        first = self.topics.aliases[FIRST_SITE]
-        for event_type, chain in self.chains.items() if len(self.topics.aliases) > 1 else ():
-            own = central_topic(events_topic(event_type), first)
-            if chain.last.offsets and own not in {o.topic for o in chain.last.offsets}:
-                raise Finding(f"the last bucket of {event_type} holds nothing of {own}: let kafka.edge be the site that it was")
-
-    def _closed_next(self) -> dict[Key, int]:
-        return {key: offset for chain in self.chains.values() for key, offset in chain.closed_next.items()}
-
-    def _put_staged(self, starts: Mapping[Key, int]) -> dict[Key, list[Span]]:
-        """List files of which Kafka no longer holds all; what intact files cover below the logs' starts, by partition."""
-        covered = defaultdict[Key, list[Span]](list)
-        closed = self._closed_next()
-        for note in read_notes(self.outside.storage):  # again, as all of them may be more than memory holds
-            if isinstance(note, Unreadable):
-                self.done.notes.append(f"{note.path} is not to be read ({note.why})")
-                continue
-            spans = [((s.topic_id, s.partition), s) for s in note.spans]
-            below = [(key, s) for key, s in spans if closed.get(key, 0) < s.end and s.start < starts.get(key, 0)]
-            if note.ledger == self.done.ledger and below:
-                put_staged(self.connection, batch_of(note))
-                self.done.staged_files += 1
-                for key, s in below:
-                    covered[key].append(s)
-        return covered
-
-    def _put_offsets(self) -> None:
-        found = read_offset_record(self.outside.storage, self.done.ledger)
-        self.done.notes += found.notes
-        if found.record is None:
-            if self.outside.kafka.mirrored:
-                self.done.notes.append(
-                    "nothing tells what the mirror had copied: types of whose topics an edge has deleted records stay open, "
-                    "whether these were copied or not, until `hourmark bucket force` accepts it"
-                )
-            return
-        self.commits.add(found.record.commit)
-        put_checks(self.connection, found.record.checks)
-        put_gaps(self.connection, found.record.gaps)
-        self.known = {(gap.topic, gap.what) for gap in found.record.gaps}
-        self.done.lost += [gap.what for gap in found.record.gaps if gap.accepted_at_ms is None]
-
-    def _put_gaps(
-        self,
-        positions: Mapping[Key, Position],
-        starts: Mapping[Key, int],
-        covered: Mapping[Key, Sequence[Span]],
-    ) -> None:
-        closed, promised = self._closed_next(), self._first_promise()
-        behind = [
-            gap for p in positions.values() if p.of in self.shortened and (gap := lost_behind(p)).what not in self.done.lost
-        ]
-        self.done.lost += [gap.what for gap in behind]
-        put_gaps(self.connection, behind)
-        for key, start in sorted(starts.items()):
-            p = positions[key]
-            if p.topic in self.topics.hosts:
-                continue  # later reports say what the lost ones said, or their host is silent
-            site = self.topics.audits.get(p.topic)
-            needed = closed.get(key, 0) if site is None else promised.at(site)
-            for first, end in uncovered(needed, start, covered.get(key, ())):
-                gap = lost_to_retention(self.topics.at_edge(p.topic), dataclasses.replace(p, next_offset=first), end)
-                if (gap.topic, gap.what) in self.known:
-                    continue
-                if site is not None:
-                    self.done.lost.append(gap.what)
-                else:
-                    gap = dataclasses.replace(gap, accepted_at_ms=self.outside.now_ms, reason="the ledger was rebuilt")
-                put_gaps(self.connection, [gap])
 
     def _first_promise(self) -> AuditOffsets:
         """The central audit offsets of the first promises that may count for a frontier hour, or for a late event of it.

@@ -18,6 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from hourmark.clock import SystemClock
 from hourmark.config import Config
 from hourmark.kafka import Cluster
 from hourmark.known_brokers import bootstrap_of
@@ -134,8 +135,10 @@ class Planner:
         own = self._own(topics)
         ends = self._central.ends([p.of for p in own])
         if short := [p for p in own if ends[p.of] < p.next_offset]:
+            self._refresh(topics)  # one that was deleted and recreated is refused
             starts = self._central.starts([p.of for p in short])
-            ledger.begin_again(self._database, self._lease, self._at_edge, {p: starts[p.of] for p in short})
+            now_ms = SystemClock().now_ms()
+            ledger.begin_again(self._database, self._lease, self._at_edge, {p: starts[p.of] for p in short}, now_ms)
             own = self._own(topics)
         etl = self._config.etl
         spans = plan_spans(own, ends, records_max=etl.batch_records_max, type_bytes_max=etl.type_batch_bytes_max)

@@ -151,7 +151,7 @@ class Judge:
 
     def _check_listed(self, event_type: str, hour: Hour, manifest: Manifest) -> None:
         """Whatever its grade, `forced` too: what was staged at its freeze is inside, or before, unless it was destroyed."""
-        gone = self._losses.gone({Partition(o.topic, o.partition): o.next for o in manifest.offsets})
+        gone = self._losses.gone(staged_by(manifest))
         for o in manifest.offsets:
             p = Partition(o.topic, o.partition)
             staged = self._losses.central.logs[p].records[: min(o.next, self._losses.shortest.get(p, o.next))]
@@ -167,7 +167,7 @@ class Judge:
         by_id = {bytes(x.id): x for x in self._producers.ranges}
         told = any(word in text for text in self._waived(event_type) for word in LOST)
         lost = {id(record) for record in self._mirror.skipped} if told else set()
-        gone = self._losses.gone() if told else ()
+        gone = self._losses.gone(staged_by(manifest)) if told else ()
         for record in self._producers.edge.logs[Partition(AUDIT, 0)].records:
             if record is None or record.at_ms >= manifest.evidence.cut_at_ms or id(record) in lost or record.key in gone:
                 continue
@@ -192,13 +192,13 @@ class Judge:
         self.check()
         lost = {r.key[:ID_BYTES] for r in self._mirror.skipped} | set(self._losses.gone())
         count = collections.Counter(self._producers.events[i].line for i in self.where)
-        acked = (r for x in self._producers.ranges if x.acked for r in (x.recorded if x.otherwise else {x.events}))
-        for e in (e for reading in acked for e in reading):
+        acked = ((x, r) for x in self._producers.ranges if x.acked for r in (x.recorded if x.otherwise else {x.events}))
+        for x, e in ((x, e) for x, reading in acked for e in reading):
             if count[e.line] == 1 or e.id in self.given_up:
                 continue
             if count[e.line] or bytes(e.id) not in lost:
                 raise Broken(f"the acknowledged line {e.line} is in closed buckets {count[e.line]} times")
-            if not self._is_named(e):
+            if not self._is_named(e) and not self._stands_otherwise(x, e):
                 raise Broken(f"line {e.line} was destroyed, and no bucket of {e.event_type} says so")
         if doubled := [line for line, times in count.items() if times > 1]:
             raise Broken(f"lines {doubled} are in closed buckets twice")
@@ -215,3 +215,8 @@ class Judge:
     def _is_named(self, e: Event) -> bool:
         later = (m for (t, hour), m in self.manifests.items() if t == e.event_type and hour >= Hour.of(e.time_ms))
         return any(word in text for m in later for text in m.evidence.waived for word in (*LOST, "not kept"))
+
+
+def staged_by(manifest: Manifest) -> dict[Partition, int]:
+    """To where its topics were staged when it was frozen."""
+    return {Partition(o.topic, o.partition): o.next for o in manifest.offsets}

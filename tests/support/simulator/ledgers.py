@@ -18,7 +18,7 @@ from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.markers import check_older_copy
-from hourmark_etl.recovery.offset_records import OffsetRecorder
+from hourmark_etl.recovery.offset_records import OffsetRecorder, take_over_gaps
 
 if TYPE_CHECKING:
     from tests.support.simulator.world import World
@@ -77,6 +77,7 @@ class LedgerFaults:
         world.pipeline.database, world.pipeline.config = database, world.config
         world.pipeline.consumer = database.acquire("consumer:default")
         record_first_hours(world.storage, database, FIRST_HOUR.length_s)
+        take_over_gaps(world.storage, database)
         world.start_closer()
 
     def keep_checks(self, _: int) -> None:

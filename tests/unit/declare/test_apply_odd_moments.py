@@ -42,8 +42,8 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontier_rows import carriers
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
-from hourmark_etl.recovery.rebuild import Outside as RebuildOutside
 from hourmark_etl.recovery.rebuild import _Rebuild
+from hourmark_etl.recovery.rebuilt import Outside as RebuildOutside
 
 At = Callable[[str], None] | None
 

@@ -32,7 +32,8 @@ from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.ledger.schemas import known_schemas
 from hourmark_etl.model import AuditOffsets
 from hourmark_etl.recovery.markers import check_older_copy
-from hourmark_etl.recovery.rebuild import Rebuilt, rebuild
+from hourmark_etl.recovery.rebuild import rebuild
+from hourmark_etl.recovery.rebuilt import Rebuilt
 
 SECOND = FIRST.next()
 

@@ -22,7 +22,7 @@ from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, CONTROL, central_topic, events_topic
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
-from hourmark_etl.recovery.rebuild import Rebuilt
+from hourmark_etl.recovery.rebuilt import Rebuilt
 
 TOPICS = (*CONTROL, *map(events_topic, TYPES))
 

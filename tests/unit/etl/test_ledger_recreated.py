@@ -25,7 +25,8 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overrides import put_override
 from hourmark_etl.ledger.reporters import put_reports
 from hourmark_etl.ledger.rules import LedgerRules
-from hourmark_etl.recovery.rebuild import Rebuilt, rebuild
+from hourmark_etl.recovery.rebuild import rebuild
+from hourmark_etl.recovery.rebuilt import Rebuilt
 
 SECOND = FIRST.next()
 

@@ -1,4 +1,4 @@
-"""What a driver keeps on storage of its ledger's offsets: one record that says what the ledger does; of two, neither counts."""
+"""What a driver keeps on storage of its ledger's offsets: one record that says what the ledger does; of two, the gaps."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import pytest
 from tests.support.closing import arrive, report, send
 from tests.support.simulator.world import World
 
+from hourmark.topics import AUDIT
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger.database import CLOSER
-from hourmark_etl.recovery.offset_records import OffsetRecorder, read_offset_record
+from hourmark_etl.ledger.offset_gaps import OffsetGap
+from hourmark_etl.recovery.offset_records import OffsetRecord, OffsetRecorder, read_offset_records
 from hourmark_etl.staging.verified import digest_of
 from hourmark_etl.storage import BadBlocks, StorageError
 
@@ -38,19 +40,40 @@ def test_a_record_takes_the_place_of_the_one_before_and_of_two_neither_is_believ
     assert first != second
     recorder.keep(world.closer.lease)
     assert records(world) == [second], "nothing has changed"
-    found = read_offset_record(world.storage, ledger).record
-    assert found is not None and found.ledger == ledger and found.checks
+    found = read_offset_records(world.storage, ledger)
+    assert found.checks and (found.gaps, found.notes) == ((), ())
     world.storage.write_new(second.replace("-", "-0", 1), b"of another ledger")
-    assert read_offset_record(world.storage, ledger).record == found
-    content = found.model_copy(update={"commit": 1}).encode()
+    assert read_offset_records(world.storage, ledger) == found
+    gap = OffsetGap(topic=AUDIT, accepted_at_ms=None, what="of a copy that went on")
+    content = OffsetRecord(format=1, ledger=ledger, commit=1, checks=found.checks, gaps=(gap,)).encode()
     world.storage.write_new(f"_ledger/offsets-{ledger}-{digest_of(content).hex()}.json", content)
-    both = read_offset_record(world.storage, ledger)
-    assert both.record is None and "only one should stand" in both.notes[0]
+    both = read_offset_records(world.storage, ledger)
+    assert (both.commit, both.checks, both.gaps) == (found.commit, None, (gap,)) and "only one should stand" in both.notes[0]
     stale = world.database.acquire(CLOSER)
     world.database.acquire(CLOSER)
     with pytest.raises(StaleDriver):
         OffsetRecorder(world.storage, world.database, world.clock).keep(stale)
-    assert len(records(world)) == 3, "one that was replaced deletes nothing"
+    assert len(records(world)) == 3, "one that was replaced writes and deletes nothing"
+
+
+def test_one_that_cannot_be_written_leaves_the_one_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(world)
+    recorder = OffsetRecorder(world.storage, world.database, world.clock)
+    recorder.poll(world.closer.lease)
+    before = records(world)
+    live(world)
+    world.clock.advance(60)
+
+    def full(path: str, content: bytes) -> None:
+        raise StorageError(path, path, "no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.storage, "write_new", full)
+        recorder.poll(world.closer.lease)
+    assert records(world) == before != []
+    world.clock.advance(60)
+    recorder.poll(world.closer.lease)
+    assert len(records(world)) == 1 and records(world) != before
 
 
 def test_bad_blocks_are_no_record_and_a_storage_that_is_away_is_awaited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +88,7 @@ def test_bad_blocks_are_no_record_and_a_storage_that_is_away_is_awaited(world: W
         monkeypatch.setattr(world.storage, "read", read)
 
     refuse(BadBlocks)
-    assert read_offset_record(world.storage, ledger).record is None
+    assert read_offset_records(world.storage, ledger).checks is None
     refuse(StorageError)
     with pytest.raises(StorageError):
-        read_offset_record(world.storage, ledger)
+        read_offset_records(world.storage, ledger)

@@ -11,17 +11,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from hourmark.clock import Clock
 from hourmark.config_groups import Kafka
-from hourmark.kafka import Cluster, Partition, TopicInfo
+from hourmark.kafka import Cluster, Partition
 from hourmark.mirror_positions import MirrorPositions
 from hourmark.topics import AUDIT, CONTROL
 from hourmark_etl.closing.cut.cut import EdgeEnds
 from hourmark_etl.closing.cut.edge import EdgeSite, existing, partitions
 from hourmark_etl.ledger import batches
-from hourmark_etl.ledger.batches import check_other_topics
+from hourmark_etl.ledger.batches import check_other_topics, hold_promises
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, open_gaps
 from hourmark_etl.ledger.reporters import reporters
-from hourmark_etl.model import FIRST_SITE, Reporter
+from hourmark_etl.model import FIRST_SITE, Position, Reporter
 from hourmark_etl.topics import SiteCluster
 
 _LOG = logging.getLogger(__name__)
@@ -30,8 +30,8 @@ _LOG = logging.getLogger(__name__)
 class Clusters:
     """The edges of all sites, and the central cluster."""
 
-    def __init__(self, edges: Sequence[EdgeSite], central: SiteCluster, database: Database) -> None:
-        self._edges, self._central, self._database = edges, central, database
+    def __init__(self, edges: Sequence[EdgeSite], central: SiteCluster, database: Database, lease: Lease) -> None:
+        self._edges, self._central, self._database, self._lease = edges, central, database, lease
         self._lost: list[OffsetGap] = []  # of the central topics, by their names at the edge
 
     @classmethod
@@ -40,7 +40,7 @@ class Clusters:
         central = Cluster(kafka.central_cluster, "central")
         if not kafka.mirrored:
             only = EdgeSite(edge=central, mirror=None, alias=None, database=database, lease=lease, clock=clock)
-            return cls([only], central, database)
+            return cls([only], central, database, lease)
         edges = [
             EdgeSite(
                 edge=Cluster(of.edge, "edge" if n == 0 else f"{of.edge_alias} edge"),
@@ -53,7 +53,7 @@ class Clusters:
             )
             for n, of in enumerate(kafka.sites)
         ]
-        return cls(edges, central, database)
+        return cls(edges, central, database, lease)
 
     def close(self) -> None:
         """Leave the clusters."""
@@ -62,6 +62,13 @@ class Clusters:
 
     def check(self, types: Collection[str]) -> None:
         """Look for gaps in the topics of these types, and of promises and reports; remember where the mirrors stand."""
+        self._find_lost(self._ask_centre([AUDIT])[1])
+        for edge in self._edges:
+            edge.check(types)
+
+    def _find_lost(self, shorter: Collection[Position]) -> None:
+        """What the ledger knows to be lost; from now on also of these logs of promises."""
+        hold_promises(self._database, self._lease, shorter)
         known, self._lost = self._lost, open_gaps(self._database)
         for gap in self._lost:
             if gap not in known:
@@ -69,8 +76,6 @@ class Clusters:
                     "%s; where a copy of the ledger was restored, `hourmark ledger rebuild` looks for them in staged files; else "
                     "hours of what was in them close by an override alone (`hourmark bucket force`)", gap.what,
                 )  # fmt: skip
-        for edge in self._edges:
-            edge.check(types)
 
     def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
         """Offset gaps of these topics, and checks of where the edges' logs begin and the mirrors stand now.
@@ -80,7 +85,7 @@ class Clusters:
         """
         found = [(edge, *edge.acceptable(topics)) for edge in self._edges]
         gaps = [dataclasses.replace(gap, what=self._said(edge, gap.what)) for edge, gaps, _ in found for gap in gaps]
-        is_short = AUDIT in topics and self._promises_are_short()
+        is_short = AUDIT in topics and bool(self._ask_centre([AUDIT])[1])
         lost = [h for h in self._lost if h.topic in topics and not (is_short and h.topic == AUDIT)]
         return [*gaps, *lost], [check for *_, checks in found for check in checks]
 
@@ -109,20 +114,20 @@ class Clusters:
         Not the last stable offsets: the mirror's position may be committed before the marker of the very transaction reaches
         another partition, and then those would leave its records out. TopicReplaced if one is not the topic that is staged.
         """
-        infos = self._central_topics(topics)
+        ends, shorter = self._ask_centre(topics)
+        if shorter:
+            self._find_lost(shorter)
+        return ends
+
+    def _ask_centre(self, topics: Collection[str]) -> tuple[Mapping[Partition, int], list[Position]]:
+        """Ends; and what was staged of promises, where their log ends before it."""
+        infos = existing(self._central, [name for edge in self._edges for name in edge.central(topics)])
         check_other_topics(self._database, infos.values())
-        return self._central.ends(partitions(infos.values()), committed=False)
-
-    def _central_topics(self, topics: Collection[str]) -> dict[str, TopicInfo]:
-        """Those mirrored from these, of every site."""
-        return existing(self._central, [name for edge in self._edges for name in edge.central(topics)])
-
-    def _promises_are_short(self) -> bool:
-        """Whether a central log of them ends before what was staged of it."""
-        found = partitions(self._central_topics([AUDIT]).values())
-        staged = {p: max((k.next_offset for k in batches.positions_at(self._database, p)), default=0) for p in found}
-        ends = self._central.ends(found, committed=False)
-        return any(ends[p] < at for p, at in staged.items())
+        audits = {name for edge in self._edges for name in edge.central([AUDIT])} & infos.keys()
+        asked = partitions([infos[name] for name in audits])
+        staged = [at for p in asked for at in batches.positions_at(self._database, p)]  # before its end: staging goes on
+        ends = self._central.ends(partitions(infos.values()), committed=False)
+        return ends, [p for p in staged if p.topic_id == infos[p.topic].topic_id and ends[p.of] < p.next_offset]
 
     def _said(self, edge: EdgeSite, what: str) -> str:
         return what if len(self._edges) == 1 else f"{edge.alias}: {what}"

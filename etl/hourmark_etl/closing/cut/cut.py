@@ -67,7 +67,8 @@ class Sites(Protocol):
         it."""
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
-        """High watermarks, on the central cluster, of the topics mirrored from these, of every site."""
+        """High watermarks, on the central cluster, of the topics mirrored from these, of every site. Where a log of promises ends
+        before what was staged of it, that is a gap from then on."""
 
     def close(self) -> None:
         """Leave the clusters."""
@@ -154,7 +155,9 @@ class CutTaker:
         self._not_ready: dict[str, What] = {}
         self._chosen: dict[str, Readiness] = {}
         self._edge: EdgeEnds = {}
-        self._central: Mapping[Partition, int] | None = None
+        self._central: Mapping[Partition, int] = {}  # of these topics, asked at this time
+        self._topics: Sequence[str] = ()
+        self._asked_s = 0.0
         self._audit_next = NONE_MEANT
 
     def _reports(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
@@ -185,16 +188,30 @@ class CutTaker:
     def _control(self, _: Collection[Frontier]) -> Phase | Waiting:
         if behind := self._sites.not_mirrored(self._edge):
             return self._waiting(Phase.CONTROL, list(behind.values()))
-        staged = {topic: self._progress.staged_next(Partition(topic, 0)) for topic in self._audits}
-        self._central = self._sites.central_ends(CONTROL)
-        ends = {topic: self._end_of(topic) for topic in self._audits}
-        if short := [f"{t} ends at offset {ends[t]}, and was staged to {at}" for t, at in staged.items() if ends[t] < at]:
-            return self._waiting(Phase.CONTROL, short)
-        self._audit_next = AuditOffsets.of({site: ends[topic] for topic, site in self._audits.items()})
+        self._ask_centre(CONTROL)
+        if self._sites.gaps().keys() & CONTROL:
+            self._begin_anew()
+            return Phase.REPORTS
+        self._audit_next = AuditOffsets.of({site: self._end_of(topic) for topic, site in self._audits.items()})
         return Phase.PROMISES
 
+    def _ask_centre(self, topics: Sequence[str]) -> None:
+        self._topics, self._central, self._asked_s = topics, self._sites.central_ends(topics), self._clock.monotonic_s()
+
+    def _not_staged(self) -> Phase | Waiting | None:
+        """What is to be staged first; a log that has lost records since may never reach to the cut, which then begins anew."""
+        if not (behind := self._progress.not_staged(self._central)):
+            return None
+        if self._clock.monotonic_s() - self._asked_s >= LAGGARD_SECONDS:
+            awaited = self._central
+            self._ask_centre(self._topics)
+            if any(self._central.get(p, 0) < end for p, end in awaited.items()):
+                self._begin_anew()
+                return Phase.REPORTS
+            self._central = awaited
+        return self._waiting(self._phase, behind)
+
     def _end_of(self, audit: str) -> int:
-        assert self._central is not None
         ends = [end for p, end in self._central.items() if p.topic == audit]
         if len(ends) != 1:
             raise Finding(
@@ -203,9 +220,8 @@ class CutTaker:
         return ends[0]
 
     def _promises(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
-        assert self._central is not None
-        if behind := self._progress.not_staged(self._central):
-            return self._waiting(Phase.PROMISES, behind)
+        if waiting := self._not_staged():
+            return waiting
         self._leave_out(frontiers)
         known = self._progress.reporters()
         later, new = Reports(known), newly_seen(self._seen, known)
@@ -232,7 +248,7 @@ class CutTaker:
             self._drop_topics(behind)
             if not self._chosen:
                 return self._given_up()
-        self._central = self._sites.central_ends(sorted(events_topic(t) for t in self._chosen))
+        self._ask_centre(sorted(events_topic(t) for t in self._chosen))
         return Phase.ARRIVAL
 
     def _leave_out(self, frontiers: Collection[Frontier]) -> None:
@@ -259,7 +275,6 @@ class CutTaker:
         self._edge = {site: {p: end for p, end in ends.items() if p.topic not in behind} for site, ends in self._edge.items()}
 
     def _arrival(self, frontiers: Collection[Frontier]) -> Phase | Cut | Waiting:
-        assert self._central is not None
         if gone := self._chosen.keys() - {f.event_type for f in frontiers}:  # quarantined meanwhile: nothing more of it arrives
             for event_type in gone:
                 del self._chosen[event_type]
@@ -268,8 +283,8 @@ class CutTaker:
             if not self._chosen:
                 self._begin_anew()
                 return Phase.REPORTS
-        if behind := self._progress.not_staged(self._central):
-            return self._waiting(Phase.ARRIVAL, behind)
+        if waiting := self._not_staged():
+            return waiting
         return Cut(
             taken_at_ms=self._taken_at_ms,
             watermarks_ms={t: r.watermark_ms for t, r in self._chosen.items()},

@@ -1,0 +1,47 @@
+"""Staged files that a rebuilt ledger lists again: of what staging may not bring once more."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection
+
+from hourmark_etl.errors import Unreadable
+from hourmark_etl.ledger.batches import put_staged
+from hourmark_etl.model import Span
+from hourmark_etl.recovery.storage_scan import Key, batch_of, read_notes
+from hourmark_etl.staging.pieces import StagedNote
+from hourmark_etl.storage import Storage
+
+
+@dataclass(kw_only=True)
+class Relisting:
+    """Goes through all staged files of a ledger (its UUID), and remembers which it listed."""
+
+    connection: Connection
+    storage: Storage
+    ledger: str
+    listed: set[str] = field(default_factory=set)  # paths
+    spans: defaultdict[Key, list[Span]] = field(default_factory=lambda: defaultdict(list))  # that those hold and were asked for
+    ends: defaultdict[Key, int] = field(default_factory=lambda: defaultdict(int))  # to where any file holds a partition
+    unreadable: dict[str, Unreadable] = field(default_factory=dict)  # by path
+
+    def put(self, is_needed: Callable[[Span], bool]) -> None:
+        """List those that hold offsets that are needed. One is read after the other: all may be more than memory holds."""
+        for note in read_notes(self.storage):
+            if isinstance(note, Unreadable):
+                self.unreadable[note.path] = note
+            elif note.ledger == self.ledger:
+                self._put(note, [s for s in note.spans if is_needed(s)])
+
+    def _put(self, note: StagedNote, needed: list[Span]) -> None:
+        for s in note.spans:
+            key = s.topic_id, s.partition
+            self.ends[key] = max(s.end, self.ends[key])
+        if needed and note.path not in self.listed:
+            put_staged(self.connection, batch_of(note))
+            self.listed.add(note.path)
+        for s in needed:
+            self.spans[s.topic_id, s.partition].append(s)

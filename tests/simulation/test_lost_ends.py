@@ -1,0 +1,169 @@
+"""Central logs lose their end (an unclean election, a broker's disk), and others take the lost records' places: what is met then.
+
+Nothing is proved that is not whole, no cut waits for what cannot come, and what staged files hold of it is not lost with the
+ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.closing import arrive, frontier, grade, hour, override, override_all, report, until
+from tests.support.rebuilding import begin, lose_ledger
+from tests.support.simulator.truth import FIRST_HOUR
+from tests.support.simulator.world import World
+
+from hourmark.hours import Hour
+from hourmark.kafka import Partition
+from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
+from hourmark_etl.ledger.offset_gaps import open_gaps
+from hourmark_etl.recovery.offset_records import OffsetRecorder
+
+from .stories import polls, writes
+
+CLICKS = events_topic("click")
+
+
+@pytest.fixture
+def world(ledgers: Path, template: Path) -> Iterator[World]:
+    """One whose first hour is closed; clicks are staged in the next one."""
+    world = World(ledgers, template)
+    try:
+        begin(world)
+        writes(world, "view")
+        polls(world, FIRST_HOUR)
+        for _ in range(3):
+            writes(world, "click")
+            arrive(world)
+        yield world
+    finally:
+        world.end()
+
+
+def stage_only(world: World, *topics: str) -> None:
+    """A micro-batch of these topics (edge names), or of all but them where the first is `not`."""
+    but, named = topics[0] == "not", set(topics)
+    positions, logs = world.pipeline.positions(), world.pipeline.central.logs
+    ends = {p: len(logs[p].records) for p in positions if (world.pipeline.topics.at_edge(p.topic) in named) is not but}
+    world.pipeline._stage({p: s.next_offset for p, s in positions.items()} | ends, 1.0)
+
+
+def grows(world: World, ranges: int = 4) -> None:
+    """The lost records' places are taken."""
+    for _ in range(ranges):
+        writes(world, "click")
+        world.pipeline.mirror_all(0)
+
+
+def held(world: World, ended: Hour | None = None) -> None:
+    """By a gap of promises: no type closes."""
+    (gap,) = open_gaps(world.database)
+    assert gap.topic == AUDIT and "its log lost records" in gap.what
+    polls(world, ended)
+    assert {at for _, at in world.judge.manifests} == {FIRST_HOUR}
+
+
+def forced_and_then_proved(world: World) -> None:
+    """An override accepts what was lost; the hour after the next begins after it."""
+    override_all(world)
+    polls(world)
+    for n in (2, 3):
+        writes(world, "click")
+        polls(world, hour(n))
+    assert open_gaps(world.database) == []
+    assert [grade(world, "click", hour(n)) for n in (1, 3)] == ["forced", "proved"]
+    world.judge.check()
+
+
+def test_a_cut_that_finds_the_log_of_promises_shorter_holds_every_type(world: World) -> None:
+    world.pipeline.shorten((AUDIT,), 6)
+    until(world, hour(1))
+    world.producers.report(0)
+    world.pipeline.mirror_all(0)
+    positions = world.pipeline.positions()
+    with pytest.MonkeyPatch.context() as patch:  # the batch was planned before
+        patch.setattr("hourmark_etl.ledger.batches.begin_again", lambda *_: None)
+        stage_only(world, HOSTS)
+    world.closer.step()
+    grows(world)
+    audit = Partition(central_topic(AUDIT, world.pipeline.mirror.alias or ""), 0)
+    assert len(world.pipeline.central.logs[audit].records) > positions[audit].next_offset
+    held(world)
+    forced_and_then_proved(world)
+
+
+def test_a_ledger_that_is_lost_later_is_rebuilt_with_what_it_knew_of_it(world: World) -> None:
+    world.ledgers.keep_checks(0)
+    world.pipeline.shorten((AUDIT,), 6)
+    world.pipeline.stage_all(0)
+    OffsetRecorder(world.storage, world.database, world.clock).poll(world.closer.lease)
+    grows(world)
+    assert lose_ledger(world).lost == [gap.what for gap in open_gaps(world.database)]
+    held(world, hour(1))
+    forced_and_then_proved(world)
+
+
+def test_a_cut_does_not_wait_for_events_that_their_log_has_lost(world: World) -> None:
+    writes(world, "view")
+    grows(world)
+    until(world, hour(1))
+    world.producers.report(0)
+    world.pipeline.mirror_all(0)
+    stage_only(world, "not", CLICKS)
+    for _ in range(3):
+        world.closer.step()
+    world.pipeline.shorten((CLICKS,), 3)
+    for _ in range(12):
+        report(world)
+        world.closer.step()
+        world.clock.advance(2)
+    assert frontier(world, "view").hour == hour(2) and frontier(world).hour == hour(1)
+    override(world)
+    polls(world)
+    assert grade(world, "click", hour(1)) == "forced"
+    polls(world, hour(2))
+    assert grade(world, "click", hour(2)) == "proved"
+
+
+def test_a_cut_does_not_wait_for_promises_that_their_log_has_lost(world: World) -> None:
+    grows(world)
+    until(world, hour(1))
+    world.producers.report(0)
+    world.pipeline.mirror_all(0)
+    stage_only(world, "not", AUDIT)
+    world.closer.step()
+    world.pipeline.shorten((AUDIT,), 2)
+    for _ in range(12):
+        report(world)
+        world.closer.step()
+        world.clock.advance(2)
+    assert frontier(world, "view").hour == hour(2), "nothing that was staged is lost, and all that stands is"
+    world.judge.given_up |= world.producers.events.keys()
+    world.judge.check()
+
+
+def test_a_rebuild_lists_staged_events_that_their_log_has_lost(world: World) -> None:
+    polls(world)
+    world.ledgers.keep_checks(0)
+    world.pipeline.shorten((CLICKS,), 2)
+    lost = lose_ledger(world)
+    assert lost.lost == [] and lost.staged_files > 0
+    world.clean(0)
+    polls(world, hour(1))
+    assert grade(world, "click", hour(1)) == "proved"
+    world.judge.check_end()
+
+
+def test_a_rebuild_that_finds_it_stages_that_log_from_its_start(world: World) -> None:
+    for n in (1, 2, 3):
+        writes(world, "click")
+        polls(world, hour(n))
+    world.ledgers.keep_checks(0)
+    world.pipeline.shorten((CLICKS,), 5)
+    assert lose_ledger(world).lost == []
+    grows(world, 6)
+    polls(world, hour(4))
+    assert grade(world, "click", hour(4)) == "proved"
+    world.judge.check_end()
