@@ -259,7 +259,7 @@ def closer_waits_until_it_is_longer(patch: Patch) -> None:
 def markers_are_believed(patch: Patch) -> None:
     """A rebuild takes offsets in markers for those of now, also where the log had lost its end."""
     real = OffsetsRebuild._closed_next
-    patch.setattr(OffsetsRebuild, "_closed_next", lambda self, _: real(self, set()))
+    patch.setattr(OffsetsRebuild, "_closed_next", lambda self, _=(): real(self))
 
 
 def accepted_gaps_are_forgotten(patch: Patch) -> None:

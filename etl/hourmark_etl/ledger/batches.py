@@ -6,7 +6,7 @@ import dataclasses
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import zstandard
 from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select, union
@@ -36,6 +36,7 @@ from hourmark_etl.model import (
 )
 
 _LOG = logging.getLogger(__name__)
+_LOST_END: Final = "and its log lost records before"
 
 
 def positions(database: Database, cluster_id: str) -> list[Position]:
@@ -145,8 +146,13 @@ def hold_promises(database: Database, lease: Lease, shorter: Collection[Position
 
 def lost_behind(topic: str, p: Position) -> OffsetGap:
     """That a log ended before the position; `topic`: its name at its edge."""
-    what = f"topic {p.topic} partition {p.partition}: it was staged to offset {p.next_offset}, and its log lost records before"
+    what = f"topic {p.topic} partition {p.partition}: it was staged to offset {p.next_offset}, {_LOST_END}"
     return OffsetGap(topic=topic, accepted_at_ms=None, what=what)
+
+
+def tells_lost_end(gap: OffsetGap) -> bool:
+    """Whether it is one of `lost_behind`."""
+    return gap.what.endswith(_LOST_END)
 
 
 def lost_to_retention(topic: str, p: Position, end: int) -> OffsetGap:

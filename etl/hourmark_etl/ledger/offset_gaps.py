@@ -67,11 +67,12 @@ class OffsetGap:
 
 
 def put_gaps(connection: Connection, gaps: Collection[OffsetGap]) -> None:
-    """Remember them. An accepted one takes the place of the same one before."""
-    for gap in gaps:
-        connection.execute(
-            delete(_TABLE).where(_TABLE.c.topic == gap.topic, _TABLE.c.what == gap.what, _TABLE.c.accepted_at_ms.is_(None))
-        )
+    """Remember them. An accepted one takes the place of the same one before; an open one stands beside it: it was found since."""
+    for gap in sorted(gaps, key=lambda g: g.accepted_at_ms is None):
+        same = (_TABLE.c.topic == gap.topic, _TABLE.c.what == gap.what)
+        connection.execute(delete(_TABLE).where(*same, _TABLE.c.accepted_at_ms.is_(None)))
+        if gap.accepted_at_ms is not None:
+            connection.execute(delete(_TABLE).where(*same, _TABLE.c.type.is_not_distinct_from(gap.type)))
         connection.execute(insert(_TABLE).values(**dataclasses.asdict(gap)))
 
 

@@ -73,10 +73,10 @@ class OffsetRecorder:
         path = f"{LEDGER_FOLDER}/offsets-{record.ledger}-{digest_of(written).hex()}.json"
         if path not in standing:
             self._storage.write_new(path, written)
-        self._kept = content
         for older in standing:
             if older != path:
                 self._storage.delete(older)
+        self._kept = content
 
     def _now(self) -> OffsetRecord:
         """Gaps are read after the checks that were begun anew as they were accepted: so none is missing."""
@@ -109,10 +109,17 @@ def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
 
 
 def take_over_gaps(storage: Storage, database: Database) -> None:
-    """Put into the ledger what it does not know: it is an older copy, which goes on. Asked at a driver's start."""
-    known = {(gap.topic, gap.what) for gap in all_gaps(database)}
-    found = read_offset_records(storage, database.identity()[0]).gaps
-    if missing := [gap for gap in found if (gap.topic, gap.what) not in known]:
+    """Put into the ledger what it does not know: it is an older copy, which goes on. Asked at a driver's start.
+
+    A gap that is open in a record is known if it is open, or if it was accepted since.
+    """
+    found = read_offset_records(storage, database.identity()[0])
+    for note in found.notes:
+        _LOG.warning("where an older copy of the ledger goes on, gaps that were found since may be unknown: %s", note)
+    known = set(all_gaps(database))
+    since = {(gap.topic, gap.what) for gap in known.difference(found.gaps) if gap.accepted_at_ms is not None}
+    missing = [g for g in found.gaps if g not in known and (g.accepted_at_ms is not None or (g.topic, g.what) not in since)]
+    if missing:
         with database.transaction() as connection:
             put_gaps(connection, missing)
 

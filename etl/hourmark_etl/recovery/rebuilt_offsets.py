@@ -12,21 +12,21 @@ forced.
 
 A log that ends before what was staged, settled or closed of it has lost records, and others take their offsets: it counts as in
 `batches.begin_again`. Staged files of such promises are listed as if Kafka held none of them. Once the log has grown again the
-recorded gap alone tells of it: no offset in markers means anything in such a log of events.
+recorded gap alone tells of it: of such a log of events no offset in markers means anything, and all staged files count.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import Connection
 
 from hourmark.errors import Finding
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, central_topic, events_topic
-from hourmark_etl.ledger.batches import lost_behind, lost_to_retention, put_positions
+from hourmark_etl.ledger.batches import lost_behind, lost_to_retention, put_positions, tells_lost_end
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_checks, put_gaps
 from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, NONE_MEANT, AuditOffsets, Position, Span
 from hourmark_etl.recovery.offset_records import KnownOffsets, read_offset_records
@@ -56,18 +56,19 @@ class OffsetsRebuild:
     chains: Mapping[str, Chain]
     shards: Mapping[str, str]  # by type
     promised: AuditOffsets
+    changed: set[str] = dataclasses.field(default_factory=set)  # topics (edge names) of which the lost ledger knew a lost end
 
     def run(self) -> int:
         """Puts positions, staged files, checks and gaps; the commit that the lost ledger had reached by its records."""
         known, logs = self._put_known(), self._logs()
-        closed = self._closed_next({gap.topic for gap in known.gaps})
+        self.changed = {gap.topic for gap in known.gaps if tells_lost_end(gap)}
+        closed = self._closed_next(self.changed)
         staged = Relisting(connection=self.connection, storage=self.outside.storage, ledger=self.done.ledger)
         shorter = self._put_staged(logs, closed, staged)
         positions = self._put_positions(logs, closed, shorter)
         found = self._lost_ends(positions, shorter, known.gaps)
-        closed = self._closed_next(set())
-        for key, p in sorted(positions.items()):
-            found += self._not_held(key, p, closed, staged, known.gaps)
+        recorded = {(gap.topic, gap.what) for gap in known.gaps}
+        found += [gap for gap in self._not_held(positions, staged) if (gap.topic, gap.what) not in recorded]
         put_gaps(self.connection, found)
         self.done.lost += [gap.what for gap in (*known.gaps, *found) if gap.accepted_at_ms is None]
         return known.commit
@@ -96,9 +97,9 @@ class OffsetsRebuild:
         starts, ends = central.starts([*live.values()]), central.ends([*live.values()])
         return Logs(live, {key: starts[p] for key, p in live.items()}, {key: ends[p] for key, p in live.items()})
 
-    def _closed_next(self, gapped: set[str]) -> dict[Key, int]:
-        """Below which all events stand in closed buckets. Not of topics (edge names) with a gap: they may have lost their end."""
-        sure = [chain for t, chain in self.chains.items() if events_topic(t) not in gapped]
+    def _closed_next(self, changed: Collection[str] = ()) -> dict[Key, int]:
+        """Below which all events stand in closed buckets; of no topic that changed: its offsets mean others now."""
+        sure = [chain for t, chain in self.chains.items() if events_topic(t) not in changed]
         return {key: offset for chain in sure for key, offset in chain.closed_next.items()}
 
     def _put_staged(self, logs: Logs, closed: Mapping[Key, int], staged: Relisting) -> dict[Key, int]:
@@ -115,21 +116,24 @@ class OffsetsRebuild:
                     f"topic {s.topic} partition {s.partition} is not the one whose promises were staged (of id {s.topic_id}): "
                     "offsets in markers mean others there. Bring that topic back, or begin a new ledger and root"
                 )
-            return counts_from(s) < s.end and key in logs.live and (s.start < logs.starts[key] or logs.ends[key] < s.end)
+            if not (counts_from(s) < s.end and key in logs.live):
+                return False
+            is_there = logs.starts[key] <= s.start and s.end <= logs.ends[key]
+            return not is_there or (s.topic not in audits and self.topics.at_edge(s.topic) in self.changed)
 
         staged.put(is_needed)
-        shorter = self._find_shorter(logs, closed, staged)
-        if any(logs.live[key].topic in audits for key in shorter):
-            staged.put(lambda s: s.topic in audits and (s.topic_id, s.partition) in shorter and counts_from(s) < s.end)
+        if shorter := self._find_shorter(logs, staged):
+            staged.put(lambda s: (s.topic_id, s.partition) in shorter and counts_from(s) < s.end)
         self.done.staged_files = len(staged.listed)
         self.done.notes += [f"{path} is not to be read ({error.why})" for path, error in staged.unreadable.items()]
         return shorter
 
-    def _find_shorter(self, logs: Logs, closed: Mapping[Key, int], staged: Relisting) -> dict[Key, int]:
+    def _find_shorter(self, logs: Logs, staged: Relisting) -> dict[Key, int]:
         settled = functools.reduce(AuditOffsets.joined, (c.settled_next for c in self.chains.values()), NONE_MEANT)
         self._refuse_other_sites(settled)
         audits = {key: site for key, p in logs.live.items() if (site := self.topics.audits.get(p.topic)) is not None}
-        known = {**closed, **{key: settled.at(site) for key, site in audits.items()}}
+        known = {(o.topic_id, o.partition): o.next for chain in self.chains.values() for o in chain.last.offsets}
+        known |= {key: settled.at(site) for key, site in audits.items()}
         reached = {key: max(known.get(key, 0), staged.ends[key]) for key in logs.live}
         return {key: to for key, to in reached.items() if logs.ends[key] < to}
 
@@ -174,20 +178,19 @@ class OffsetsRebuild:
         held = {(gap.topic, gap.what) for gap in known if gap.accepted_at_ms is None}
         moved = [dataclasses.replace(positions[key], next_offset=to) for key, to in shorter.items()]
         gaps = [lost_behind(self.topics.at_edge(p.topic), p) for p in moved if p.topic not in self.topics.hosts]
+        self.done.notes += [f"{gap.what}: it is staged again from its start" for gap in gaps if gap.topic != AUDIT]
         return [self._named(gap) for gap in gaps if (gap.topic, gap.what) not in held]
 
-    def _not_held(
-        self, key: Key, p: Position, closed: Mapping[Key, int], staged: Relisting, known: Sequence[OffsetGap]
-    ) -> list[OffsetGap]:
-        """Below the position, what neither Kafka nor a file has."""
-        if p.topic in self.topics.hosts:
-            return []  # later reports say what the lost ones said, or their host is silent
-        site = self.topics.audits.get(p.topic)
-        needed = closed.get(key, 0) if site is None else self.promised.at(site)
-        missing = uncovered(needed, p.next_offset, staged.spans.get(key, ()))
-        topic, recorded = self.topics.at_edge(p.topic), {(gap.topic, gap.what) for gap in known}
-        gaps = [lost_to_retention(topic, dataclasses.replace(p, next_offset=first), end) for first, end in missing]
-        return [self._named(gap) for gap in gaps if (gap.topic, gap.what) not in recorded]
+    def _not_held(self, positions: Mapping[Key, Position], staged: Relisting) -> Iterator[OffsetGap]:
+        """Below the positions, what neither Kafka nor a file has."""
+        closed = self._closed_next()
+        for key, p in sorted(positions.items()):
+            if p.topic in self.topics.hosts:
+                continue  # later reports say what the lost ones said, or their host is silent
+            site = self.topics.audits.get(p.topic)
+            needed = closed.get(key, 0) if site is None else self.promised.at(site)
+            for first, end in uncovered(needed, p.next_offset, staged.spans.get(key, ())):
+                yield self._named(lost_to_retention(self.topics.at_edge(p.topic), dataclasses.replace(p, next_offset=first), end))
 
     def _named(self, gap: OffsetGap) -> OffsetGap:
         """Of events, a gap holds nothing."""

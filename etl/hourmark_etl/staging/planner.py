@@ -22,6 +22,7 @@ from hourmark.clock import SystemClock
 from hourmark.config import Config
 from hourmark.kafka import Cluster
 from hourmark.known_brokers import bootstrap_of
+from hourmark.topics import AUDIT
 from hourmark_etl.folders import STAGING_FOLDER
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
@@ -135,7 +136,8 @@ class Planner:
         own = self._own(topics)
         ends = self._central.ends([p.of for p in own])
         if short := [p for p in own if ends[p.of] < p.next_offset]:
-            self._refresh(topics)  # one that was deleted and recreated is refused
+            if any(self._at_edge(p.topic) != AUDIT for p in short):  # else it stays short, for as long as it takes
+                self._refresh(topics)  # a topic that was deleted and recreated is refused
             starts = self._central.starts([p.of for p in short])
             now_ms = SystemClock().now_ms()
             ledger.begin_again(self._database, self._lease, self._at_edge, {p: starts[p.of] for p in short}, now_ms)

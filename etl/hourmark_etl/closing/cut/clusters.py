@@ -62,19 +62,21 @@ class Clusters:
 
     def check(self, types: Collection[str]) -> None:
         """Look for gaps in the topics of these types, and of promises and reports; remember where the mirrors stand."""
-        self._find_lost(self._ask_centre([AUDIT])[1])
+        self._find_lost()
         for edge in self._edges:
             edge.check(types)
+        self.central_ends([AUDIT])  # finds those that are shorter
 
-    def _find_lost(self, shorter: Collection[Position]) -> None:
-        """What the ledger knows to be lost; from now on also of these logs of promises."""
-        hold_promises(self._database, self._lease, shorter)
+    def _find_lost(self) -> None:
+        """What the ledger knows to be lost."""
         known, self._lost = self._lost, open_gaps(self._database)
         for gap in self._lost:
             if gap not in known:
                 _LOG.error(
-                    "%s; where a copy of the ledger was restored, `hourmark ledger rebuild` looks for them in staged files; else "
-                    "hours of what was in them close by an override alone (`hourmark bucket force`)", gap.what,
+                    "%s; where a copy of the ledger was restored, and Kafka's retention took them, `hourmark ledger rebuild` "
+                    "looks for them in staged files; else hours of what was in them close by an override alone "
+                    "(`hourmark bucket force`)",
+                    gap.what,
                 )  # fmt: skip
 
     def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
@@ -116,7 +118,8 @@ class Clusters:
         """
         ends, shorter = self._ask_centre(topics)
         if shorter:
-            self._find_lost(shorter)
+            hold_promises(self._database, self._lease, shorter)
+            self._find_lost()
         return ends
 
     def _ask_centre(self, topics: Collection[str]) -> tuple[Mapping[Partition, int], list[Position]]:
