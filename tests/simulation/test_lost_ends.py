@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.closing import arrive, frontier, grade, hour, override, override_all, report, until
-from tests.support.rebuilding import begin, lose_ledger
+from tests.support.rebuilding import begin, lose_ledger, staged_files
 from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
 
@@ -164,6 +164,45 @@ def test_a_rebuild_that_finds_it_stages_that_log_from_its_start(world: World) ->
     world.pipeline.shorten((CLICKS,), 5)
     assert lose_ledger(world).lost == []
     grows(world, 6)
+    polls(world, hour(4))
+    assert grade(world, "click", hour(4)) == "proved"
+    world.judge.check_end()
+
+
+def test_a_rebuild_lists_all_staged_events_of_a_log_that_lost_its_end(world: World) -> None:
+    world.ledgers.keep_checks(0)
+    world.pipeline.shorten((CLICKS,), 6)
+    grows(world, 1)  # it is shorter still, and files of lost events end below its end
+    lose_ledger(world)
+    world.clean(0)
+    polls(world, hour(1))
+    assert grade(world, "click", hour(1)) == "proved"
+    assert len(world.judge.where) == len(world.producers.events), "all that was written, also what files alone hold"
+
+
+def test_the_same_once_it_has_grown_where_the_driver_had_seen_it(world: World) -> None:
+    world.pipeline.shorten((CLICKS,), 6)
+    world.pipeline.stage_all(0)
+    world.ledgers.keep_checks(0)
+    grows(world)
+    lose_ledger(world)
+    polls(world, hour(1))
+    assert grade(world, "click", hour(1)) == "proved"
+    assert len(world.judge.where) == len(world.producers.events), "all that was written, also what files alone hold"
+
+
+def test_a_rebuild_compares_with_the_last_marker(world: World) -> None:
+    for n in (1, 2, 3):
+        writes(world, "click", "click")
+        polls(world, hour(n))
+    for path in staged_files(world, "events"):
+        world.storage.delete(path)  # cleaned away: all of it is closed
+    world.ledgers.keep_checks(0)
+    staged = max(s.next_offset for p, s in world.pipeline.positions().items() if p.topic.endswith(CLICKS))
+    world.pipeline.shorten((CLICKS,), staged - 1)
+    while len(next(log for p, log in world.pipeline.central.logs.items() if p.topic.endswith(CLICKS)).records) < staged - 2:
+        grows(world, 1)
+    assert any("it is staged again from its start" in note for note in lose_ledger(world).notes)
     polls(world, hour(4))
     assert grade(world, "click", hour(4)) == "proved"
     world.judge.check_end()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from tests.support.closing import arrive, report, send
 from tests.support.simulator.world import World
@@ -9,8 +11,8 @@ from tests.support.simulator.world import World
 from hourmark.topics import AUDIT
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger.database import CLOSER
-from hourmark_etl.ledger.offset_gaps import OffsetGap
-from hourmark_etl.recovery.offset_records import OffsetRecord, OffsetRecorder, read_offset_records
+from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, put_gaps
+from hourmark_etl.recovery.offset_records import OffsetRecord, OffsetRecorder, read_offset_records, take_over_gaps
 from hourmark_etl.staging.verified import digest_of
 from hourmark_etl.storage import BadBlocks, StorageError
 
@@ -54,6 +56,25 @@ def test_a_record_takes_the_place_of_the_one_before_and_of_two_neither_is_believ
     with pytest.raises(StaleDriver):
         OffsetRecorder(world.storage, world.database, world.clock).keep(stale)
     assert len(records(world)) == 3, "one that was replaced writes and deletes nothing"
+
+
+def test_a_gap_that_was_found_again_stays_open_beside_its_acceptance(world: World) -> None:
+    found = OffsetGap(topic=AUDIT, accepted_at_ms=None, what="its log lost records")
+    accepted = dataclasses.replace(found, accepted_at_ms=5, reason="cannot wait")
+    with world.database.transaction() as connection:
+        put_gaps(connection, [found, accepted])  # as a record has them: in either order
+    assert set(all_gaps(world.database)) == {found, accepted}
+    world.ledgers.keep_checks(0)
+    with world.database.transaction() as connection:
+        put_gaps(connection, [accepted])
+    assert all_gaps(world.database) == [accepted]
+    take_over_gaps(world.storage, world.database)
+    assert set(all_gaps(world.database)) == {found, accepted}, "the record has that acceptance too: it came before"
+    later = dataclasses.replace(accepted, accepted_at_ms=9)
+    with world.database.transaction() as connection:
+        put_gaps(connection, [later])
+    take_over_gaps(world.storage, world.database)
+    assert found not in all_gaps(world.database), "it was accepted since"
 
 
 def test_one_that_cannot_be_written_leaves_the_one_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
