@@ -25,7 +25,6 @@ from tests.support.simulator.world import World
 from hourmark.errors import UsageError
 from hourmark.hours import Hour
 from hourmark.topics import AUDIT, CONTROL, HOSTS, events_topic
-from hourmark_etl.closing.cut.clusters import LedgerProgress
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
 from hourmark_etl.closing.write.writing import SealedHour, Written
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, put_checks
@@ -248,7 +247,7 @@ def length_of_promises_is_not_asked(patch: Patch) -> None:
 def waits_until_it_is_longer(patch: Patch) -> None:
     """Where a log ends before what was staged, nothing is staged of it until it is longer."""
     patch.setattr("hourmark_etl.ledger.batches.begin_again", lambda *_: None)
-    patch.setattr(LedgerProgress, "staged_next", lambda *_: 0)
+    closer_waits_until_it_is_longer(patch)
 
 
 def closer_waits_until_it_is_longer(patch: Patch) -> None:
