@@ -43,6 +43,13 @@ def polls(world: World, ended: Hour | None = None) -> None:
         world.clock.advance(2)
 
 
+def grows(world: World, ranges: int) -> None:
+    """What comes takes the places of records that central logs lost, perhaps beyond where they ended."""
+    for _ in range(ranges):
+        writes(world, "click")
+        world.pipeline.mirror_all(0)
+
+
 def unknown_is_an_offset(patch: Patch) -> None:
     """-1001 is taken for an offset, as librdkafka gives it."""
 

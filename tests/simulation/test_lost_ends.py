@@ -6,22 +6,22 @@ ledger.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.closing import arrive, frontier, grade, hour, override, override_all, report, until
 from tests.support.rebuilding import begin, lose_ledger, staged_files
-from tests.support.simulator.truth import FIRST_HOUR
+from tests.support.simulator.truth import FIRST_HOUR, TYPES
 from tests.support.simulator.world import World
 
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
+from hourmark.topics import AUDIT, CONTROL, HOSTS, central_topic, events_topic
 from hourmark_etl.ledger.offset_gaps import open_gaps
 from hourmark_etl.recovery.offset_records import OffsetRecorder
 
-from .stories import polls, writes
+from .stories import grows, polls, writes
 
 CLICKS = events_topic("click")
 
@@ -42,19 +42,27 @@ def world(ledgers: Path, template: Path) -> Iterator[World]:
         world.end()
 
 
-def stage_only(world: World, *topics: str) -> None:
-    """A micro-batch of these topics (edge names), or of all but them where the first is `not`."""
-    but, named = topics[0] == "not", set(topics)
+def stage_only(world: World, topics: Collection[str]) -> None:
+    """A micro-batch of these topics (edge names)."""
     positions, logs = world.pipeline.positions(), world.pipeline.central.logs
-    ends = {p: len(logs[p].records) for p in positions if (world.pipeline.topics.at_edge(p.topic) in named) is not but}
+    ends = {p: len(logs[p].records) for p in positions if world.pipeline.topics.at_edge(p.topic) in topics}
     world.pipeline._stage({p: s.next_offset for p, s in positions.items()} | ends, 1.0)
 
 
-def grows(world: World, ranges: int = 4) -> None:
-    """The lost records' places are taken."""
-    for _ in range(ranges):
-        writes(world, "click")
-        world.pipeline.mirror_all(0)
+def ended_but_for(world: World, topic: str) -> None:
+    """The hour has ended; all that was written is mirrored, and staged, but for this topic."""
+    until(world, hour(1))
+    world.producers.report(0)
+    world.pipeline.mirror_all(0)
+    stage_only(world, {*CONTROL, *map(events_topic, TYPES)} - {topic})
+
+
+def goes_on(world: World) -> None:
+    """For longer than a cut waits before it asks again."""
+    for _ in range(12):
+        report(world)
+        world.closer.step()
+        world.clock.advance(2)
 
 
 def held(world: World, ended: Hour | None = None) -> None:
@@ -85,9 +93,9 @@ def test_a_cut_that_finds_the_log_of_promises_shorter_holds_every_type(world: Wo
     positions = world.pipeline.positions()
     with pytest.MonkeyPatch.context() as patch:  # the batch was planned before
         patch.setattr("hourmark_etl.ledger.batches.begin_again", lambda *_: None)
-        stage_only(world, HOSTS)
+        stage_only(world, {HOSTS})
     world.closer.step()
-    grows(world)
+    grows(world, 4)
     audit = Partition(central_topic(AUDIT, world.pipeline.mirror.alias or ""), 0)
     assert len(world.pipeline.central.logs[audit].records) > positions[audit].next_offset
     held(world)
@@ -99,7 +107,7 @@ def test_a_ledger_that_is_lost_later_is_rebuilt_with_what_it_knew_of_it(world: W
     world.pipeline.shorten((AUDIT,), 6)
     world.pipeline.stage_all(0)
     OffsetRecorder(world.storage, world.database, world.clock).poll(world.closer.lease)
-    grows(world)
+    grows(world, 4)
     assert lose_ledger(world).lost == [gap.what for gap in open_gaps(world.database)]
     held(world, hour(1))
     forced_and_then_proved(world)
@@ -107,18 +115,12 @@ def test_a_ledger_that_is_lost_later_is_rebuilt_with_what_it_knew_of_it(world: W
 
 def test_a_cut_does_not_wait_for_events_that_their_log_has_lost(world: World) -> None:
     writes(world, "view")
-    grows(world)
-    until(world, hour(1))
-    world.producers.report(0)
-    world.pipeline.mirror_all(0)
-    stage_only(world, "not", CLICKS)
+    grows(world, 4)
+    ended_but_for(world, CLICKS)
     for _ in range(3):
         world.closer.step()
     world.pipeline.shorten((CLICKS,), 3)
-    for _ in range(12):
-        report(world)
-        world.closer.step()
-        world.clock.advance(2)
+    goes_on(world)
     assert frontier(world, "view").hour == hour(2) and frontier(world).hour == hour(1)
     override(world)
     polls(world)
@@ -128,17 +130,11 @@ def test_a_cut_does_not_wait_for_events_that_their_log_has_lost(world: World) ->
 
 
 def test_a_cut_does_not_wait_for_promises_that_their_log_has_lost(world: World) -> None:
-    grows(world)
-    until(world, hour(1))
-    world.producers.report(0)
-    world.pipeline.mirror_all(0)
-    stage_only(world, "not", AUDIT)
+    grows(world, 4)
+    ended_but_for(world, AUDIT)
     world.closer.step()
     world.pipeline.shorten((AUDIT,), 2)
-    for _ in range(12):
-        report(world)
-        world.closer.step()
-        world.clock.advance(2)
+    goes_on(world)
     assert frontier(world, "view").hour == hour(2), "nothing that was staged is lost, and all that stands is"
     world.judge.given_up |= world.producers.events.keys()
     world.judge.check()
@@ -184,7 +180,7 @@ def test_the_same_once_it_has_grown_where_the_driver_had_seen_it(world: World) -
     world.pipeline.shorten((CLICKS,), 6)
     world.pipeline.stage_all(0)
     world.ledgers.keep_checks(0)
-    grows(world)
+    grows(world, 4)
     lose_ledger(world)
     polls(world, hour(1))
     assert grade(world, "click", hour(1)) == "proved"

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from tests.simulation.stories import Patch, Plant, Story, is_found, played, polls, unknown_is_an_offset, writes
+from tests.simulation.stories import Patch, Plant, Story, grows, is_found, played, polls, unknown_is_an_offset, writes
 from tests.support.closing import arrive, hour, until
 from tests.support.rebuilding import lose_ledger, staged_files
 from tests.support.restaging import retention_passes
@@ -126,12 +126,7 @@ def centre_lost_what_was_copied(world: World) -> None:
 
 def centre_lost_what_was_staged(world: World) -> None:
     """The same while the driver runs: other events and promises come into their places, until the logs are longer again."""
-    writes(world, "view")
-    polls(world, FIRST_HOUR)
-    for _ in range(3):
-        writes(world, "click")
-        arrive(world)
-    world.pipeline.shorten((AUDIT, events_topic("click")), 6)
+    staged_and_lost(world)
     writes(world, "click")
     polls(world)
     for _ in range(3):
@@ -142,15 +137,10 @@ def centre_lost_what_was_staged(world: World) -> None:
 
 def closer_alone_sees_that_promises_are_lost(world: World) -> None:
     """Promises and events lose their ends, and grow beyond them before the next micro-batch; the closer looked in between."""
-    writes(world, "view")
-    polls(world, FIRST_HOUR)
-    for _ in range(3):
-        writes(world, "click")
-        arrive(world)
-    world.pipeline.shorten((AUDIT, events_topic("click")), 6)
+    staged_and_lost(world)
     world.clock.advance(31)
     world.closer.step()
-    grows(world)
+    grows(world, 5)
     polls(world, hour(1))
     world.judge.given_up |= world.producers.events.keys()  # events that came into lost places: nobody saw that log shorter
 
@@ -164,7 +154,7 @@ def closed_events_lost_and_replaced(world: World) -> None:
     world.pipeline.shorten((events_topic("click"),), 9)
     world.pipeline.stage_all(0)
     world.ledgers.keep_checks(0)
-    grows(world)
+    grows(world, 5)
     lose_ledger(world)
     polls(world, hour(4))
 
@@ -197,11 +187,14 @@ def overtaken(world: World) -> None:
             world.pipeline.mirror.overtake(p)
 
 
-def grows(world: World) -> None:
-    """What comes takes the places of lost records, beyond where the logs ended."""
-    for _ in range(5):
+def staged_and_lost(world: World) -> None:
+    """Clicks and their promises are staged in the second hour, and gone from the ends of the central logs."""
+    writes(world, "view")
+    polls(world, FIRST_HOUR)
+    for _ in range(3):
         writes(world, "click")
-        world.pipeline.mirror_all(0)
+        arrive(world)
+    world.pipeline.shorten((AUDIT, events_topic("click")), 6)
 
 
 def lose(world: World) -> None:

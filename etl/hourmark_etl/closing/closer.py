@@ -266,9 +266,8 @@ class Closer:
         try:
             check_published(self._ports.storage, chosen)
         except ForeignLedger:
-            self._database.check_lease(
-                self.lease
-            )  # another closer may have published it meanwhile: then this one is stale, and the ledger is not
+            # Another closer may have published it meanwhile: then this one is stale, and the ledger is not.
+            self._database.check_lease(self.lease)
             raise
 
     def _refuse(self, verdict: Grading) -> None:

@@ -30,7 +30,7 @@ def records(world: World) -> list[str]:
     return [p for p in world.storage.content("_ledger") if "/offsets-" in p]
 
 
-def test_a_record_takes_the_place_of_the_one_before_and_of_two_neither_is_believed(world: World) -> None:
+def test_a_record_takes_the_place_of_the_one_before_and_of_two_the_gaps_count(world: World) -> None:
     ledger, _ = world.database.identity()
     live(world)
     world.ledgers.keep_checks(0)

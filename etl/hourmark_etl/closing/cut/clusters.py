@@ -77,7 +77,7 @@ class Clusters:
                     "looks for them in staged files; else hours of what was in them close by an override alone "
                     "(`hourmark bucket force`)",
                     gap.what,
-                )  # fmt: skip
+                )
 
     def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
         """Offset gaps of these topics, and checks of where the edges' logs begin and the mirrors stand now.
