@@ -113,6 +113,16 @@ def test_a_ledger_that_is_lost_later_is_rebuilt_with_what_it_knew_of_it(world: W
     forced_and_then_proved(world)
 
 
+def test_a_second_rebuild_knows_what_only_the_first_one_found(world: World) -> None:
+    world.ledgers.keep_checks(0)
+    world.pipeline.shorten((AUDIT,), 6)
+    found = lose_ledger(world)  # no driver ever ran with it
+    grows(world, 4)
+    assert lose_ledger(world).lost == found.lost == [gap.what for gap in open_gaps(world.database)]
+    held(world, hour(1))
+    forced_and_then_proved(world)
+
+
 def test_a_cut_does_not_wait_for_events_that_their_log_has_lost(world: World) -> None:
     writes(world, "view")
     grows(world, 4)

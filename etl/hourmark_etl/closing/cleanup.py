@@ -29,9 +29,10 @@ from hourmark_etl.closing.proof.unaudited import UnauditedCleaner
 from hourmark_etl.closing.write.id_indexes import clean_indexes
 from hourmark_etl.folders import STAGING_FOLDER
 from hourmark_etl.ledger import staged_files as ledger
+from hourmark_etl.ledger.batches import tells_lost_end
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.ledger.offset_gaps import open_gaps
+from hourmark_etl.ledger.offset_gaps import all_gaps
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.ledger.staged_files import Garbage
 from hourmark_etl.model import EARLIEST_MS, State
@@ -106,7 +107,7 @@ class Cleaner:
         return Cleaned(
             event_files=len(events),
             audit_files=len(audits),
-            folders=self._delete_unfinished(lease, now_ms),
+            folders=self._delete_unfinished(lease, now_ms, needed_from_ms),
             unaudited_files=self._unaudited.clean(lease, now_ms),
             index_files=clean_indexes(
                 self._storage, self._database, lease,
@@ -124,12 +125,16 @@ class Cleaner:
         for folder in sorted(emptied):
             self._storage.delete(folder)
 
-    def _delete_unfinished(self, lease: Lease, now_ms: int) -> int:
+    def _delete_unfinished(self, lease: Lease, now_ms: int, needed_from_ms: int) -> int:
         batches = entries_of(self._storage, STAGING_FOLDER)
         named, epochs = ledger.folders(self._database)  # after the listing: a folder's commit may come in between
         folders = [f"{STAGING_FOLDER}/{b.name}" for b in batches if _is_replaced(b.name, epochs)]
         # Where records are lost, such a folder may hold them (an older copy of the ledger was restored): a rebuild lists it.
-        doomed = [] if open_gaps(self._database) else [folder for folder in folders if folder not in named]
+        may_hold = any(
+            gap.accepted_at_ms is None or (tells_lost_end(gap) and needed_from_ms < gap.accepted_at_ms)
+            for gap in all_gaps(self._database)
+        )
+        doomed = [] if may_hold else [folder for folder in folders if folder not in named]
         uploads = entries_of(self._storage, SCRATCH)
         doomed += [f"{SCRATCH}/{u.name}" for u in uploads if u.changed_ms < now_ms - UNFINISHED_KEPT_MS]
         doomed = doomed[:FOLDERS_AT_ONCE]

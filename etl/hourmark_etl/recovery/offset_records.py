@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -63,27 +64,31 @@ class OffsetRecorder:
 
     def keep(self, lease: Lease) -> None:
         """Write what is so now, if the last record says otherwise. StaleDriver for a closer that was replaced."""
-        record = self._now()
+        record = offsets_of(self._database)
         content = record.model_copy(update={"commit": 0})  # it counts up by itself
-        if content == self._kept:
-            return
-        standing = [path for path, _ in _records(self._storage, record.ledger)]
-        self._database.check_lease(lease)  # those of a later closer come after this, and stay
-        written = record.encode()
-        path = f"{LEDGER_FOLDER}/offsets-{record.ledger}-{digest_of(written).hex()}.json"
-        if path not in standing:
-            self._storage.write_new(path, written)
-        for older in standing:
-            if older != path:
-                self._storage.delete(older)
-        self._kept = content
+        if content != self._kept:
+            put_record(self._storage, record, lambda: self._database.check_lease(lease))
+            self._kept = content
 
-    def _now(self) -> OffsetRecord:
-        """Gaps are read after the checks that were begun anew as they were accepted: so none is missing."""
-        ledger, commit = self._database.identity()
-        checks = [check for _, check in sorted(last_checks(self._database).items())]
-        gaps = all_gaps(self._database)
-        return OffsetRecord(format=1, ledger=ledger, commit=commit, checks=tuple(checks), gaps=tuple(gaps))
+
+def offsets_of(database: Database) -> OffsetRecord:
+    """As the ledger has them. Gaps are read after the checks that were begun anew as they were accepted: so none is missing."""
+    ledger, commit = database.identity()
+    checks = [check for _, check in sorted(last_checks(database).items())]
+    return OffsetRecord(format=1, ledger=ledger, commit=commit, checks=tuple(checks), gaps=tuple(all_gaps(database)))
+
+
+def put_record(storage: Storage, record: OffsetRecord, check: Callable[[], None]) -> None:
+    """In place of those that stand. `check` is called once they are known: who was replaced may write and delete nothing."""
+    standing = [path for path, _ in _records(storage, record.ledger)]
+    check()  # those of a later closer come after this, and stay
+    written = record.encode()
+    path = f"{LEDGER_FOLDER}/offsets-{record.ledger}-{digest_of(written).hex()}.json"
+    if path not in standing:
+        storage.write_new(path, written)
+    for older in standing:
+        if older != path:
+            storage.delete(older)
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ class Judge:
 
     def _check_conflicts(self, event_type: str, hour: Hour, manifest: Manifest) -> None:
         """Nothing is called a second reading that is none: such an hour waits for an override."""
-        if self._losses.shortened:  # what is in no bucket any more may look like it
+        if self._losses.shortest:  # what is in no bucket any more may look like it
             return
         otherwise = [str(x.id) for x in self._producers.ranges if x.otherwise]
         for text in manifest.evidence.waived:
@@ -155,7 +155,9 @@ class Judge:
         for o in manifest.offsets:
             p = Partition(o.topic, o.partition)
             staged = self._losses.central.logs[p].records[: min(o.next, self._losses.shortest.get(p, o.next))]
-            for e in (self._producers.events[RecordKey.decode(r.key).event_id] for r in staged if r is not None):
+            keys = [r.key for r in staged if r is not None]
+            keys += [key for of, offset, key in self._losses.held if of == p and offset < o.next]
+            for e in (self._producers.events[RecordKey.decode(key).event_id] for key in keys):
                 if e.id in self.where or e.id in self.given_up or bytes(e.id) in gone:
                     continue
                 if Hour.of(e.time_ms) <= hour:

@@ -68,13 +68,13 @@ class LedgerFaults:
     def _go_on_with(self, older: Path, database: Database) -> None:
         world, losses = self._world, self._world.pipeline.losses
         losses.pass_over(world.pipeline.positions())
-        losses.restored = True
         world.closer_database.close()
         world.database.close()
         forget(world.ledger)
         world.ledger, world.config, world.database = older, config_of(older, *world.further), database
         share_compiled(database)
         world.pipeline.database, world.pipeline.config = database, world.config
+        losses.go_back({p: position.next_offset for p, position in world.pipeline.positions().items()})
         world.pipeline.consumer = database.acquire("consumer:default")
         record_first_hours(world.storage, database, FIRST_HOUR.length_s)
         take_over_gaps(world.storage, database)

@@ -25,18 +25,37 @@ class Losses:
     unaudited: bool = False  # some is damaged, or cleaned as too old: a promise that it would keep looks unmet
     restored: bool = False  # an older copy of the ledger goes on
     shortest: dict[Partition, int] = dataclasses.field(default_factory=dict)  # logs that lost records: to where they were whole
-    shortened: set[bytes] = dataclasses.field(default_factory=set)  # how keys begin that stood at the end of a log, and are lost
+    shortened: set[bytes] = dataclasses.field(default_factory=set)  # keys of what stood at the end of a log, and in no file yet
+    held: set[tuple[Partition, int, bytes]] = dataclasses.field(default_factory=set)  # of what files hold: place and whole key
 
     def __bool__(self) -> bool:
         """Whether anything was lost that may leave a promise unmet."""
         files = self.damaged and any(log.start for log in self.central.logs.values())
-        return bool(self.passed or files or self.unaudited or self.restored or self.shortened)
+        return bool(self.passed or files or self.unaudited or self.restored or self.shortest)
 
     def pass_over(self, positions: Mapping[Partition, Position]) -> None:
         """Staging goes on from these positions; what the logs no longer hold behind them is not staged."""
         for p, position in positions.items():
             if (start := self.central.logs[p].start) > position.next_offset:
                 self.passed.append((p, position.next_offset, start))
+
+    def shorten(self, p: Partition, end: int, staged_to: int) -> None:
+        """The log loses what stands at `end` and behind; below `staged_to` the ledger has it from files."""
+        log = self.central.logs[p]
+        self.shortest[p] = min(end, self.shortest.get(p, end))
+        for offset, record in enumerate(log.records[end:], end):
+            if record is not None and offset < staged_to:
+                self.held.add((p, offset, record.key))
+            elif record is not None:
+                self.shortened.add(record.key[:ID_BYTES])
+        del log.records[end:]
+
+    def go_back(self, staged_to: Mapping[Partition, int]) -> None:
+        """An older ledger goes on, which has nothing of files from these offsets on."""
+        self.restored = True
+        unknown = {place for place in self.held if place[1] >= staged_to[place[0]]}
+        self.held -= unknown
+        self.shortened |= {key[:ID_BYTES] for _, _, key in unknown}
 
     def _is_gone(self, p: Partition, start: int, end: int) -> bool:
         return start < self.central.logs[p].start or end > self.shortest.get(p, end)
@@ -51,11 +70,16 @@ class Losses:
             known = [(Partition(s.topic, s.partition), s.start, s.end) for s in of_file]
             if path not in self.healed or self.restored:
                 spans += known if any(self._is_gone(p, start, end) for p, start, end in known) else []
-        if not spans and not self.shortened:
+        if not spans and not self.shortened and not self.held:
             return ()
         places = {(p, offset) for p, first, end in spans for offset in range(first, end)}
         dead = set(self.shortened)
         alive: set[bytes] = set()
+        for p, offset, key in self.held:
+            if (p, offset) in places:
+                dead.add(key[:ID_BYTES])
+            elif below is None or offset < below.get(p, 0):
+                alive.add(key[:ID_BYTES])
         for p, log in self.central.logs.items():
             whole = self.shortest.get(p, len(log.records))  # what took their places came later
             for offset, record in enumerate(log.records if below is None else log.records[: min(whole, below.get(p, 0))]):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 from tests.support.memory_storage import MemoryStorage
-from tests.support.simulator.losses import ID_BYTES, Losses
+from tests.support.simulator.losses import Losses
 from tests.support.simulator.producers import Producers
 from tests.support.simulator.sites import FakeCluster, FakeMirror
 from tests.support.simulator.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, TYPES
@@ -146,12 +146,10 @@ class Pipeline:
 
     def shorten(self, topics: Collection[str], count: int) -> None:
         """The central cluster loses so many of the last records, and marks of transactions, of these topics of the edge."""
+        positions = self.positions()
         for topic in topics:
             log = self.central.logs[p := Partition(central_topic(topic, self.mirror.alias), 0)]
-            end = max(log.start, len(log.records) - count)
-            self.losses.shortest[p] = min(end, self.losses.shortest.get(p, end))
-            self.losses.shortened |= {r.key[:ID_BYTES] for r in log.records[end:] if r is not None}
-            del log.records[end:]
+            self.losses.shorten(p, max(log.start, len(log.records) - count), positions[p].next_offset)
         self.seen["the central cluster lost records"] += 1
 
     def central_forgets(self, draw: int) -> Collection[str]:

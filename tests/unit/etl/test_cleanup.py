@@ -17,8 +17,10 @@ from hourmark.config_groups import Etl
 from hourmark_etl.closing.cleanup import Cleaned, Cleaner
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.batches import lost_behind
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
+from hourmark_etl.model import EARLIEST_MS, Position
 from hourmark_etl.storage import LocalDisk, StorageError
 
 HOUR_MS = 3_600_000
@@ -129,6 +131,20 @@ def test_folders_that_the_ledger_does_not_know_stay_while_records_are_lost(life:
         with life.database.transaction() as connection:
             put_gaps(connection, [known])
         assert clean(life, cleaner).folders == deleted
+
+
+@pytest.mark.parametrize(("before_ms", "deleted"), [(0, 0), (EARLIEST_MS - 1, 0), (EARLIEST_MS, 1)])
+def test_they_stay_while_an_hour_is_open_that_a_log_may_have_lost_events_of(
+    life: Life, cleaner: Cleaner, before_ms: int, deleted: int
+) -> None:
+    folder = f"_staging/{life.database.acquire('consumer:default').epoch:012d}-default-{'a' * 32}"
+    life.database.acquire("consumer:default")
+    life.storage.write_new(f"{folder}/events", b"rows")
+    position = Position(cluster_id="c", topic_id="t", topic="events.click", partition=0, next_offset=9)
+    found = lost_behind("events.click", position)
+    with life.database.transaction() as connection:  # an older copy of the ledger took it over
+        put_gaps(connection, [dataclasses.replace(found, accepted_at_ms=FIRST.start_s * 1000 - before_ms, reason="staged again")])
+    assert clean(life, cleaner).folders == deleted
 
 
 def test_a_closer_that_was_replaced_deletes_nothing(life: Life, cleaner: Cleaner) -> None:

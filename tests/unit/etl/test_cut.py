@@ -157,6 +157,34 @@ def test_a_topic_that_lags_is_left_to_the_next_cut() -> None:
     assert set(taken(cuts.poll(types)).watermarks_ms) == {"click"}
 
 
+def test_a_cut_does_not_wait_for_promises_that_their_edge_has_lost() -> None:
+    sites, clock = FakeSites(), FakeClock(END + 5)
+    cuts, types = taker(sites, clock), [frontier("click")]
+    assert phase(cuts.poll(types)) is Phase.CONTROL
+    sites.edge[Partition(AUDIT, 0)] = 15
+    sites.mirror_all()
+    assert phase(cuts.poll(types)) is Phase.CONTROL
+    assert sites.asked == list(CONTROL), "it is not asked each time: a mirror that lags is no loss"
+    clock.advance(LAGGARD_SECONDS)
+    sites.edge[CLICK] = 31
+    assert phase(cuts.poll(types)) is Phase.PROMISES
+    sites.stage_all()
+    assert phase(cuts.poll(types)) is Phase.EVENTS
+    sites.catch_up()
+    assert taken(cuts.poll(types)).audit_next == AuditOffsets.of(15)
+
+
+def test_a_mirror_that_lags_on_promises_is_waited_for() -> None:
+    sites, clock = FakeSites(), FakeClock(END + 5)
+    cuts, types = taker(sites, clock), [frontier("click")]
+    for _ in range(3):
+        assert phase(cuts.poll(types)) is Phase.CONTROL
+        sites.edge[Partition(AUDIT, 0)] += 1  # it goes on to grow, and what was asked first is the cut
+        clock.advance(LAGGARD_SECONDS)
+    sites.mirrored |= {Partition(HOSTS, 0): 10, Partition(AUDIT, 0): 20}
+    assert phase(cuts.poll(types)) is Phase.PROMISES
+
+
 def test_a_type_with_a_gap_is_not_cut_and_holds_nobody_up() -> None:
     sites = FakeSites()
     sites.bad = {"events.view": "recreated"}

@@ -176,7 +176,7 @@ class CutTaker:
         }
         if not self._chosen:
             return self._waiting(Phase.REPORTS, self._overdue(frontiers), {})
-        self._edge = self._sites.edge_ends(CONTROL)
+        self._edge, self._asked_s = self._sites.edge_ends(CONTROL), self._clock.monotonic_s()
         return Phase.CONTROL
 
     def _overdue(self, frontiers: Collection[Frontier]) -> list[str]:
@@ -187,6 +187,11 @@ class CutTaker:
 
     def _control(self, _: Collection[Frontier]) -> Phase | Waiting:
         if behind := self._sites.not_mirrored(self._edge):
+            if self._clock.monotonic_s() - self._asked_s >= LAGGARD_SECONDS:
+                self._asked_s = self._clock.monotonic_s()
+                if _is_shorter(self._sites.edge_ends(CONTROL), self._edge):
+                    self._begin_anew()
+                    return Phase.REPORTS
             return self._waiting(Phase.CONTROL, list(behind.values()))
         self._ask_centre(CONTROL)
         if self._sites.gaps().keys() & CONTROL:
@@ -298,6 +303,11 @@ class CutTaker:
         in_cut = dict.fromkeys(self._chosen, (phase, said)) if by_type is None else {t: (phase, w) for t, w in by_type.items()}
         out = {t: (Phase.REPORTS, shortened(w)) for t, w in self._not_ready.items() if w}
         return Waiting(phase, said, out | in_cut)
+
+
+def _is_shorter(now: EdgeEnds, before: EdgeEnds) -> bool:
+    """Whether a log of an edge ends before where it did: it has lost records, and nobody can copy them."""
+    return any(now.get(site, {}).get(p, 0) < end for site, ends in before.items() for p, end in ends.items())
 
 
 def shortened(what: Sequence[str]) -> What:
