@@ -12,12 +12,14 @@ blocks are decoded. Containers are sorted by id, which is part of their format; 
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import json
 import logging
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, Final
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import fastavro
 import numpy as np
@@ -36,6 +38,7 @@ from hourmark_etl.storage import NotFound, Storage, StorageError
 _ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids: what is read at least
 _BLOCK: Final = np.dtype([("bucket", "S16"), ("rows", "<i8"), ("first", "S16"), ("last", "S16"), ("digest", "V16")])
 _NUMBER_BYTES: Final = 8
+_TAIL_BYTES: Final = 65_536  # read at first
 _LOG = logging.getLogger(__name__)
 
 Ids = npt.NDArray[np.bytes_]  # of width 16: numpy sorts and compares them as ids
@@ -49,14 +52,21 @@ def as_ids(column: pa.ChunkedArray | pa.Array) -> Ids:
     return np.frombuffer(whole.buffers()[1], f"S{SIZE}", len(whole), whole.offset * SIZE)
 
 
-def held(storage: Storage, buckets: Sequence[ClosedBucket], ids: Ids) -> Bools:
-    """Which of these ids one of the buckets holds. Finding if a bucket cannot be read: nothing is guessed."""
-    ordered = np.sort(ids)
-    found = np.zeros(len(ids), bool)
-    for bucket in buckets:
-        if len(ordered):
-            found |= np.isin(ids, _among(storage, bucket, ordered))
-    return found
+class Asked(NamedTuple):
+    """Whether one of these closed buckets holds the ids."""
+
+    buckets: Sequence[ClosedBucket]
+    ids: Ids
+
+
+def held(storage: Storage, asked: Sequence[Asked]) -> list[Bools | Finding]:
+    """Of each, which ids a bucket holds; or the Finding of one that cannot be read: nothing is guessed.
+
+    An index holds what one task wrote of many types: each is opened once, whatever it is asked of.
+    """
+    lookups = [_lookups(of) for of in asked]
+    _ask_indexes(storage, itertools.chain.from_iterable(lookups))
+    return [_told(storage, of.ids, own) for of, own in zip(asked, lookups, strict=True)]
 
 
 class IndexWriter:
@@ -90,14 +100,69 @@ def _bucket(event_type: str, hour_s: int) -> bytes:
     return digest_of(f"{event_type} {hour_s}".encode())
 
 
-def _among(storage: Storage, bucket: ClosedBucket, ordered: Ids) -> Ids:
-    """Those of the ids that the bucket holds."""
-    if bucket.is_indexed:
+@dataclasses.dataclass
+class _Lookup:
+    """One bucket, asked for these ids, ascending. `found`: those that its index has; None where that cannot be used."""
+
+    bucket: ClosedBucket
+    ordered: Ids
+    found: list[Ids] | None = None
+
+    def answer(self, storage: Storage) -> Ids:
+        """Those of the ids that the bucket holds."""
+        if self.found is not None:
+            return _joined(self.found)
+        return _joined(
+            [part for path, digest in self.bucket.files for part in _in_container(storage, path, digest, self.ordered)]
+        )
+
+
+def _lookups(asked: Asked) -> list[_Lookup]:
+    ordered = np.sort(asked.ids)
+    return [_Lookup(bucket, ordered) for bucket in asked.buckets if len(ordered)]
+
+
+def _told(storage: Storage, ids: Ids, lookups: Sequence[_Lookup]) -> Bools | Finding:
+    try:
+        return np.isin(ids, _joined([lookup.answer(storage) for lookup in lookups]))
+    except Finding as error:
+        return error
+
+
+def _ask_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
+    by_path = defaultdict[str, list[tuple[IdRun, _Lookup]]](list)
+    for lookup in lookups:
+        if lookup.bucket.is_indexed:
+            lookup.found = []
+            for run in lookup.bucket.index:
+                by_path[run.path].append((run, lookup))
+    for path, asked in sorted(by_path.items()):
         try:
-            return _joined([part for run in bucket.index for part in _in_run(storage, bucket, run, ordered)])
+            with storage.open(path) as file:
+                _ask_index(_Index(file, path), asked)
         except (StorageError, OSError, EOFError, ValueError) as error:
-            _LOG.warning("an index of ids cannot be used (%s: %s); the bucket itself is read", type(error).__name__, error)
-    return _joined([part for path, digest in bucket.files for part in _in_container(storage, path, digest, ordered)])
+            _give_up([lookup for _, lookup in asked], error)
+
+
+def _ask_index(index: _Index, asked: Sequence[tuple[IdRun, _Lookup]]) -> None:
+    """In the order in which it is read."""
+    for run, lookup in sorted(asked, key=lambda of: of[0].first_row):
+        if lookup.found is not None:
+            try:
+                lookup.found += index.among(lookup.bucket, run, lookup.ordered)
+            except ValueError as error:
+                _give_up([lookup], error)
+
+
+def _give_up(lookups: Sequence[_Lookup], error: Exception) -> None:
+    """What an index says of them is not to be believed."""
+    named = f"{lookups[0].bucket.event_type}, from Unix second {lookups[0].bucket.hour_s}"
+    more = f", and {len(lookups) - 1} more" if len(lookups) > 1 else ""
+    _LOG.warning(
+        "an index of ids cannot be used (%s: %s); the bucket itself is read (%s%s)", type(error).__name__, error, named, more
+    )
+    for lookup in lookups:
+        lookup.found = None
 
 
 def _joined(parts: Sequence[Ids]) -> Ids:
@@ -108,17 +173,24 @@ def _between(ordered: Ids, first: bytes, last: bytes) -> Ids:
     return ordered[np.searchsorted(ordered, np.bytes_(first)) : np.searchsorted(ordered, np.bytes_(last), "right")]
 
 
-def _in_run(storage: Storage, bucket: ClosedBucket, run: IdRun, ordered: Ids) -> Iterator[Ids]:
-    with storage.open(run.path) as file:
-        blocks = _blocks(file, run.path)
-        starts = np.cumsum(blocks["rows"]) - blocks["rows"]
-        own = (starts >= run.first_row) & (starts < run.first_row + run.rows)
-        if blocks["rows"][own].sum() != run.rows or (blocks["bucket"][own] != _bucket(bucket.event_type, bucket.hour_s)).any():
+class _Index:
+    """An index file; ValueError where its end is not the one of its name."""
+
+    def __init__(self, file: BinaryIO, path: str) -> None:
+        self._file, self._blocks = file, _blocks(file, path)
+        self._ends = np.cumsum(self._blocks["rows"])
+
+    def among(self, bucket: ClosedBucket, run: IdRun, ordered: Ids) -> Iterator[Ids]:
+        """Those of the ids that the run has. ValueError where it is not of the bucket, or not as it was written."""
+        first, end = np.searchsorted(self._ends, [run.first_row, run.first_row + run.rows], "right").tolist()
+        own, starts = self._blocks[first:end], (self._ends - self._blocks["rows"])[first:end]
+        begins = not run.rows or (len(own) and starts[0] == run.first_row)
+        if not begins or own["rows"].sum() != run.rows or (own["bucket"] != _bucket(bucket.event_type, bucket.hour_s)).any():
             raise ValueError(f"rows [{run.first_row}, {run.first_row + run.rows}) are not those of the bucket")
-        for start, block in zip(starts[own].tolist(), blocks[own], strict=True):
+        for start, block in zip(starts.tolist(), own, strict=True):
             candidates = _between(ordered, block["first"], block["last"])
             if len(candidates):
-                content = _read_at(file, start * SIZE, int(block["rows"]) * SIZE)
+                content = _read_at(self._file, start * SIZE, int(block["rows"]) * SIZE)
                 if digest_of(content) != block["digest"].tobytes():  # a text of numpy would lose zeros at its end
                     raise ValueError(f"the ids from row {start} on are not those that were written")
                 ids = np.frombuffer(content, f"S{SIZE}")
@@ -127,10 +199,13 @@ def _in_run(storage: Storage, bucket: ClosedBucket, run: IdRun, ordered: Ids) ->
 
 
 def _blocks(file: BinaryIO, path: str) -> npt.NDArray[np.void]:
+    """Its table. Of most files the whole is read at once, as each reading is two requests on HDFS."""
     size = file.seek(0, io.SEEK_END)
-    number = int.from_bytes(_read_at(file, max(0, size - _NUMBER_BYTES), _NUMBER_BYTES), "little")
-    start = size - _NUMBER_BYTES - number * _BLOCK.itemsize
-    table = _read_at(file, start, size - start) if start >= 0 else b""
+    end = _read_at(file, max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
+    length = int.from_bytes(end[-_NUMBER_BYTES:], "little") * _BLOCK.itemsize + _NUMBER_BYTES
+    if length > len(end):
+        end = _read_at(file, size - length, length) if length <= size else b""
+    table = end[-length:]
     if not path.endswith(f"-{digest_of(table).hex()}.ids"):
         raise ValueError("its end is not the one of its name")
     return np.frombuffer(table[:-_NUMBER_BYTES], _BLOCK)

@@ -7,7 +7,7 @@ import io
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,15 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.bucket_world import FIRST, SCHEMAS, World, an_id, datum, hour_at, some_ids
 from tests.support.containers import append_all
+from tests.support.memory_storage import MemoryStorage
 
 from hourmark.errors import Finding
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter
 from hourmark_etl.closing import ids as ids_module
-from hourmark_etl.closing.ids import held
+from hourmark_etl.closing.ids import Asked, held
 from hourmark_etl.closing.write.id_indexes import clean_indexes, keep_indexes
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun, closed_buckets
-from hourmark_etl.storage import AccessDenied, LocalDisk
+from hourmark_etl.storage import AccessDenied, LocalDisk, Storage
 
 HOUR_MS = 3_600_000
 
@@ -40,8 +41,65 @@ def bucket_of(world: World, number: int = 0) -> ClosedBucket:
     return found
 
 
-def asked(storage: LocalDisk, bucket: ClosedBucket, ids: list[bytes]) -> list[bool]:
-    return list(held(storage, [bucket], np.array(ids, "S16")))
+def asked(storage: Storage, bucket: ClosedBucket, ids: list[bytes]) -> list[bool]:
+    (found,) = held(storage, [Asked([bucket], np.array(ids, "S16"))])
+    if isinstance(found, Finding):
+        raise found
+    return list(found)
+
+
+class Opened(MemoryStorage):
+    """Remembers what was opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+
+    def open(self, path: str, *, size: int | None = None) -> BinaryIO:
+        self.opened.append(path)
+        return super().open(path, size=size)
+
+
+def put_index(storage: Storage, buckets: Mapping[str, list[bytes]]) -> dict[str, ClosedBucket]:
+    """The index of one task, of one bucket of each type; nothing else of them is there."""
+    with storage.create("written.ids") as file:
+        index = ids_module.IndexWriter(file, "written.ids")
+        rows = [np.frombuffer(b"".join(sorted(ids)), np.uint8).reshape(-1, 16) for ids in buckets.values()]
+        firsts = [index.write(event_type, 0, own) for event_type, own in zip(buckets, rows, strict=True)]
+        index.finish()
+    storage.rename_new("written.ids", path := f"index-{index.digest}.ids")
+    return {
+        event_type: ClosedBucket(
+            event_type=event_type, hour_s=0, events=len(ids), index=(IdRun(path, first, len(ids)),), files=(("gone", ""),)
+        )
+        for (event_type, ids), first in zip(buckets.items(), firsts, strict=True)
+    }
+
+
+def test_an_index_is_opened_once_for_all_types_that_it_speaks_of() -> None:
+    storage = Opened()
+    own = {f"type-{n}": [an_id(FIRST, 100 * n + i) for i in range(9)] for n in range(50)}
+    buckets, others = put_index(storage, own), put_index(storage, {t: [an_id(FIRST, -1)] for t in own})
+    wanted = {t: [*ids[::2], an_id(FIRST, 9_999)] for t, ids in own.items()}
+    storage.opened.clear()
+    found = held(storage, [Asked([buckets[t], others[t]], np.array(ids, "S16")) for t, ids in wanted.items()])
+    assert [list(f) for f in found if not isinstance(f, Finding)] == [[True] * 5 + [False]] * 50
+    assert sorted(storage.opened) == sorted({run.path for b in (buckets, others) for run in b["type-0"].index})
+
+
+def test_ids_that_cannot_be_used_concern_their_own_bucket_alone(caplog: pytest.LogCaptureFixture) -> None:
+    storage = Opened()
+    own = {t: [an_id(FIRST, n) for n in range(9)] for t in ("click", "damaged", "view")}
+    buckets = put_index(storage, own)
+    (run,) = buckets["damaged"].index
+    content = bytearray(storage.read(run.path))
+    content[run.first_row * 16] ^= 1
+    storage.delete(run.path)
+    storage.write_new(run.path, bytes(content))
+    first, of_it, last = held(storage, [Asked([buckets[t]], np.array(ids, "S16")) for t, ids in own.items()])
+    assert not isinstance(first, Finding) and not isinstance(last, Finding) and [*first, *last] == [True] * 18
+    assert isinstance(of_it, Finding) and "it is listed by a closed bucket" in str(of_it)
+    assert "an index of ids cannot be used" in caplog.text and "damaged" in caplog.text
 
 
 @given(st.sets(st.integers(0, 300)), st.lists(st.integers(0, 300), max_size=20), st.integers(20, 2000))
@@ -102,7 +160,7 @@ def test_few_ids_read_few_row_groups_and_decode_few_blocks(world: World, monkeyp
 
     monkeypatch.setattr(ids_module, "_read_at", recorded)
     assert asked(LocalDisk(world.root), bucket, [ids[7], ids[8]]) == [True, True]
-    assert len(asked_for[2:]) <= 2 and set(asked_for[2:]) == {1600}
+    assert len(asked_for[1:]) <= 2 and set(asked_for[1:]) == {1600}
     decoded: list[int] = []
     whole = ids_module._ids_of
 

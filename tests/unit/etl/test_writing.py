@@ -23,15 +23,13 @@ from hourmark.avro import ENVELOPE, event_schema
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 from hourmark_etl.buckets.avro_container import ContainerReader
-from hourmark_etl.closing import ids as ids_module
-from hourmark_etl.closing.ids import held
+from hourmark_etl.closing.ids import Asked, held
 from hourmark_etl.closing.publishing import manifest_of, publish
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write import containers, writing
 from hourmark_etl.closing.write.containers import Containers, Run, Sample, WrittenFile, WrittenHour, read_back
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, plan_tasks
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ledger.closed import ClosedBucket
 from hourmark_etl.model import StagedGroup
 from hourmark_etl.staging.files import read_rows
 from hourmark_etl.storage import Storage
@@ -93,9 +91,9 @@ def test_late_ids_are_looked_up_in_the_buckets_that_hold_their_origin_hour_only(
         world.close(hour_at(number), world.stage(some_ids(5, hour_at(number))))
     asked: list[list[int]] = []
 
-    def recorded(storage: Storage, buckets: Sequence[ClosedBucket], ids: ids_module.Ids) -> npt.NDArray[np.bool_]:
-        asked.append([b.hour_s for b in buckets])
-        return held(storage, buckets, ids)
+    def recorded(storage: Storage, of: Sequence[Asked]) -> list[npt.NDArray[np.bool_] | Finding]:
+        asked.extend([b.hour_s for b in one.buckets] for one in of)
+        return held(storage, of)
 
     monkeypatch.setattr(writing, "held", recorded)
     late = [an_id(hour_at(1), n) for n in range(4, 7)]

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 from hourmark_etl.arrow import distinct, matching
-from hourmark_etl.closing.ids import as_ids, held
+from hourmark_etl.closing.ids import Asked, as_ids, held
 from hourmark_etl.closing.proof.evidence import RowsItem, item_rows, rows_items
 from hourmark_etl.closing.proof.promises import KEY, KEYS, distinct_rows
 from hourmark_etl.closing.runner import Runner
@@ -100,14 +100,13 @@ def look_up(item: LookupItem, storage: Storage, keys: pa.Table) -> Strays:
     """Rows of these ranges (columns KEY) that no closed bucket holds."""
     distinct = distinct_rows(matching(item_rows(item.rows, storage), keys, KEY))
     found, unknown = [KEYS.empty_table()], dict[int, str]()
-    for at, closed in zip(item.rows.asked, item.closed, strict=True):
-        own = distinct.filter(pc.equal(distinct.column("asked"), at))
-        try:
-            is_held = held(storage, closed, as_ids(own.column("event_id")))
-        except Finding as error:
-            unknown[at] = str(error)
+    own = {at: distinct.filter(pc.equal(distinct.column("asked"), at)) for at in item.rows.asked}
+    told = held(storage, [Asked(of, as_ids(own[at].column("event_id"))) for at, of in zip(own, item.closed, strict=True)])
+    for (at, rows), is_held in zip(own.items(), told, strict=True):
+        if isinstance(is_held, Finding):
+            unknown[at] = str(is_held)
         else:
-            found.append(own.filter(pa.array(np.logical_not(is_held))).select(KEY))
+            found.append(rows.filter(pa.array(np.logical_not(is_held))).select(KEY))
     counted = pa.concat_tables(found).group_by(KEY, use_threads=False).aggregate([([], "count_all")])
     return Strays(counted.rename_columns([*KEY, "rows"]), unknown)
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 from hourmark_etl.arrow import Bools, Int32s, Int64s, UInt8s, UInt64s, binary_buffers, run_starts
-from hourmark_etl.closing.ids import IndexWriter, as_ids, held
+from hourmark_etl.closing.ids import Asked, IndexWriter, as_ids, held
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.units import Listing, Unit, check_read, plan_units, read_unit, sums_by_hour
 from hourmark_etl.closing.write.containers import Containers, Run, WrittenFile, WrittenHour
@@ -221,15 +221,15 @@ def _chosen(unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Stor
     keep[run_starts(listing[order], head[order], tail[order])] = True
     starts = np.array([x.hour_s for x in unit.listings], np.int64)
     late = hours[order] < starts[listing[order]]
-    for at in np.unique(listing[order[late]]).tolist():
-        own = np.flatnonzero(keep & late & (listing[order] == at))
-        try:
-            keep[own] = ~held(storage, earlier[at], ids[order[own]])
-        except Finding as error:
-            done.troubles[unit.listings[at].event_type, unit.listings[at].hour_s] = str(error)
-    dropped = order[~keep]
-    for at in np.unique(listing[dropped]).tolist():
-        own = dropped[listing[dropped] == at]
+    asked = _by_listing(listing[order], np.flatnonzero(keep & late))
+    told = held(storage, [Asked(earlier[at], ids[order[own]]) for at, own in asked])
+    for (at, own), is_held in zip(asked, told, strict=True):
+        if isinstance(is_held, Finding):
+            done.troubles[unit.listings[at].event_type, unit.listings[at].hour_s] = str(is_held)
+        else:
+            keep[own] = ~is_held
+    for at, dropped in _by_listing(listing[order], np.flatnonzero(~keep)):
+        own = order[dropped]
         key = unit.listings[at].event_type, unit.listings[at].hour_s
         _add(done.duplicates.setdefault(key, {}), sums_by_hour(hours[own], digests[own]))
     order, late = order[keep], late[keep]
@@ -243,6 +243,12 @@ def _chosen(unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Stor
     del datums
     kept_ids = words.view(np.uint8).reshape(-1, 16)[order]
     return _Chosen(keys=keys, hours=hours[order], digests=digests[order], ids=kept_ids, datums=whole.take(pa.array(order)))
+
+
+def _by_listing(listing: Int64s, rows: Int64s) -> list[tuple[int, Int64s]]:
+    """These rows, apart by their listing, by which all are sorted."""
+    starts = run_starts(listing[rows])
+    return [(int(listing[own[0]]), own) for own in np.split(rows, starts[1:]) if len(own)]
 
 
 def _key(listing: Int64s, late: Bools, schemas: Int32s) -> Int64s:
