@@ -30,7 +30,7 @@ from hourmark_etl.closing.write.writing import SealedHour, Written
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, put_checks
 from hourmark_etl.ledger.overrides import put_overrides
 from hourmark_etl.model import from_row
-from hourmark_etl.recovery.rebuilt_offsets import OffsetsRebuild
+from hourmark_etl.recovery.rebuilt_offsets import Logs, OffsetsRebuild
 from hourmark_etl.recovery.storage_scan import Chain
 from hourmark_etl.staging import files
 from hourmark_etl.staging.verified import VerifiedFile
@@ -159,6 +159,18 @@ def closed_events_lost_and_replaced(world: World) -> None:
     polls(world, hour(4))
 
 
+def staged_events_are_in_files_alone(world: World) -> None:
+    """Events of an open hour are staged, their log loses them, and the ledger is lost before anybody looks."""
+    for _ in range(3):
+        writes(world, "click", "view")
+        arrive(world)
+    world.ledgers.keep_checks(0)
+    world.pipeline.shorten((events_topic("click"),), 4)
+    lose_ledger(world)
+    world.pipeline.stage_all(0)
+    polls(world, FIRST_HOUR)
+
+
 def clock_ahead_and_nobody_there(world: World) -> None:
     """All hosts and the service have said goodbye, and the closer's clock runs ten hours ahead."""
     writes(world, "click")
@@ -254,6 +266,17 @@ def markers_are_believed(patch: Patch) -> None:
     patch.setattr(OffsetsRebuild, "_closed_next", lambda self, _=(): real(self))
 
 
+def ends_of_logs_are_not_asked(patch: Patch) -> None:
+    """A rebuild lists staged files of what retention took alone."""
+    real = OffsetsRebuild._logs
+
+    def logs(work: OffsetsRebuild) -> Logs:
+        found = real(work)
+        return dataclasses.replace(found, ends=dict.fromkeys(found.ends, 1 << 62))
+
+    patch.setattr(OffsetsRebuild, "_logs", logs)
+
+
 def accepted_gaps_are_forgotten(patch: Patch) -> None:
     """A rebuild takes over the checks, and not what was accepted by then."""
     patch.setattr("hourmark_etl.recovery.offset_records.all_gaps", lambda _: [])
@@ -322,6 +345,7 @@ STORIES: Mapping[str, tuple[Plant, Story]] = {
     "waits-until-it-is-longer": (waits_until_it_is_longer, centre_lost_what_was_staged),
     "closer-waits-until-it-is-longer": (closer_waits_until_it_is_longer, closer_alone_sees_that_promises_are_lost),
     "markers-are-believed": (markers_are_believed, closed_events_lost_and_replaced),
+    "ends-of-logs-not-asked": (ends_of_logs_are_not_asked, staged_events_are_in_files_alone),
     "nobody-counts": (nobody_counts, an_hour_of_events),
     "nobody-need-be-there": (nobody_need_be_there, clock_ahead_and_nobody_there),
 }
