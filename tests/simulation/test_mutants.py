@@ -21,6 +21,7 @@ from hourmark.event_id import EventId, LineIds
 from hourmark.manifest import Manifest
 from hourmark_etl.closing import publishing, sealing
 from hourmark_etl.closing.engine import Engine
+from hourmark_etl.closing.ids import Asked
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.ledger import batches, tables
@@ -63,8 +64,8 @@ def stage_into_frozen(patch: pytest.MonkeyPatch) -> None:
 def no_cross_bucket(patch: pytest.MonkeyPatch) -> None:
     """Late events are not looked up in closed buckets."""
 
-    def held(storage: Storage, buckets: Sequence[object], ids: npt.NDArray[np.bytes_]) -> npt.NDArray[np.bool_]:
-        return np.zeros(len(ids), bool)
+    def held(storage: Storage, asked: Sequence[Asked]) -> list[npt.NDArray[np.bool_]]:
+        return [np.zeros(len(of.ids), bool) for of in asked]
 
     patch.setattr("hourmark_etl.closing.write.writing.held", held)
 

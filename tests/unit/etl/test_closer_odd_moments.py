@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import delete, select, update
 from tests.support.closing import (
@@ -13,24 +15,28 @@ from tests.support.closing import (
     grades,
     hour,
     manifest,
+    open_hours,
     override,
     override_all,
     poll,
     report,
     send,
+    send_again,
     settle,
     until,
     wait_of,
+    with_engine_alone,
 )
 from tests.support.rebuilding import staged_files
 from tests.support.simulator.sites import Log
-from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR
+from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES
 from tests.support.simulator.world import World
 
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, HOSTS, events_topic
 from hourmark_etl.closing.cut.cut import Waiting
+from hourmark_etl.closing.proof import evidence
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.ledger import tables
@@ -39,6 +45,7 @@ from hourmark_etl.ledger.digests import damaged_rows, with_digest
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import overrides
 from hourmark_etl.model import AuditOffsets, Frontier, State
+from hourmark_etl.storage import Storage
 
 
 def test_an_override_in_the_middle_of_a_cut_does_not_bring_settled_promises_back(world: World) -> None:
@@ -264,3 +271,39 @@ def test_an_override_for_all_types_waits_for_a_sealed_hour_because_its_close_wou
     override_all(world)
     settle(world)
     assert any(h.topic == AUDIT for h in accepted_gaps(world.database))
+
+
+def test_promises_that_several_types_have_settled_are_read_once_for_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    send(world, ["click", "view"])
+    sent = world.producers.ranges[-1]
+    settle(world, FIRST_HOUR)
+    (settled,) = staged_files(world, "audit")
+    send_again(world, sent)  # its service dies before the record
+    read: Counter[str] = Counter()
+    real = evidence.read_promises
+
+    def counted(storage: Storage, path: str) -> pa.Table:
+        read[path] += 1
+        return real(storage, path)
+
+    monkeypatch.setattr(evidence, "read_promises", counted)
+    with_engine_alone(world)
+    settle(world, hour(1))
+    assert [manifest(world, t, hour(1)).evidence.method for t in TYPES] == ["join", "join"]
+    assert [manifest(world, t, hour(1)).duplicates_removed for t in TYPES] == [1, 1]
+    assert read[settled] == 1
+
+
+def test_one_of_them_that_is_gone_holds_the_types_that_ask_for_it(world: World) -> None:
+    send(world, ["click", "view"])
+    sent = world.producers.ranges[-1]
+    settle(world, FIRST_HOUR)
+    (settled,) = staged_files(world, "audit")
+    send_again(world, sent)
+    world.damages.lose(settled)
+    for log in world.pipeline.central.logs.values():
+        log.start = len(log.records)  # nor can it be staged again
+    with_engine_alone(world)
+    settle(world, hour(1))
+    assert open_hours(world) == {hour(1)}
+    assert all(settled in " ".join(wait_of(world, t).what) for t in TYPES)

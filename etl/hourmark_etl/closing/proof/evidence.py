@@ -70,16 +70,25 @@ class Windows(NamedTuple):
 
     def counting(self, rows: pa.Table, site: str) -> pa.Table:
         """Rows of AUDIT_SCHEMA, of one site → PROMISED: once for each frontier for which one counts."""
+        if self.below is not None:
+            rows = rows.filter(pc.less(rows.column("offset"), self.below.at(site)))
+        known = self._known(rows, site)
+        hour, own, offset, settled = (known.column(name).to_numpy() for name in ("hour", "own", "offset", "settled"))
+        counts = (hour == own) | ((hour < own) & (offset >= settled))
+        return known.filter(pa.array(counts)).select(PROMISED.names)
+
+    def settled(self, rows: pa.Table, site: str) -> pa.Table:
+        """The same of those that a frontier has settled, wherever its cut is."""
+        known = self._known(rows, site)
+        return known.filter(pc.less(known.column("offset"), known.column("settled"))).select(PROMISED.names)
+
+    def _known(self, rows: pa.Table, site: str) -> pa.Table:
+        """Once for each frontier of their type."""
         own = ((*of, _NEVER if settled is None else settled.at(site)) for *of, settled in self.frontiers)
         columns = list(zip(*own, strict=True))
         kinds = ("int32", "string", "int64", "int64")
         frontiers = pa.table([pa.array(c, k) for c, k in zip(columns, kinds, strict=True)], ["asked", "type", "own", "settled"])
-        if self.below is not None:
-            rows = rows.filter(pc.less(rows.column("offset"), self.below.at(site)))
-        known = rows.join(frontiers, "type", join_type="inner", use_threads=False)
-        hour, own, offset, settled = (known.column(name).to_numpy() for name in ("hour", "own", "offset", "settled"))
-        counts = (hour == own) | ((hour < own) & (offset >= settled))
-        return known.filter(pa.array(counts)).select(PROMISED.names)
+        return rows.join(frontiers, "type", join_type="inner", use_threads=False)
 
 
 def rows_items(
@@ -130,6 +139,12 @@ def unaudited_rows(item: RowsItem, storage: Storage, keys: pa.Table) -> pa.Table
     """Rows of these ranges (columns KEY) that are listed and were not unaudited before, each once."""
     distinct = distinct_rows(matching(item_rows(item, storage), keys, KEY))
     return distinct.filter(pc.invert(distinct.column("earlier")))
+
+
+def older_promises(item: PromisesItem, storage: Storage, windows: Windows, keys: pa.Table) -> pa.Table:
+    """PROMISED of these ranges (columns KEY), as far as their frontiers have settled them."""
+    found = [windows.settled(read_promises(storage, path), site) for path, site in item.files]
+    return matching(pa.concat_tables([PROMISED.empty_table(), *found]), keys, KEY)
 
 
 def matching_promises(

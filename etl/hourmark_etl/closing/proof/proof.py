@@ -41,6 +41,7 @@ import functools
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -56,8 +57,9 @@ from hourmark_etl.closing.proof.evidence import (
     PromisesItem,
     RowsItem,
     Windows,
+    file_items,
     hours_of,
-    matching_promises,
+    older_promises,
     promises_items,
     read_item,
     read_promises,
@@ -79,6 +81,7 @@ FINDINGS_MAX: Final = 20  # named per type; all are counted
 UNAUDITED_ROWS_MAX: Final = 20_000_000  # of a round: 32 bytes each, in the driver
 OLDER: Final = pa.schema([*KEYS, ("count", "int64"), ("sum", "int64")])
 _RANGES_HERE_MAX: Final = 1_000_000  # with more promises, ranges are judged in tasks, this many in one
+_WRITERS: Final = 16  # small files written at once: one on HDFS is mostly waiting
 _LOG = logging.getLogger(__name__)
 
 
@@ -127,7 +130,7 @@ class Prover:
     def _by_join(self, asked: Mapping[int, Frontier], below: AuditOffsets) -> dict[int, Proof]:
         rows = self._rows_items(asked)
         verdict = self._verdict(rows, asked, below)
-        older = self._older(asked, verdict)
+        older = self._older(asked, verdict, below)
         unaudited = unmatched(verdict.unaudited, older, KEY)
         unmet, passed_over = _still_unmet(verdict.unmet, older)
         found = Joined(verdict, unaudited, unmet, passed_over)
@@ -156,30 +159,26 @@ class Prover:
         work = functools.partial(scattered, storage=self.storage, windows=windows, parts=parts)
         return merged(self.runner.gather(work, items, merge, parts))
 
-    def _older(self, asked: Mapping[int, Frontier], verdict: RangeCounts) -> pa.Table:
-        """Promises below `settled_next` of the late ranges in doubt: columns KEY, count, sum. Few, so they are read here."""
+    def _older(self, asked: Mapping[int, Frontier], verdict: RangeCounts, below: AuditOffsets) -> pa.Table:
+        """Promises below `settled_next` of the late ranges in doubt: columns KEY, count, sum. Few.
+
+        Each file is read once for all frontiers.
+        """
         keys = distinct(pa.concat_tables([_keys_of(verdict.unmet), verdict.unaudited.select(KEY)]), KEY)
-        found = [OLDER.empty_table()]
+        own_s = np.array([asked[at].hour.start_s if at in asked else 0 for at in range(max(asked) + 1)])
+        late = keys.filter(pa.array(keys.column("hour").to_numpy() < own_s[keys.column("asked").to_numpy()]))
+        by_path = defaultdict[AuditPath, str](str)  # → a type that asks
         for at, f in asked.items():
-            own = keys.filter(pc.and_(pc.equal(keys.column("asked"), at), pc.less(keys.column("hour"), f.hour.start_s)))
-            if len(own):
-                groups = promises_between(self.database, f.event_type, hours_of(own), NONE_MEANT, f.settled_next)
-                work = functools.partial(
-                    matching_promises,
-                    storage=self.storage,
-                    event_type=f.event_type,
-                    keys=own,
-                    at_least=NONE_MEANT,
-                    below=f.settled_next,
-                )
-                try:
-                    each = self.runner.map(work, promises_items(groups))
-                except Unreadable as error:  # nothing else needs what was settled
-                    raise Unreadable(error.path, error.why, f.event_type) from error
-                for rows in each:
-                    label = pa.array(np.full(len(rows), at, np.int32))
-                    found.append(rows.select(OLDER.names[1:]).add_column(0, OLDER.field(0), label))
-        return pa.concat_tables(found)
+            if len(own := late.filter(pc.equal(late.column("asked"), at))):
+                for g in promises_between(self.database, f.event_type, hours_of(own), NONE_MEANT, f.settled_next):
+                    by_path[AuditPath(g.path, g.site)] = f.event_type
+        work = functools.partial(older_promises, storage=self.storage, windows=Windows.of(asked, below), keys=late)
+        try:
+            found = self.runner.map(work, file_items(by_path))
+        except Unreadable as error:  # nothing else needs what was settled
+            asking = next((event_type for file, event_type in by_path.items() if file.path == error.path), None)
+            raise Unreadable(error.path, error.why, asking) from error
+        return pa.concat_tables([OLDER.empty_table(), *(rows.select(OLDER.names) for rows in found)])
 
     def _keep_unaudited(
         self, asked: Mapping[int, Frontier], items: Sequence[RowsItem], unaudited: pa.Table
@@ -197,10 +196,12 @@ class Prover:
         work = functools.partial(unaudited_rows, storage=self.storage, keys=unaudited)
         rows = pa.concat_tables(self.runner.map(work, [i for i in items if concerned & set(i.asked)]))
         epoch = self.database.epoch(CLOSER)
-        return {
-            at: write_unaudited(self.storage, epoch, asked[at], rows.filter(pc.equal(rows.column("asked"), at)))
-            for at in sorted(concerned)
-        }
+
+        def write(at: int) -> UnauditedFile:
+            return write_unaudited(self.storage, epoch, asked[at], rows.filter(pc.equal(rows.column("asked"), at)))
+
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            return dict(zip(sorted(concerned), pool.map(write, sorted(concerned)), strict=True))
 
 
 class Joined(NamedTuple):
