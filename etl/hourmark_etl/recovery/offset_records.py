@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -21,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 from hourmark.clock import Clock
 from hourmark.errors import Finding, Unavailable
 from hourmark_etl.folders import LEDGER_FOLDER
+from hourmark_etl.ledger.batches import tells_lost_end
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, all_gaps, last_checks, put_gaps
 from hourmark_etl.staging.verified import digest_of
@@ -64,24 +65,24 @@ class OffsetRecorder:
 
     def keep(self, lease: Lease) -> None:
         """Write what is so now, if the last record says otherwise. StaleDriver for a closer that was replaced."""
-        record = offsets_of(self._database)
+        record = _offsets_of(self._database)
         content = record.model_copy(update={"commit": 0})  # it counts up by itself
         if content != self._kept:
-            put_record(self._storage, record, lambda: self._database.check_lease(lease))
+            standing = [path for path, _ in _records(self._storage, record.ledger)]
+            self._database.check_lease(lease)  # those of a later closer come after this, and stay
+            _put(self._storage, record, standing)
             self._kept = content
 
 
-def offsets_of(database: Database) -> OffsetRecord:
+def _offsets_of(database: Database) -> OffsetRecord:
     """As the ledger has them. Gaps are read after the checks that were begun anew as they were accepted: so none is missing."""
     ledger, commit = database.identity()
     checks = [check for _, check in sorted(last_checks(database).items())]
     return OffsetRecord(format=1, ledger=ledger, commit=commit, checks=tuple(checks), gaps=tuple(all_gaps(database)))
 
 
-def put_record(storage: Storage, record: OffsetRecord, check: Callable[[], None]) -> None:
-    """In place of those that stand. `check` is called once they are known: who was replaced may write and delete nothing."""
-    standing = [path for path, _ in _records(storage, record.ledger)]
-    check()  # those of a later closer come after this, and stay
+def _put(storage: Storage, record: OffsetRecord, standing: Collection[str]) -> None:
+    """In place of these."""
     written = record.encode()
     path = f"{LEDGER_FOLDER}/offsets-{record.ledger}-{digest_of(written).hex()}.json"
     if path not in standing:
@@ -89,6 +90,19 @@ def put_record(storage: Storage, record: OffsetRecord, check: Callable[[], None]
     for older in standing:
         if older != path:
             storage.delete(older)
+
+
+def keep_found(storage: Storage, rebuilt: Database) -> None:
+    """Of a ledger that was rebuilt, with which no driver has run yet: that logs have lost their ends. Once they have grown,
+    nothing else tells of it to another rebuild, or to a copy of the old ledger that goes on after all.
+
+    What neither Kafka nor a file holds another rebuild finds again, and a copy need not miss. What cannot be read stays.
+    """
+    record = _offsets_of(rebuilt)
+    known = read_offset_records(storage, record.ledger)
+    gaps = tuple(gap for gap in record.gaps if tells_lost_end(gap) or gap in known.gaps)
+    standing = [] if known.notes else [path for path, _ in _records(storage, record.ledger)]
+    _put(storage, record.model_copy(update={"gaps": gaps}), standing)
 
 
 @dataclass(frozen=True)

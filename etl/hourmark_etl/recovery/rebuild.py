@@ -4,8 +4,8 @@ A published marker always wins: a type's frontier is the hour after its last mar
 Where staging begins again, and what of staged files counts beside it, is told in `rebuilt_offsets`.
 
 Where the mirror stood at the last checks of the edge, and which gaps there were by then, is read from storage too
-(`offset_records`); without it those checks begin anew, and what the edge has deleted by now counts as a gap. What a rebuild finds
-is kept there before any driver runs with it: once a log has grown again, another rebuild would not find it.
+(`offset_records`); without it those checks begin anew, and what the edge has deleted by now counts as a gap. That a log lost
+its end is kept there before any driver runs with the new ledger: once the log has grown again, another rebuild would not find it.
 
 Not rebuilt, because nothing tells it: overrides, whom a bucket waived, and types that were quarantined (their next batch
 quarantines them again). The index of ids is a cache, and begins anew too.
@@ -40,7 +40,7 @@ from hourmark_etl.model import (
 )
 from hourmark_etl.recovery.filled import refuse_filled
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours
-from hourmark_etl.recovery.offset_records import offsets_of, put_record
+from hourmark_etl.recovery.offset_records import keep_found
 from hourmark_etl.recovery.rebuilt import Outside, Rebuilt
 from hourmark_etl.recovery.rebuilt_offsets import OffsetsRebuild
 from hourmark_etl.recovery.storage_scan import (
@@ -66,7 +66,7 @@ def rebuild(outside: Outside, target: Database, say: Callable[[str], None]) -> R
         work = _Rebuild(connection=connection, outside=outside, say=say)
         work.run()
     try:
-        put_record(outside.storage, offsets_of(target), lambda: None)
+        keep_found(outside.storage, target)
     except (Unavailable, Finding) as error:
         work.done.notes.append(f"what was found is not kept on storage, until a driver has run with this ledger: {error}")
     return work.done

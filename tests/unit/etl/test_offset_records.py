@@ -6,10 +6,13 @@ import dataclasses
 
 import pytest
 from tests.support.closing import arrive, report, send
+from tests.support.rebuilding import lose_ledger, staged_files
 from tests.support.simulator.world import World
 
-from hourmark.topics import AUDIT
+from hourmark.kafka import Partition
+from hourmark.topics import AUDIT, central_topic, events_topic
 from hourmark_etl.errors import StaleDriver
+from hourmark_etl.ledger.batches import tells_lost_end
 from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, put_gaps
 from hourmark_etl.recovery.offset_records import OffsetRecord, OffsetRecorder, read_offset_records, take_over_gaps
@@ -113,3 +116,44 @@ def test_bad_blocks_are_no_record_and_a_storage_that_is_away_is_awaited(world: W
     refuse(StorageError)
     with pytest.raises(StorageError):
         read_offset_records(world.storage, ledger)
+
+
+def test_a_rebuild_keeps_ends_that_logs_have_lost_and_no_gap_that_the_next_would_find_too(world: World) -> None:
+    """It may be thrown away, and a copy of the ledger go on that staged what the rebuild found nowhere."""
+    ledger, _ = world.database.identity()
+    send(world, ["click"])
+    live(world)
+    world.ledgers.keep_checks(0)
+    world.pipeline.shorten((events_topic("click"),), 1)
+    world.damages.lose(*staged_files(world, "audit"))
+    audit = world.pipeline.central.logs[Partition(central_topic(AUDIT, world.pipeline.mirror.alias or ""), 0)]
+    audit.start = len(audit.records)
+    (lost,) = lose_ledger(world).lost
+    assert "lost to retention" in lost
+    (kept,) = read_offset_records(world.storage, ledger).gaps
+    assert tells_lost_end(kept) and kept.topic == events_topic("click")
+    assert lose_ledger(world).lost == [lost]
+    assert len(records(world)) == 1
+
+
+def test_a_record_that_cannot_be_read_is_told_of_by_each_rebuild(world: World) -> None:
+    ledger, _ = world.database.identity()
+    live(world)
+    world.ledgers.keep_checks(0)
+    (record,) = records(world)
+    world.storage.delete(record)
+    world.storage.write_new(record, b"{")
+    for _ in range(2):
+        assert any("not as it was written" in note for note in lose_ledger(world).notes)
+    assert record in records(world) and read_offset_records(world.storage, ledger).checks is None
+
+
+def test_a_rebuild_that_cannot_keep_what_it_found_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(world)
+
+    def full(path: str, content: bytes) -> None:
+        raise StorageError(path, path, "no space left") if "/offsets-" in path else AssertionError(path)
+
+    monkeypatch.setattr(world.storage, "write_new", full)
+    monkeypatch.setattr("tests.support.rebuilding.begin", lambda _: None)  # a driver's first words there, too
+    assert any("not kept on storage" in note and "no space left" in note for note in lose_ledger(world).notes)
