@@ -10,7 +10,7 @@ from tests.support.records import DEADLINE_S, END, HOUR, frontier, service, tail
 
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, CONTROL, HOSTS
-from hourmark_etl.closing.cut.cut import LAGGARD_SECONDS, OVERDUE_MS, Cut, CutTaker, EdgeEnds, Waiting
+from hourmark_etl.closing.cut.cut import LAGGARD_SECONDS, OVERDUE_MS, STANDING_SECONDS, Cut, CutTaker, EdgeEnds, Waiting
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap
 from hourmark_etl.model import FIRST_SITE, AuditOffsets, Phase, Reporter
 
@@ -57,9 +57,8 @@ class FakeSites:
     def reporters(self) -> list[Reporter]:
         return self.known
 
-    def not_staged(self, ends: Mapping[Partition, int]) -> list[str]:
-        edge_names = {dataclasses.replace(p, topic=p.topic.removeprefix("edge.")): end for p, end in ends.items()}
-        return [f"{p} not staged" for p, end in edge_names.items() if self.staged[p] < end]
+    def not_staged(self, ends: Mapping[Partition, int]) -> dict[Partition, int]:
+        return {p: self.staged_next(p) for p, end in ends.items() if self.staged_next(p) < end}
 
     def mirror_all(self) -> None:
         self.mirrored = dict(self.edge)
@@ -118,6 +117,61 @@ def test_a_type_quarantined_while_its_cut_is_taken_holds_up_nobody() -> None:
     sites.staged[CLICK] = 31
     assert phase(cuts.poll(types)) is Phase.ARRIVAL, "the other type's events are awaited"
     assert set(taken(cuts.poll(types[:1])).watermarks_ms) == {"click"}
+
+
+def test_a_type_of_which_nothing_is_staged_holds_up_nobody_who_is_there() -> None:
+    """Its shard's query hangs."""
+    sites, clock = FakeSites(), FakeClock(END + 5)
+    cuts, types = taker(sites, clock), [frontier("click"), frontier("view")]
+    sites.catch_up()
+    sites.edge |= {CLICK: 31, VIEW: 41}
+    sites.mirror_all()
+    sites.staged[VIEW] = 41
+    assert phase(cuts.poll(types)) is Phase.ARRIVAL
+    clock.advance(STANDING_SECONDS - 1)
+    assert phase(cuts.poll(types)) is Phase.ARRIVAL
+    clock.advance(1)
+    assert set(taken(cuts.poll(types)).watermarks_ms) == {"view"}
+    waiting = cuts.poll(types[:1])  # the other one is closed
+    assert isinstance(waiting, Waiting) and waiting.phase is Phase.ARRIVAL
+    assert waiting.what == ("staging: edge.events.click-0 is staged up to 30, the cut is 31",)
+    clock.advance(10 * STANDING_SECONDS)
+    assert phase(cuts.poll(types[:1])) is Phase.ARRIVAL, "nobody waits but for it"
+    sites.stage_all()
+    assert set(taken(cuts.poll(types[:1])).watermarks_ms) == {"click"}
+
+
+def test_a_type_that_is_staged_step_by_step_is_waited_for() -> None:
+    sites, clock = FakeSites(), FakeClock(END + 5)
+    cuts, types = taker(sites, clock), [frontier("click"), frontier("view")]
+    sites.catch_up()
+    sites.edge |= {CLICK: 35, VIEW: 41}
+    sites.mirror_all()
+    sites.staged[VIEW] = 41
+    for at in range(31, 36):
+        assert phase(cuts.poll(types)) is Phase.ARRIVAL
+        clock.advance(STANDING_SECONDS - 1)
+        sites.staged[CLICK] = at
+    assert set(taken(cuts.poll(types)).watermarks_ms) == {"click", "view"}
+
+
+def test_a_type_that_was_left_out_says_what_it_waits_for() -> None:
+    sites, clock = FakeSites(), FakeClock(END + 5)
+    cuts, types = taker(sites, clock), [frontier("click"), frontier("view"), frontier("seen")]
+    seen = Partition("events.seen", 0)
+    for of in (sites.edge, sites.mirrored, sites.staged):
+        of[seen] = 50
+    sites.catch_up()
+    sites.edge |= {CLICK: 31, VIEW: 42}
+    sites.mirror_all()
+    assert phase(cuts.poll(types)) is Phase.ARRIVAL
+    clock.advance(STANDING_SECONDS - 1)
+    sites.staged[VIEW] = 41
+    assert phase(cuts.poll(types)) is Phase.ARRIVAL
+    clock.advance(2)
+    waiting = cuts.poll(types)
+    assert isinstance(waiting, Waiting) and waiting.phase is Phase.ARRIVAL, "one is staged still"
+    assert waiting.by_type["click"][0] is Phase.REPORTS and "nothing is staged for 120 s" in waiting.by_type["click"][1][0]
 
 
 def test_no_cut_begins_while_a_source_is_behind() -> None:

@@ -154,14 +154,10 @@ class LedgerProgress:
         """Latest staged reports."""
         return reporters(self.database)
 
-    def not_staged(self, ends: Mapping[Partition, int]) -> list[str]:
-        """What is below these central ends and not yet staged."""
+    def not_staged(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
+        """The next offset to stage, of what is below these central ends and not yet staged."""
         positions = self._positions()
-        return [
-            f"staging: {p} is staged up to {positions.get(p, 0)}, the cut is {end}"
-            for p, end in sorted(ends.items())
-            if positions.get(p, 0) < end
-        ]
+        return {p: positions.get(p, 0) for p, end in ends.items() if positions.get(p, 0) < end}
 
     def staged_next(self, partition: Partition) -> int:
         """The next offset to stage."""

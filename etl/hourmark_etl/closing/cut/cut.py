@@ -44,6 +44,7 @@ EdgeEnds = Mapping[str, Mapping[Partition, int]]  # by site, of its edge's topic
 OVERDUE_MS: Final = 30_000  # after its end, an hour that waits for somebody says for whom
 NAMED_MAX: Final = 20
 LAGGARD_SECONDS: Final = 10.0  # how long a topic that the mirror lags on may hold up the types beside it
+STANDING_SECONDS: Final = 120.0  # the same of one of which nothing is staged: far longer than a micro-batch takes
 
 
 class Sites(Protocol):
@@ -80,8 +81,8 @@ class StagingProgress(Protocol):
     def reporters(self) -> list[Reporter]:
         """Latest staged reports."""
 
-    def not_staged(self, ends: Mapping[Partition, int]) -> list[str]:
-        """What is below these central ends and not yet staged, human-readable; empty: the ledger has reached them."""
+    def not_staged(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
+        """Of which something is below these central ends and not yet staged: the next offset to stage; empty: all is there."""
 
     def staged_next(self, partition: Partition) -> int:
         """The next offset to stage of a partition of the central cluster; 0 where nothing was staged of it."""
@@ -158,6 +159,7 @@ class CutTaker:
         self._central: Mapping[Partition, int] = {}  # of these topics, asked at this time
         self._topics: Sequence[str] = ()
         self._asked_s = 0.0
+        self._staged: Mapping[Partition, tuple[int, float]] = {}  # of what is awaited: the next offset to stage, and since when
         self._audit_next = NONE_MEANT
 
     def _reports(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
@@ -207,14 +209,16 @@ class CutTaker:
         """What is to be staged first; a log that has lost records since may never reach to the cut, which then begins anew."""
         if not (behind := self._progress.not_staged(self._central)):
             return None
-        if self._clock.monotonic_s() - self._asked_s >= LAGGARD_SECONDS:
+        now_s, before = self._clock.monotonic_s(), self._staged
+        self._staged = {p: before[p] if before.get(p, (-1,))[0] == at else (at, now_s) for p, at in behind.items()}
+        if now_s - self._asked_s >= LAGGARD_SECONDS:
             awaited = self._central
             self._ask_centre(self._topics)
             if any(self._central.get(p, 0) < end for p, end in awaited.items()):
                 self._begin_anew()
                 return Phase.REPORTS
             self._central = awaited
-        return self._waiting(self._phase, behind)
+        return self._waiting(self._phase, readable(behind, self._central))
 
     def _end_of(self, audit: str) -> int:
         ends = [end for p, end in self._central.items() if p.topic == audit]
@@ -281,14 +285,15 @@ class CutTaker:
 
     def _arrival(self, frontiers: Collection[Frontier]) -> Phase | Cut | Waiting:
         if gone := self._chosen.keys() - {f.event_type for f in frontiers}:  # quarantined meanwhile: nothing more of it arrives
-            for event_type in gone:
-                del self._chosen[event_type]
-            topics = tuple(map(events_topic, gone))
-            self._central = {p: end for p, end in self._central.items() if not p.topic.endswith(topics)}
+            self._leave_to_the_next(gone)
             if not self._chosen:
                 self._begin_anew()
                 return Phase.REPORTS
         if waiting := self._not_staged():
+            if isinstance(waiting, Waiting) and (standing := self._standing()):
+                self._leave_to_the_next(standing)
+                self._not_ready |= standing
+                return Phase.ARRIVAL
             return waiting
         return Cut(
             taken_at_ms=self._taken_at_ms,
@@ -296,6 +301,24 @@ class CutTaker:
             audit_next=self._audit_next,
             waived={t: r.waived for t, r in self._chosen.items() if r.waived},
         )
+
+    def _leave_to_the_next(self, types: Collection[str]) -> None:
+        for event_type in types:
+            del self._chosen[event_type]
+        topics = tuple(map(events_topic, types))
+        self._central = {p: end for p, end in self._central.items() if not p.topic.endswith(topics)}
+
+    def _standing(self) -> dict[str, What]:
+        """Types of which nothing is staged though others of this cut are all there: their shard's query may hang."""
+        awaited = {t: [p for p in self._staged if p.topic.endswith(events_topic(t))] for t in self._chosen}
+        if all(awaited.values()):
+            return {}
+        long_ago_s = self._clock.monotonic_s() - STANDING_SECONDS
+        return {
+            t: tuple(f"staging: of {p} nothing is staged for {STANDING_SECONDS:.0f} s; it is at {self._staged[p][0]}" for p in of)
+            for t, of in awaited.items()
+            if any(self._staged[p][1] <= long_ago_s for p in of)
+        }
 
     def _waiting(self, phase: Phase, what: Sequence[str], by_type: Mapping[str, What] | None = None) -> Waiting:
         """Types that are in the cut wait for `what`; those that are not, for what keeps them out of it."""
@@ -308,6 +331,11 @@ class CutTaker:
 def _is_shorter(now: EdgeEnds, before: EdgeEnds) -> bool:
     """Whether a log of an edge ends before where it did: it has lost records, and nobody can copy them."""
     return any(now.get(site, {}).get(p, 0) < end for site, ends in before.items() for p, end in ends.items())
+
+
+def readable(behind: Mapping[Partition, int], ends: Mapping[Partition, int]) -> list[str]:
+    """What `not_staged` says of these ends."""
+    return [f"staging: {p} is staged up to {at}, the cut is {ends[p]}" for p, at in sorted(behind.items())]
 
 
 def shortened(what: Sequence[str]) -> What:

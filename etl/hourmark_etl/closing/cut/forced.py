@@ -14,7 +14,7 @@ from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark.kafka import Partition
 from hourmark.topics import CONTROL, events_topic
-from hourmark_etl.closing.cut.cut import Cut, Sites, StagingProgress, shortened
+from hourmark_etl.closing.cut.cut import Cut, Sites, StagingProgress, readable, shortened
 from hourmark_etl.closing.cut.readiness import Reports, clocks_apart, readiness
 from hourmark_etl.ledger.overrides import Override
 from hourmark_etl.model import AuditOffsets, Frontier
@@ -71,7 +71,8 @@ def _behind(sites: Sites, progress: StagingProgress, topics: Sequence[str]) -> l
 
     def look() -> None:
         found.extend(sites.not_mirrored(sites.edge_ends(topics)).values())
-        found.extend(progress.not_staged(sites.central_ends(topics)))
+        ends = sites.central_ends(topics)
+        found.extend(readable(progress.not_staged(ends), ends))
 
     if failed := _answer(look):
         found.append(failed)
