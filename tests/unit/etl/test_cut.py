@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
+import pytest
 from tests.support.clock import FakeClock
 from tests.support.records import DEADLINE_S, END, HOUR, frontier, service, tailer
 
+from hourmark.errors import Unavailable
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, CONTROL, HOSTS
 from hourmark_etl.closing.cut.cut import LAGGARD_SECONDS, OVERDUE_MS, STANDING_SECONDS, Cut, CutTaker, EdgeEnds, Waiting
@@ -119,14 +121,19 @@ def test_a_type_quarantined_while_its_cut_is_taken_holds_up_nobody() -> None:
     assert set(taken(cuts.poll(types[:1])).watermarks_ms) == {"click"}
 
 
-def test_a_type_of_which_nothing_is_staged_holds_up_nobody_who_is_there() -> None:
-    """Its shard's query hangs."""
+def hung() -> tuple[FakeSites, FakeClock, CutTaker]:
+    """Clicks and views are there but for the last of each; the query of the clicks' shard hangs, views go on."""
     sites, clock = FakeSites(), FakeClock(END + 5)
-    cuts, types = taker(sites, clock), [frontier("click"), frontier("view")]
     sites.catch_up()
     sites.edge |= {CLICK: 31, VIEW: 41}
     sites.mirror_all()
     sites.staged[VIEW] = 41
+    return sites, clock, taker(sites, clock)
+
+
+def test_a_type_of_which_nothing_is_staged_holds_up_nobody_who_is_there() -> None:
+    sites, clock, cuts = hung()
+    types = [frontier("click"), frontier("view")]
     assert phase(cuts.poll(types)) is Phase.ARRIVAL
     clock.advance(STANDING_SECONDS - 1)
     assert phase(cuts.poll(types)) is Phase.ARRIVAL
@@ -135,10 +142,57 @@ def test_a_type_of_which_nothing_is_staged_holds_up_nobody_who_is_there() -> Non
     waiting = cuts.poll(types[:1])  # the other one is closed
     assert isinstance(waiting, Waiting) and waiting.phase is Phase.ARRIVAL
     assert waiting.what == ("staging: edge.events.click-0 is staged up to 30, the cut is 31",)
-    clock.advance(10 * STANDING_SECONDS)
-    assert phase(cuts.poll(types[:1])) is Phase.ARRIVAL, "nobody waits but for it"
     sites.stage_all()
     assert set(taken(cuts.poll(types[:1])).watermarks_ms) == {"click"}
+
+
+def test_it_holds_up_none_of_their_later_hours_for_longer() -> None:
+    sites, clock, cuts = hung()
+    click, view, closed = frontier("click"), frontier("view"), 0
+    for _ in range(3 * 360):  # three hours, a poll each ten seconds
+        clock.advance(10)
+        sites.known = [dataclasses.replace(r, caught_up_at_ms=clock.now_ms(), received_at_ms=clock.now_ms()) for r in sites.known]
+        sites.edge[VIEW] += 1
+        sites.mirror_all()
+        sites.staged = {**sites.mirrored, CLICK: 30}
+        if isinstance(step := cuts.poll([click, view]), Cut):
+            assert set(step.watermarks_ms) == {"view"} and clock.now_ms() - view.hour.end_ms < 2 * STANDING_SECONDS * 1000
+            view, closed = dataclasses.replace(view, hour=view.hour.next()), closed + 1
+    assert closed == 3
+    sites.stage_all()
+    found = [cuts.poll([click, view]) for _ in range(2)]
+    assert any(isinstance(step, Cut) and "click" in step.watermarks_ms for step in found)
+
+
+def test_it_leaves_the_cut_though_nobody_leads_its_central_partition() -> None:
+    sites, clock, cuts = hung()
+    types, ends = [frontier("click"), frontier("view")], sites.central_ends
+
+    def central_ends(topics: Collection[str]) -> dict[Partition, int]:
+        if CLICK.topic in topics:
+            raise Unavailable("central: edge.events.click-0 has no leader")
+        return ends(topics)
+
+    assert phase(cuts.poll(types)) is Phase.ARRIVAL
+    sites.central_ends = central_ends  # type: ignore[method-assign]
+    clock.advance(STANDING_SECONDS)
+    with pytest.raises(Unavailable):
+        cuts.poll(types)
+    clock.advance(1)
+    assert set(taken(cuts.poll(types)).watermarks_ms) == {"view"}, "it is asked again each ten seconds alone"
+
+
+def test_a_type_stays_while_one_of_its_partitions_is_staged() -> None:
+    sites, clock, cuts = hung()
+    second, types = Partition(CLICK.topic, 1), [frontier("click"), frontier("view")]
+    sites.edge[second] = sites.mirrored[second] = 100
+    sites.staged[second] = 10
+    for _ in range(3):
+        assert phase(cuts.poll(types)) is Phase.ARRIVAL
+        clock.advance(STANDING_SECONDS - 1)
+        sites.staged[second] += 30
+    sites.staged[second] = 100
+    assert set(taken(cuts.poll(types)).watermarks_ms) == {"view"}, "the other one is all that is awaited"
 
 
 def test_a_type_that_is_staged_step_by_step_is_waited_for() -> None:
@@ -155,23 +209,18 @@ def test_a_type_that_is_staged_step_by_step_is_waited_for() -> None:
     assert set(taken(cuts.poll(types)).watermarks_ms) == {"click", "view"}
 
 
-def test_a_type_that_was_left_out_says_what_it_waits_for() -> None:
-    sites, clock = FakeSites(), FakeClock(END + 5)
-    cuts, types = taker(sites, clock), [frontier("click"), frontier("view"), frontier("seen")]
-    seen = Partition("events.seen", 0)
+def test_a_type_that_stands_costs_nothing_while_another_is_staged() -> None:
+    sites, clock, cuts = hung()
+    seen, types = Partition("events.seen", 0), [frontier("click"), frontier("view"), frontier("seen")]
     for of in (sites.edge, sites.mirrored, sites.staged):
         of[seen] = 50
-    sites.catch_up()
-    sites.edge |= {CLICK: 31, VIEW: 42}
-    sites.mirror_all()
+    sites.edge[VIEW] = sites.mirrored[VIEW] = 43
     assert phase(cuts.poll(types)) is Phase.ARRIVAL
-    clock.advance(STANDING_SECONDS - 1)
-    sites.staged[VIEW] = 41
+    clock.advance(STANDING_SECONDS + 1)
+    sites.staged[VIEW] = 42
     assert phase(cuts.poll(types)) is Phase.ARRIVAL
-    clock.advance(2)
-    waiting = cuts.poll(types)
-    assert isinstance(waiting, Waiting) and waiting.phase is Phase.ARRIVAL, "one is staged still"
-    assert waiting.by_type["click"][0] is Phase.REPORTS and "nothing is staged for 120 s" in waiting.by_type["click"][1][0]
+    sites.staged[VIEW] = 43
+    assert set(taken(cuts.poll(types)).watermarks_ms) == {"view", "seen"}
 
 
 def test_no_cut_begins_while_a_source_is_behind() -> None:

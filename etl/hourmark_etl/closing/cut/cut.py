@@ -128,6 +128,7 @@ class CutTaker:
         self._audits = audits
         self._deadline_ms = round(deadline_seconds * 1000)
         self._events_since_s = 0.0
+        self._staged: Mapping[Partition, tuple[int, float]] = {}  # of what was awaited last: the next to stage, and since when
         self._steps: Mapping[Phase, Callable[[Collection[Frontier]], Cut | Phase | Waiting]] = {
             Phase.REPORTS: self._reports,
             Phase.CONTROL: self._control,
@@ -159,7 +160,6 @@ class CutTaker:
         self._central: Mapping[Partition, int] = {}  # of these topics, asked at this time
         self._topics: Sequence[str] = ()
         self._asked_s = 0.0
-        self._staged: Mapping[Partition, tuple[int, float]] = {}  # of what is awaited: the next offset to stage, and since when
         self._audit_next = NONE_MEANT
 
     def _reports(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
@@ -207,12 +207,13 @@ class CutTaker:
 
     def _not_staged(self) -> Phase | Waiting | None:
         """What is to be staged first; a log that has lost records since may never reach to the cut, which then begins anew."""
-        if not (behind := self._progress.not_staged(self._central)):
+        behind, now_s = self._progress.not_staged(self._central), self._clock.monotonic_s()
+        since = {p: self._staged[p] if self._staged.get(p, (-1,))[0] == at else (at, now_s) for p, at in behind.items()}
+        self._staged = {p: known for p, known in self._staged.items() if p not in self._central} | since
+        if not behind:
             return None
-        now_s, before = self._clock.monotonic_s(), self._staged
-        self._staged = {p: before[p] if before.get(p, (-1,))[0] == at else (at, now_s) for p, at in behind.items()}
         if now_s - self._asked_s >= LAGGARD_SECONDS:
-            awaited = self._central
+            awaited, self._asked_s = self._central, now_s
             self._ask_centre(self._topics)
             if any(self._central.get(p, 0) < end for p, end in awaited.items()):
                 self._begin_anew()
@@ -290,11 +291,12 @@ class CutTaker:
                 self._begin_anew()
                 return Phase.REPORTS
         if waiting := self._not_staged():
-            if isinstance(waiting, Waiting) and (standing := self._standing()):
-                self._leave_to_the_next(standing)
-                self._not_ready |= standing
-                return Phase.ARRIVAL
-            return waiting
+            if not isinstance(waiting, Waiting) or not (standing := self._standing()):
+                return waiting
+            if standing == self._chosen.keys():  # it waits for nothing else: others whose hour has ended may join
+                return self._left_standing(waiting)
+            self._leave_to_the_next(standing)
+            return Phase.ARRIVAL
         return Cut(
             taken_at_ms=self._taken_at_ms,
             watermarks_ms={t: r.watermark_ms for t, r in self._chosen.items()},
@@ -307,18 +309,20 @@ class CutTaker:
             del self._chosen[event_type]
         topics = tuple(map(events_topic, types))
         self._central = {p: end for p, end in self._central.items() if not p.topic.endswith(topics)}
+        self._topics = [t for t in self._topics if t not in topics]
 
-    def _standing(self) -> dict[str, What]:
-        """Types of which nothing is staged though others of this cut are all there: their shard's query may hang."""
-        awaited = {t: [p for p in self._staged if p.topic.endswith(events_topic(t))] for t in self._chosen}
-        if all(awaited.values()):
-            return {}
+    def _standing(self) -> set[str]:
+        """Types of which nothing was staged for long: their shard's query may hang. None while any other is being staged."""
+        awaited = {t: [p for p in self._staged if p in self._central and p.topic.endswith(events_topic(t))] for t in self._chosen}
         long_ago_s = self._clock.monotonic_s() - STANDING_SECONDS
-        return {
-            t: tuple(f"staging: of {p} nothing is staged for {STANDING_SECONDS:.0f} s; it is at {self._staged[p][0]}" for p in of)
-            for t, of in awaited.items()
-            if any(self._staged[p][1] <= long_ago_s for p in of)
-        }
+        standing = {t for t, of in awaited.items() if of and all(self._staged[p][1] <= long_ago_s for p in of)}
+        return standing if not any(of for t, of in awaited.items() if t not in standing) else set()
+
+    def _left_standing(self, waiting: Waiting) -> Waiting:
+        """It says what it waits for, and once it is as old begins anew; what stands now then leaves at once, beside others."""
+        if self._clock.now_ms() - self._taken_at_ms >= STANDING_SECONDS * 1000:
+            self._begin_anew()
+        return waiting
 
     def _waiting(self, phase: Phase, what: Sequence[str], by_type: Mapping[str, What] | None = None) -> Waiting:
         """Types that are in the cut wait for `what`; those that are not, for what keeps them out of it."""
