@@ -22,6 +22,7 @@ from hourmark import native
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import Finding, Unavailable
+from hourmark.kafka import Cluster
 from hourmark.log import set_up_logging
 from hourmark.metrics_server import serve_metrics
 from hourmark.stopping import stop_on_signals
@@ -34,17 +35,20 @@ from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ports import Ports
 from hourmark_etl.closing.runner import OnSpark
 from hourmark_etl.ledger.batches import type_shards
+from hourmark_etl.ledger.database import Lease
 from hourmark_etl.ledger.engines import check_moving_driver
 from hourmark_etl.ledger.heartbeat import Heartbeat
 from hourmark_etl.model import DEFAULT_SHARD
 from hourmark_etl.options import shard_option
 from hourmark_etl.recovery.first_hours import record_first_hours
+from hourmark_etl.recovery.lost_ends import find_lost_ends
 from hourmark_etl.recovery.offset_records import OffsetRecorder
 from hourmark_etl.spark import spark_session, submitted_settings
 from hourmark_etl.staging.consumer import Consumer, Consumers
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.telemetry.metrics import Metrics
 from hourmark_etl.telemetry.progress import BatchListener, Progress
+from hourmark_etl.topics import CentralTopics
 
 _LOG = logging.getLogger(__name__)
 
@@ -74,6 +78,7 @@ class Driver:
             heartbeat = Heartbeat(self._database, self._closer.lease, self._clock)
             heartbeat.start()
             opened.callback(heartbeat.stop)
+        self._looked = False  # for ends that logs lost while no driver was there
         self._recorder = OffsetRecorder(self._storage, self._database, self._clock)
         self._cleaner = Cleaner(self._storage, self._database, config, self._clock)
         make = functools.partial(Consumer, spark, config, self._database, found.cluster_id, self._clock, self._progress.staged)
@@ -99,8 +104,9 @@ class Driver:
             waits: str | None = ""
             if self._closer is not None:
                 self._recorder.poll(self._closer.lease)
-                waits = _poll(self._closer)
-                self._cleaner.poll(self._closer.lease)
+                waits = self._poll(self._closer)
+                if self._looked:  # what it deletes is read
+                    self._cleaner.poll(self._closer.lease)
             self._progress.polled(waits or "")
             if waits is not None:
                 self._stopping.wait(self._config.etl.close_poll_seconds)
@@ -117,6 +123,24 @@ class Driver:
             metrics=metrics,
             clock=self._clock,
         )
+
+    def _poll(self, closer: Closer) -> str | None:
+        """The closer's: what it waits for, human-readable ("": nothing worth a word); None after it closed something."""
+        try:
+            if not self._looked:
+                self._look_for_lost_ends(closer.lease)
+            outcome = closer.step()
+        except (Unavailable, Finding) as error:  # staging goes on; closing does when the server, or the operator, is back
+            return str(error)
+        if not isinstance(outcome, Waiting):
+            return None
+        return f"({outcome.phase.value}) {'; '.join(outcome.what[:5])}" if outcome.what else ""
+
+    def _look_for_lost_ends(self, lease: Lease) -> None:
+        kafka = self._config.kafka
+        central, topics = Cluster(kafka.central_cluster, "central"), CentralTopics.of(kafka, self._types())
+        find_lost_ends(self._storage, self._database, lease, central, topics, self._clock.now_ms())
+        self._looked = True
 
     def _types(self) -> frozenset[str]:
         return frozenset(type_shards(self._database))
@@ -144,17 +168,6 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
 
         stop_on_signals(on_signal)  # after Spark's session, which sets its own
         driver.run()
-
-
-def _poll(closer: Closer) -> str | None:
-    """One poll of the closer: what it waits for, human-readable ("": nothing worth a word); None after it closed something."""
-    try:
-        outcome = closer.step()
-    except (Unavailable, Finding) as error:  # staging goes on; closing does when the server, or the operator, is back
-        return str(error)
-    if not isinstance(outcome, Waiting):
-        return None
-    return f"({outcome.phase.value}) {'; '.join(outcome.what[:5])}" if outcome.what else ""
 
 
 @click.command()

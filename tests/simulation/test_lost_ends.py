@@ -18,7 +18,7 @@ from tests.support.simulator.world import World
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, CONTROL, HOSTS, central_topic, events_topic
-from hourmark_etl.ledger.offset_gaps import open_gaps
+from hourmark_etl.ledger.offset_gaps import all_gaps, open_gaps
 from hourmark_etl.recovery.offset_records import OffsetRecorder
 
 from .stories import grows, polls, writes
@@ -212,3 +212,46 @@ def test_a_rebuild_compares_with_the_last_marker(world: World) -> None:
     polls(world, hour(4))
     assert grade(world, "click", hour(4)) == "proved"
     world.judge.check_end()
+
+
+def older_copy_goes_on(world: World, *lost: str) -> None:
+    """A copy from before more was staged, while the central cluster lost the end of it too, and no driver looked."""
+    world.ledgers.keep_checks(0)
+    world.ledgers.back_up(0)
+    for _ in range(4):
+        writes(world, "click")
+        arrive(world)
+    world.ledgers.keep_checks(0)
+    world.pipeline.shorten(lost, 6)
+    world.ledgers.restore(0)
+    assert world.seen["older copy goes on"] == 1
+
+
+def test_an_older_copy_knows_what_was_staged_and_lost_since(world: World) -> None:
+    older_copy_goes_on(world, AUDIT, CLICKS)
+    before = staged_files(world, "events")
+    world.clean(0)
+    assert staged_files(world, "events") == before, "a rebuild lists what they hold"
+    held(world, hour(1))
+    forced_and_then_proved(world)
+
+
+def test_what_it_does_not_list_a_rebuild_does(world: World) -> None:
+    older_copy_goes_on(world, CLICKS)
+    world.clean(0)
+    assert open_gaps(world.database) == []
+    world.ledgers.keep_checks(0)
+    lose_ledger(world)
+    polls(world, hour(1))
+    assert grade(world, "click", hour(1)) == "proved"
+    assert len(world.judge.where) == len(world.producers.events), "all that was written, also what files alone hold"
+
+
+def test_a_batch_that_was_not_committed_is_no_lost_end(world: World) -> None:
+    writes(world, "click")
+    world.pipeline.mirror_all(0)
+    logs = world.pipeline.central.logs
+    world.pipeline._stage({p: len(logs[p].records) for p in world.pipeline.positions()}, 0.0)
+    assert world.seen["driver killed before the ledger commit"] == 1
+    world.ledgers.look_for_lost_ends()
+    assert all_gaps(world.database) == []

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.batches import put_staged
 from hourmark_etl.model import Span
-from hourmark_etl.recovery.storage_scan import Key, batch_of, read_notes
+from hourmark_etl.recovery.storage_scan import Key, batch_folders, batch_of, read_notes
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import Storage
 
@@ -30,7 +30,7 @@ class Relisting:
 
     def put(self, is_needed: Callable[[Span], bool]) -> None:
         """List those that hold offsets that are needed. One is read after the other: all may be more than memory holds."""
-        for note in read_notes(self.storage):
+        for note in read_notes(self.storage, batch_folders(self.storage)):
             if isinstance(note, Unreadable):
                 self.unreadable[note.path] = note
             elif note.ledger == self.ledger:

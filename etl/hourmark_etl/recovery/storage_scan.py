@@ -82,14 +82,15 @@ def read_chain(storage: Storage, event_type: str, bucket_seconds: int) -> list[t
     return chain
 
 
-def read_notes(storage: Storage) -> Iterator[StagedNote | Unreadable]:
-    """What every staged file says of itself, or why it is not to be read."""
-    for batch in entries_of(storage, STAGING_FOLDER):
-        if batch.is_folder:
-            folder = f"{STAGING_FOLDER}/{batch.name}"
-            yield from at_once(
-                lambda path: _note(storage, path), [f"{folder}/{file.name}" for file in entries_of(storage, folder)]
-            )
+def batch_folders(storage: Storage) -> list[str]:
+    """Folders of staged files, committed or not."""
+    return [f"{STAGING_FOLDER}/{batch.name}" for batch in entries_of(storage, STAGING_FOLDER) if batch.is_folder]
+
+
+def read_notes(storage: Storage, folders: Iterable[str]) -> Iterator[StagedNote | Unreadable]:
+    """What every staged file in these folders says of itself, or why it is not to be read."""
+    for folder in folders:
+        yield from at_once(lambda path: _note(storage, path), [f"{folder}/{file.name}" for file in entries_of(storage, folder)])
 
 
 def batch_of(note: StagedNote) -> StagedBatch:

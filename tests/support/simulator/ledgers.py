@@ -17,6 +17,7 @@ from hourmark_etl.buckets.reader import NotClosed
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.recovery.first_hours import record_first_hours
+from hourmark_etl.recovery.lost_ends import find_lost_ends
 from hourmark_etl.recovery.markers import check_older_copy
 from hourmark_etl.recovery.offset_records import OffsetRecorder, take_over_gaps
 
@@ -79,6 +80,12 @@ class LedgerFaults:
         record_first_hours(world.storage, database, FIRST_HOUR.length_s)
         take_over_gaps(world.storage, database)
         world.start_closer()
+        self.look_for_lost_ends()
+
+    def look_for_lost_ends(self) -> None:
+        """As a driver does before the closer's first step."""
+        world, pipeline = self._world, self._world.pipeline
+        find_lost_ends(world.storage, world.database, world.closer.lease, pipeline.central, pipeline.topics, world.clock.now_ms())
 
     def keep_checks(self, _: int) -> None:
         """The driver writes to storage where the mirrors stood."""

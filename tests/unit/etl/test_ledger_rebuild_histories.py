@@ -143,9 +143,9 @@ def test_a_planted_fault_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch,
         case "takes a marker's offset for all below it":
             monkeypatch.setattr(storage_scan, "EARLIEST_MS", -(1 << 60))
         case "lists no staged file":
-            monkeypatch.setattr("hourmark_etl.recovery.relisting.read_notes", lambda _: ())
+            monkeypatch.setattr("hourmark_etl.recovery.relisting.read_notes", lambda *_: ())
         case "looks for no promise":
-            monkeypatch.setattr("hourmark_etl.recovery.relisting.read_notes", lambda _: ())
+            monkeypatch.setattr("hourmark_etl.recovery.relisting.read_notes", lambda *_: ())
             monkeypatch.setattr("hourmark_etl.recovery.rebuild._Rebuild._first_promise", lambda _: AuditOffsets.of(1 << 60))
     found = compared(FAULTS[fault], str(tmp_path / "again"))
     assert found.missing or found.missing_promises
