@@ -33,7 +33,7 @@ from hourmark_etl.arrow import Bools, UInt8s, in_one
 from hourmark_etl.buckets.avro_container import Block, ContainerReader, Digesting
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun
 from hourmark_etl.staging.verified import digest_of
-from hourmark_etl.storage import NotFound, Storage, StorageError
+from hourmark_etl.storage import NotFound, Storage, StorageError, is_of_the_path
 
 _ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids: what is read at least
 _BLOCK: Final = np.dtype([("bucket", "S16"), ("rows", "<i8"), ("first", "S16"), ("last", "S16"), ("digest", "V16")])
@@ -126,7 +126,7 @@ def _told(storage: Storage, ids: Ids, lookups: Sequence[_Lookup]) -> Bools | Fin
     try:
         return np.isin(ids, _joined([lookup.answer(storage) for lookup in lookups]))
     except Finding as error:
-        return error
+        return Finding(str(error))  # without what its frames hold
 
 
 def _ask_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
@@ -145,13 +145,18 @@ def _ask_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
 
 
 def _ask_index(index: _Index, asked: Sequence[tuple[IdRun, _Lookup]]) -> None:
-    """In the order in which it is read."""
-    for run, lookup in sorted(asked, key=lambda of: of[0].first_row):
+    """In the order in which it is read. What one place of it does concerns those alone who ask for that; a server that is away,
+    all who are left."""
+    ordered = sorted(asked, key=lambda of: of[0].first_row)
+    for at, (run, lookup) in enumerate(ordered):
         if lookup.found is not None:
             try:
                 lookup.found += index.among(lookup.bucket, run, lookup.ordered)
-            except ValueError as error:
+            except (StorageError, OSError, EOFError, ValueError) as error:
+                if isinstance(error, StorageError) and not is_of_the_path(error):
+                    return _give_up([of for _, of in ordered[at:]], error)
                 _give_up([lookup], error)
+    return None
 
 
 def _give_up(lookups: Sequence[_Lookup], error: Exception) -> None:

@@ -81,6 +81,8 @@ class Damages:
         return needed
 
     def _files(self, place: str) -> list[str]:
+        if place == "_unaudited":  # some are written at once; their names end in a digest
+            return sorted(self.storage.content(place), key=lambda path: path.rpartition("-")[0])
         if place != MARKERS:
             return list(self.storage.content(place))  # as they were written: their names are random
         return sorted(

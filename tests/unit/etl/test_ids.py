@@ -26,7 +26,7 @@ from hourmark_etl.closing.ids import Asked, held
 from hourmark_etl.closing.write.id_indexes import clean_indexes, keep_indexes
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun, closed_buckets
-from hourmark_etl.storage import AccessDenied, LocalDisk, Storage
+from hourmark_etl.storage import AccessDenied, BadBlocks, LocalDisk, Storage, StorageError
 
 HOUR_MS = 3_600_000
 
@@ -129,6 +129,27 @@ def test_index_and_containers_give_the_same_exact_answer(
     expected = [n in inside for n in wanted] + [False, False]
     assert asked(storage, indexed, ids) == expected
     assert asked(storage, read, ids) == expected if own else True
+
+
+@pytest.mark.parametrize(("error", "read"), [(BadBlocks, ["type-3"]), (StorageError, [f"type-{n}" for n in range(3, 9)])])
+def test_a_place_that_cannot_be_read_concerns_its_own_bucket_and_a_server_that_is_away_those_behind(
+    error: type[StorageError], read: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = Opened()
+    own = {f"type-{n}": [an_id(FIRST, 100 * n + i) for i in range(5000)] for n in range(9)}
+    buckets, real = put_index(storage, own), ids_module._read_at
+    (run,) = buckets["type-3"].index
+
+    def refused(file: BinaryIO, start: int, size: int) -> bytes:
+        if start == run.first_row * 16:
+            raise error(run.path, run.path, "no answer")
+        return real(file, start, size)
+
+    monkeypatch.setattr(ids_module, "_read_at", refused)
+    found = held(storage, [Asked([buckets[t]], np.array(ids[:3], "S16")) for t, ids in own.items()])
+    assert [t for t, of in zip(own, found, strict=True) if isinstance(of, Finding)] == read, "their containers are gone"
+    assert [list(of) for of in found if not isinstance(of, Finding)] == [[True] * 3] * (9 - len(read))
+    assert caplog.text.count("an index of ids cannot be used") == 1
 
 
 def test_a_block_is_believed_whatever_byte_its_digest_ends_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

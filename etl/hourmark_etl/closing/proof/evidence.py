@@ -143,8 +143,8 @@ def unaudited_rows(item: RowsItem, storage: Storage, keys: pa.Table) -> pa.Table
 
 def older_promises(item: PromisesItem, storage: Storage, windows: Windows, keys: pa.Table) -> pa.Table:
     """PROMISED of these ranges (columns KEY), as far as their frontiers have settled them."""
-    found = [windows.settled(read_promises(storage, path), site) for path, site in item.files]
-    return matching(pa.concat_tables([PROMISED.empty_table(), *found]), keys, KEY)
+    found = [matching(windows.settled(read_promises(storage, path), site), keys, KEY) for path, site in item.files]
+    return pa.concat_tables([PROMISED.empty_table(), *found])
 
 
 def matching_promises(
