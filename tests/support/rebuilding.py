@@ -37,6 +37,7 @@ def begin(world: World) -> None:
 def lose_ledger(world: World) -> Rebuilt:
     """The ledger is gone; the driver goes on with the rebuilt one, as after its start."""
     world.pipeline.losses.pass_over(world.pipeline.positions())
+    world.pipeline.losses.rebuild()
     world.closer_database.close()
     world.database.close()
     world.ledger = world.ledger.with_name(f"{uuid.uuid4().hex}.sqlite")

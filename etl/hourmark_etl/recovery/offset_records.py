@@ -21,7 +21,6 @@ from pydantic import BaseModel, ValidationError
 from hourmark.clock import Clock
 from hourmark.errors import Finding, Unavailable
 from hourmark_etl.folders import LEDGER_FOLDER
-from hourmark_etl.ledger.batches import tells_lost_end
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, all_gaps, last_checks, put_gaps
 from hourmark_etl.staging.verified import digest_of
@@ -92,19 +91,6 @@ def _put(storage: Storage, record: OffsetRecord, standing: Collection[str]) -> N
             storage.delete(older)
 
 
-def keep_found(storage: Storage, rebuilt: Database) -> None:
-    """Of a ledger that was rebuilt, with which no driver has run yet: that logs have lost their ends. Once they have grown,
-    nothing else tells of it to another rebuild, or to a copy of the old ledger that goes on after all.
-
-    What neither Kafka nor a file holds another rebuild finds again, and a copy need not miss. What cannot be read stays.
-    """
-    record = _offsets_of(rebuilt)
-    known = read_offset_records(storage, record.ledger)
-    gaps = tuple(gap for gap in record.gaps if tells_lost_end(gap) or gap in known.gaps)
-    standing = [] if known.notes else [path for path, _ in _records(storage, record.ledger)]
-    _put(storage, record.model_copy(update={"gaps": gaps}), standing)
-
-
 @dataclass(frozen=True)
 class KnownOffsets:
     """What records tell. `checks`: None where that is not known. `notes`: why, for an operator. `commit`: the highest of them."""
@@ -125,6 +111,20 @@ def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
     gaps = dict.fromkeys(gap for r in records for gap in r.gaps)
     checks = None if notes or not records else records[0].checks
     return KnownOffsets(max((r.commit for r in records), default=0), checks, tuple(gaps), tuple(notes))
+
+
+def keep_found(storage: Storage, ledger: str, commit: int, known: KnownOffsets, found: Collection[OffsetGap]) -> None:
+    """Beside what was known, that a rebuild found logs that have lost their ends: before it commits, so that it cannot be killed
+    between. Once they have grown, nothing else tells of it to another rebuild, or to a copy of the old ledger that goes on after
+    all.
+
+    What neither Kafka nor a file holds another rebuild finds again, and a copy need not miss. Records that cannot be read stay.
+    """
+    if found:
+        gaps = (*known.gaps, *found)
+        record = OffsetRecord(format=1, ledger=ledger, commit=commit, checks=known.checks or (), gaps=gaps)
+        standing = [path for path, _ in _records(storage, ledger)]
+        _put(storage, record, [] if known.notes else standing)
 
 
 def take_over_gaps(storage: Storage, database: Database) -> None:

@@ -65,10 +65,6 @@ def rebuild(outside: Outside, target: Database, say: Callable[[str], None]) -> R
         connection.execute(delete(tables.frontiers))
         work = _Rebuild(connection=connection, outside=outside, say=say)
         work.run()
-    try:
-        keep_found(outside.storage, target)
-    except (Unavailable, Finding) as error:
-        work.done.notes.append(f"what was found is not kept on storage, until a driver has run with this ledger: {error}")
     return work.done
 
 
@@ -102,11 +98,16 @@ class _Rebuild:
             shards=self.shards,
             promised=self._first_promise(),
         )
-        self.commits.add(offsets.run())
+        known, ends = offsets.run()
+        self.commits.add(known.commit)
         self.say(f"{self.done.staged_files} staged files of what Kafka no longer holds")
         self._put_unaudited()
         self._put_rules()
         self._put_meta()
+        try:
+            keep_found(self.outside.storage, self.done.ledger, self.done.commit, known, ends)
+        except (Unavailable, Finding) as error:
+            self.done.notes.append(f"what was found is not kept on storage, until a driver has run with this ledger: {error}")
 
     def _put_buckets(self, event_type: str) -> None:
         closed = read_chain(self.outside.storage, event_type, self.outside.bucket_seconds)

@@ -58,20 +58,20 @@ class OffsetsRebuild:
     promised: AuditOffsets
     changed: set[str] = dataclasses.field(default_factory=set)  # topics (edge names) of which the lost ledger knew a lost end
 
-    def run(self) -> int:
-        """Puts positions, staged files, checks and gaps; the commit that the lost ledger had reached by its records."""
+    def run(self) -> tuple[KnownOffsets, list[OffsetGap]]:
+        """Puts positions, staged files, checks and gaps. What the lost ledger's records told; and lost ends that none did."""
         known, logs = self._put_known(), self._logs()
         self.changed = {gap.topic for gap in known.gaps if tells_lost_end(gap)}
         closed = self._closed_next(self.changed)
         staged = Relisting(connection=self.connection, storage=self.outside.storage, ledger=self.done.ledger)
         shorter = self._put_staged(logs, closed, staged)
         positions = self._put_positions(logs, closed, shorter)
-        found = self._lost_ends(positions, shorter, known.gaps)
+        ends = self._lost_ends(positions, shorter, known.gaps)
         recorded = {(gap.topic, gap.what) for gap in known.gaps}
-        found += [gap for gap in self._not_held(positions, staged) if (gap.topic, gap.what) not in recorded]
+        found = [*ends, *(gap for gap in self._not_held(positions, staged) if (gap.topic, gap.what) not in recorded)]
         put_gaps(self.connection, found)
         self.done.lost += [gap.what for gap in (*known.gaps, *found) if gap.accepted_at_ms is None]
-        return known.commit
+        return known, [gap for gap in ends if (gap.topic, gap.what) not in recorded]
 
     def _put_known(self) -> KnownOffsets:
         found = read_offset_records(self.outside.storage, self.done.ledger)

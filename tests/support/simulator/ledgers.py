@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.simulator.hooks import share_compiled
+from tests.support.simulator.losses import Place
 from tests.support.simulator.truth import FIRST_HOUR, config_of
 
 from hourmark.errors import Finding
@@ -31,6 +32,7 @@ class LedgerFaults:
     def __init__(self, world: World) -> None:
         self._world = world
         self._backup: Path | None = None
+        self._staged: set[Place] = set()  # when it was made
 
     def end(self) -> None:
         """Let go of the copy."""
@@ -45,6 +47,7 @@ class LedgerFaults:
         now, kept = sqlite3.connect(self._world.ledger), sqlite3.connect(self._backup)
         with contextlib.closing(now), contextlib.closing(kept):
             now.backup(kept)
+        self._staged = set(self._world.pipeline.losses.staged)
 
     def restore(self, _: int) -> None:
         """It comes back. A driver that begins with it asks the markers first, and is refused where a bucket was closed since."""
@@ -75,7 +78,7 @@ class LedgerFaults:
         world.ledger, world.config, world.database = older, config_of(older, *world.further), database
         share_compiled(database)
         world.pipeline.database, world.pipeline.config = database, world.config
-        losses.go_back({p: position.next_offset for p, position in world.pipeline.positions().items()})
+        losses.go_back(self._staged)
         world.pipeline.consumer = database.acquire("consumer:default")
         record_first_hours(world.storage, database, FIRST_HOUR.length_s)
         take_over_gaps(world.storage, database)
@@ -85,6 +88,7 @@ class LedgerFaults:
     def look_for_lost_ends(self) -> None:
         """As a driver does before the closer's first step."""
         world, pipeline = self._world, self._world.pipeline
+        pipeline.leaders_come_back()  # it waits for them
         find_lost_ends(world.storage, world.database, world.closer.lease, pipeline.central, pipeline.topics, world.clock.now_ms())
 
     def keep_checks(self, _: int) -> None:

@@ -10,6 +10,7 @@ from tests.support.simulator.sites import FakeCluster
 from hourmark.kafka import Partition
 from hourmark_etl.model import Position, Span
 
+Place = tuple[Partition, int, bytes]  # with the whole key of what stood there
 ID_BYTES = 16  # how a record's key begins: an event's id; of a promise its range id, which is shorter
 
 
@@ -25,8 +26,9 @@ class Losses:
     unaudited: bool = False  # some is damaged, or cleaned as too old: a promise that it would keep looks unmet
     restored: bool = False  # an older copy of the ledger goes on
     shortest: dict[Partition, int] = dataclasses.field(default_factory=dict)  # logs that lost records: to where they were whole
+    staged: set[Place] = dataclasses.field(default_factory=set)  # what files hold that the ledger lists
     shortened: set[bytes] = dataclasses.field(default_factory=set)  # keys of what stood at the end of a log, and in no file yet
-    held: set[tuple[Partition, int, bytes]] = dataclasses.field(default_factory=set)  # of what files hold: place and whole key
+    held: set[Place] = dataclasses.field(default_factory=set)  # of what only files hold
 
     def __bool__(self) -> bool:
         """Whether anything was lost that may leave a promise unmet."""
@@ -39,23 +41,25 @@ class Losses:
             if (start := self.central.logs[p].start) > position.next_offset:
                 self.passed.append((p, position.next_offset, start))
 
-    def shorten(self, p: Partition, end: int, staged_to: int) -> None:
-        """The log loses what stands at `end` and behind; below `staged_to` the ledger has it from files."""
+    def shorten(self, p: Partition, end: int) -> None:
+        """The log loses what stands at `end` and behind."""
         log = self.central.logs[p]
         self.shortest[p] = min(end, self.shortest.get(p, end))
-        for offset, record in enumerate(log.records[end:], end):
-            if record is not None and offset < staged_to:
-                self.held.add((p, offset, record.key))
-            elif record is not None:
-                self.shortened.add(record.key[:ID_BYTES])
+        lost = {(p, offset, record.key) for offset, record in enumerate(log.records[end:], end) if record is not None}
+        self.held |= lost & self.staged
+        self.shortened |= {key[:ID_BYTES] for _, _, key in lost - self.staged}
         del log.records[end:]
 
-    def go_back(self, staged_to: Mapping[Partition, int]) -> None:
-        """An older ledger goes on, which has nothing of files from these offsets on."""
+    def go_back(self, staged: set[Place]) -> None:
+        """An older ledger goes on, that lists files of these alone."""
         self.restored = True
-        unknown = {place for place in self.held if place[1] >= staged_to[place[0]]}
-        self.held -= unknown
-        self.shortened |= {key[:ID_BYTES] for _, _, key in unknown}
+        self.shortened |= {key[:ID_BYTES] for _, _, key in self.held - staged}
+        self.held &= staged
+        self.staged = set(staged)
+
+    def rebuild(self) -> None:
+        """A new ledger lists what logs do not hold any more, and stages the others again."""
+        self.staged &= self.held
 
     def _is_gone(self, p: Partition, start: int, end: int) -> bool:
         return start < self.central.logs[p].start or end > self.shortest.get(p, end)

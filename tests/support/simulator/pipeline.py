@@ -146,21 +146,23 @@ class Pipeline:
 
     def shorten(self, topics: Collection[str], count: int) -> None:
         """The central cluster loses so many of the last records, and marks of transactions, of these topics of the edge."""
-        positions = self.positions()
         for topic in topics:
             log = self.central.logs[p := Partition(central_topic(topic, self.mirror.alias), 0)]
-            self.losses.shorten(p, max(log.start, len(log.records) - count), positions[p].next_offset)
+            self.losses.shorten(p, max(log.start, len(log.records) - count))
         self.seen["the central cluster lost records"] += 1
 
-    def central_forgets(self, draw: int) -> Collection[str]:
-        """The same, of some topics; the next micro-batch sees it. All promises were staged: else only the mirror's watch does."""
+    def lose_ends(self, draw: int) -> Collection[str]:
+        """The same, of some topics. All promises were staged: else only the mirror's watch sees it."""
         r = random.Random(draw)
         topics = r.sample((AUDIT, HOSTS, *map(events_topic, TYPES)), r.randint(1, 3))
         if AUDIT in topics or r.random() < 0.5:
             self.stage_all(0)
         self.shorten(topics, r.randint(1, 8))
-        self._stage({}, 1.0)
         return topics
+
+    def look(self) -> None:
+        """A micro-batch, that finds nothing to stage."""
+        self._stage({}, 1.0)
 
     def stage(self, draw: int) -> None:
         """A micro-batch of some of every partition; the driver may be killed before or after the commit."""
@@ -203,6 +205,9 @@ class Pipeline:
             self.seen["driver killed before the ledger commit"] += 1
             return
         batches.commit_batch(self.database, self.consumer, batch)
+        for p, end in moved.items():
+            read = enumerate(logs[p].records[starts[p].next_offset : end], starts[p].next_offset)
+            self.losses.staged |= {(p, offset, r.key) for offset, r in read if r is not None}
         self.seen["staged"] += 1
 
     def _batch(self, folder: str, starts: dict[Partition, Position], ends: dict[Partition, int]) -> StagedBatch:

@@ -266,8 +266,12 @@ class World:
         self.close_step(draw)
 
     def central_forgets(self, draw: int) -> None:
-        """The central cluster loses the end of some logs; the driver sees it at its next micro-batch, and says so on storage."""
-        topics = self.pipeline.central_forgets(draw)
+        """The central cluster loses the end of some logs; the driver sees it at its next micro-batch, and says so on storage. Or
+        the ledger is lost with them, and an older copy goes on."""
+        topics = self.pipeline.lose_ends(draw)
+        if draw % 2:
+            self.ledgers.restore(draw)
+        self.pipeline.look()
         self.ledgers.keep_checks(draw)
         if set(topics) - set(CONTROL):
             self.ledgers.end()  # a copy from before does not know what to stage again: docs/reliability.md

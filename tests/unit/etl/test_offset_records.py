@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
+from sqlalchemy import select
 from tests.support.closing import arrive, report, send
 from tests.support.rebuilding import lose_ledger, staged_files
+from tests.support.simulator.hooks import Killed
 from tests.support.simulator.world import World
 
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, central_topic, events_topic
 from hourmark_etl.errors import StaleDriver
+from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import tells_lost_end
 from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, put_gaps
-from hourmark_etl.recovery.offset_records import OffsetRecord, OffsetRecorder, read_offset_records, take_over_gaps
+from hourmark_etl.recovery.offset_records import OffsetRecord, OffsetRecorder, keep_found, read_offset_records, take_over_gaps
 from hourmark_etl.staging.verified import digest_of
 from hourmark_etl.storage import BadBlocks, StorageError
 
@@ -143,13 +147,48 @@ def test_a_record_that_cannot_be_read_is_told_of_by_each_rebuild(world: World) -
     (record,) = records(world)
     world.storage.delete(record)
     world.storage.write_new(record, b"{")
+    world.pipeline.shorten((events_topic("click"),), 1)
     for _ in range(2):
-        assert any("not as it was written" in note for note in lose_ledger(world).notes)
-    assert record in records(world) and read_offset_records(world.storage, ledger).checks is None
+        notes = lose_ledger(world).notes
+        assert any("not as it was written" in note for note in notes) and any(
+            "nothing tells which gaps" in note for note in notes
+        )
+    assert record in records(world) and len(records(world)) == 2
+    assert read_offset_records(world.storage, ledger).checks is None
+
+
+def test_a_rebuild_that_finds_no_lost_end_leaves_the_record_as_it_is(world: World) -> None:
+    live(world)
+    world.ledgers.keep_checks(0)
+    before = records(world)
+    lose_ledger(world)
+    assert records(world) == before
+    world.storage.delete(before[0])
+    for _ in range(2):
+        assert any("nothing tells which gaps" in note for note in lose_ledger(world).notes)
+
+
+def test_a_rebuild_that_is_killed_as_it_commits_has_kept_what_it_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, _ = world.database.identity()
+    live(world)
+    world.ledgers.keep_checks(0)
+    world.pipeline.shorten((AUDIT,), 1)
+
+    def killed(*given: Any) -> None:
+        keep_found(*given)
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("hourmark_etl.recovery.rebuild.keep_found", killed)
+        lose_ledger(world)
+    assert world.database.ask(select(tables.positions)).all() == [], "nothing of it is committed"
+    (kept,) = read_offset_records(world.storage, ledger).gaps
+    assert kept.topic == AUDIT and kept.accepted_at_ms is None
 
 
 def test_a_rebuild_that_cannot_keep_what_it_found_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     live(world)
+    world.pipeline.shorten((AUDIT,), 1)
 
     def full(path: str, content: bytes) -> None:
         raise StorageError(path, path, "no space left") if "/offsets-" in path else AssertionError(path)
