@@ -25,6 +25,7 @@ Key = tuple[str, int]  # topic id, partition
 _UNAUDITED_NAME: Final = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2})(?:-(\d{2}))?-(\d{12})-[0-9a-f]{32}\.parquet")
 _FOLDER: Final = re.compile(r"(\d{12})-")
 _AT_ONCE: Final = 8  # requests to storage
+_FOLDERS_AT_ONCE: Final = 64  # batches, of a few files each
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,10 +88,15 @@ def batch_folders(storage: Storage) -> list[str]:
     return [f"{STAGING_FOLDER}/{batch.name}" for batch in entries_of(storage, STAGING_FOLDER) if batch.is_folder]
 
 
-def read_notes(storage: Storage, folders: Iterable[str]) -> Iterator[StagedNote | Unreadable]:
-    """What every staged file in these folders says of itself, or why it is not to be read."""
-    for folder in folders:
-        yield from at_once(lambda path: _note(storage, path), [f"{folder}/{file.name}" for file in entries_of(storage, folder)])
+def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote | Unreadable]:
+    """What every staged file in these folders says of itself, or why it is not to be read. In turn, and few at once in memory."""
+
+    def notes(folder: str) -> list[StagedNote | Unreadable]:
+        return [_note(storage, f"{folder}/{file.name}") for file in entries_of(storage, folder)]
+
+    for first in range(0, len(folders), _FOLDERS_AT_ONCE):
+        for of_folder in at_once(notes, folders[first : first + _FOLDERS_AT_ONCE]):
+            yield from of_folder
 
 
 def batch_of(note: StagedNote) -> StagedBatch:
