@@ -35,13 +35,12 @@ from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ports import Ports
 from hourmark_etl.closing.runner import OnSpark
 from hourmark_etl.ledger.batches import type_shards
-from hourmark_etl.ledger.database import Lease
 from hourmark_etl.ledger.engines import check_moving_driver
 from hourmark_etl.ledger.heartbeat import Heartbeat
 from hourmark_etl.model import DEFAULT_SHARD
 from hourmark_etl.options import shard_option
 from hourmark_etl.recovery.first_hours import record_first_hours
-from hourmark_etl.recovery.lost_ends import find_lost_ends
+from hourmark_etl.recovery.lost_ends import LostEnds
 from hourmark_etl.recovery.offset_records import OffsetRecorder
 from hourmark_etl.spark import spark_session, submitted_settings
 from hourmark_etl.staging.consumer import Consumer, Consumers
@@ -78,7 +77,8 @@ class Driver:
             heartbeat = Heartbeat(self._database, self._closer.lease, self._clock)
             heartbeat.start()
             opened.callback(heartbeat.stop)
-        self._looked = False  # for ends that logs lost while no driver was there
+        central, topics = Cluster(config.kafka.central_cluster, "central"), CentralTopics.of(config.kafka, found.types)
+        self._lost_ends = LostEnds(self._storage, self._database, central, topics)
         self._recorder = OffsetRecorder(self._storage, self._database, self._clock)
         self._cleaner = Cleaner(self._storage, self._database, config, self._clock)
         make = functools.partial(Consumer, spark, config, self._database, found.cluster_id, self._clock, self._progress.staged)
@@ -105,7 +105,7 @@ class Driver:
             if self._closer is not None:
                 self._recorder.poll(self._closer.lease)
                 waits = self._poll(self._closer)
-                if self._looked:  # what it deletes is read
+                if self._lost_ends.is_done:  # what is deleted was read
                     self._cleaner.poll(self._closer.lease)
             self._progress.polled(waits or "")
             if waits is not None:
@@ -127,20 +127,14 @@ class Driver:
     def _poll(self, closer: Closer) -> str | None:
         """The closer's: what it waits for, human-readable ("": nothing worth a word); None after it closed something."""
         try:
-            if not self._looked:
-                self._look_for_lost_ends(closer.lease)
+            if not self._lost_ends.is_done:
+                self._lost_ends.look(closer.lease, self._clock.now_ms())
             outcome = closer.step()
         except (Unavailable, Finding) as error:  # staging goes on; closing does when the server, or the operator, is back
             return str(error)
         if not isinstance(outcome, Waiting):
             return None
         return f"({outcome.phase.value}) {'; '.join(outcome.what[:5])}" if outcome.what else ""
-
-    def _look_for_lost_ends(self, lease: Lease) -> None:
-        kafka = self._config.kafka
-        central, topics = Cluster(kafka.central_cluster, "central"), CentralTopics.of(kafka, self._types())
-        find_lost_ends(self._storage, self._database, lease, central, topics, self._clock.now_ms())
-        self._looked = True
 
     def _types(self) -> frozenset[str]:
         return frozenset(type_shards(self._database))

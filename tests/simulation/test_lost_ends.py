@@ -15,10 +15,12 @@ from tests.support.rebuilding import begin, lose_ledger, staged_files
 from tests.support.simulator.truth import FIRST_HOUR, TYPES
 from tests.support.simulator.world import World
 
+from hourmark.errors import Unavailable
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, CONTROL, HOSTS, central_topic, events_topic
 from hourmark_etl.ledger.offset_gaps import all_gaps, open_gaps
+from hourmark_etl.recovery.lost_ends import LostEnds
 from hourmark_etl.recovery.offset_records import OffsetRecorder
 
 from .stories import grows, polls, writes
@@ -234,6 +236,52 @@ def test_an_older_copy_knows_what_was_staged_and_lost_since(world: World) -> Non
     assert staged_files(world, "events") == before, "a rebuild lists what they hold"
     held(world, hour(1))
     forced_and_then_proved(world)
+
+
+def test_it_knows_though_nobody_leads_a_topic_of_events_and_the_mirror_goes_on(world: World) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.ledgers, "look_for_lost_ends", lambda: None)
+        older_copy_goes_on(world, AUDIT, CLICKS)
+    central = world.pipeline.central
+    clicks = Partition(central_topic(CLICKS, world.pipeline.mirror.alias or ""), 0)
+    central.leaderless[clicks] = 1_000
+    lost_ends = LostEnds(world.storage, world.database, central, world.pipeline.topics)
+    lost_ends.look(world.closer.lease, world.clock.now_ms())
+    assert [gap.topic for gap in all_gaps(world.database)] == [AUDIT] and not lost_ends.is_done
+    central.leaderless.clear()
+    lost_ends.look(world.closer.lease, world.clock.now_ms())
+    assert [gap.topic for gap in all_gaps(world.database)] == [AUDIT, CLICKS] and lost_ends.is_done
+    held(world, hour(1))
+
+
+def test_it_remembers_where_promises_ended_when_it_asked_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledgers, "look_for_lost_ends", lambda: None)
+        older_copy_goes_on(world, AUDIT)
+    lost_ends = LostEnds(world.storage, world.database, world.pipeline.central, world.pipeline.topics)
+    with monkeypatch.context() as patch, pytest.raises(Unavailable):
+        patch.setattr("hourmark_etl.recovery.lost_ends.read_notes", away)
+        lost_ends.look(world.closer.lease, world.clock.now_ms())
+    grows(world, 8)
+    lost_ends.look(world.closer.lease, world.clock.now_ms())
+    held(world, hour(1))
+
+
+def away(*_: object) -> None:
+    raise Unavailable("storage does not answer")
+
+
+def test_files_of_promises_that_cannot_be_read_hold_where_logs_lost_their_ends(world: World) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.ledgers, "look_for_lost_ends", lambda: None)
+        older_copy_goes_on(world, AUDIT, CLICKS)
+    for path in staged_files(world, "audit"):
+        content = world.storage.read(path)
+        world.storage.delete(path)
+        world.storage.write_new(path, content[:-20])
+    world.ledgers.look_for_lost_ends()
+    (gap,) = open_gaps(world.database)
+    assert gap.topic == AUDIT and "staged files cannot be read" in gap.what
 
 
 def test_what_it_does_not_list_a_rebuild_does(world: World) -> None:

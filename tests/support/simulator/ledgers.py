@@ -13,12 +13,12 @@ from tests.support.simulator.hooks import share_compiled
 from tests.support.simulator.losses import Place
 from tests.support.simulator.truth import FIRST_HOUR, config_of
 
-from hourmark.errors import Finding
+from hourmark.errors import Finding, Unavailable
 from hourmark_etl.buckets.reader import NotClosed
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.recovery.first_hours import record_first_hours
-from hourmark_etl.recovery.lost_ends import find_lost_ends
+from hourmark_etl.recovery.lost_ends import LostEnds
 from hourmark_etl.recovery.markers import check_older_copy
 from hourmark_etl.recovery.offset_records import OffsetRecorder, take_over_gaps
 
@@ -86,10 +86,16 @@ class LedgerFaults:
         self.look_for_lost_ends()
 
     def look_for_lost_ends(self) -> None:
-        """As a driver does before the closer's first step."""
+        """As a driver does before the closer's first step, which waits for leaders of promises."""
         world, pipeline = self._world, self._world.pipeline
-        pipeline.leaders_come_back()  # it waits for them
-        find_lost_ends(world.storage, world.database, world.closer.lease, pipeline.central, pipeline.topics, world.clock.now_ms())
+        lost_ends = LostEnds(world.storage, world.database, pipeline.central, pipeline.topics)
+        while not lost_ends.is_done:
+            try:
+                lost_ends.look(world.closer.lease, world.clock.now_ms())
+            except Unavailable:
+                pipeline.mirror_all(0)  # it does not wait
+            if not lost_ends.is_done:
+                pipeline.leaders_come_back()
 
     def keep_checks(self, _: int) -> None:
         """The driver writes to storage where the mirrors stood."""

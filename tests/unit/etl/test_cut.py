@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import pytest
@@ -162,6 +163,29 @@ def test_it_holds_up_none_of_their_later_hours_for_longer() -> None:
     sites.stage_all()
     found = [cuts.poll([click, view]) for _ in range(2)]
     assert any(isinstance(step, Cut) and "click" in step.watermarks_ms for step in found)
+
+
+@pytest.mark.parametrize("batch_s", [60, 110, 130, 180, 300, 900])
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_query_whose_batches_take_long_does_not_hang(batch_s: int, beside: bool) -> None:
+    """Each is planned as it begins and committed as it ends; there is always more."""
+    sites, clock, begun_s, planned = FakeSites(), FakeClock(END + 5), 0, 30
+    sites.catch_up()
+    cuts, open_hours = taker(sites, clock), {t: frontier(t) for t in ("click", "view")[: 1 + beside]}
+    closed: Counter[str] = Counter()
+    for now_s in range(0, 6 * 3600, 5):
+        clock.advance(5)
+        sites.known = [dataclasses.replace(r, caught_up_at_ms=clock.now_ms(), received_at_ms=clock.now_ms()) for r in sites.known]
+        sites.edge = {**sites.edge, CLICK: sites.edge[CLICK] + 1, VIEW: sites.edge[VIEW] + 1}
+        sites.mirror_all()
+        sites.staged = {**sites.mirrored, CLICK: sites.staged[CLICK]}
+        if now_s - begun_s >= batch_s:
+            sites.staged[CLICK], planned, begun_s = planned, sites.mirrored[CLICK], now_s
+        if isinstance(step := cuts.poll(open_hours.values()), Cut):
+            for event_type in step.watermarks_ms:
+                open_hours[event_type] = dataclasses.replace(of := open_hours[event_type], hour=of.hour.next())
+                closed[event_type] += 1
+    assert min(closed[t] for t in open_hours) >= 5, closed
 
 
 def test_it_leaves_the_cut_though_nobody_leads_its_central_partition() -> None:

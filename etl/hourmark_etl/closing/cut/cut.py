@@ -44,7 +44,8 @@ EdgeEnds = Mapping[str, Mapping[Partition, int]]  # by site, of its edge's topic
 OVERDUE_MS: Final = 30_000  # after its end, an hour that waits for somebody says for whom
 NAMED_MAX: Final = 20
 LAGGARD_SECONDS: Final = 10.0  # how long a topic that the mirror lags on may hold up the types beside it
-STANDING_SECONDS: Final = 120.0  # the same of one of which nothing is staged: far longer than a micro-batch takes
+STANDING_SECONDS: Final = 120.0  # the same of one of which nothing is staged; or so many times as long as its last batch took:
+_BATCHES: Final = 3
 
 
 class Sites(Protocol):
@@ -129,6 +130,7 @@ class CutTaker:
         self._deadline_ms = round(deadline_seconds * 1000)
         self._events_since_s = 0.0
         self._staged: Mapping[Partition, tuple[int, float]] = {}  # of what was awaited last: the next to stage, and since when
+        self._paces_s: dict[Partition, float] = {}  # how long what was awaited stood before it moved last
         self._steps: Mapping[Phase, Callable[[Collection[Frontier]], Cut | Phase | Waiting]] = {
             Phase.REPORTS: self._reports,
             Phase.CONTROL: self._control,
@@ -208,6 +210,9 @@ class CutTaker:
     def _not_staged(self) -> Phase | Waiting | None:
         """What is to be staged first; a log that has lost records since may never reach to the cut, which then begins anew."""
         behind, now_s = self._progress.not_staged(self._central), self._clock.monotonic_s()
+        for p, (at, since_s) in self._staged.items():
+            if p in self._central and behind.get(p) != at:
+                self._paces_s[p] = now_s - since_s
         since = {p: self._staged[p] if self._staged.get(p, (-1,))[0] == at else (at, now_s) for p, at in behind.items()}
         self._staged = {p: known for p, known in self._staged.items() if p not in self._central} | since
         if not behind:
@@ -314,9 +319,13 @@ class CutTaker:
     def _standing(self) -> set[str]:
         """Types of which nothing was staged for long: their shard's query may hang. None while any other is being staged."""
         awaited = {t: [p for p in self._staged if p in self._central and p.topic.endswith(events_topic(t))] for t in self._chosen}
-        long_ago_s = self._clock.monotonic_s() - STANDING_SECONDS
-        standing = {t for t, of in awaited.items() if of and all(self._staged[p][1] <= long_ago_s for p in of)}
+        standing = {t for t, of in awaited.items() if of and all(map(self._stands, of))}
         return standing if not any(of for t, of in awaited.items() if t not in standing) else set()
+
+    def _stands(self, p: Partition) -> bool:
+        """With batches that take long, the second one after a cut was taken has what it awaits: that is none that hangs."""
+        stood_s = self._clock.monotonic_s() - self._staged[p][1]
+        return stood_s >= max(STANDING_SECONDS, _BATCHES * self._paces_s.get(p, 0.0))
 
     def _left_standing(self, waiting: Waiting) -> Waiting:
         """It says what it waits for, and once it is as old begins anew; what stands now then leaves at once, beside others."""
