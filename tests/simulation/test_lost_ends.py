@@ -229,6 +229,13 @@ def older_copy_goes_on(world: World, *lost: str) -> None:
     assert world.seen["older copy goes on"] == 1
 
 
+def nobody_looks_yet(world: World, *lost: str) -> None:
+    """The same, before its driver has looked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.ledgers, "look_for_lost_ends", lambda: None)
+        older_copy_goes_on(world, *lost)
+
+
 def test_an_older_copy_knows_what_was_staged_and_lost_since(world: World) -> None:
     older_copy_goes_on(world, AUDIT, CLICKS)
     before = staged_files(world, "events")
@@ -239,9 +246,7 @@ def test_an_older_copy_knows_what_was_staged_and_lost_since(world: World) -> Non
 
 
 def test_it_knows_though_nobody_leads_a_topic_of_events_and_the_mirror_goes_on(world: World) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world.ledgers, "look_for_lost_ends", lambda: None)
-        older_copy_goes_on(world, AUDIT, CLICKS)
+    nobody_looks_yet(world, AUDIT, CLICKS)
     central = world.pipeline.central
     clicks = Partition(central_topic(CLICKS, world.pipeline.mirror.alias or ""), 0)
     central.leaderless[clicks] = 1_000
@@ -255,9 +260,7 @@ def test_it_knows_though_nobody_leads_a_topic_of_events_and_the_mirror_goes_on(w
 
 
 def test_it_remembers_where_promises_ended_when_it_asked_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(world.ledgers, "look_for_lost_ends", lambda: None)
-        older_copy_goes_on(world, AUDIT)
+    nobody_looks_yet(world, AUDIT)
     lost_ends = LostEnds(world.storage, world.database, world.pipeline.central, world.pipeline.topics)
     with monkeypatch.context() as patch, pytest.raises(Unavailable):
         patch.setattr("hourmark_etl.recovery.lost_ends.read_notes", away)
@@ -272,9 +275,7 @@ def away(*_: object) -> None:
 
 
 def test_files_of_promises_that_cannot_be_read_hold_where_logs_lost_their_ends(world: World) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world.ledgers, "look_for_lost_ends", lambda: None)
-        older_copy_goes_on(world, AUDIT, CLICKS)
+    nobody_looks_yet(world, AUDIT, CLICKS)
     for path in staged_files(world, "audit"):
         content = world.storage.read(path)
         world.storage.delete(path)

@@ -8,6 +8,7 @@ of what was staged stand still, and say how far that was.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
@@ -34,6 +35,7 @@ class LostEnds:
         self._storage, self._database, self._central, self._topics = storage, database, central, topics
         self._audit_ends: dict[Key, Position] = {}  # the least that was seen: the mirror goes on while this waits
         self._reached: dict[Key, int] | None = None  # to where files hold a partition; None: they are not read yet
+        self._staged: set[str] = set()  # topics of those
         self._unreadable: list[str] = []  # files of promises, perhaps
         self._events: set[str] | None = None  # topics to be compared yet; None: promises are first
 
@@ -53,7 +55,7 @@ class LostEnds:
                 self._ask_promises()  # first, as reading may take long
                 self._read(unnamed)
             self._put(lease, self._shorter(self._audit_ends), now_ms)
-            self._events = set(self._topics.types) if self._reached else set()
+            self._events = self._staged & self._topics.types.keys()
         for topic in sorted(self._events):
             try:
                 ends = self._ask([topic])
@@ -77,6 +79,7 @@ class LostEnds:
             elif note.ledger == ledger:
                 for s in note.spans:
                     reached[s.topic_id, s.partition] = max(s.end, reached.get((s.topic_id, s.partition), 0))
+                    self._staged.add(s.topic)
         if unreadable:
             _LOG.warning("%d staged files that the ledger does not name cannot be read, as %s", len(unreadable), unreadable[0])
         self._reached, self._unreadable = reached, unreadable
@@ -94,14 +97,17 @@ class LostEnds:
         if away is not None:
             raise away
 
+    @functools.cached_property
+    def _cluster_id(self) -> str:
+        return self._central.cluster_id()
+
     def _ask(self, topics: Iterable[str]) -> dict[Key, Position]:
         """Where the logs end now; of high watermarks, as a last stable offset may lie before what was staged."""
-        cluster_id = self._central.cluster_id()
         ids = {Partition(i.name, n): i.topic_id for i in self._central.topics(topics).values() for n in i.partitions}
         ends = self._central.ends([*ids], committed=False)
         return {
             (topic_id, p.partition): Position(
-                cluster_id=cluster_id, topic_id=topic_id, topic=p.topic, partition=p.partition, next_offset=ends[p]
+                cluster_id=self._cluster_id, topic_id=topic_id, topic=p.topic, partition=p.partition, next_offset=ends[p]
             )
             for p, topic_id in ids.items()
         }
