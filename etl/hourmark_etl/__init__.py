@@ -5,6 +5,7 @@
     operators/  what operators ask and order: `bucket`, `audit`, `ledger`, `trace`; telemetry/: metrics, progress, gauges
     closing/    open → frozen → sealed → published → closed, hour by hour: cut, freeze, prove, write, publish
     recovery/   a lost ledger made again from what stands on storage; checks
+    ids/        which ids closed buckets hold, by an index of them or by the buckets themselves
     staging/    the consumer: micro-batches of all topics become a few staged files, then one ledger transaction
     ledger/     the only commit point: positions, staged groups, frontiers, what hosts reported
     buckets/    closed buckets as they stand on storage

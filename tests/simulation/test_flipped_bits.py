@@ -33,10 +33,10 @@ from hourmark.errors import HourmarkError
 from hourmark.kafka import Partition
 from hourmark.manifest import MARKER
 from hourmark.topics import AUDIT, central_topic, events_topic
-from hourmark_etl.closing import ids as ids_module
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.errors import Unreadable
+from hourmark_etl.ids import lookups as ids_module
 from hourmark_etl.ledger import frontiers
 from hourmark_etl.ledger.listings import listed_groups
 from hourmark_etl.model import AuditOffsets

@@ -21,9 +21,9 @@ from hourmark.event_id import EventId, LineIds
 from hourmark.manifest import Manifest
 from hourmark_etl.closing import publishing, sealing
 from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.ids import Asked
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.closing.write.containers import WrittenHour
+from hourmark_etl.ids.lookups import Asked
 from hourmark_etl.ledger import batches, tables
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.model import Frontier, StagedBatch, State, Sums

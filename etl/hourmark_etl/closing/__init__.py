@@ -9,7 +9,7 @@
                    copies.py (two readings of one range)
     sealing.py     a round: how many hours it takes on and what becomes of a proof (pure); proves and seals it
     engine.py      the port to the heavy work, and Spark behind it; units.py: what one task reads; runner.py: where tasks run
-    write/         deduplicated rows → Avro containers, as one Spark job for all types at once; ids.py: ids of closed buckets
+    write/         deduplicated rows → Avro containers, as one Spark job for all types at once
     publishing.py  writes what is sealed, many types at once; the attempt folder, read back; the one rename that publishes
     cleanup.py     deletes what nothing needs any more
 

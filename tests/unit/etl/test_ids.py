@@ -21,10 +21,10 @@ from tests.support.memory_storage import MemoryStorage
 
 from hourmark.errors import Finding
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter
-from hourmark_etl.closing import ids as ids_module
-from hourmark_etl.closing.ids import Asked, held
 from hourmark_etl.closing.write.id_indexes import clean_indexes, keep_indexes
 from hourmark_etl.folders import INDEX_FOLDER
+from hourmark_etl.ids import lookups as ids_module
+from hourmark_etl.ids.lookups import Asked, held
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun, closed_buckets
 from hourmark_etl.storage import AccessDenied, BadBlocks, LocalDisk, Storage, StorageError
 

@@ -23,13 +23,13 @@ from hourmark.avro import ENVELOPE, event_schema
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 from hourmark_etl.buckets.avro_container import ContainerReader
-from hourmark_etl.closing.ids import Asked, held
 from hourmark_etl.closing.publishing import manifest_of, publish
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write import containers, writing
 from hourmark_etl.closing.write.containers import Containers, Run, Sample, WrittenFile, WrittenHour, read_back
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, plan_tasks
 from hourmark_etl.errors import Unreadable
+from hourmark_etl.ids.lookups import Asked, held
 from hourmark_etl.model import StagedGroup
 from hourmark_etl.staging.files import read_rows
 from hourmark_etl.storage import Storage

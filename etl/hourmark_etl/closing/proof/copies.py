@@ -25,10 +25,10 @@ import pyarrow.compute as pc
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 from hourmark_etl.arrow import distinct, matching
-from hourmark_etl.closing.ids import Asked, as_ids, held
 from hourmark_etl.closing.proof.evidence import RowsItem, item_rows, rows_items
 from hourmark_etl.closing.proof.promises import KEY, KEYS, distinct_rows
 from hourmark_etl.closing.runner import Runner
+from hourmark_etl.ids.lookups import Asked, as_ids, held
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, waives
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.listings import listed_groups

@@ -26,10 +26,10 @@ import pyarrow as pa
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 from hourmark_etl.arrow import Bools, Int32s, Int64s, UInt8s, UInt64s, binary_buffers, run_starts
-from hourmark_etl.closing.ids import Asked, IndexWriter, as_ids, held
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.units import Listing, Unit, check_read, plan_units, read_unit, sums_by_hour
 from hourmark_etl.closing.write.containers import Containers, Run, WrittenFile, WrittenHour
+from hourmark_etl.ids.lookups import Asked, IndexWriter, as_ids, held
 from hourmark_etl.ledger.closed import ClosedBucket
 from hourmark_etl.model import StagedGroup, Sums, from_row
 from hourmark_etl.storage import Storage
