@@ -258,7 +258,12 @@ def _in_block(container: ContainerReader, first: bytes, block: Block, after: byt
     """Ids of the block, if it is to be decoded at all. One whose successor begins before it shows that nothing is sorted."""
     candidates = _between(ordered, first, after) if first <= after else ordered
     if len(candidates):
-        yield np.intersect1d(candidates, np.array(list(_ids_of(container.container(block))), f"S{SIZE}"))
+        yield _common(candidates, np.array(sorted(_ids_of(container.container(block))), f"S{SIZE}"))
+
+
+def _common(ordered: Ids, own: Ids) -> Ids:
+    """What both have. Of `ordered` only what lies between the first and the last of `own`: no block bounds the last one."""
+    return np.intersect1d(_between(ordered, own[0], own[-1]), own) if len(own) else own
 
 
 def _ids_of(container: bytes) -> Iterator[bytes]:

@@ -24,7 +24,7 @@ from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter
 from hourmark_etl.closing.write.id_indexes import clean_indexes, keep_indexes
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids import lookups as ids_module
-from hourmark_etl.ids.lookups import Asked, held
+from hourmark_etl.ids.lookups import Asked, Ids, held
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun, closed_buckets
 from hourmark_etl.storage import AccessDenied, BadBlocks, LocalDisk, Storage, StorageError
 
@@ -192,6 +192,27 @@ def test_few_ids_read_few_row_groups_and_decode_few_blocks(world: World, monkeyp
     monkeypatch.setattr(ids_module, "_ids_of", counted)
     assert asked(LocalDisk(world.root), dataclasses.replace(bucket, index=()), [ids[7], ids[8]]) == [True, True]
     assert 1 <= len(decoded) <= 2
+
+
+def test_late_ids_of_many_hours_are_each_compared_with_their_own_bucket_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = Counter[str]()
+    whole = np.intersect1d
+
+    def counted(candidates: Ids, own: Ids) -> Ids:
+        compared["ids"] += len(candidates)
+        return whole(candidates, own)
+
+    ids = {n: [an_id(hour_at(n), i) for i in range(10)] for n in range(12)}
+    for n, own in ids.items():
+        world.close(hour_at(n), world.stage(own), indexed=False)
+    buckets = [bucket_of(world, n) for n in ids]
+    monkeypatch.setattr(np, "intersect1d", counted)
+    late = np.array([i for own in ids.values() for i in own], "S16")
+    (found,) = held(world.storage, [Asked(buckets, late)])
+    assert not isinstance(found, Finding) and found.all()
+    assert compared["ids"] == len(late)
 
 
 def _defaults() -> dict[str, object]:
