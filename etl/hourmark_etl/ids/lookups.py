@@ -85,7 +85,7 @@ class IndexWriter:
             block = ids[start : start + _ROWS_IN_BLOCK]
             content = block.tobytes()
             self._file.write(content)
-            self._blocks.append((_bucket(event_type, hour_s), len(block), content[:SIZE], content[-SIZE:], digest_of(content)))
+            self._blocks.append((mark_of(event_type, hour_s), len(block), content[:SIZE], content[-SIZE:], digest_of(content)))
         self._rows += len(ids)
         return first
 
@@ -96,7 +96,29 @@ class IndexWriter:
         self.digest = digest_of(table).hex()
 
 
-def _bucket(event_type: str, hour_s: int) -> bytes:
+class WrittenRun(NamedTuple):
+    """Rows [first_row, first_row + rows) of an index, of the bucket with this `mark`."""
+
+    mark: bytes
+    first_row: int
+    rows: int
+
+
+def runs_in(storage: Storage, path: str) -> list[WrittenRun]:
+    """What an index speaks of, by its table. StorageError, ValueError or EOFError where it cannot be read, or is not whole."""
+    with storage.open(path) as file:
+        blocks = _blocks(file, path)
+    ends = np.cumsum(blocks["rows"]).tolist()
+    marks = [block["bucket"].ljust(SIZE, b"\0") for block in blocks]  # numpy takes zeros off a text's end
+    written = [(mark, end - rows, rows) for mark, end, rows in zip(marks, ends, blocks["rows"].tolist(), strict=True)]
+    return [
+        WrittenRun(mark, own[0][1], sum(rows for _, _, rows in own))
+        for mark, own in ((mark, list(of)) for mark, of in itertools.groupby(written, lambda of: of[0]))
+    ]
+
+
+def mark_of(event_type: str, hour_s: int) -> bytes:
+    """By which an index names a bucket."""
     return digest_of(f"{event_type} {hour_s}".encode())
 
 
@@ -190,7 +212,7 @@ class _Index:
         first, end = np.searchsorted(self._ends, [run.first_row, run.first_row + run.rows], "right").tolist()
         own, starts = self._blocks[first:end], (self._ends - self._blocks["rows"])[first:end]
         begins = not run.rows or (len(own) and starts[0] == run.first_row)
-        if not begins or own["rows"].sum() != run.rows or (own["bucket"] != _bucket(bucket.event_type, bucket.hour_s)).any():
+        if not begins or own["rows"].sum() != run.rows or (own["bucket"] != mark_of(bucket.event_type, bucket.hour_s)).any():
             raise ValueError(f"rows [{run.first_row}, {run.first_row + run.rows}) are not those of the bucket")
         for start, block in zip(starts.tolist(), own, strict=True):
             candidates = _between(ordered, block["first"], block["last"])

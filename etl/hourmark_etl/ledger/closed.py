@@ -94,12 +94,17 @@ def waives(database: Database, event_type: str, from_hour_s: int) -> list[str]:
 def remember(database: Database, lease: Lease, runs: Collection[tuple[str, int, IdRun]], bytes_each: int) -> None:
     """Runs of closed buckets (type, hour); `bytes_each`: of an id. What was known of those buckets before is forgotten."""
     if runs:
-        rows = [
-            {**dataclasses.asdict(run), "type": event_type, "hour": hour_s, "bytes": run.rows * bytes_each}
-            for event_type, hour_s, run in runs
-        ]
         with database.transaction(lease) as connection:
-            put(connection, tables.id_indexes, ("type", "hour"), rows)
+            put_runs(connection, runs, bytes_each)
+
+
+def put_runs(connection: Connection, runs: Collection[tuple[str, int, IdRun]], bytes_each: int) -> None:
+    """See `remember`."""
+    rows = [
+        {**dataclasses.asdict(run), "type": event_type, "hour": hour_s, "bytes": run.rows * bytes_each}
+        for event_type, hour_s, run in runs
+    ]
+    put(connection, tables.id_indexes, ("type", "hour"), rows)
 
 
 def forget_old(database: Database, lease: Lease, before_s: int, bytes_max: int) -> int:

@@ -8,7 +8,8 @@ Where the mirror stood at the last checks of the edge, and which gaps there were
 its end is kept there before any driver runs with the new ledger: once the log has grown again, another rebuild would not find it.
 
 Not rebuilt, because nothing tells it: overrides, whom a bucket waived, and types that were quarantined (their next batch
-quarantines them again). The index of ids is a cache, and begins anew too.
+quarantines them again). The index of ids is a cache: what of it stands on storage is taken over, as what is staged again is
+looked up in closed buckets.
 """
 
 from __future__ import annotations
@@ -16,17 +17,20 @@ from __future__ import annotations
 import dataclasses
 import functools
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection, delete, insert, select
 
 from hourmark.errors import Finding, Unavailable
+from hourmark.event_id import SIZE
 from hourmark.manifest import Manifest
 from hourmark.rules import KnownSchema, SchemaMeaning
 from hourmark_etl.buckets.reader import list_types
 from hourmark_etl.errors import Unreadable
+from hourmark_etl.ids.kept import Bucket, kept_files, kept_runs
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.closed import unaudited_row
+from hourmark_etl.ledger.closed import put_runs, unaudited_row
 from hourmark_etl.ledger.database import Database, put
 from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
 from hourmark_etl.ledger.frontiers import bucket_row
@@ -45,6 +49,7 @@ from hourmark_etl.recovery.rebuilt import Outside, Rebuilt
 from hourmark_etl.recovery.rebuilt_offsets import OffsetsRebuild
 from hourmark_etl.recovery.storage_scan import (
     Chain,
+    at_once,
     audit_next,
     epochs,
     read_chain,
@@ -82,12 +87,14 @@ class _Rebuild:
     cuts: dict[tuple[int, AuditOffsets], int] = dataclasses.field(default_factory=dict)  # (closed by, its cut) → least commit
     commits: set[int] = dataclasses.field(default_factory=set)  # numbers that the lost ledger had reached
     ledgers: set[str] = dataclasses.field(default_factory=set)
+    published: defaultdict[str, list[Bucket]] = dataclasses.field(default_factory=lambda: defaultdict(list))  # by attempt
     schemas: dict[int, SchemaMeaning] = dataclasses.field(default_factory=dict)  # of ids in markers
 
     def run(self) -> None:
         for event_type in list_types(self.outside.storage):
             self._put_buckets(event_type)
         self.say(f"{self.done.buckets} markers of {len(self.chains)} types")
+        self._put_indexes()
         self._put_frontiers()
         offsets = OffsetsRebuild(
             connection=self.connection,
@@ -119,10 +126,19 @@ class _Rebuild:
             self.schemas |= {f.schema_id: SchemaMeaning(event_type, f.schema_fingerprint) for f in manifest.files}
             cut = (manifest.closed_at_ms, audit_next(manifest))  # its audit offset may be of long after the cut began
             self.cuts[cut] = min(manifest.ledger_commit, self.cuts.get(cut, manifest.ledger_commit))
+            self.published[manifest.attempt].append((event_type, hour.start_s))
             self.connection.execute(insert(tables.buckets).values(bucket_row(hour, manifest)))
         if closed:
             self.chains[event_type] = Chain.of(closed)
             self.done.buckets += len(closed)
+
+    def _put_indexes(self) -> None:
+        """Runs of those that the attempt published which kept the index: of others it may hold what was never published."""
+        own = [(path, self.published[attempt]) for path, attempt in kept_files(self.outside.storage).items()]
+        found = at_once(lambda of: kept_runs(self.outside.storage, *of), [of for of in own if of[1]])
+        runs = [run for of_file in found for run in of_file]
+        put_runs(self.connection, runs, SIZE)
+        self.say(f"{len({run.path for *_, run in runs})} indexes of ids")
 
     def _put_frontiers(self) -> None:
         recorded = read_first_hours(self.outside.storage)

@@ -24,6 +24,7 @@ from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter
 from hourmark_etl.closing.write.id_indexes import clean_indexes, keep_indexes
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids import lookups as ids_module
+from hourmark_etl.ids.kept import kept_files, kept_runs
 from hourmark_etl.ids.lookups import Asked, Ids, held
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun, closed_buckets
 from hourmark_etl.storage import AccessDenied, BadBlocks, LocalDisk, Storage, StorageError
@@ -246,6 +247,27 @@ def test_an_index_is_kept_only_for_buckets_of_its_own_attempt(world: World) -> N
     keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], [written], 0)
     assert not bucket_of(world).is_indexed
     assert not world.storage.exists(INDEX_FOLDER)
+
+
+def test_what_an_index_says_of_buckets_is_found_again_by_their_markers(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 7)
+    manifests = {n: world.close(hour_at(n), world.stage([*some_ids(30, hour_at(n)), an_id(FIRST, n)])) for n in range(3)}
+    world.storage.write_new(f"{INDEX_FOLDER}/20300101T000000-before-names-told-it.ids", b"")
+    files = kept_files(world.storage)
+    assert sorted(files.values()) == sorted(m.attempt for m in manifests.values())
+    for n, manifest in manifests.items():
+        (path,) = (path for path, attempt in files.items() if attempt == manifest.attempt)
+        others = [("click", hour_at(n + 1).start_s), ("view", hour_at(n).start_s)]
+        found = kept_runs(world.storage, path, [("click", hour_at(n).start_s), *others])
+        bucket = dataclasses.replace(bucket_of(world, n), index=tuple(run for *_, run in found))
+        assert {(event_type, hour_s) for event_type, hour_s, _ in found} == {("click", hour_at(n).start_s)}
+        assert bucket.is_indexed and sum(asked(world.storage, bucket, some_ids(30, hour_at(n)))) == 30
+        assert kept_runs(world.storage, path, others) == []
+    (world.root / path).write_bytes((world.root / path).read_bytes()[:-1])
+    assert kept_runs(world.storage, path, [("click", hour_at(2).start_s)]) == []
+    assert "late events will read the buckets instead" in caplog.text
 
 
 def test_a_storage_that_refuses_an_index_holds_nothing_up(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from sqlalchemy import select
@@ -17,6 +18,7 @@ from tests.support.memory_storage import MemoryStorage
 
 from hourmark.config import Config
 from hourmark.errors import Finding, UsageError
+from hourmark.event_id import SIZE
 from hourmark.event_types import EventType
 from hourmark.hours import Hour
 from hourmark.manifest import Book
@@ -25,7 +27,10 @@ from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.evidence import UNAUDITED_SCHEMA
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.closing.proof.unaudited import write_unaudited
+from hourmark_etl.ids.kept import kept_path
+from hourmark_etl.ids.lookups import IndexWriter
 from hourmark_etl.ledger import frontiers, tables
+from hourmark_etl.ledger.closed import IdRun, closed_buckets, paths
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
 from hourmark_etl.ledger.rules import LedgerRules
@@ -34,6 +39,7 @@ from hourmark_etl.model import AuditOffsets
 from hourmark_etl.recovery.markers import check_older_copy
 from hourmark_etl.recovery.rebuild import rebuild
 from hourmark_etl.recovery.rebuilt import Rebuilt
+from hourmark_etl.storage import Storage
 
 SECOND = FIRST.next()
 
@@ -111,6 +117,27 @@ def unlisted(database: Database) -> dict[str, dict[int, int]]:
             of_type = found.setdefault(g["type"], {})
             of_type[g["hour"]] = of_type.get(g["hour"], 0) + g["rows"]
     return found
+
+
+def put_index(storage: Storage, attempt: str, buckets: Sequence[tuple[str, Hour]]) -> str:
+    with storage.create("written.ids") as file:
+        index = IndexWriter(file, "written.ids")
+        for event_type, hour in buckets:
+            index.write(event_type, hour.start_s, np.zeros((5, SIZE), np.uint8))
+        index.finish()
+    storage.rename_new("written.ids", path := kept_path("task", index.digest, attempt, 0))
+    return path
+
+
+def test_an_index_of_ids_is_taken_over_for_buckets_that_its_attempt_published(life: Life, target: Database) -> None:
+    life.take_in("click", FIRST, 5)
+    attempt = life.close("click").attempt
+    path = put_index(life.storage, attempt, [("view", FIRST), ("click", FIRST), ("click", SECOND)])
+    put_index(life.storage, "another", [("click", FIRST)])
+    rebuilt(life, target)
+    (bucket,) = closed_buckets(target, {"click": {FIRST.start_s}}, LENGTH_S)["click"]
+    assert bucket.index == (IdRun(path, 5, 5),) and bucket.is_indexed
+    assert paths(target) == {path}
 
 
 def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(life: Life, target: Database) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -12,6 +11,7 @@ from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.folders import INDEX_FOLDER
+from hourmark_etl.ids.kept import kept_path, label
 from hourmark_etl.ledger import closed
 from hourmark_etl.ledger.closed import IdRun
 from hourmark_etl.ledger.database import Database, Lease
@@ -38,10 +38,9 @@ def keep_indexes(
     own = {(m.type, Hour.parse(m.hour, m.bucket_seconds).start_s) for m in published if m.attempt == attempt}
     kept_files = [f for w in written if (w.event_type, w.hour_s) in own for f in w.files]
     moved: dict[str, str] = {}
-    label = _label(now_ms)
     try:
         for path, digest in sorted({(run.path, w.index_digest) for w in kept_files for run in w.index}):
-            moved[path] = f"{INDEX_FOLDER}/{label}-{path.rpartition('/')[2].removesuffix('.ids')}-{digest}.ids"
+            moved[path] = kept_path(path, digest, attempt, now_ms)
             storage.rename_new(path, moved[path])
     except StorageError as error:
         _LOG.warning("ids of this round's buckets are not indexed, late events will read the buckets instead: %s", error)
@@ -60,14 +59,9 @@ def clean_indexes(
     """
     closed.forget_old(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
     named = closed.paths(database)
-    fresh = _label(now_ms - _UNNAMED_MS)
+    fresh = label(now_ms - _UNNAMED_MS)
     found = [f"{INDEX_FOLDER}/{entry.name}" for entry in entries_of(storage, INDEX_FOLDER) if entry.name < fresh]
     doomed = [path for path in found if path not in named][:files_max]
     for path in doomed:
         storage.delete(path)
     return len(doomed)
-
-
-def _label(time_ms: int) -> str:
-    """Of a file's name: when it was kept."""
-    return f"{dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC):%Y%m%dT%H%M%S}"
