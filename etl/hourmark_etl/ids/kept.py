@@ -1,5 +1,5 @@
 """Index files as they stand on storage. A name says when the file was kept, and by which attempt; markers say by which attempt
-their bucket was published. So a ledger that is made anew finds what speaks of its buckets.
+their bucket was published. So a ledger that is rebuilt finds what speaks of its buckets.
 """
 
 from __future__ import annotations

@@ -134,8 +134,9 @@ class _Rebuild:
 
     def _put_indexes(self) -> None:
         """Runs of those that the attempt published which kept the index: of others it may hold what was never published."""
-        own = [(path, self.published[attempt]) for path, attempt in kept_files(self.outside.storage).items()]
-        found = at_once(lambda of: kept_runs(self.outside.storage, *of), [of for of in own if of[1]])
+        storage = self.outside.storage
+        own = [(path, buckets) for path, attempt in kept_files(storage).items() if (buckets := self.published.get(attempt))]
+        found = at_once(lambda of: kept_runs(storage, *of), own)
         runs = [run for of_file in found for run in of_file]
         put_runs(self.connection, runs, SIZE)
         self.say(f"{len({run.path for *_, run in runs})} indexes of ids")
