@@ -13,10 +13,10 @@ from typing import Final
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids.lookups import mark_of, runs_in
 from hourmark_etl.ledger.closed import IdRun
-from hourmark_etl.storage import Storage, StorageError, entries_of
+from hourmark_etl.storage import Storage, StorageError, entries_of, is_of_the_path
 
 Bucket = tuple[str, int]  # type, hour (start, Unix seconds)
-_NAME: Final = re.compile(r"\d{8}T\d{6}-(?P<attempt>[^-]+)-[^-]+-[0-9a-f]+\.ids")
+_NAME: Final = re.compile(r"\d{8}T\d{6}-(?P<attempt>[^-]+)-[^-]+-(?P<digest>[0-9a-f]+)\.ids")
 _LOG = logging.getLogger(__name__)
 
 
@@ -32,17 +32,22 @@ def label(time_ms: int) -> str:
 
 
 def kept_files(storage: Storage) -> dict[str, str]:
-    """Index files → the attempt that kept them; those are left out whose names do not tell it."""
-    names = (entry.name for entry in entries_of(storage, INDEX_FOLDER))
-    return {f"{INDEX_FOLDER}/{name}": match["attempt"] for name in names if (match := _NAME.fullmatch(name))}
+    """Index files → the attempt that kept them; of copies one. Those are left out whose names do not tell it."""
+    told = (match for entry in entries_of(storage, INDEX_FOLDER) if (match := _NAME.fullmatch(entry.name)))
+    return {f"{INDEX_FOLDER}/{match[0]}": match["attempt"] for match in {match["digest"]: match for match in told}.values()}
 
 
 def kept_runs(storage: Storage, path: str, published: Iterable[Bucket]) -> list[tuple[str, int, IdRun]]:
-    """What an index says of these buckets, that its attempt published; nothing where it is not to be read."""
+    """What an index says of these buckets, that its attempt published; nothing where it is gone, or not as it was written.
+
+    StorageError where storage is away: an index that is left out costs reading those buckets for good.
+    """
     marks = {mark_of(*bucket): bucket for bucket in published}
     try:
         runs = runs_in(storage, path)
     except (StorageError, OSError, EOFError, ValueError) as error:
+        if isinstance(error, StorageError) and not is_of_the_path(error):
+            raise
         _LOG.warning("the index of ids %s is not to be read (%s), late events will read the buckets instead", path, error)
         return []
     return [(*marks[run.mark], IdRun(path, run.first_row, run.rows)) for run in runs if run.mark in marks]

@@ -7,7 +7,7 @@ blocks. The file's name ends in the digest of table and number (`<stem>-<digest>
 whose index is not whole, or not as it was written, is read itself.
 
 Little is read of an index for few late events: only blocks between whose first and last id one of them lies. Of a container few
-blocks are decoded. Containers are sorted by id, which is part of their format; those that are not are decoded whole.
+blocks are decoded. Containers are sorted by id, which is part of their format.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ import pyarrow as pa
 from hourmark.avro import ENVELOPE
 from hourmark.errors import Finding
 from hourmark.event_id import SIZE
+from hourmark.hours import Hour
 from hourmark_etl.arrow import Bools, UInt8s, in_one
 from hourmark_etl.buckets.avro_container import Block, ContainerReader, Digesting
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun
 from hourmark_etl.staging.verified import digest_of
-from hourmark_etl.storage import NotFound, Storage, StorageError, is_of_the_path
+from hourmark_etl.storage import Storage, StorageError, is_of_the_path
 
 _ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids: what is read at least
 _BLOCK: Final = np.dtype([("bucket", "S16"), ("rows", "<i8"), ("first", "S16"), ("last", "S16"), ("digest", "V16")])
@@ -140,8 +141,17 @@ class _Lookup:
 
 
 def _lookups(asked: Asked) -> list[_Lookup]:
+    """Of the buckets that may hold one of the ids."""
     ordered = np.sort(asked.ids)
-    return [_Lookup(bucket, ordered) for bucket in asked.buckets if len(ordered)]
+    lookups = (_Lookup(bucket, _of_hours(ordered, bucket.holds)) for bucket in asked.buckets)
+    return [lookup for lookup in lookups if len(lookup.ordered)]
+
+
+def _of_hours(ordered: Ids, hours: Iterable[Hour]) -> Ids:
+    """Those of events of these hours, ascending: an id begins with its event's time (`hourmark.event_id`)."""
+    bounds = [[of_ms.to_bytes(SIZE, "big") for of_ms in (h.start_s * 1000 << 80, h.end_ms << 80)] for h in sorted(hours)]
+    spans = np.searchsorted(ordered, np.array(bounds, f"S{SIZE}")).reshape(-1, 2)
+    return _joined([ordered[start:end] for start, end in spans.tolist()])
 
 
 def _told(storage: Storage, ids: Ids, lookups: Sequence[_Lookup]) -> Bools | Finding:
@@ -257,10 +267,15 @@ def _in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> lis
             found = list(_in_blocks(ContainerReader(seen), ordered))  # type: ignore[arg-type]  # it reads, and nothing else
         if seen.digest.hexdigest() != digest:
             raise ValueError("it is not as its manifest says")
-    except NotFound as error:
-        raise Finding(f"{error}; it is listed by a closed bucket, and late events cannot be told from its own") from error
-    except StorageError:
+    except MemoryError:
         raise
+    except StorageError as error:
+        if not is_of_the_path(error):
+            raise
+        raise Finding(
+            f"{storage.url(path)}: {error.what}; it is listed by a closed bucket, and late events cannot be told from its own. "
+            "Restore it, and closing goes on"
+        ) from error
     except Exception as error:  # damaged bytes make a decoder raise anything
         raise Finding(
             f"{storage.url(path)} of a closed bucket is damaged ({error}), and late events cannot be told from its own; "

@@ -34,10 +34,12 @@ class IdRun:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedBucket:
-    """A closed bucket. `events`: records in all `files`: their paths below the root, and their digests."""
+    """A closed bucket. `events`: records in all `files`: their paths below the root, and their digests. `holds`: of the hours
+    that were asked for, those of which it has events."""
 
     event_type: str
     hour_s: int
+    holds: tuple[Hour, ...]
     events: int
     index: tuple[IdRun, ...]
     files: tuple[tuple[str, str], ...]
@@ -66,22 +68,30 @@ def _closed_buckets(
     buckets, indexes = tables.buckets.c, tables.id_indexes.c
     query = select(buckets.hour, buckets.manifest).where(buckets.type == event_type, buckets.hour >= min(origins))
     told = [(hour, json.loads(manifest)) for hour, manifest in connection.execute(query)]
-    labels = {str(Hour(origin, bucket_seconds)) for origin in origins}
-    chosen = {hour: m for hour, m in told if m["events"] and (hour in origins or labels & m["late"].keys())}
+    labels = {str(hour := Hour(origin, bucket_seconds)): hour for origin in origins}
+    asked = {at: labels.keys() & {str(Hour(at, bucket_seconds)), *m["late"]} for at, m in told if m["events"]}
+    chosen = {at: m for at, m in told if asked.get(at)}
     runs = defaultdict[int, list[IdRun]](list)
     if chosen:
-        of = select(indexes.hour, indexes.path, indexes.first_row, indexes.rows)
+        of = select(indexes.hour, indexes.path, indexes.first_row, indexes.rows).order_by(indexes.path, indexes.first_row)
         for hour, *run in connection.execute(of.where(indexes.type == event_type, indexes.hour.in_(sorted(chosen)))):
-            runs[hour].append(IdRun(*run))
+            _append(runs[hour], IdRun(*run))
     for hour, manifest in sorted(chosen.items()):
         folder = Hour(hour, bucket_seconds).bucket_path(event_type)
         yield ClosedBucket(
             event_type=event_type,
             hour_s=hour,
+            holds=tuple(sorted(labels[label] for label in asked[hour])),
             events=manifest["events"],
             index=tuple(runs[hour]),
             files=tuple((f"{folder}/{file['name']}", file["blake2b"]) for file in manifest["files"]),
         )
+
+
+def _append(runs: list[IdRun], run: IdRun) -> None:
+    """As one with the run before it where it goes on: that ended with a container, and may have within a block of the index."""
+    before = runs.pop() if runs and (runs[-1].path, runs[-1].first_row + runs[-1].rows) == (run.path, run.first_row) else None
+    runs.append(run if before is None else IdRun(run.path, before.first_row, before.rows + run.rows))
 
 
 def waives(database: Database, event_type: str, from_hour_s: int) -> list[str]:

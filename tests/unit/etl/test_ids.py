@@ -11,25 +11,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+import fastavro
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.bucket_world import FIRST, SCHEMAS, World, an_id, datum, hour_at, some_ids
+from tests.support.asked_ids import Opened, asked, bucket_of
+from tests.support.bucket_world import FIRST, PARSED, SCHEMAS, World, an_id, datum, hour_at, some_ids
 from tests.support.containers import append_all
-from tests.support.memory_storage import MemoryStorage
 
 from hourmark.errors import Finding
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter
-from hourmark_etl.closing.write.id_indexes import clean_indexes, keep_indexes
+from hourmark_etl.closing.write import containers
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids import lookups as ids_module
-from hourmark_etl.ids.kept import kept_files, kept_runs
 from hourmark_etl.ids.lookups import Asked, Ids, held
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun, closed_buckets
-from hourmark_etl.storage import AccessDenied, BadBlocks, LocalDisk, Storage, StorageError
-
-HOUR_MS = 3_600_000
+from hourmark_etl.storage import BadBlocks, LocalDisk, NotFound, Storage, StorageError
 
 
 @pytest.fixture
@@ -37,28 +35,12 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def bucket_of(world: World, number: int = 0) -> ClosedBucket:
-    (found,) = closed_buckets(world.database, {"click": {hour_at(number).start_s}}, 3600)["click"]
-    return found
-
-
-def asked(storage: Storage, bucket: ClosedBucket, ids: list[bytes]) -> list[bool]:
-    (found,) = held(storage, [Asked([bucket], np.array(ids, "S16"))])
-    if isinstance(found, Finding):
-        raise found
-    return list(found)
-
-
-class Opened(MemoryStorage):
-    """Remembers what was opened."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.opened: list[str] = []
-
-    def open(self, path: str, *, size: int | None = None) -> BinaryIO:
-        self.opened.append(path)
-        return super().open(path, size=size)
+def incompressible(event_id: bytes) -> bytes:
+    """The datum of an event of some 1.2 kB."""
+    file, drawn = io.BytesIO(), random.Random(event_id)
+    value = {"event_id": event_id, "event_time": 0, "host": drawn.randbytes(600).hex(), "source": "s", "position": 1, "n": 5}
+    fastavro.schemaless_writer(file, PARSED[1], value)
+    return file.getvalue()
 
 
 def put_index(storage: Storage, buckets: Mapping[str, list[bytes]]) -> dict[str, ClosedBucket]:
@@ -71,7 +53,12 @@ def put_index(storage: Storage, buckets: Mapping[str, list[bytes]]) -> dict[str,
     storage.rename_new("written.ids", path := f"index-{index.digest}.ids")
     return {
         event_type: ClosedBucket(
-            event_type=event_type, hour_s=0, events=len(ids), index=(IdRun(path, first, len(ids)),), files=(("gone", ""),)
+            event_type=event_type,
+            hour_s=0,
+            holds=(FIRST,),
+            events=len(ids),
+            index=(IdRun(path, first, len(ids)),),
+            files=(("gone", ""),),
         )
         for (event_type, ids), first in zip(buckets.items(), firsts, strict=True)
     }
@@ -86,6 +73,72 @@ def test_an_index_is_opened_once_for_all_types_that_it_speaks_of() -> None:
     found = held(storage, [Asked([buckets[t], others[t]], np.array(ids, "S16")) for t, ids in wanted.items()])
     assert [list(f) for f in found if not isinstance(f, Finding)] == [[True] * 5 + [False]] * 50
     assert sorted(storage.opened) == sorted({run.path for b in (buckets, others) for run in b["type-0"].index})
+
+
+def test_the_index_of_an_hour_of_several_containers_spares_reading_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container that is full ends a run of rows anywhere within a block of the index."""
+    monkeypatch.setattr(containers, "_STEP_BYTES", 64 << 10)
+    world = World(tmp_path, storage := Opened(), target_file_bytes=1 << 20, tasks=1)
+    ids = some_ids(1_800)
+    manifest = world.close(FIRST, world.stage(ids, datums={i: incompressible(i) for i in ids}))
+    storage.opened.clear()
+    assert asked(storage, bucket := bucket_of(world), [ids[5], an_id(FIRST, -1)]) == [True, False]
+    assert len(manifest.files) == 2 and bucket.is_indexed
+    assert storage.opened == [run.path for run in bucket.index], "the index, once, and no container"
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_bucket_is_asked_only_for_ids_of_hours_that_it_holds(tmp_path: Path, indexed: bool) -> None:
+    """Else each of K units that were staged again reads all of K buckets."""
+    world = World(tmp_path, storage := Opened())
+    late = {n: an_id(hour_at(n), 99) for n in range(6)}  # each comes two buckets later
+    own = {n: some_ids(10, hour_at(n)) for n in range(8)}
+    for n, ids in own.items():
+        world.close(hour_at(n), world.stage([*ids, *([late[n - 2]] if n > 1 else [])]), indexed=indexed)
+    origins = {hour_at(n).start_s for n in own}
+    buckets = closed_buckets(world.database, {"click": origins}, 3600)["click"]
+    storage.opened.clear()
+    (found,) = held(storage, [Asked(buckets, np.array([*own[3], late[3], an_id(hour_at(3), 77)], "S16"))])
+    assert not isinstance(found, Finding) and list(found) == [True] * 11 + [False]
+    of = [buckets[3], buckets[5]]
+    expected = [run.path for b in of for run in b.index] if indexed else [path for b in of for path, _ in b.files]
+    assert sorted(storage.opened) == sorted(expected)
+
+
+@pytest.mark.parametrize("trouble", [BadBlocks, NotFound])
+def test_a_bucket_of_which_the_storage_lost_content_concerns_its_own_type_alone(
+    trouble: type[StorageError], world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {n: some_ids(10, hour_at(n)) for n in range(2)}
+    for n, ids in own.items():
+        world.close(hour_at(n), world.stage(ids), indexed=False)
+    lost, whole = bucket_of(world, 0), bucket_of(world, 1)
+    real = LocalDisk.open
+
+    def refused(self: LocalDisk, path: str, *, size: int | None = None) -> BinaryIO:
+        if path == lost.files[0][0]:
+            raise trouble(path, self.url(path), "no live replica has it")
+        return real(self, path, size=size)
+
+    monkeypatch.setattr(LocalDisk, "open", refused)
+    first, second = held(world.storage, [Asked([b], np.array(own[n], "S16")) for n, b in enumerate((lost, whole))])
+    assert not isinstance(second, Finding) and second.all()
+    assert isinstance(first, Finding) and lost.files[0][0] in str(first) and "no live replica has it" in str(first)
+    assert "Restore it, and closing goes on" in str(first) and "delete the file" not in str(first)
+
+
+@pytest.mark.parametrize("trouble", [MemoryError(), StorageError("part", "hdfs://x/part", "no answer")])
+def test_what_is_no_fault_of_a_bucket_is_not_said_to_be_one(
+    trouble: Exception, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.close(FIRST, world.stage(ids := some_ids(10)), indexed=False)
+
+    def fails(_: bytes) -> Iterator[bytes]:
+        raise trouble
+
+    monkeypatch.setattr(ids_module, "_ids_of", fails)
+    with pytest.raises(type(trouble)):
+        asked(world.storage, bucket_of(world), ids)
 
 
 def test_ids_that_cannot_be_used_concern_their_own_bucket_alone(caplog: pytest.LogCaptureFixture) -> None:
@@ -124,8 +177,10 @@ def test_index_and_containers_give_the_same_exact_answer(
         writer = ContainerWriter(file, json.dumps(SCHEMAS[1]), block_bytes=block_bytes)
         append_all(writer, (datum(event_id) for event_id in own))
         digest = writer.close().blake2b
-    indexed = ClosedBucket(event_type="click", hour_s=0, events=len(own), index=(IdRun(path, first, len(own)),), files=())
-    read = ClosedBucket(event_type="click", hour_s=0, events=len(own), index=(), files=(("part", digest),))
+    indexed = ClosedBucket(
+        event_type="click", hour_s=0, holds=(FIRST,), events=len(own), index=(IdRun(path, first, len(own)),), files=()
+    )
+    read = ClosedBucket(event_type="click", hour_s=0, holds=(FIRST,), events=len(own), index=(), files=(("part", digest),))
     ids = [an_id(FIRST, n) for n in wanted] + [b"\xff" * 16, bytes(16)]
     expected = [n in inside for n in wanted] + [False, False]
     assert asked(storage, indexed, ids) == expected
@@ -163,7 +218,9 @@ def test_a_block_is_believed_whatever_byte_its_digest_ends_with(tmp_path: Path, 
         index.finish()
     path = f"index-{index.digest}.ids"
     storage.rename_new("index.ids", path)
-    indexed = ClosedBucket(event_type="click", hour_s=0, events=len(own), index=(IdRun(path, 0, len(own)),), files=())
+    indexed = ClosedBucket(
+        event_type="click", hour_s=0, holds=(FIRST,), events=len(own), index=(IdRun(path, 0, len(own)),), files=()
+    )
     assert all(asked(storage, indexed, own))
 
 
@@ -226,7 +283,7 @@ def test_containers_that_are_not_sorted_are_decoded_whole(tmp_path: Path) -> Non
         writer = ContainerWriter(file, json.dumps(SCHEMAS[1]), block_bytes=1)
         append_all(writer, (datum(event_id) for event_id in ids))
         digest = writer.close().blake2b
-    read = ClosedBucket(event_type="click", hour_s=0, events=60, index=(), files=(("part", digest),))
+    read = ClosedBucket(event_type="click", hour_s=0, holds=(FIRST,), events=60, index=(), files=(("part", digest),))
     assert all(asked(storage, read, ids))
 
 
@@ -237,72 +294,6 @@ def test_a_lost_index_costs_reading_the_bucket_and_says_so(world: World, caplog:
         file.unlink()
     assert all(asked(LocalDisk(world.root), bucket_of(world), ids))
     assert "the bucket itself is read" in caplog.text
-
-
-def test_an_index_is_kept_only_for_buckets_of_its_own_attempt(world: World) -> None:
-    listed = world.stage([an_id(FIRST, 1)])
-    written = world.write(FIRST, listed, "mine")
-    manifest = world.close(FIRST, listed, indexed=False)  # another closer was first
-    assert manifest.attempt != "mine"
-    keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], [written], 0)
-    assert not bucket_of(world).is_indexed
-    assert not world.storage.exists(INDEX_FOLDER)
-
-
-def test_what_an_index_says_of_buckets_is_found_again_by_their_markers(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 7)
-    manifests = {n: world.close(hour_at(n), world.stage([*some_ids(30, hour_at(n)), an_id(FIRST, n)])) for n in range(3)}
-    world.storage.write_new(f"{INDEX_FOLDER}/20300101T000000-before-names-told-it.ids", b"")
-    files = kept_files(world.storage)
-    assert sorted(files.values()) == sorted(m.attempt for m in manifests.values())
-    for n, manifest in manifests.items():
-        (path,) = (path for path, attempt in files.items() if attempt == manifest.attempt)
-        others = [("click", hour_at(n + 1).start_s), ("view", hour_at(n).start_s)]
-        found = kept_runs(world.storage, path, [("click", hour_at(n).start_s), *others])
-        bucket = dataclasses.replace(bucket_of(world, n), index=tuple(run for *_, run in found))
-        assert {(event_type, hour_s) for event_type, hour_s, _ in found} == {("click", hour_at(n).start_s)}
-        assert bucket.is_indexed and sum(asked(world.storage, bucket, some_ids(30, hour_at(n)))) == 30
-        assert kept_runs(world.storage, path, others) == []
-    (world.root / path).write_bytes((world.root / path).read_bytes()[:-1])
-    assert kept_runs(world.storage, path, [("click", hour_at(2).start_s)]) == []
-    assert "late events will read the buckets instead" in caplog.text
-
-
-def test_a_storage_that_refuses_an_index_holds_nothing_up(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-
-    def refuse(self: LocalDisk, source: str, target: str) -> None:
-        raise AccessDenied(target, "file:///x", "denied") if target.startswith(INDEX_FOLDER) else AssertionError(source)
-
-    listed = world.stage([an_id(FIRST, 1)])
-    manifest = world.close(FIRST, listed, indexed=False).model_copy(update={"attempt": "mine"})
-    written = world.write(FIRST, listed, "mine")
-    monkeypatch.setattr(LocalDisk, "rename_new", refuse)
-    keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], [written], 0)
-    assert "not indexed" in caplog.text
-
-
-def test_old_and_large_indexes_are_forgotten_and_their_files_deleted(world: World) -> None:
-    for number in range(6):
-        world.close(hour_at(number), world.stage(some_ids(10, hour_at(number))))
-    world.storage.write_new(f"{INDEX_FOLDER}/20990101T000000-fresh.ids", b"its row is on its way")
-    now_ms = hour_at(5).start_s * 1000 + 48 * HOUR_MS
-
-    def clean(hours_max: int, bytes_max: int) -> list[bool]:
-        clean_indexes(
-            world.storage, world.database, world.lease, hours_max=hours_max, bytes_max=bytes_max, now_ms=now_ms, files_max=2
-        )
-        return [bucket_of(world, number).is_indexed for number in range(6)]
-
-    assert clean(1000, 10**6) == [True] * 6
-    assert clean(48 + 3, 10**6) == [False, False, True, True, True, True]
-    assert clean(1000, 2 * 160 + 159) == [False] * 4 + [True, True]
-    names = [entry.name for entry in world.storage.list(INDEX_FOLDER)]
-    assert len(names) == 3 and "20990101T000000-fresh.ids" in names
-    assert world.close(hour_at(6), world.stage([an_id(FIRST, 1), an_id(hour_at(5), 1)])).events == 0
 
 
 def test_blocks_of_buckets_are_walked_as_they_were_written(world: World) -> None:

@@ -188,7 +188,7 @@ class Kept:
 
 def _closed(event_type: str, hour: Hour, told: Manifest) -> ClosedBucket:
     files = tuple((f"{hour.bucket_path(event_type)}/{file.name}", file.blake2b) for file in told.files)
-    return ClosedBucket(event_type=event_type, hour_s=hour.start_s, events=told.events, index=(), files=files)
+    return ClosedBucket(event_type=event_type, hour_s=hour.start_s, holds=(hour,), events=told.events, index=(), files=files)
 
 
 def _events_in(container: ContainerReader, sought: Sought) -> Iterator[tuple[int, Event]]:
