@@ -37,7 +37,7 @@ from hourmark_etl.ledger.frontiers import Closing
 from hourmark_etl.ledger.listings import listed_groups, listed_sums
 from hourmark_etl.ledger.schemas import known_schemas, unreadable
 from hourmark_etl.model import AuditOffsets, Frontier, OriginHourSums, Seal, StagedGroup
-from hourmark_etl.storage import AlreadyExists, Storage, StorageError
+from hourmark_etl.storage import AlreadyExists, BadBlocks, Storage, StorageError
 
 _HELP = (
     "Restore the newest copy of the ledger, or recreate it by `hourmark ledger rebuild`; or, where this is a new installation, "
@@ -204,7 +204,7 @@ class Publisher:
         """Those of them that were published already, by a closer that was interrupted or by another; by their markers."""
         chains = [f.sealed_hours for f in sealed]
         # No manifest of this bucket is a Finding: buckets never change, so somebody else wrote it.
-        return self._each(chains, lambda f: standing_manifest(self.storage, f.event_type, f.hour), Finding)
+        return self._each(chains, lambda f: standing_manifest(self.storage, f.event_type, f.hour), Finding, BadBlocks)
 
     def publish(self, sealed: Collection[Frontier]) -> Published:
         """Write and publish every hour that is sealed on these frontiers."""

@@ -62,7 +62,7 @@ class SafeMode(StorageError):
 class BadBlocks(StorageError):
     """It stands, and the storage itself says that content of it is lost: no replica, or none that is whole."""
 
-    next_step = "see hdfs fsck (or the disk's log); where it cannot be repaired, delete the file"
+    next_step = "see hdfs fsck (or the disk's log), and bring the file back from a copy"
 
 
 def is_of_the_path(error: StorageError) -> bool:

@@ -28,24 +28,26 @@ from tests.support.closing import (
     with_engine_alone,
 )
 from tests.support.rebuilding import staged_files
+from tests.support.simulator.hooks import Killed
 from tests.support.simulator.sites import Log
 from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES
 from tests.support.simulator.world import World
 
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition
+from hourmark.manifest import MARKER
 from hourmark.topics import AUDIT, HOSTS, events_topic
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.closing.proof import evidence
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.errors import DataLoss
-from hourmark_etl.ledger import tables
+from hourmark_etl.ledger import frontiers, tables
 from hourmark_etl.ledger.database import Lease, put
 from hourmark_etl.ledger.digests import damaged_rows, with_digest
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import overrides
 from hourmark_etl.model import AuditOffsets, Frontier, State
-from hourmark_etl.storage import Storage
+from hourmark_etl.storage import BadBlocks, Storage
 
 
 def test_an_override_in_the_middle_of_a_cut_does_not_bring_settled_promises_back(world: World) -> None:
@@ -307,3 +309,35 @@ def test_one_of_them_that_is_gone_holds_the_types_that_ask_for_it(world: World) 
     settle(world, hour(1))
     assert open_hours(world) == {hour(1)}
     assert all(settled in " ".join(wait_of(world, t).what) for t in TYPES)
+
+
+def test_a_marker_that_storage_lost_before_the_ledger_knew_of_it_holds_its_own_type_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = f"{FIRST_HOUR.bucket_path('click')}/{MARKER}"
+    real = world.storage.read
+
+    def lost(path: str, *, size: int | None = None) -> bytes:
+        if path == marker:
+            raise BadBlocks(path, world.storage.url(path), "no live replica has it")
+        return real(path, size=size)
+
+    def killed(*_: object) -> None:
+        monkeypatch.setattr(world.storage, "read", lost)
+        monkeypatch.setattr(frontiers, "close_all", close_all)
+        raise Killed
+
+    close_all = frontiers.close_all
+    monkeypatch.setattr(frontiers, "close_all", killed)
+    send(world, ["click", "view"])
+    with pytest.raises(Killed):
+        settle(world, FIRST_HOUR)
+    assert world.storage.exists(marker)
+    world.start_closer()
+    settle(world)
+    assert (frontier(world).hour, frontier(world, "view").hour) == (FIRST_HOUR, hour(1))
+    assert wait_of(world).phase == "storage" and "no live replica has it" in wait_of(world).what[0]
+    monkeypatch.setattr(world.storage, "read", real)
+    world.clock.advance(60)
+    settle(world)
+    assert (grades(world), grades(world, "view")) == (["proved"], ["proved"])
