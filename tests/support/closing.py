@@ -101,8 +101,9 @@ def line(world: World, ranges: int = 1) -> None:
     world.producers.send_all(0)
 
 
-def send(world: World, types: Sequence[str], time_ms: int | None = None) -> None:
-    """One range with an event of each of these types, now or at this time, acknowledged."""
+def send(world: World, types: Sequence[str], time_ms: int | None = None, *, recorded: bool = True) -> None:
+    """One range with an event of each of these types, now or at this time, acknowledged; if not `recorded`, its service dies
+    before its audit record."""
     producers, events = world.producers, []
     time_ms = world.clock.now_ms() if time_ms is None else time_ms
     for event_type in types:
@@ -111,7 +112,8 @@ def send(world: World, types: Sequence[str], time_ms: int | None = None) -> None
     producers._take(0, tuple(events))
     sent = producers.ranges[-1]
     append(world, sent, events)
-    producers.promise(sent, sent.events)
+    if recorded:
+        producers.promise(sent, sent.events)
     sent.acked = True
 
 

@@ -187,11 +187,16 @@ class Closer:
         except DataLoss as lost:
             trouble = str(lost)
             types -= self._give_up(unreadable.path, types)
+        except Unavailable as error:  # tried again: nothing says that it is lost
+            if not types:
+                raise
+            return self._hold_types(types, Phase.STAGED, f"{unreadable}: {error}")
         if trouble:
             self._lost.add(unreadable.path)
             if types:
                 _LOG.error("%s; until that file can be read, these types cannot close: %s", trouble, ", ".join(sorted(types)))
                 self._hold_types(types, Phase.STAGED, trouble)
+        return None
 
     def _hold_types(self, types: Collection[str], phase: Phase, trouble: str) -> None:
         for f in self._frontiers():
@@ -246,7 +251,9 @@ class Closer:
 
     def _close_hours(self, chosen: Sequence[Frontier], last: Mapping[str, Hour], cut: Cut, given: Mapping[str, Override]) -> int:
         """One round: freeze, prove, seal, write, publish, close. `last`: the last hour of each type that takes part."""
-        self._refuse_published(chosen)
+        if not (chosen := self._unpublished(chosen)):
+            return 0
+        last = {f.event_type: last[f.event_type] for f in chosen}
         offsets = ledger.freeze(self._database, self.lease, chosen, self._topics(chosen).of_types(), last)
         frozen = [dataclasses.replace(f, state=State.FROZEN) for f in chosen]
         round_ = Round(frozen=frozen, last=last, offsets=offsets, cut=cut, overrides=given)
@@ -262,13 +269,19 @@ class Closer:
             self._troubles.pop(event_type, None)
         return self._finish(self._publisher.publish(self._in_turn(self._frontiers(), State.SEALED)))
 
-    def _refuse_published(self, chosen: Sequence[Frontier]) -> None:
+    def _unpublished(self, chosen: Sequence[Frontier]) -> list[Frontier]:
+        """Those of which storage lets it be seen, the others are set back. ForeignLedger where one is published."""
         try:
-            check_published(self._ports.storage, chosen)
+            troubles = check_published(self._ports.storage, chosen)
         except ForeignLedger:
             # Another closer may have published it meanwhile: then this one is stale, and the ledger is not.
             self._database.check_lease(self.lease)
             raise
+        for f, error in troubles:
+            self._set_back(f, Phase.STORAGE, (str(error),))
+            _LOG.error("%s %s stays open: %s", f.event_type, f.hour, error)
+        held = {f.event_type for f, _ in troubles}
+        return [f for f in chosen if f.event_type not in held]
 
     def _refuse(self, verdict: Grading) -> None:
         ledger.unfreeze_all(self._database, self.lease, verdict.refused)

@@ -11,6 +11,7 @@ Kafka still holds a second time. So both stop.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import uuid
@@ -30,14 +31,14 @@ from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
 from hourmark_etl.closing.write.id_indexes import keep_indexes
 from hourmark_etl.closing.write.writing import SealedHour
-from hourmark_etl.errors import ForeignLedger
+from hourmark_etl.errors import DamagedRow, ForeignLedger
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import Closing
 from hourmark_etl.ledger.listings import listed_groups, listed_sums
-from hourmark_etl.ledger.schemas import known_schemas, unreadable
+from hourmark_etl.ledger.schemas import schemas_of, unreadable
 from hourmark_etl.model import AuditOffsets, Frontier, OriginHourSums, Seal, StagedGroup
-from hourmark_etl.storage import AlreadyExists, BadBlocks, Storage, StorageError
+from hourmark_etl.storage import AccessDenied, AlreadyExists, Storage, StorageError
 
 _HELP = (
     "Restore the newest copy of the ledger, or recreate it by `hourmark ledger rebuild`; or, where this is a new installation, "
@@ -170,7 +171,7 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
     wanted = {f.name: f.bytes for f in manifest.files} | {MARKER: len(manifest.encode())}
     if found != wanted:
         raise Finding(f"{storage.url(attempt)} holds {found}, the manifest says {wanted}; the attempt is not published")
-    if Manifest.decode(storage.read(f"{attempt}/{MARKER}", size=found[MARKER])) != manifest:
+    if storage.read(f"{attempt}/{MARKER}", size=found[MARKER]) != manifest.encode():
         raise Finding(f"{storage.url(attempt)}/{MARKER} does not read back as written; the attempt is not published")
 
 
@@ -204,7 +205,7 @@ class Publisher:
         """Those of them that were published already, by a closer that was interrupted or by another; by their markers."""
         chains = [f.sealed_hours for f in sealed]
         # No manifest of this bucket is a Finding: buckets never change, so somebody else wrote it.
-        return self._each(chains, lambda f: standing_manifest(self.storage, f.event_type, f.hour), Finding, BadBlocks)
+        return self._each(chains, lambda f: standing_manifest(self.storage, f.event_type, f.hour))
 
     def publish(self, sealed: Collection[Frontier]) -> Published:
         """Write and publish every hour that is sealed on these frontiers."""
@@ -216,11 +217,12 @@ class Publisher:
             (f.event_type, f.hour): SealedHour(f.event_type, f.hour, tuple(listed))
             for f, listed in zip(asked, groups, strict=True)
         }
-        schemas = known_schemas(self.database, {s for h in hours.values() for s in _schema_ids(h)})
+        schemas = schemas_of(self.database, {s for h in hours.values() for s in _schema_ids(h)})
         troubles: list[Trouble] = []
         chains = [_readable(f.sealed_hours, hours, schemas, troubles) for f in sealed]
-        texts = {schema_id: schema.text for schema_id, schema in schemas.items()}
-        marks = {schema_id: schema.fingerprint for schema_id, schema in schemas.items()}
+        whole = {schema_id: schema for schema_id, schema in schemas.items() if isinstance(schema, KnownSchema)}
+        texts = {schema_id: schema.text for schema_id, schema in whole.items()}
+        marks = {schema_id: schema.fingerprint for schema_id, schema in whole.items()}
         readable = [hours[f.event_type, f.hour] for chain in chains for f in chain]
         written = self.engine.write(readable, texts, f"{folder}/_tasks")  # no type has such a name
         by_hour = {(w.event_type, w.hour_s): w for w in written}
@@ -234,19 +236,14 @@ class Publisher:
             )  # fmt: skip
             return publish(self.storage, f, of, manifest)
 
-        result = self._each(chains, published, Finding, StorageError)
+        result = self._each(chains, published)
         result.troubles += troubles
         manifests = [c.manifest for c in result.closings]
         keep_indexes(self.storage, self.database, self.lease, attempt, manifests, written, self.clock.now_ms())
         self.storage.delete(folder)
         return result
 
-    def _each(
-        self,
-        chains: Sequence[Sequence[Frontier]],
-        manifest_there: Callable[[Frontier], Manifest | None],
-        *holding: type[Finding | StorageError],
-    ) -> Published:
+    def _each(self, chains: Sequence[Sequence[Frontier]], manifest_there: Callable[[Frontier], Manifest | None]) -> Published:
         """Many types at once, each type's hours in turn: up to one of which no manifest stands then, or that an error holds."""
         together, ledger = Published(), self.database.identity()[0]
 
@@ -255,7 +252,7 @@ class Publisher:
                 try:
                     if (manifest := manifest_there(f)) is None:
                         return
-                except holding as error:
+                except (Finding, StorageError) as error:
                     together.troubles.append(Trouble(f, error))
                     return
                 assert f.seal is not None
@@ -274,7 +271,7 @@ def _schema_ids(hour: SealedHour) -> set[int]:
 def _readable(
     chain: Sequence[Frontier],
     hours: Mapping[tuple[str, Hour], SealedHour],
-    schemas: Mapping[int, KnownSchema],
+    schemas: Mapping[int, KnownSchema | DamagedRow],
     troubles: list[Trouble],
 ) -> tuple[Frontier, ...]:
     """The hours of the chain before the first with events that nobody could read, or with other rows than it was sealed with."""
@@ -285,7 +282,7 @@ def _readable(
     return tuple(chain)
 
 
-def _unpublishable(f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSchema]) -> Finding | None:
+def _unpublishable(f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSchema | DamagedRow]) -> Finding | None:
     assert f.seal is not None
     listed, sealed = listed_sums(hour.listed), f.seal.listed
     if listed != sealed:
@@ -301,19 +298,34 @@ def _unpublishable(f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSch
 def check_foreign_root(storage: Storage, frontiers: Iterable[Frontier], closed_types: Collection[str]) -> None:
     """ForeignLedger if a type has buckets on storage, and this ledger has closed none of it and sealed nothing.
 
-    Only markers tell: an administrator may make folders, with rights and quota, before the first bucket.
+    Only markers tell: an administrator may make folders, with rights and quota, before the first bucket. One that may not be
+    looked into is left to `check_published`.
     """
     for f in frontiers:
-        if f.event_type not in closed_types and f.seal is None and (standing := any_marker(storage, f.event_type)):
-            raise ForeignLedger(f"{storage.url(standing)} stands, but this ledger has closed nothing of {f.event_type}. {_HELP}")
+        if f.event_type not in closed_types and f.seal is None:
+            with contextlib.suppress(AccessDenied):
+                _check_foreign(storage, f)
 
 
-def check_published(storage: Storage, opened: Collection[Frontier]) -> None:
-    """ForeignLedger if the bucket of an open hour stands already: only a sealed hour can have been published."""
+def _check_foreign(storage: Storage, f: Frontier) -> None:
+    if standing := any_marker(storage, f.event_type):
+        raise ForeignLedger(f"{storage.url(standing)} stands, but this ledger has closed nothing of {f.event_type}. {_HELP}")
+
+
+def check_published(storage: Storage, opened: Collection[Frontier]) -> list[Trouble]:
+    """ForeignLedger if the bucket of an open hour stands already: only a sealed hour can have been published. Of which of them
+    storage does not let that be seen."""
+    troubles = []
     for f in opened:
         path = f"{f.hour.bucket_path(f.event_type)}/{MARKER}"
-        if storage.exists(path):
-            raise ForeignLedger(f"{storage.url(path)} stands, but the ledger has not closed {f.event_type} {f.hour}. {_HELP}")
+        try:
+            if f.hour == f.first_hour:
+                _check_foreign(storage, f)
+            if storage.exists(path):
+                raise ForeignLedger(f"{storage.url(path)} stands, but the ledger has not closed {f.event_type} {f.hour}. {_HELP}")
+        except AccessDenied as error:
+            troubles.append(Trouble(f, error))
+    return troubles
 
 
 def check_other_seal(manifest: Manifest, seal: Seal, ledger_id: str) -> None:

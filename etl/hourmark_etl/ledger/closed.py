@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, delete, func, select
 
 from hourmark.hours import Hour
 from hourmark.manifest import Grade
+from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, put, remove
 from hourmark_etl.ledger.frontier_rows import further_json, offsets_of
@@ -67,9 +68,9 @@ def _closed_buckets(
 ) -> Iterator[ClosedBucket]:
     buckets, indexes = tables.buckets.c, tables.id_indexes.c
     query = select(buckets.hour, buckets.manifest).where(buckets.type == event_type, buckets.hour >= min(origins))
-    told = [(hour, json.loads(manifest)) for hour, manifest in connection.execute(query)]
+    told = [(hour, _told(event_type, hour, manifest)) for hour, manifest in connection.execute(query)]
     labels = {str(hour := Hour(origin, bucket_seconds)): hour for origin in origins}
-    asked = {at: labels.keys() & {str(Hour(at, bucket_seconds)), *m["late"]} for at, m in told if m["events"]}
+    asked = {at: labels.keys() & {str(Hour(at, bucket_seconds)), *m.late} for at, m in told if m.events}
     chosen = {at: m for at, m in told if asked.get(at)}
     runs = defaultdict[int, list[IdRun]](list)
     if chosen:
@@ -82,9 +83,9 @@ def _closed_buckets(
             event_type=event_type,
             hour_s=hour,
             holds=tuple(sorted(labels[label] for label in asked[hour])),
-            events=manifest["events"],
+            events=manifest.events,
             index=tuple(runs[hour]),
-            files=tuple((f"{folder}/{file['name']}", file["blake2b"]) for file in manifest["files"]),
+            files=tuple((f"{folder}/{name}", digest) for name, digest in manifest.files),
         )
 
 
@@ -97,8 +98,35 @@ def _append(runs: list[IdRun], run: IdRun) -> None:
 def waives(database: Database, event_type: str, from_hour_s: int) -> list[str]:
     """What closed buckets of this hour and later ones waive, by their manifests."""
     kept = tables.buckets.c
-    query = select(kept.manifest).where(kept.type == event_type, kept.hour >= from_hour_s, kept.grade != Grade.PROVED.value)
-    return [text for manifest in database.ask(query).scalars() for text in json.loads(manifest)["evidence"]["waived"]]
+    query = select(kept.hour, kept.manifest).where(
+        kept.type == event_type, kept.hour >= from_hour_s, kept.grade != Grade.PROVED.value
+    )
+    told = [_told(event_type, hour, manifest) for hour, manifest in database.ask(query)]
+    return [text for manifest in told for text in manifest.waived]
+
+
+class _Told(NamedTuple):
+    """Of a bucket's manifest: `late`: labels of hours; `files`: names and digests; `waived`: what it was closed without."""
+
+    events: int
+    late: Collection[str]
+    files: Sequence[tuple[str, str]]
+    waived: Sequence[str]
+
+
+def _told(event_type: str, hour_s: int, manifest: str) -> _Told:
+    """Of a row of closed buckets. DamagedRow where it holds no manifest: it has no digest."""
+    try:
+        m = json.loads(manifest)
+        files = [(file["name"], file["blake2b"]) for file in m["files"]]
+        return _Told(m["events"], m["late"].keys(), files, m["evidence"]["waived"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise damaged_bucket(event_type, hour_s) from error
+
+
+def damaged_bucket(event_type: str, hour_s: int) -> DamagedRow:
+    """Of a row that holds no manifest."""
+    return DamagedRow(tables.buckets.name, f"type {event_type!r}, hour {hour_s}", event_type)
 
 
 def remember(database: Database, lease: Lease, runs: Collection[tuple[str, int, IdRun]], bytes_each: int) -> None:

@@ -12,6 +12,7 @@ Beside them, what each type's frontier hour waits for, as the closer last saw it
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Collection, Mapping
@@ -112,13 +113,13 @@ class Blocker:
 
 
 def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
-    """By type; a type that waits for nothing but time has none."""
-    return {
-        row["type"]: from_columns(
-            Blocker, row, hour=Hour(row["hour"], bucket_seconds), phase=Phase(row["phase"]), what=tuple(json.loads(row["what"]))
-        )
-        for row in database.ask(select(_WAITS)).mappings()
-    }
+    """By type; a type that waits for nothing but time has none. A row that is damaged is left out: it is said again."""
+    told = {}
+    for row in database.ask(select(_WAITS)).mappings():
+        with contextlib.suppress(ValueError):
+            hour, phase, what = Hour(row["hour"], bucket_seconds), Phase(row["phase"]), tuple(json.loads(row["what"]))
+            told[row["type"]] = from_columns(Blocker, row, hour=hour, phase=phase, what=what)
+    return told
 
 
 def changes_nothing(f: Frontier, wait: Blocker | None) -> bool:

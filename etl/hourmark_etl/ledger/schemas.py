@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Result, select
 
 from hourmark.errors import Finding
 from hourmark.rules import KnownSchema, check_second_meaning
+from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, put
 from hourmark_etl.ledger.digests import check, with_digest
 
 
-def known_schemas(database: Database, ids: Collection[int] | None = None) -> dict[int, KnownSchema]:
-    """Those of `ids` (None: all) that the ledger knows. DamagedRow where one is not as it was written."""
-    table = tables.schemas
-    query = select(table) if ids is None else select(table).where(table.c.schema_id.in_(sorted(ids)))
-    return _checked(database.ask(query))
+def known_schemas(database: Database) -> dict[int, KnownSchema]:
+    """All that the ledger knows. DamagedRow where one is not as it was written."""
+    return _checked(database.ask(select(tables.schemas)))
+
+
+def schemas_of(database: Database, ids: Collection[int]) -> dict[int, KnownSchema | DamagedRow]:
+    """Those of these ids that the ledger knows, each by itself: a damaged row cannot tell whose it is."""
+    query = select(tables.schemas).where(tables.schemas.c.schema_id.in_(sorted(ids)))
+    return {row["schema_id"]: _told(row) for row in database.ask(query).mappings()}
 
 
 def types_of_ids(database: Database) -> dict[int, str]:
@@ -26,8 +31,10 @@ def types_of_ids(database: Database) -> dict[int, str]:
     return dict(database.ask(select(tables.schemas.c.schema_id, tables.schemas.c.type)).all())
 
 
-def unreadable(event_type: str, schema_id: int, known: KnownSchema | None) -> Finding | None:
+def unreadable(event_type: str, schema_id: int, known: KnownSchema | DamagedRow | None) -> Finding | None:
     """Why events of the type cannot be put into a bucket under this id, or None."""
+    if isinstance(known, DamagedRow):
+        return Finding(str(known))
     if known is None or not known.text:
         return Finding(
             f"the ledger knows no schema with the id {schema_id}, under which events of {event_type} were written: it may be an "
@@ -57,6 +64,16 @@ def put_schemas(connection: Connection, schemas: Iterable[tuple[int, KnownSchema
 def _checked(rows: Result[Any]) -> dict[int, KnownSchema]:
     known = {}
     for row in rows.mappings():
-        check(tables.schemas, row, event_type=row["type"])
-        known[row["schema_id"]] = KnownSchema(row["type"], row["fingerprint"], row["schema"])
+        told = _told(row)
+        if isinstance(told, DamagedRow):
+            raise told
+        known[row["schema_id"]] = told
     return known
+
+
+def _told(row: Mapping[Any, Any]) -> KnownSchema | DamagedRow:
+    try:
+        check(tables.schemas, row)
+    except DamagedRow as damaged:
+        return damaged
+    return KnownSchema(row["type"], row["fingerprint"], row["schema"])

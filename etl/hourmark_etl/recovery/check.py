@@ -18,6 +18,7 @@ from hourmark.manifest import Manifest
 from hourmark_etl.buckets.reader import BadMarker, list_hours, list_types, standing_manifest
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.closed import damaged_bucket
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
@@ -26,7 +27,7 @@ from hourmark_etl.ledger.staged_files import needed_of
 from hourmark_etl.model import Frontier, Position, State, from_columns
 from hourmark_etl.recovery.storage_scan import at_once
 from hourmark_etl.staging.files import read_note
-from hourmark_etl.storage import NotFound, Storage, entries_of
+from hourmark_etl.storage import NotFound, Storage, StorageError, entries_of, is_of_the_path
 from hourmark_etl.topics import Central
 
 
@@ -143,32 +144,38 @@ def check_markers(
         yield from filter(None, (_marker_problem(database, storage, event_type, hour, None) for hour in strange))
 
 
-def _closed(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, Manifest]]:
+def _closed(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, str]]:
     table = tables.buckets
     query = select(table.c.hour, table.c.manifest).where(table.c.type == f.event_type).order_by(table.c.hour)
     with database.reading() as connection:
         for hour, manifest in connection.execute(query):
-            yield f.event_type, Hour(hour, f.hour.length_s), Manifest.decode(manifest.encode())
+            yield f.event_type, Hour(hour, f.hour.length_s), manifest
 
 
 def _marker_problem(
-    database: Database, storage: Storage, event_type: str, hour: Hour, remembered: Manifest | None
+    database: Database, storage: Storage, event_type: str, hour: Hour, remembered: str | None
 ) -> LedgerFinding | None:
-    """`remembered`: None for a bucket's folder of which the ledger knows nothing."""
+    """`remembered`: the ledger's manifest; None for a bucket's folder of which it knows nothing."""
     kind, folder = LedgerFault.MARKER, storage.url(hour.bucket_path(event_type))
     try:
+        known = None if remembered is None else Manifest.decode(remembered.encode())
+    except ValueError:
+        return LedgerFinding(LedgerFault.DIGEST, f"{event_type} {hour}", str(damaged_bucket(event_type, hour.start_s)))
+    try:
         found = standing_manifest(storage, event_type, hour)
-        if found is not None and found == remembered:
+        if found is not None and found == known:
             return None
         if found is None:
-            detail = f"closed, but {folder} has no marker" if remembered else f"{folder} stands without a marker"
-        elif remembered is not None:
+            detail = f"closed, but {folder} has no marker" if known else f"{folder} stands without a marker"
+        elif known is not None:
             detail = "its marker says otherwise than the ledger remembers"
         else:
             ledger, commit = database.identity()
             kind, by = LedgerFault.OLDER_COPY, f"closed by ledger {found.ledger}, commit {found.ledger_commit}"
             detail = f"{by}; this ledger ({ledger}, at {commit}) does not know it"
-    except BadMarker as error:
+    except (BadMarker, StorageError) as error:
+        if isinstance(error, StorageError) and not is_of_the_path(error):
+            raise
         detail = str(error)
     return LedgerFinding(kind, f"{event_type} {hour}", detail)
 
