@@ -6,15 +6,20 @@ with them.
 
 from __future__ import annotations
 
+import logging
 import uuid
-from typing import Literal
+from collections.abc import Iterator
+from typing import Final, Literal
 
 from pydantic import BaseModel
 
+from hourmark.errors import Finding
 from hourmark_etl.folders import LEDGER_FOLDER
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.storage import Storage, entries_of
+from hourmark_etl.storage import Storage, StorageError, entries_of, is_of_the_path
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class FirstHours(BaseModel, frozen=True, extra="forbid"):
@@ -39,9 +44,17 @@ class FirstHours(BaseModel, frozen=True, extra="forbid"):
 
 
 def record_first_hours(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """Record types that no file of this ledger names yet. Asked at a driver's start, and when types are new to it."""
+    """Record types that no file of this ledger names yet. Asked at a driver's start, and when types are new to it.
+
+    Those of a file that cannot be read are recorded again.
+    """
     ledger, commit = database.identity()
-    known = {(r.ledger, t, s) for r in read_first_hours(storage) for t, s in r.first_hours_s.items()}
+    known = set[tuple[str, str, int]]()
+    for record in _records(storage):
+        if isinstance(record, Finding):
+            _LOG.warning("%s", record)
+        else:
+            known |= {(record.ledger, t, s) for t, s in record.first_hours_s.items()}
     wanted = {f.event_type: f.first_hour.start_s for f in frontiers(database, bucket_seconds)}
     if new := {t: s for t, s in wanted.items() if (ledger, t, s) not in known}:
         record = FirstHours(format=1, ledger=ledger, commit=commit, first_hours_s=new)
@@ -49,12 +62,26 @@ def record_first_hours(storage: Storage, database: Database, bucket_seconds: int
 
 
 def read_first_hours(storage: Storage) -> list[FirstHours]:
-    """All records, the oldest commit first. ValueError, naming the file, for one that is damaged."""
+    """All records, the oldest commit first. Finding, naming the file, for one that is damaged or lost."""
     found = []
-    for entry in entries_of(storage, LEDGER_FOLDER):
-        if entry.name.startswith("first-hours-"):
-            try:
-                found.append(FirstHours.decode(storage.read(f"{LEDGER_FOLDER}/{entry.name}")))
-            except ValueError as error:
-                raise ValueError(f"{storage.url(LEDGER_FOLDER)}/{entry.name}: {error}") from error
+    for record in _records(storage):
+        if isinstance(record, Finding):
+            raise record
+        found.append(record)
     return sorted(found, key=lambda r: r.commit)
+
+
+def _records(storage: Storage) -> Iterator[FirstHours | Finding]:
+    """Of each file what it says, or why that cannot be known."""
+    names = [entry.name for entry in entries_of(storage, LEDGER_FOLDER) if entry.name.startswith("first-hours-")]
+    for path in (f"{LEDGER_FOLDER}/{name}" for name in names):
+        try:
+            yield FirstHours.decode(storage.read(path))
+        except (ValueError, StorageError) as error:
+            if isinstance(error, StorageError) and not is_of_the_path(error):
+                raise
+            why = error.what if isinstance(error, StorageError) else str(error)
+            yield Finding(
+                f"{storage.url(path)}: {why}. Bring it back from a copy; where there is none, delete it, and tell a rebuilt "
+                "ledger where types begin of which nothing is closed (`hourmark types apply --first-hour`)"
+            )

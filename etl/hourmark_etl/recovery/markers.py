@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final
 
-from hourmark_etl.buckets.reader import any_marker, list_hours, list_types, standing_manifest
+from hourmark_etl.buckets.reader import BadMarker, any_marker, list_hours, list_types, standing_manifest
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
 from hourmark_etl.model import Frontier, State
 from hourmark_etl.recovery.storage_scan import at_once
-from hourmark_etl.storage import Storage
+from hourmark_etl.storage import AccessDenied, Storage, StorageError, is_of_the_path
 
+_LOG: Final = logging.getLogger(__name__)
 _HELP: Final = (
     "restore the newest copy, or recreate the ledger from storage by `hourmark ledger rebuild`; where this is a new "
     "installation, give it a root of its own (storage.root). Nothing was changed"
@@ -35,11 +37,20 @@ def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) 
         if still := _problems(storage, now, database.identity()):
             raise ForeignLedger(f"{'; '.join(still.values())}: this ledger is an older copy, or another; {_HELP}")
     unknown = sorted(folders - {f.event_type for f in known})
-    if strange := [t for t in unknown if any_marker(storage, t)]:
+    if strange := [t for t in unknown if _has_marker(storage, t)]:
         raise ForeignLedger(
             f"{storage.url('')} holds buckets of types that this ledger has never heard of ({', '.join(strange)}): it is an "
             f"older copy, or another; {_HELP}"
         )
+
+
+def _has_marker(storage: Storage, folder: str) -> bool:
+    """Whether it holds a bucket. What this user may not look into is somebody else's."""
+    try:
+        return any_marker(storage, folder) is not None
+    except AccessDenied as error:
+        _LOG.warning("whether %s holds buckets is not known, and it is left alone: %s", storage.url(folder), error)
+        return False
 
 
 def _problems(storage: Storage, known: Sequence[Frontier], identity: tuple[str, int]) -> dict[str, str]:
@@ -62,7 +73,13 @@ def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) ->
                 return f"{frontier.event_type} {hour} is closed, and the ledger has closed none of the type"
         return ""
     last = frontier.hour.before()
-    found = standing_manifest(storage, frontier.event_type, last)
+    try:
+        found = standing_manifest(storage, frontier.event_type, last)
+    except (BadMarker, StorageError) as error:
+        if isinstance(error, StorageError) and not is_of_the_path(error):
+            raise
+        _LOG.error("%s %s says nothing of this ledger, and what follows it may wait for it: %s", frontier.event_type, last, error)
+        return ""
     if found is not None and (found.ledger != identity[0] or found.ledger_commit > identity[1]):
         return (
             f"{frontier.event_type} {last} was closed by ledger {found.ledger}, commit {found.ledger_commit}, and the ledger "

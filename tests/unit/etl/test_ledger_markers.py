@@ -13,10 +13,15 @@ from tests.support.rules import put_rules
 
 from hourmark.config import Config
 from hourmark.config_groups import Etl
+from hourmark.errors import Finding
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.frontiers import frontiers
+from hourmark_etl.recovery.check import check_markers
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours, record_first_hours
 from hourmark_etl.recovery.markers import check_older_copy
+from hourmark_etl.storage import AccessDenied, BadBlocks
+from hourmark_etl.storage.interface import Entry
 
 
 @pytest.fixture
@@ -129,7 +134,60 @@ def test_first_hours_are_recorded_once_and_new_types_beside_them(life: Life, led
 
 def test_a_damaged_record_of_first_hours_is_named(life: Life) -> None:
     life.storage.write_new("_ledger/first-hours-x.json", b"{}")
-    with pytest.raises(ValueError, match=r"first-hours-x\.json: no record of first hours"):
+    with pytest.raises(Finding, match=r"(?s)first-hours-x\.json: no record of first hours.* Bring it back from a copy"):
         read_first_hours(life.storage)
     record = FirstHours(format=1, ledger="l", commit=1, first_hours_s={"a": 2})
     assert FirstHours.decode(record.encode()) == record
+
+
+def unreadable(life: Life, path: str, trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands there is cut short, or storage has lost it."""
+    real = life.storage.read
+
+    def read(asked: str, *, size: int | None = None) -> bytes:
+        if asked == path and trouble == "lost":
+            raise BadBlocks(asked, life.storage.url(asked), "no live replica has it")
+        return real(asked, size=size)[: 50 if asked == path else None]
+
+    monkeypatch.setattr(life.storage, "read", read)
+
+
+@pytest.mark.parametrize("trouble", ["damaged", "lost"])
+def test_a_record_of_first_hours_that_cannot_be_read_stops_no_driver_and_is_made_again(
+    life: Life, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    (entry,) = [e for e in life.storage.list("_ledger") if e.name.startswith("first-hours-")]
+    unreadable(life, f"_ledger/{entry.name}", trouble, monkeypatch)
+    record_first_hours(life.storage, life.database, LENGTH_S)
+    with pytest.raises(Finding, match="Bring it back from a copy; where there is none, delete it"):
+        read_first_hours(life.storage)
+    life.storage.delete(f"_ledger/{entry.name}")
+    assert [r.first_hours_s for r in read_first_hours(life.storage)] == [{"click": FIRST.start_s, "view": FIRST.start_s}]
+
+
+@pytest.mark.parametrize("trouble", ["damaged", "lost"])
+def test_the_last_marker_of_a_type_that_cannot_be_read_stops_no_driver(
+    life: Life, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, trouble: str
+) -> None:
+    life.close("click")
+    unreadable(life, f"{FIRST.bucket_path('click')}/_SUCCESS", trouble, monkeypatch)
+    check(life)
+    assert f"click {FIRST} says nothing of this ledger" in caplog.text
+    told = check_markers(life.database, life.storage, frontiers(life.database, LENGTH_S), {})
+    assert [f.where for f in told] == [f"click {FIRST}"]
+
+
+def test_a_folder_of_somebody_else_that_may_not_be_looked_into_stops_no_driver(
+    life: Life, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    life.storage.make_folder("tmp")
+    real = life.storage.list
+
+    def listed(folder: str) -> list[Entry]:
+        if folder == "tmp":
+            raise AccessDenied(folder, life.storage.url(folder), "denied")
+        return real(folder)
+
+    monkeypatch.setattr(life.storage, "list", listed)
+    check(life)
+    assert "is left alone" in caplog.text
