@@ -35,6 +35,8 @@ class ReportsEndpoint:
             sent = report_from_json(body)
             if len(sent.host_id) != 32:
                 raise ValueError("host_id must be 32 hex digits")
+            if any("\0" in text for text in (sent.host_id, sent.host_name, sent.incarnation, *(s.source for s in sent.sources))):
+                raise ValueError("a text holds a NUL (\\u0000)")
         grant.check_host(sent.host_name, sent.host_id)
         report = sent.received(self._service.clock.now_ms())
         try:

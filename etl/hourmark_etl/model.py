@@ -48,6 +48,11 @@ def _columns(kind: type) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, _COLUMNS.get(field.name, field.name)) for field in dataclasses.fields(kind))
 
 
+def storable(text: str) -> str:
+    """As every ledger takes it: PostgreSQL refuses a NUL in a text."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
 def to_signed(value: int) -> int:
     """A sum modulo 2^64 as SQL and Arrow keep it: a signed 64-bit integer."""
     value %= _MODULUS

@@ -12,7 +12,7 @@ from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, put, rows_named
 from hourmark_etl.ledger.host_losses import HostLossRow, losses_added, put_losses
-from hourmark_etl.model import Reporter
+from hourmark_etl.model import Reporter, storable
 
 
 def reporters(database: Database) -> list[Reporter]:
@@ -25,11 +25,11 @@ def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
     heard_ms = now_ms if abs(now_ms - report.received_at_ms) <= CLOCKS_APART_MS_MAX else report.received_at_ms
     return tuple(
         Reporter(
-            host_id=report.host_id,
-            source=s.source,
-            host_name=report.host_name,
+            host_id=storable(report.host_id),
+            source=storable(s.source),
+            host_name=storable(report.host_name),
             kind=report.kind,
-            incarnation=report.incarnation,
+            incarnation=storable(report.incarnation),
             sequence=report.sequence,
             received_at_ms=report.received_at_ms,
             caught_up_at_ms=None if s.caught_up_at_ms is None else min(s.caught_up_at_ms, now_ms),

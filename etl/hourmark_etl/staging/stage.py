@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hourmark.audit import AuditRecord
+from hourmark.audit import AuditRecord, Promise
 from hourmark.avro import FRAMING_SIZE, unframe
 from hourmark.config_groups import KafkaCluster
 from hourmark.host_reports import HostReport
@@ -40,7 +40,7 @@ from hourmark_etl.arrow import (
     schemas_of_runs,
 )
 from hourmark_etl.errors import BadRecord, EtlStop
-from hourmark_etl.model import AUDIT, EVENTS, RANGE_WEIGHT, AuditGroup, Span, StagedGroup, to_signed, to_unsigned
+from hourmark_etl.model import AUDIT, EVENTS, RANGE_WEIGHT, AuditGroup, Span, StagedGroup, storable, to_signed, to_unsigned
 from hourmark_etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
 from hourmark_etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, StagePlan
 from hourmark_etl.staging.plan import ReadSpan
@@ -53,6 +53,8 @@ _END: Final = (1 << 31) - 1  # of any datum; without it, binary_slice of pyarrow
 _T = TypeVar("_T")
 PromiseRow = tuple[str, int, bytes, int, int, int, str, int, bytes]  # of AUDIT_SCHEMA
 _OBSERVED_AT: Final = 7
+_TIME_S_MAX: Final = 253_402_300_800  # the year 10000
+_COUNT_MAX: Final = 1 << 40  # a range has its events in memory
 
 
 def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage: Storage) -> StagedPiece:
@@ -66,7 +68,11 @@ def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage
     topic_codes = topics.indices.to_numpy()
     kinds = np.array([_kind(t, plan) for t in names])[topic_codes] if len(table) else np.array([])
     reports = _reports(_chosen(table, kinds == "report"))
-    audits = {t: _audit_rows(_chosen(table, topic_codes == code)) for code, t in enumerate(names) if t in plan.audits}
+    audits = {
+        t: _audit_rows(_chosen(table, topic_codes == code), plan.bucket_seconds)
+        for code, t in enumerate(names)
+        if t in plan.audits
+    }
     files: list[StagedNote] = []
 
     def write(kind: str, table: pa.Table, topics: Collection[str], **held: Any) -> None:
@@ -167,18 +173,25 @@ def _check_schemas(table: pa.Table, schemas: Int32s, types: list[str], codes: np
             raise _bad(table, int(np.argmax(others)), f"it is written under schema id {schema_id}, which stands for {meant}")
 
 
-def _audit_rows(table: pa.Table) -> list[PromiseRow]:
+def _audit_rows(table: pa.Table, bucket_seconds: int) -> list[PromiseRow]:
     """Promises, sorted."""
     records = _decoded(table, lambda value: AuditRecord.decode(unframe(value)[1]))
     rows = []
-    for record, offset in zip(records, table.column("offset").to_pylist(), strict=True):
-        origin = (
-            f"{record.kind} of {record.host_name}: {record.path} [{record.start}, {record.end}) generation {record.generation}"
-        )
+    for at, (record, offset) in enumerate(zip(records, table.column("offset").to_pylist(), strict=True)):
+        if strange := next((p for p in record.promised if not _is_possible(p, bucket_seconds)), None):
+            raise _bad(table, at, f"no range has {strange.count} events of {strange.event_type}, hour {strange.hour_start_s}")
+        host_name, path = storable(record.host_name), storable(record.path)
+        origin = f"{record.kind} of {host_name}: {path} [{record.start}, {record.end}) generation {record.generation}"
         own = (offset, origin, record.observed_at_ms, content_of(record))
         for p in record.promised:
             rows.append((p.event_type, p.hour_start_s, bytes(record.range_id), p.count, to_signed(p.sum), *own))
     return sorted(rows)
+
+
+def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
+    """Whether its hour is one, until the year 9999, and so many events could have been read of one range."""
+    is_hour = 0 <= promised.hour_start_s < _TIME_S_MAX and promised.hour_start_s % bucket_seconds == 0
+    return is_hour and promised.count < _COUNT_MAX
 
 
 def content_of(record: AuditRecord) -> bytes:

@@ -54,6 +54,9 @@ async def test_what_is_no_report_is_refused(h: Harness) -> None:
         json.dumps({**good, "sequence": 1 << 70}).encode(),
         json.dumps({**good, "host_id": "short"}).encode(),
         json.dumps({**good, "host_name": "\ud800"}).encode(),
+        *(json.dumps({**good, name: f"a{chr(0)}b"}).encode() for name in ("host_name", "incarnation")),
+        json.dumps({**good, "host_id": chr(0) * 32}).encode(),
+        json.dumps({**good, "sources": [{**good["sources"][0], "source": f"a{chr(0)}"}]}).encode(),
         json.dumps({**good, "more": 1}).encode(),
         json.dumps({**good, "sources": [{"source": "a"}]}).encode(),
     ]  # fmt: skip

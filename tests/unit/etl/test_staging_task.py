@@ -18,10 +18,11 @@ from hourmark.audit import Promise
 from hourmark.avro import frame
 from hourmark.config_groups import Storage
 from hourmark.event_id import LineIds
-from hourmark.host_reports import HostReport
+from hourmark.host_reports import HostReport, SourceReport
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark_etl.errors import BadRecord
+from hourmark_etl.ledger.reporters import reporters_of
 from hourmark_etl.model import FIRST_SITE, RANGE_WEIGHT, Span
 from hourmark_etl.staging.files import EVENT_SCHEMA
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
@@ -166,6 +167,31 @@ def test_a_record_that_nobody_may_write_on_a_control_topic_stops_with_its_place(
     with pytest.raises(BadRecord, match=rf"topic {topic} partition 0 offset 5: "):
         staged(rows, tmp_path)
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    "promised",
+    [Promise("click", 3600 + 7, 1, 5), Promise("click", -3600, 1, 5), Promise("click", 10**12 * 3600, 1, 5),
+     Promise("click", 3600, 2**63 - 1, 5)],
+    ids=["no hour", "before 1970", "after 9999", "too many"],
+)  # fmt: skip
+def test_a_promise_of_what_cannot_be_stops_with_its_place(tmp_path: Path, promised: Promise) -> None:
+    """Further on nobody could say where it came from."""
+    record = frame(9) + audit_record(promised=(Promise("click", 3600, 1, 5), promised)).encode()
+    with pytest.raises(BadRecord, match=rf"topic {AUDIT} partition 0 offset 5: no range has .* events of click, hour"):
+        staged([(RANGE, record, AUDIT, 0, 5)], tmp_path)
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_texts_of_control_records_are_such_as_every_ledger_takes(tmp_path: Path) -> None:
+    """PostgreSQL takes no NUL, and the offset could never be passed."""
+    record = audit_record(host_name="a\0b", path="/x\0", promised=(Promise("click", 3600, 1, 5),))
+    (file,) = staged([(RANGE, frame(9) + record.encode(), AUDIT, 0, 5)], tmp_path).files
+    (origin,) = pq.read_table(tmp_path / file.path).column("origin").to_pylist()
+    assert origin == "range of a\ufffdb: /x\ufffd [0, 10) generation 0"
+    source = SourceReport("s\0", None, 0, 0)
+    (told,) = reporters_of(host_report(1, host_name="w\0", incarnation="i\0", sources=(source,)), 1)
+    assert (told.source, told.host_name, told.incarnation) == ("s\ufffd", "w\ufffd", "i\ufffd")
 
 
 def test_a_record_under_another_types_id_is_refused(tmp_path: Path) -> None:
