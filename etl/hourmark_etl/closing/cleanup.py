@@ -36,7 +36,7 @@ from hourmark_etl.ledger.offset_gaps import all_gaps
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.ledger.staged_files import Garbage
 from hourmark_etl.model import EARLIEST_MS, State
-from hourmark_etl.storage import Storage, entries_of
+from hourmark_etl.storage import Storage, delete_all, entries_of
 from hourmark_etl.storage.paths import SCRATCH
 
 EVERY_SECONDS: Final = 60.0
@@ -119,11 +119,8 @@ class Cleaner:
         if not files:
             return
         emptied = ledger.forget_files(self._database, lease, files)
-        for file in files:
-            if file.folder not in emptied:
-                self._storage.delete(file.path)
-        for folder in sorted(emptied):
-            self._storage.delete(folder)
+        delete_all(self._storage, [file.path for file in files if file.folder not in emptied])
+        delete_all(self._storage, sorted(emptied))
 
     def _delete_unfinished(self, lease: Lease, now_ms: int, needed_from_ms: int) -> int:
         batches = entries_of(self._storage, STAGING_FOLDER)
@@ -140,8 +137,7 @@ class Cleaner:
         doomed = doomed[:FOLDERS_AT_ONCE]
         if doomed:
             self._database.check_lease(lease)  # a closer that was replaced deletes nothing
-        for path in doomed:
-            self._storage.delete(path)
+        delete_all(self._storage, doomed)
         return len(doomed)
 
 

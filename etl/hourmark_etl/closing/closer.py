@@ -40,7 +40,7 @@ from hourmark_etl.ledger.overview import Quarantined, quarantined
 from hourmark_etl.ledger.sites import check_sites
 from hourmark_etl.ledger.staged_files import give_up, known_file, places, types_in
 from hourmark_etl.model import AUDIT, Frontier, Phase, State
-from hourmark_etl.storage import StorageError
+from hourmark_etl.storage import StorageError, delete_all
 from hourmark_etl.topics import CentralTopics
 
 RETRY_SECONDS: Final = 10.0  # after a proof that failed: what is missing may be on its way
@@ -311,9 +311,7 @@ class Closer:
             _LOG.info("%d hours that were published when a closer ended are closed", recovered)
         left_over = unaudited_left_over(self._ports.storage, self._database)
         self._database.check_lease(self.lease)  # a closer that was taken over stops here, and deletes nothing
-        self._ports.storage.delete(ATTEMPTS_FOLDER)  # of closers that were interrupted
-        for path in left_over:
-            self._ports.storage.delete(path)
+        delete_all(self._ports.storage, [ATTEMPTS_FOLDER, *left_over])  # attempts of closers that were interrupted
 
     def _finish(self, published: Published) -> int:
         """Remember what was published; returns how many hours."""

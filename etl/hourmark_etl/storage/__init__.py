@@ -29,7 +29,7 @@ from hourmark_etl.storage.errors import (
     StorageError,
     is_of_the_path,
 )
-from hourmark_etl.storage.interface import Entry, Storage, entries_of
+from hourmark_etl.storage.interface import Entry, Storage, delete_all, entries_of
 from hourmark_etl.storage.local_disk import LocalDisk
 from hourmark_etl.storage.webhdfs import WebHdfs
 
@@ -45,6 +45,7 @@ __all__ = [
     "Storage",
     "StorageError",
     "WebHdfs",
+    "delete_all",
     "entries_of",
     "is_of_the_path",
     "open_storage",

@@ -7,10 +7,14 @@ can use them; none caches what it read. Errors: `errors`; a path that is not cle
 from __future__ import annotations
 
 import dataclasses
+import logging
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Final, Protocol
 
-from hourmark_etl.storage.errors import NotFound
+from hourmark_etl.storage.errors import AccessDenied, NotFound
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -89,3 +93,12 @@ def entries_of(storage: Storage, folder: str) -> list[Entry]:
         return storage.list(folder)
     except NotFound:
         return []
+
+
+def delete_all(storage: Storage, paths: Iterable[str]) -> None:
+    """Remove each. One that may not be removed stays, is named in the log, and holds up no other."""
+    for path in paths:
+        try:
+            storage.delete(path)
+        except AccessDenied as error:
+            _LOG.warning("it cannot be deleted, and is left: %s", error)

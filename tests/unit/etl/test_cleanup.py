@@ -16,12 +16,14 @@ from hourmark.config import Config
 from hourmark.config_groups import Etl
 from hourmark_etl.closing.cleanup import Cleaned, Cleaner
 from hourmark_etl.errors import StaleDriver
+from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import lost_behind
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.model import EARLIEST_MS, Position
-from hourmark_etl.storage import LocalDisk, StorageError
+from hourmark_etl.storage import AccessDenied, LocalDisk, StorageError
+from hourmark_etl.storage.paths import SCRATCH
 
 HOUR_MS = 3_600_000
 KEEP_S = 100.0
@@ -180,3 +182,20 @@ def test_uploads_that_a_crash_cut_short_go_after_a_day(ledger_url: str, tmp_path
         cleaner.clean(lease, now_ms + 25 * HOUR_MS)
     assert storage.exists(".unfinished/another")
     database.close()
+
+
+def test_what_may_not_be_deleted_holds_up_nothing_else(life: Life, cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch) -> None:
+    uploads = [f"{SCRATCH}/{n}" for n in range(3)]
+    for path in [*uploads, f"{INDEX_FOLDER}/20200101T000000-old.ids"]:
+        life.storage.write_new(path, b"x")
+    real = life.storage.delete
+
+    def refused(path: str) -> None:
+        if path == uploads[0]:
+            raise AccessDenied(path, life.storage.url(path), "denied")
+        real(path)
+
+    monkeypatch.setattr(life.storage, "delete", refused)
+    assert clean(life, cleaner, SystemClock().now_ms() + 10 * 24 * HOUR_MS).index_files == 1
+    assert [path for path in uploads if life.storage.exists(path)] == uploads[:1]
+    assert not life.storage.exists(f"{INDEX_FOLDER}/20200101T000000-old.ids")

@@ -33,7 +33,7 @@ from hourmark_etl.ledger.listings import promises_between
 from hourmark_etl.model import AuditOffsets, Frontier
 from hourmark_etl.staging.files import write_rows
 from hourmark_etl.staging.pieces import StagedNote
-from hourmark_etl.storage import AlreadyExists, Storage, entries_of
+from hourmark_etl.storage import AlreadyExists, Storage, delete_all, entries_of
 
 UNAUDITED: Final = "unaudited"  # the kind of such a file, in its note
 FILES_AT_ONCE: Final = 16  # looked into by one call of `UnauditedCleaner.clean`
@@ -101,8 +101,7 @@ class UnauditedCleaner:
                 _LOG.warning("whether %s is still needed is not known: %s", f.path, error)
         if done:
             ledger.forget_unaudited(self._database, lease, [f.path for f in done])
-        for f in done:
-            self._storage.delete(f.path)
+        delete_all(self._storage, [f.path for f in done])
         return len(done)
 
     def _is_promised(self, file: ledger.KeptUnaudited) -> bool:

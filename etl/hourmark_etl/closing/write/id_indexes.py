@@ -15,7 +15,7 @@ from hourmark_etl.ids.kept import kept_path, label
 from hourmark_etl.ledger import closed
 from hourmark_etl.ledger.closed import IdRun
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.storage import Storage, StorageError, entries_of
+from hourmark_etl.storage import Storage, StorageError, delete_all, entries_of
 
 _UNNAMED_MS: Final = 86_400_000  # a file so old that the ledger does not name never will be named
 _LOG = logging.getLogger(__name__)
@@ -62,6 +62,5 @@ def clean_indexes(
     fresh = label(now_ms - _UNNAMED_MS)
     found = [f"{INDEX_FOLDER}/{entry.name}" for entry in entries_of(storage, INDEX_FOLDER) if entry.name < fresh]
     doomed = [path for path in found if path not in named][:files_max]
-    for path in doomed:
-        storage.delete(path)
+    delete_all(storage, doomed)
     return len(doomed)
