@@ -15,9 +15,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hourmark_etl.arrow import Int64s, UInt64s, low64s, range_words, schemas_of_runs
 from hourmark_etl.errors import Unreadable
+from hourmark_etl.ids.lookups import as_ids
 from hourmark_etl.model import RANGE_WEIGHT, StagedGroup, Sums
 from hourmark_etl.staging.files import EVENT_SCHEMA, ID_MAX, IdRange, Rows, read_rows
 from hourmark_etl.storage import Storage
@@ -50,7 +52,7 @@ def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1)
     """Units of at most `unit_bytes_max` bytes of datums, in order of type and hour; listings without groups give none.
 
     Smaller ones where there would be fewer than `tasks`. A large listing is cut by id as if each group's ids were spread evenly
-    between its first and last: a slot may be larger than wanted where they are not.
+    between its first and last: where they are not, a slot turns out to be `Overfull`.
     """
     filled = sorted((x for x in listings if x.groups), key=lambda x: (x.event_type, x.hour_s))
     weights = [x.datum_bytes + _LISTING_COST for x in filled]
@@ -70,6 +72,14 @@ def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1)
     return [*units, Unit(tuple(taken))] if taken else units
 
 
+class Overfull(Exception):  # no error: it is read in parts
+    """A slot has far more bytes than it was planned for. `parts`: what to read in its place, in turn."""
+
+    def __init__(self, parts: tuple[Unit, Unit]) -> None:
+        super().__init__(parts)
+        self.parts = parts
+
+
 class UnitRows(NamedTuple):
     """A unit's rows, and what was `read` of each group.
 
@@ -81,11 +91,14 @@ class UnitRows(NamedTuple):
     read: Mapping[StagedGroup, Sums]
 
 
-def read_unit(unit: Unit, storage: Storage, columns: Sequence[str]) -> UnitRows:
+def read_unit(unit: Unit, storage: Storage, columns: Sequence[str], datum_bytes_max: int | None = None) -> UnitRows:
     """Rows in no order between files; a group's rows stand together, sorted by id.
 
     Unreadable names a file that must be staged again; of a slot, whose groups are read by several units, `check_read` is to tell.
+    Overfull, once more than `datum_bytes_max` of a slot are read, unless all are of one id: many events of one moment lie close
+    together.
     """
+    datum_bytes = 0
     tables, read = [_labelled(EVENT_SCHEMA.empty_table(), [], np.empty(0, np.int64), columns)], dict[StagedGroup, Sums]()
     for table, groups, counts in _read_files(unit, storage, {"event_id", "range_id", *columns}):
         tables.append(_labelled(table, groups, counts, columns))
@@ -96,6 +109,10 @@ def read_unit(unit: Unit, storage: Storage, columns: Sequence[str]) -> UnitRows:
             read[g] = Sums(0, rows, digest)
         if "schema_id" in columns:
             _check_schemas(groups, schemas_of_runs(counts, table.column("schema_id").to_numpy()))
+        if unit.slot is not None and datum_bytes_max is not None:
+            datum_bytes += pc.sum(pc.binary_length(table.column("datum"))).as_py() or 0
+            if datum_bytes > datum_bytes_max and (parts := _halves(unit, unit.slot, tables)):
+                raise Overfull(parts)
     if unit.slot is None:
         check_read((g for x in unit.listings for g in x.groups), read)
     return UnitRows(pa.concat_tables(tables), read)
@@ -150,6 +167,15 @@ def _check_schemas(groups: Sequence[tuple[int, StagedGroup]], found: Sequence[tu
 
 def _overlaps(group: StagedGroup, slot: IdRange) -> bool:
     return int.from_bytes(group.first_id, "big") <= slot.high and int.from_bytes(group.last_id, "big") >= slot.low
+
+
+def _halves(unit: Unit, slot: IdRange, tables: Sequence[pa.Table]) -> tuple[Unit, Unit] | None:
+    """Cut where half of the ids of these tables lie below; None where they are one id."""
+    ids = np.unique(np.concatenate([as_ids(table.column("event_id")) for table in tables]))
+    if len(ids) < 2:
+        return None
+    cut = int.from_bytes(ids[len(ids) // 2].ljust(16, b"\0"), "big")  # numpy takes zeros off a text's end
+    return unit._replace(slot=IdRange(slot.low, cut - 1)), unit._replace(slot=IdRange(cut, slot.high))
 
 
 def _slots(listing: Listing, parts: int) -> list[Unit]:

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from tests.support.records import kafka_table, stage_plan
 
 from hourmark.avro import frame
-from hourmark_etl.closing.units import Listing, Unit, plan_units, read_unit
+from hourmark_etl.closing.units import Listing, Overfull, Unit, plan_units, read_unit
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.model import StagedGroup
 from hourmark_etl.staging import files
+from hourmark_etl.staging.files import IdRange
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.storage import LocalDisk
 
@@ -116,3 +117,26 @@ def test_a_staged_file_that_cannot_be_read_is_named(tmp_path: Path, damage: str)
         file.write_bytes(damaged[damage])
     with pytest.raises(Unreadable, match=group.path):
         read_unit(Unit((Listing("t0", HOUR_MS // 1000, (group,)),)), LocalDisk(tmp_path), ["event_id", "range_id"])
+
+
+def test_a_slot_of_many_events_of_one_moment_is_read_in_parts(tmp_path: Path) -> None:
+    """Spread over the hour are few; a plan that takes all for evenly spread puts the others into one slot."""
+    spread = [("t0", an_id(HOUR_MS + n * 36_000, n), 100) for n in range(100)]
+    burst = [("t0", an_id(HOUR_MS + 1_800_000, n), 100) for n in range(100, 4_000)]
+    groups = stage(tmp_path, [*spread[::2], *burst[::2]]) + stage(tmp_path, [*spread[1::2], *burst[1::2]])
+    counts: list[int] = []
+
+    def read(unit: Unit) -> None:
+        try:
+            counts.append(read_unit(unit, LocalDisk(tmp_path), ["event_id", "datum"], 40_000).table.num_rows)
+        except Overfull as overfull:
+            for part in overfull.parts:
+                read(part)
+
+    planned = plan_units([Listing("t0", HOUR_MS // 1000, groups)], 20_000)
+    for unit in planned:
+        read(unit)
+    assert sum(counts) == 4_000 and max(counts) <= 400 < len(spread) + len(burst)
+    same = stage(tmp_path, [("t1", an_id(HOUR_MS, 1), 100)] * 1_000)
+    slot = Unit((Listing("t1", HOUR_MS // 1000, same),), IdRange(0))
+    assert read_unit(slot, LocalDisk(tmp_path), ["event_id", "datum"], 40_000).table.num_rows == 1_000, "they are one event"

@@ -22,6 +22,7 @@ from tests.support.bucket_world import FIRST, SCHEMAS, World, an_id, datum, fron
 from hourmark.avro import ENVELOPE, event_schema
 from hourmark.errors import Finding
 from hourmark.hours import Hour
+from hourmark_etl.arrow import binary_buffers
 from hourmark_etl.buckets.avro_container import ContainerReader
 from hourmark_etl.closing.publishing import manifest_of, publish
 from hourmark_etl.closing.runner import Runner
@@ -139,13 +140,32 @@ def test_a_container_rolls_over_once_it_has_reached_the_wanted_size(world: World
     monkeypatch.setattr("hourmark_etl.closing.write.containers._STEP_BYTES", 50_000)
     listed = world.stage(some_ids(20_000))
     sealed = SealedHour("click", FIRST, listed)
-    (task,) = plan_tasks([sealed], {}, WriteLimits(1 << 30, 1, 1))
-    done = writing.write_task(
-        task, storage=world.storage, schemas={1: json.dumps(SCHEMAS[1])}, folder="made", target_file_bytes=1
-    )
+    (task,) = plan_tasks([sealed], {}, limits := WriteLimits(1 << 30, 1, 1))
+    done = writing.write_task(task, storage=world.storage, schemas={1: json.dumps(SCHEMAS[1])}, folder="made", limits=limits)
     files = done.files
     assert len(files) >= 10 and not any(f.trouble for f in files) and sum(f.records for f in files) == 20_000
     assert [run.first_row for f in files for run in f.index] == list(itertools.accumulate([0, *(f.records for f in files[:-1])]))
+
+
+def test_an_hour_whose_events_are_nearly_all_of_one_second_is_written_in_parts(tmp_path: Path) -> None:
+    """Each part is in memory by itself, and all go into one container, in turn."""
+    world = World(tmp_path, unit_bytes_max=1 << 20, tasks=1)
+    at_ms = FIRST.start_s * 1000 + 1_800_000
+    burst = [(at_ms + n % 1000).to_bytes(6, "big") + an_id(FIRST, n)[6:] for n in range(100, 6_000)]
+    ids = [*some_ids(100), *burst]
+    listed = [g for part in (ids[::2], ids[1::2], burst[:50]) for g in world.stage(part, size=2_000)]
+    sizes: list[int] = []
+
+    def measured(datums: pa.LargeBinaryArray) -> tuple[Counts, pa.Buffer]:
+        sizes.append(datums.nbytes)
+        return binary_buffers(datums)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hourmark_etl.closing.write.writing.binary_buffers", measured)
+        manifest = world.close(FIRST, listed)
+    assert (manifest.events, manifest.duplicates_removed) == (len(ids), 50)
+    assert sum(sizes) > 11 << 20 and max(sizes) < 2.1 * (1 << 20)
+    assert [event["event_id"] for event in world.events(FIRST, manifest)] == sorted(ids)
 
 
 def test_small_types_share_units_and_tasks_and_a_large_one_is_spread(world: World) -> None:

@@ -27,7 +27,7 @@ from hourmark.errors import Finding
 from hourmark.hours import Hour
 from hourmark_etl.arrow import Bools, Int32s, Int64s, UInt8s, UInt64s, binary_buffers, run_starts
 from hourmark_etl.closing.runner import Runner
-from hourmark_etl.closing.units import Listing, Unit, check_read, plan_units, read_unit, sums_by_hour
+from hourmark_etl.closing.units import Listing, Overfull, Unit, check_read, plan_units, read_unit, sums_by_hour
 from hourmark_etl.closing.write.containers import Containers, Run, WrittenFile, WrittenHour
 from hourmark_etl.ids.lookups import Asked, IndexWriter, as_ids, held
 from hourmark_etl.ledger.closed import ClosedBucket
@@ -35,6 +35,7 @@ from hourmark_etl.model import StagedGroup, Sums, from_row
 from hourmark_etl.storage import Storage
 
 _Key = TypeVar("_Key")
+_OVERFULL: Final = 2  # a slot is read in parts where it has so many times the bytes that it was planned for
 _WRITERS: Final = 16  # files of small types open at once in a task: a file on HDFS is mostly waiting
 
 
@@ -104,9 +105,7 @@ def write_hours(
     hour of the same call are an error. Unreadable names a staged file that must be staged again. What concerns one hour alone
     comes back as its `trouble`.
     """
-    work = functools.partial(
-        write_task, storage=storage, schemas=schemas, folder=folder, target_file_bytes=limits.target_file_bytes
-    )
+    work = functools.partial(write_task, storage=storage, schemas=schemas, folder=folder, limits=limits)
     done = Written()
     for part in runner.map(work, plan_tasks(sealed, closed, limits)):
         done.add(part)
@@ -164,10 +163,10 @@ def plan_tasks(
     return [WriteTask(units, tuple(earlier[x.event_type, x.hour_s] for x in units[0].listings)) for units in tasks]
 
 
-def write_task(task: WriteTask, *, storage: Storage, schemas: Mapping[int, str], folder: str, target_file_bytes: int) -> Written:
+def write_task(task: WriteTask, *, storage: Storage, schemas: Mapping[int, str], folder: str, limits: WriteLimits) -> Written:
     """One task's containers, and the index of their ids beside them."""
     index_path = f"{folder}/{uuid.uuid4().hex}.ids"
-    containers = functools.partial(Containers, storage, folder, schemas, target_file_bytes)
+    containers = functools.partial(Containers, storage, folder, schemas, limits.target_file_bytes)
     done = Written()
 
     def write_own(run: Run) -> list[WrittenFile]:
@@ -177,7 +176,15 @@ def write_task(task: WriteTask, *, storage: Storage, schemas: Mapping[int, str],
 
     def write_unit(unit: Unit) -> None:
         """Runs of a slot go into `shared` containers, others into files of their own. The unit's memory ends with it."""
-        chosen = _chosen(unit, task.earlier, storage, done)
+        parts: tuple[Unit, ...] = ()
+        try:
+            chosen = _chosen(unit, task.earlier, storage, done, _OVERFULL * limits.unit_bytes_max)
+        except Overfull as overfull:
+            parts = overfull.parts
+        for part in parts:  # what was read of the whole has been let go of
+            write_unit(part)
+        if parts:
+            return
         runs = list(_runs(unit, chosen, index))
         if len(runs) > 1 and unit.slot is None:
             with ThreadPoolExecutor(_WRITERS) as pool:
@@ -206,10 +213,12 @@ class _Chosen:
     datums: pa.LargeBinaryArray
 
 
-def _chosen(unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Storage, done: Written) -> _Chosen:
+def _chosen(
+    unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Storage, done: Written, datum_bytes_max: int
+) -> _Chosen:
     """Each id once, none that a closed bucket holds; adds to `done` what was read, the duplicates, and the trouble of listings
     for which they cannot be told."""
-    table, read = read_unit(unit, storage, ("event_id", "schema_id", "datum"))
+    table, read = read_unit(unit, storage, ("event_id", "schema_id", "datum"), datum_bytes_max)
     _add(done.read, read)
     listing = table.column("listing").to_numpy().astype(np.int64)
     hours, digests, schemas = (table.column(name).to_numpy() for name in ("hour", "digest", "schema_id"))
