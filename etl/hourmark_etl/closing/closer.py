@@ -82,6 +82,7 @@ class Closer:
         self._pauses_s: dict[str, float] = {}
         self._again: set[str] = set()  # files that were staged again
         self._lost: set[str] = set()  # files that could not be
+        self._unseen: set[str] = set()  # types of which storage may hold buckets, for all that could be seen
         self._troubles: dict[str, tuple[Hour, Phase, tuple[str, ...]]] = {}
         self._checked_at_s: float | None = None
         self._interrupted = True  # by a crash, for all this closer knows
@@ -272,7 +273,8 @@ class Closer:
     def _unpublished(self, chosen: Sequence[Frontier]) -> list[Frontier]:
         """Those of which storage lets it be seen, the others are set back. ForeignLedger where one is published."""
         try:
-            troubles = check_published(self._ports.storage, chosen)
+            storage, unseen = self._ports.storage, [f for f in chosen if f.event_type in self._unseen]
+            troubles = [*check_foreign_root(storage, unseen, ()), *check_published(storage, chosen)]
         except ForeignLedger:
             # Another closer may have published it meanwhile: then this one is stale, and the ledger is not.
             self._database.check_lease(self.lease)
@@ -281,6 +283,7 @@ class Closer:
             self._set_back(f, Phase.STORAGE, (str(error),))
             _LOG.error("%s %s stays open: %s", f.event_type, f.hour, error)
         held = {f.event_type for f, _ in troubles}
+        self._unseen -= {f.event_type for f in unseen} - held
         return [f for f in chosen if f.event_type not in held]
 
     def _refuse(self, verdict: Grading) -> None:
@@ -301,7 +304,8 @@ class Closer:
 
     def _recover(self) -> None:
         frontiers = self._frontiers()
-        check_foreign_root(self._ports.storage, frontiers, ledger.closed_types(self._database))
+        unseen = check_foreign_root(self._ports.storage, frontiers, ledger.closed_types(self._database))
+        self._unseen = {f.event_type for f, _ in unseen}
         if frozen := [f for f in frontiers if f.state is State.FROZEN]:
             names = ", ".join(f"{f.event_type} {f.hour}" for f in frozen[:20])
             _LOG.info("%d hours were frozen when a closer ended: unfrozen, to be proved anew (%s)", len(frozen), names)

@@ -11,7 +11,6 @@ Kafka still holds a second time. So both stop.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import uuid
@@ -295,21 +294,24 @@ def _unpublishable(f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSch
     return next(filter(None, found), None)
 
 
-def check_foreign_root(storage: Storage, frontiers: Iterable[Frontier], closed_types: Collection[str]) -> None:
-    """ForeignLedger if a type has buckets on storage, and this ledger has closed none of it and sealed nothing.
+def check_foreign_root(storage: Storage, frontiers: Iterable[Frontier], closed_types: Collection[str]) -> list[Trouble]:
+    """ForeignLedger if a type has buckets on storage, and this ledger has closed none of it and sealed nothing. Of which types
+    storage does not let that be seen.
 
-    Only markers tell: an administrator may make folders, with rights and quota, before the first bucket. One that may not be
-    looked into is left to `check_published`.
+    Only markers tell: an administrator may make folders, with rights and quota, before the first bucket.
     """
+    troubles = []
     for f in frontiers:
-        if f.event_type not in closed_types and f.seal is None:
-            with contextlib.suppress(AccessDenied):
-                _check_foreign(storage, f)
-
-
-def _check_foreign(storage: Storage, f: Frontier) -> None:
-    if standing := any_marker(storage, f.event_type):
-        raise ForeignLedger(f"{storage.url(standing)} stands, but this ledger has closed nothing of {f.event_type}. {_HELP}")
+        if f.event_type in closed_types or f.seal is not None:
+            continue
+        try:
+            if standing := any_marker(storage, f.event_type):
+                raise ForeignLedger(
+                    f"{storage.url(standing)} stands, but this ledger has closed nothing of {f.event_type}. {_HELP}"
+                )
+        except AccessDenied as error:
+            troubles.append(Trouble(f, error))
+    return troubles
 
 
 def check_published(storage: Storage, opened: Collection[Frontier]) -> list[Trouble]:
@@ -319,8 +321,6 @@ def check_published(storage: Storage, opened: Collection[Frontier]) -> list[Trou
     for f in opened:
         path = f"{f.hour.bucket_path(f.event_type)}/{MARKER}"
         try:
-            if f.hour == f.first_hour:
-                _check_foreign(storage, f)
             if storage.exists(path):
                 raise ForeignLedger(f"{storage.url(path)} stands, but the ledger has not closed {f.event_type} {f.hour}. {_HELP}")
         except AccessDenied as error:
