@@ -136,8 +136,8 @@ def a_range_is_read_in_two_ways(world: World) -> None:
 def markers_are_not_asked(patch: Patch) -> None:
     """No bucket on storage is compared with the ledger."""
     patch.setattr("tests.support.simulator.ledgers.check_older_copy", lambda *_: None)
-    patch.setattr("hourmark_etl.closing.closer.check_foreign_root", lambda *_: None)
-    patch.setattr("hourmark_etl.closing.closer.check_published", lambda *_: None)
+    patch.setattr("hourmark_etl.closing.closer.check_foreign_root", lambda *_: [])
+    patch.setattr("hourmark_etl.closing.closer.check_published", lambda *_: [])
     patch.setattr("hourmark_etl.closing.publishing.check_other_seal", lambda *_: None)
 
 

@@ -137,8 +137,7 @@ class Cleaner:
         doomed = doomed[:FOLDERS_AT_ONCE]
         if doomed:
             self._database.check_lease(lease)  # a closer that was replaced deletes nothing
-        delete_all(self._storage, doomed)
-        return len(doomed)
+        return delete_all(self._storage, doomed)
 
 
 def _is_replaced(name: str, epochs: dict[str, int]) -> bool:

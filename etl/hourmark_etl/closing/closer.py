@@ -29,7 +29,7 @@ from hourmark_etl.closing.proof.unaudited import unaudited_left_over
 from hourmark_etl.closing.publishing import Published, Publisher, check_foreign_root, check_published
 from hourmark_etl.closing.sealing import Grading, Round, Sealer, plan_round
 from hourmark_etl.closing.told import closed_lines
-from hourmark_etl.errors import DamagedRow, DataLoss, ForeignLedger, Unreadable
+from hourmark_etl.errors import BadRecord, DamagedRow, DataLoss, ForeignLedger, Unreadable
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger.conflicts import conflicts, forget_if_damaged, holding, keep_compared
@@ -181,23 +181,23 @@ class Closer:
         _LOG.error("%s", unreadable)
         trouble = "its records were staged again, and cannot be read again" if unreadable.path in self._again else ""
         types = types_in(self._database, unreadable.path) | ({unreadable.event_type} if unreadable.event_type else set())
+        phase = Phase.STAGED  # which an override ends
         try:
             self._again.add(self._ports.restage(self.lease, unreadable.path))
         except DamagedRow as damaged:
-            trouble = str(damaged)
-        except DataLoss as lost:
+            phase, trouble = Phase.LEDGER, str(damaged)
+        except (DataLoss, BadRecord) as lost:
             trouble = str(lost)
             types -= self._give_up(unreadable.path, types)
-        except Unavailable as error:  # tried again: nothing says that it is lost
+        except Unavailable as error:
             if not types:
                 raise
-            return self._hold_types(types, Phase.STAGED, f"{unreadable}: {error}")
+            phase, trouble = _phase_of(error), f"{unreadable}: {error}"
         if trouble:
             self._lost.add(unreadable.path)
             if types:
                 _LOG.error("%s; until that file can be read, these types cannot close: %s", trouble, ", ".join(sorted(types)))
-                self._hold_types(types, Phase.STAGED, trouble)
-        return None
+                self._hold_types(types, phase, trouble)
 
     def _hold_types(self, types: Collection[str], phase: Phase, trouble: str) -> None:
         for f in self._frontiers():
@@ -342,7 +342,7 @@ class Closer:
         self._blockers.say(said | self._troubles)
 
     def _say_unavailable(self, error: Unavailable) -> None:
-        phase = Phase.STORAGE if isinstance(error, StorageError) else Phase.SERVERS
+        phase = _phase_of(error)
         now_ms, frontiers = self._clock.now_ms(), self._frontiers()
         self._say(frontiers, {f.event_type: (phase, (str(error),)) for f in frontiers if f.hour.end_ms <= now_ms})
 
@@ -356,6 +356,10 @@ class Closer:
         """Those in this state that are not set back."""
         now_s = self._clock.monotonic_s()
         return [f for f in frontiers if f.state is state and now_s >= self._not_before_s.get(f.event_type, 0.0)]
+
+
+def _phase_of(error: Unavailable) -> Phase:
+    return Phase.STORAGE if isinstance(error, StorageError) else Phase.SERVERS
 
 
 def _is_under(cut: Cut, f: Frontier) -> bool:

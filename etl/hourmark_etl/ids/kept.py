@@ -13,7 +13,7 @@ from typing import Final
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids.lookups import mark_of, runs_in
 from hourmark_etl.ledger.closed import IdRun
-from hourmark_etl.storage import Storage, StorageError, entries_of, is_of_the_path
+from hourmark_etl.storage import AccessDenied, Storage, StorageError, entries_of, is_of_the_path
 
 Bucket = tuple[str, int]  # type, hour (start, Unix seconds)
 _NAME: Final = re.compile(r"\d{8}T\d{6}-(?P<attempt>[^-]+)-[^-]+-(?P<digest>[0-9a-f]+)\.ids")
@@ -38,7 +38,7 @@ def kept_files(storage: Storage) -> dict[str, str]:
 
 
 def kept_runs(storage: Storage, path: str, published: Iterable[Bucket]) -> list[tuple[str, int, IdRun]]:
-    """What an index says of these buckets, that its attempt published; nothing where it is gone, or not as it was written.
+    """What an index says of these buckets, that its attempt published; nothing where it is gone, damaged, or may not be read.
 
     StorageError where storage is away: an index that is left out costs reading those buckets for good.
     """
@@ -46,7 +46,7 @@ def kept_runs(storage: Storage, path: str, published: Iterable[Bucket]) -> list[
     try:
         runs = runs_in(storage, path)
     except (StorageError, OSError, EOFError, ValueError) as error:
-        if isinstance(error, StorageError) and not is_of_the_path(error):
+        if isinstance(error, StorageError) and not (is_of_the_path(error) or isinstance(error, AccessDenied)):
             raise
         _LOG.warning("the index of ids %s is not to be read (%s), late events will read the buckets instead", path, error)
         return []

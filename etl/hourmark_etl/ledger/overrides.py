@@ -116,7 +116,7 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
     """By type; a type that waits for nothing but time has none. A row that is damaged is left out: it is said again."""
     told = {}
     for row in database.ask(select(_WAITS)).mappings():
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, TypeError):
             hour, phase, what = Hour(row["hour"], bucket_seconds), Phase(row["phase"]), tuple(json.loads(row["what"]))
             told[row["type"]] = from_columns(Blocker, row, hour=hour, phase=phase, what=what)
     return told

@@ -179,7 +179,7 @@ def _audit_rows(table: pa.Table, bucket_seconds: int) -> list[PromiseRow]:
     rows = []
     for at, (record, offset) in enumerate(zip(records, table.column("offset").to_pylist(), strict=True)):
         if strange := next((p for p in record.promised if not _is_possible(p, bucket_seconds)), None):
-            raise _bad(table, at, f"no range has {strange.count} events of {strange.event_type}, hour {strange.hour_start_s}")
+            raise _bad(table, at, f"no range has {strange.count} events of {strange.event_type!r}, hour {strange.hour_start_s}")
         host_name, path = storable(record.host_name), storable(record.path)
         origin = f"{record.kind} of {host_name}: {path} [{record.start}, {record.end}) generation {record.generation}"
         own = (offset, origin, record.observed_at_ms, content_of(record))
@@ -190,6 +190,8 @@ def _audit_rows(table: pa.Table, bucket_seconds: int) -> list[PromiseRow]:
 
 def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
     """Whether its hour is one, until the year 9999, and so many events could have been read of one range."""
+    if "\0" in promised.event_type:
+        return False
     is_hour = 0 <= promised.hour_start_s < _TIME_S_MAX and promised.hour_start_s % bucket_seconds == 0
     return is_hour and promised.count < _COUNT_MAX
 

@@ -95,10 +95,13 @@ def entries_of(storage: Storage, folder: str) -> list[Entry]:
         return []
 
 
-def delete_all(storage: Storage, paths: Iterable[str]) -> None:
-    """Remove each. One that may not be removed stays, is named in the log, and holds up no other."""
+def delete_all(storage: Storage, paths: Iterable[str]) -> int:
+    """Remove each, and say how many went. One that may not be removed stays, is named in the log, and holds up no other."""
+    gone = 0
     for path in paths:
         try:
             storage.delete(path)
+            gone += 1
         except AccessDenied as error:
             _LOG.warning("it cannot be deleted, and is left: %s", error)
+    return gone

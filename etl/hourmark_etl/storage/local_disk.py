@@ -81,7 +81,12 @@ class LocalDisk(Storage):
             return file.stat().st_size
 
     def exists(self, path: str) -> bool:
-        return self._folder(path).exists()
+        try:
+            with self._errors(path):
+                self._folder(path).stat()
+        except NotFound:
+            return False
+        return True
 
     def list(self, folder: str) -> builtins.list[Entry]:
         entries = []

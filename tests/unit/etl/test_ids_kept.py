@@ -55,7 +55,9 @@ def test_what_an_index_says_of_buckets_is_found_again_by_their_markers(
     assert "late events will read the buckets instead" in caplog.text
 
 
-@pytest.mark.parametrize(("trouble", "goes_on"), [(BadBlocks, True), (NotFound, True), (StorageError, False)])
+@pytest.mark.parametrize(
+    ("trouble", "goes_on"), [(BadBlocks, True), (NotFound, True), (AccessDenied, True), (StorageError, False)]
+)
 def test_an_index_that_is_lost_is_left_out_and_a_server_that_is_away_is_waited_for(
     trouble: type[StorageError], goes_on: bool, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from tests.support.closing import (
     frontier,
     grades,
     hour,
+    override,
     send,
     send_again,
     settle,
@@ -26,6 +27,7 @@ from tests.support.simulator.world import World
 from hourmark.errors import Unavailable
 from hourmark.hours import Hour
 from hourmark.manifest import MARKER
+from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.folders import ATTEMPTS_FOLDER, UNAUDITED_FOLDER
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Lease
@@ -136,28 +138,38 @@ def test_a_word_of_what_types_wait_for_that_is_damaged_is_said_again(world: Worl
     assert wait_of(world).phase == wait_of(world, "view").phase
 
 
-def test_a_staged_file_that_cannot_be_staged_again_for_now_holds_the_types_that_need_it(world: World) -> None:
+def leaderless(lease: Lease, path: str) -> str:
+    raise Unavailable(f"the central Kafka cluster told no offset of a partition ({path}, {lease})")
+
+
+@pytest.mark.parametrize("kind", ["events", "audit"])
+@pytest.mark.parametrize("overridden", [False, True])
+def test_a_staged_file_that_cannot_be_staged_again_for_now_holds_the_types_that_need_it(
+    world: World, kind: str, overridden: bool
+) -> None:
+    """And the driver comes to rest: at the next step it would meet the same file."""
     with_engine_alone(world)
     send(world, ["click"])
     arrive(world)
-    (lost,) = staged_files(world, "events")
+    (lost,) = staged_files(world, kind)
     world.damages.lose(lost)
     send(world, ["view"])
     restage = world.pipeline.restage
-
-    def leaderless(lease: Lease, path: str) -> str:
-        raise Unavailable(f"the central Kafka cluster told no offset of edge.events.click-0 ({path}, {lease})")
-
     world.pipeline.restage = leaderless  # type: ignore[method-assign]
     with_engine_alone(world)
-    polls(world, FIRST_HOUR)
+    until(world, FIRST_HOUR)
+    if overridden:
+        override(world)
+    world.producers.report(0)
+    arrive(world)
+    assert any(isinstance(world.closer.step(), Waiting) for _ in range(6))
     assert hours_of(world) == (FIRST_HOUR, hour(1))
-    assert wait_of(world).phase == "staged" and lost in wait_of(world).what[0]
+    assert wait_of(world).phase == "servers" and lost in wait_of(world).what[0]
     world.pipeline.restage = restage  # type: ignore[method-assign]
     with_engine_alone(world)
     polls(world)
     world.check()
-    assert grades(world) == ["proved"]
+    assert grades(world) == ["forced" if overridden else "proved"]
 
 
 @pytest.mark.parametrize("closed", [0, 1])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from tests.support.records import HOUR, TOPIC, evidence, frontier, manifest, position, seal
@@ -12,7 +14,7 @@ from hourmark.manifest import Offsets
 from hourmark_etl.closing.publishing import check_foreign_root, check_other_seal, check_published
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.model import AuditOffsets, State
-from hourmark_etl.storage import LocalDisk
+from hourmark_etl.storage import AccessDenied, LocalDisk
 
 SEAL = seal(audit_next=7, offsets=(position(42),))
 OPENED, SEALED = frontier(), frontier(state=State.SEALED, seal=SEAL)
@@ -30,6 +32,16 @@ def test_an_open_hour_whose_bucket_stands_means_an_older_ledger(tmp_path: Path) 
     with pytest.raises(ForeignLedger, match="has not closed click 2027-01-15T08"):
         check_published(storage, [OPENED])
     check_published(storage, [frontier(hour=HOUR.next())])
+
+
+def test_what_a_local_disk_does_not_let_be_seen_is_said_of_its_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(self: Path, **_: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", denied)
+        (trouble,) = check_published(LocalDisk(root=tmp_path), [OPENED])
+    assert trouble.frontier == OPENED and isinstance(trouble.error, AccessDenied)
 
 
 def test_a_root_with_buckets_and_a_ledger_without_means_a_lost_one(tmp_path: Path) -> None:

@@ -101,8 +101,7 @@ class UnauditedCleaner:
                 _LOG.warning("whether %s is still needed is not known: %s", f.path, error)
         if done:
             ledger.forget_unaudited(self._database, lease, [f.path for f in done])
-        delete_all(self._storage, [f.path for f in done])
-        return len(done)
+        return delete_all(self._storage, [f.path for f in done])
 
     def _is_promised(self, file: ledger.KeptUnaudited) -> bool:
         rows = read_unaudited(self._storage, file.path)

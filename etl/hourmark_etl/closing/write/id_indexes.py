@@ -62,5 +62,4 @@ def clean_indexes(
     fresh = label(now_ms - _UNNAMED_MS)
     found = [f"{INDEX_FOLDER}/{entry.name}" for entry in entries_of(storage, INDEX_FOLDER) if entry.name < fresh]
     doomed = [path for path in found if path not in named][:files_max]
-    delete_all(storage, doomed)
-    return len(doomed)
+    return delete_all(storage, doomed)
