@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -199,3 +200,12 @@ def test_what_may_not_be_deleted_holds_up_nothing_else(life: Life, cleaner: Clea
     assert clean(life, cleaner, SystemClock().now_ms() + 10 * 24 * HOUR_MS).index_files == 1
     assert [path for path in uploads if life.storage.exists(path)] == uploads[:1]
     assert not life.storage.exists(f"{INDEX_FOLDER}/20200101T000000-old.ids")
+
+
+def test_some_are_deleted_at_a_time(life: Life, cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing waits meanwhile, and after a ledger was restored there are hundreds of folders."""
+    both = threading.Barrier(2, timeout=30)
+    for n in range(2):
+        life.storage.write_new(f"{SCRATCH}/{n}", b"x")
+    monkeypatch.setattr(life.storage, "delete", lambda path: both.wait())
+    assert clean(life, cleaner, SystemClock().now_ms() + 10 * 24 * HOUR_MS).folders == 2
