@@ -13,7 +13,7 @@ from typing import Final
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids.lookups import mark_of, runs_in
 from hourmark_etl.ledger.closed import IdRun
-from hourmark_etl.storage import AccessDenied, Storage, StorageError, entries_of, is_of_the_path
+from hourmark_etl.storage import AccessDenied, Lost, Storage, entries_of
 
 Bucket = tuple[str, int]  # type, hour (start, Unix seconds)
 _NAME: Final = re.compile(r"\d{8}T\d{6}-(?P<attempt>[^-]+)-[^-]+-(?P<digest>[0-9a-f]+)\.ids")
@@ -45,9 +45,7 @@ def kept_runs(storage: Storage, path: str, published: Iterable[Bucket]) -> list[
     marks = {mark_of(*bucket): bucket for bucket in published}
     try:
         runs = runs_in(storage, path)
-    except (StorageError, OSError, EOFError, ValueError) as error:
-        if isinstance(error, StorageError) and not (is_of_the_path(error) or isinstance(error, AccessDenied)):
-            raise
+    except (Lost, AccessDenied, OSError, EOFError, ValueError) as error:
         _LOG.warning("the index of ids %s is not to be read (%s), late events will read the buckets instead", path, error)
         return []
     return [(*marks[run.mark], IdRun(path, run.first_row, run.rows)) for run in runs if run.mark in marks]

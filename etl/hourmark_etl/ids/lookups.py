@@ -34,7 +34,7 @@ from hourmark_etl.arrow import Bools, UInt8s, in_one
 from hourmark_etl.buckets.avro_container import Block, ContainerReader, Digesting
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun
 from hourmark_etl.staging.verified import digest_of
-from hourmark_etl.storage import Storage, StorageError, is_of_the_path
+from hourmark_etl.storage import Lost, Storage, StorageError
 
 _ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids: what is read at least
 _BLOCK: Final = np.dtype([("bucket", "S16"), ("rows", "<i8"), ("first", "S16"), ("last", "S16"), ("digest", "V16")])
@@ -185,7 +185,7 @@ def _ask_index(index: _Index, asked: Sequence[tuple[IdRun, _Lookup]]) -> None:
             try:
                 lookup.found += index.among(lookup.bucket, run, lookup.ordered)
             except (StorageError, OSError, EOFError, ValueError) as error:
-                if isinstance(error, StorageError) and not is_of_the_path(error):
+                if isinstance(error, StorageError) and not isinstance(error, Lost):
                     return _give_up([of for _, of in ordered[at:]], error)
                 _give_up([lookup], error)
     return None
@@ -267,15 +267,13 @@ def _in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> lis
             found = list(_in_blocks(ContainerReader(seen), ordered))  # type: ignore[arg-type]  # it reads, and nothing else
         if seen.digest.hexdigest() != digest:
             raise ValueError("it is not as its manifest says")
-    except MemoryError:
-        raise
-    except StorageError as error:
-        if not is_of_the_path(error):
-            raise
+    except Lost as error:
         raise Finding(
             f"{storage.url(path)}: {error.what}; it is listed by a closed bucket, and late events cannot be told from its own. "
             "Restore it, and closing goes on"
         ) from error
+    except (MemoryError, StorageError):
+        raise
     except Exception as error:  # damaged bytes make a decoder raise anything
         raise Finding(
             f"{storage.url(path)} of a closed bucket is damaged ({error}), and late events cannot be told from its own; "

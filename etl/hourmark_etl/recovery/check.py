@@ -27,7 +27,7 @@ from hourmark_etl.ledger.staged_files import needed_of
 from hourmark_etl.model import Frontier, Position, State, from_columns
 from hourmark_etl.recovery.storage_scan import at_once
 from hourmark_etl.staging.files import read_note
-from hourmark_etl.storage import NotFound, Storage, StorageError, entries_of, is_of_the_path
+from hourmark_etl.storage import Lost, NotFound, Storage, entries_of
 from hourmark_etl.topics import Central
 
 
@@ -173,9 +173,7 @@ def _marker_problem(
             ledger, commit = database.identity()
             kind, by = LedgerFault.OLDER_COPY, f"closed by ledger {found.ledger}, commit {found.ledger_commit}"
             detail = f"{by}; this ledger ({ledger}, at {commit}) does not know it"
-    except (BadMarker, StorageError) as error:
-        if isinstance(error, StorageError) and not is_of_the_path(error):
-            raise
+    except (BadMarker, Lost) as error:
         detail = str(error)
     return LedgerFinding(kind, f"{event_type} {hour}", detail)
 

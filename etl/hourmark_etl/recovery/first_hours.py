@@ -17,7 +17,7 @@ from hourmark.errors import Finding
 from hourmark_etl.folders import LEDGER_FOLDER
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.storage import Storage, StorageError, entries_of, is_of_the_path
+from hourmark_etl.storage import Lost, Storage, entries_of
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -77,10 +77,8 @@ def _records(storage: Storage) -> Iterator[FirstHours | Finding]:
     for path in (f"{LEDGER_FOLDER}/{name}" for name in names):
         try:
             yield FirstHours.decode(storage.read(path))
-        except (ValueError, StorageError) as error:
-            if isinstance(error, StorageError) and not is_of_the_path(error):
-                raise
-            why = error.what if isinstance(error, StorageError) else str(error)
+        except (ValueError, Lost) as error:
+            why = error.what if isinstance(error, Lost) else str(error)
             yield Finding(
                 f"{storage.url(path)}: {why}. Bring it back from a copy; where there is none, delete it, and tell a rebuilt "
                 "ledger where types begin of which nothing is closed (`hourmark types apply --first-hour`)"

@@ -12,7 +12,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
 from hourmark_etl.model import Frontier, State
 from hourmark_etl.recovery.storage_scan import at_once
-from hourmark_etl.storage import AccessDenied, Storage, StorageError, is_of_the_path
+from hourmark_etl.storage import AccessDenied, Lost, Storage
 
 _LOG: Final = logging.getLogger(__name__)
 _HELP: Final = (
@@ -75,9 +75,7 @@ def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) ->
     last = frontier.hour.before()
     try:
         found = standing_manifest(storage, frontier.event_type, last)
-    except (BadMarker, StorageError) as error:
-        if isinstance(error, StorageError) and not is_of_the_path(error):
-            raise
+    except (BadMarker, Lost) as error:
         _LOG.error("%s %s says nothing of this ledger, and what follows it may wait for it: %s", frontier.event_type, last, error)
         return ""
     if found is not None and (found.ledger != identity[0] or found.ledger_commit > identity[1]):

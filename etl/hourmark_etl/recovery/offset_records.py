@@ -24,7 +24,7 @@ from hourmark_etl.folders import LEDGER_FOLDER
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, all_gaps, last_checks, put_gaps
 from hourmark_etl.staging.verified import digest_of
-from hourmark_etl.storage import Storage, StorageError, entries_of, is_of_the_path
+from hourmark_etl.storage import Lost, Storage, entries_of
 
 EVERY_SECONDS: Final = 60.0
 _NAME: Final = re.compile(r"offsets-(?P<ledger>[0-9a-f-]+)-(?P<digest>[0-9a-f]{32})\.json")
@@ -150,9 +150,7 @@ def _read(storage: Storage, path: str, digest: str) -> OffsetRecord | str:
         if digest_of(content).hex() != digest:
             return "it is not as it was written"
         return OffsetRecord.model_validate_json(content)
-    except StorageError as error:
-        if not is_of_the_path(error):
-            raise
+    except Lost as error:
         return str(error)
     except ValidationError as error:
         return f"no record of offsets that this version reads: {error}"

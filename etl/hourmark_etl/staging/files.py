@@ -22,7 +22,7 @@ from hourmark_etl.arrow import Bools, Int64s
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.staging.verified import DAMAGE, VerifiedFile, encoded
-from hourmark_etl.storage import Storage, StorageError, is_of_the_path
+from hourmark_etl.storage import Lost, Storage
 
 EVENT_SCHEMA: Final = pa.schema(
     [
@@ -114,9 +114,7 @@ def _readable(path: str) -> Iterator[None]:
         yield
     except MemoryError:
         raise
-    except StorageError as error:
-        if not is_of_the_path(error):
-            raise
+    except Lost as error:
         raise Unreadable(path, str(error)) from error
     except DAMAGE as error:
         raise Unreadable(path, f"{type(error).__name__}: {error}") from error

@@ -23,11 +23,11 @@ from hourmark_etl.storage.errors import (
     AccessDenied,
     AlreadyExists,
     BadBlocks,
+    Lost,
     NoSpace,
     NotFound,
     SafeMode,
     StorageError,
-    is_of_the_path,
 )
 from hourmark_etl.storage.interface import Entry, Storage, delete_all, entries_of
 from hourmark_etl.storage.local_disk import LocalDisk
@@ -39,6 +39,7 @@ __all__ = [
     "BadBlocks",
     "Entry",
     "LocalDisk",
+    "Lost",
     "NoSpace",
     "NotFound",
     "SafeMode",
@@ -47,7 +48,6 @@ __all__ = [
     "WebHdfs",
     "delete_all",
     "entries_of",
-    "is_of_the_path",
     "open_storage",
 ]
 

@@ -2,11 +2,12 @@
 
 StorageError (an Unavailable)   the backend cannot be reached or refuses; trying again may help
 ├── AlreadyExists               something stands at the path; it was not touched
-├── NotFound                    nothing stands there, or not what was asked for (a folder for a file)
+├── Lost                        the storage's own word that what stands at the path is gone, or lost: waiting does not mend it
+│   ├── NotFound                nothing stands there, or not what was asked for (a folder for a file)
+│   └── BadBlocks               it stands, but the storage has lost content of it
 ├── AccessDenied                the user may not
 ├── NoSpace                     disk full, quota reached, or too few datanodes with room
-├── SafeMode                    HDFS is read-only for now
-└── BadBlocks                   it stands, but the storage has lost content of it
+└── SafeMode                    HDFS is read-only for now
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ class AlreadyExists(StorageError):
     next_step = "what stands there is kept: read it, or take another name"
 
 
-class NotFound(StorageError):
+class Lost(StorageError):
+    """It is gone, or content of it is, by the storage's own word: waiting does not mend it. What a server does not explain is its
+    own trouble."""
+
+
+class NotFound(Lost):
     """Nothing stands there, or not what was asked for."""
 
     next_step = "check the path and storage.root"
@@ -59,13 +65,7 @@ class SafeMode(StorageError):
     next_step = "wait until the NameNode leaves safe mode (hdfs dfsadmin -safemode get), then try again"
 
 
-class BadBlocks(StorageError):
+class BadBlocks(Lost):
     """It stands, and the storage itself says that content of it is lost: no replica, or none that is whole."""
 
     next_step = "see hdfs fsck (or the disk's log), and bring the file back from a copy"
-
-
-def is_of_the_path(error: StorageError) -> bool:
-    """Whether it is the storage's own word that what stands at the path is gone or lost: waiting does not mend it. What a server
-    does not explain is its own trouble."""
-    return isinstance(error, NotFound | BadBlocks)

@@ -15,10 +15,10 @@ from hourmark_etl.storage import (
     AlreadyExists,
     BadBlocks,
     Entry,
+    Lost,
     NotFound,
     Storage,
     StorageError,
-    is_of_the_path,
     webhdfs_http,
 )
 
@@ -158,7 +158,7 @@ def test_success_exactly_if_it_happened(hdfs: FakeHdfs, storage: Storage, case: 
         result = case.act(storage)
     except StorageError as error:
         assert not isinstance(error, AlreadyExists | NotFound), "nothing stood at the target, and the source did"
-        assert not is_of_the_path(error), "the server's trouble is no damage"
+        assert not isinstance(error, Lost), "the server's trouble is no damage"
         done = case.happened(hdfs)
         assert not done or case.result is not None or case.operation in ("MKDIRS", "DELETE"), "it happened, and is no success"
     else:
@@ -216,7 +216,7 @@ def test_a_file_without_any_replica_is_lost_by_the_namenodes_own_word(hdfs: Fake
     hdfs.troubles = [("OPEN", check_blocks), ("GETFILEBLOCKLOCATIONS", no_hosts)]
     with pytest.raises(BadBlocks) as caught:
         storage.read("file")
-    assert is_of_the_path(caught.value)
+    assert isinstance(caught.value, Lost)
 
 
 def test_a_file_whose_replicas_are_all_corrupt_is_lost(hdfs: FakeHdfs, storage: Storage) -> None:
@@ -234,7 +234,7 @@ def test_no_file_is_lost_while_no_datanode_lives(hdfs: FakeHdfs, storage: Storag
     hdfs.lives = False
     with pytest.raises(StorageError) as caught:
         storage.read("file")
-    assert not is_of_the_path(caught.value)
+    assert not isinstance(caught.value, Lost)
 
 
 @pytest.mark.parametrize("pauses", [2, 3])
@@ -254,4 +254,4 @@ def test_no_file_is_lost_whose_only_datanode_was_excluded(
     hdfs.troubles = [("OPEN", down)] * 99
     with pytest.raises(StorageError) as caught:
         storage.read("file")
-    assert not is_of_the_path(caught.value)
+    assert not isinstance(caught.value, Lost)

@@ -20,7 +20,7 @@ from hourmark_etl.closing.units import Listing, Unit, plan_units, read_unit
 from hourmark_etl.model import FIRST_SITE, AuditGroup, AuditOffsets, Frontier, StagedGroup
 from hourmark_etl.staging.files import AUDIT_SCHEMA, IdRange, load_all, read_all
 from hourmark_etl.staging.verified import DAMAGE
-from hourmark_etl.storage import Storage, StorageError, is_of_the_path
+from hourmark_etl.storage import Lost, Storage
 
 UNAUDITED_SCHEMA: Final = pa.schema([("hour", "int64"), ("event_id", pa.binary(16)), ("range_id", pa.binary(8))])
 _NEVER: Final = (1 << 63) - 1  # no offset lies past it
@@ -185,9 +185,7 @@ def read_unaudited(storage: Storage, path: str) -> pa.Table:
         return load_all(storage, path, UNAUDITED_SCHEMA.names)
     except MemoryError:
         raise
-    except (StorageError, *DAMAGE) as error:
-        if isinstance(error, StorageError) and not is_of_the_path(error):
-            raise
+    except (Lost, *DAMAGE) as error:
         _LOG.warning("the file of unaudited rows %s cannot be read (%s): a promise that it would keep stays unmet", path, error)
         return UNAUDITED_SCHEMA.empty_table()
 
