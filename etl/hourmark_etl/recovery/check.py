@@ -25,9 +25,8 @@ from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
 from hourmark_etl.ledger.listings import file_differences
 from hourmark_etl.ledger.staged_files import needed_of
 from hourmark_etl.model import Frontier, Position, State, from_columns
-from hourmark_etl.recovery.storage_scan import at_once
 from hourmark_etl.staging.files import read_note
-from hourmark_etl.storage import Lost, NotFound, Storage, entries_of
+from hourmark_etl.storage import Lost, NotFound, Storage, at_once, entries_of
 from hourmark_etl.topics import Central
 
 

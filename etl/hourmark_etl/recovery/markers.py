@@ -11,8 +11,7 @@ from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
 from hourmark_etl.model import Frontier, State
-from hourmark_etl.recovery.storage_scan import at_once
-from hourmark_etl.storage import AccessDenied, Lost, Storage
+from hourmark_etl.storage import AccessDenied, Lost, Storage, at_once
 
 _LOG: Final = logging.getLogger(__name__)
 _HELP: Final = (

@@ -49,13 +49,13 @@ from hourmark_etl.recovery.rebuilt import Outside, Rebuilt
 from hourmark_etl.recovery.rebuilt_offsets import OffsetsRebuild
 from hourmark_etl.recovery.storage_scan import (
     Chain,
-    at_once,
     audit_next,
     epochs,
     read_chain,
     unaudited_files,
 )
 from hourmark_etl.staging.files import read_note
+from hourmark_etl.storage import at_once
 from hourmark_etl.topics import CentralTopics
 
 

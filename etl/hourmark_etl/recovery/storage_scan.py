@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import Final
 
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest, Previous
@@ -17,14 +16,11 @@ from hourmark_etl.folders import STAGING_FOLDER, UNAUDITED_FOLDER
 from hourmark_etl.model import EARLIEST_MS, AuditOffsets, Span, StagedBatch
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.staging.pieces import StagedNote
-from hourmark_etl.storage import Storage, entries_of
+from hourmark_etl.storage import Storage, at_once, entries_of
 
-_Asked = TypeVar("_Asked")
-_Answer = TypeVar("_Answer")
 Key = tuple[str, int]  # topic id, partition
 _UNAUDITED_NAME: Final = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2})(?:-(\d{2}))?-(\d{12})-[0-9a-f]{32}\.parquet")
 _FOLDER: Final = re.compile(r"(\d{12})-")
-_AT_ONCE: Final = 8  # requests to storage
 _FOLDERS_AT_ONCE: Final = 64  # batches, of a few files each
 
 
@@ -53,12 +49,6 @@ class Chain:
     def settled_next(self) -> AuditOffsets:
         """Below which promises of closed hours are kept."""
         return audit_next(self.last)
-
-
-def at_once(ask: Callable[[_Asked], _Answer], of: Iterable[_Asked]) -> Iterator[_Answer]:
-    """The answers of storage, in turn; some are asked for at the same time."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        yield from pool.map(ask, of)
 
 
 def audit_next(manifest: Manifest) -> AuditOffsets:

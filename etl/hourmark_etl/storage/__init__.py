@@ -29,7 +29,7 @@ from hourmark_etl.storage.errors import (
     SafeMode,
     StorageError,
 )
-from hourmark_etl.storage.interface import Entry, Storage, delete_all, entries_of
+from hourmark_etl.storage.interface import Entry, Storage, at_once, delete_all, entries_of
 from hourmark_etl.storage.local_disk import LocalDisk
 from hourmark_etl.storage.webhdfs import WebHdfs
 
@@ -46,6 +46,7 @@ __all__ = [
     "Storage",
     "StorageError",
     "WebHdfs",
+    "at_once",
     "delete_all",
     "entries_of",
     "open_storage",

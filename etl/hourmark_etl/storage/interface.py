@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final, Protocol, TypeVar
 
 from hourmark_etl.storage.errors import AccessDenied, NotFound
 
+_Asked = TypeVar("_Asked")
+_Answer = TypeVar("_Answer")
 _AT_ONCE: Final = 8  # requests to storage
 _LOG: Final = logging.getLogger(__name__)
 
@@ -109,5 +111,10 @@ def delete_all(storage: Storage, paths: Iterable[str]) -> int:
             return False
         return True
 
+    return sum(at_once(is_gone, paths))
+
+
+def at_once(ask: Callable[[_Asked], _Answer], of: Iterable[_Asked]) -> Iterator[_Answer]:
+    """The answers of storage, in turn; some are asked for at the same time."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return sum(pool.map(is_gone, paths))
+        yield from pool.map(ask, of)
