@@ -14,14 +14,16 @@ from tests.faults.chaos import planted
 from tests.faults.chaos.checkers import CHECKERS, check
 from tests.faults.chaos.evidence import Evidence, Injected
 from tests.faults.chaos.flows import Flow
-from tests.support.judged.world import START_MS, small_world
+from tests.support.judged.world import SCHEMAS, START_MS, TYPES, World, rfc5424, small_world
 from tests.unit.infra.judge.random_worlds import LocalHdfs
 from tests.unit.infra.judge.test_judge_copied_files import NEW, OLD, Copied
 
+from hourmark.avro import event_schema
 from hourmark_infra.judge.buckets import by_bucket, read_tree
 from hourmark_infra.judge.expectations import Expectations
 from hourmark_infra.judge.webhdfs import hdfs_path
 
+LINE = [{"name": "line", "type": "bytes"}]
 INJECTED = Injected(
     fault="f", goes_on=frozenset((Flow.MIRROR,)), began_s=100.0, healed_s=130.0, all_healed_s=130.0, recovered_s=200.0
 )
@@ -65,6 +67,31 @@ def test_what_is_planted_is_found(evidence: Evidence, monkeypatch: pytest.Monkey
     monkeypatch.setattr(planted, "_NUMBER", re.compile(rb"app - lines - (.)"))  # these lines have no numbers
     found = planted.overlooked(evidence)
     assert len(found) == len(planted.PLANTED) - 2, "all but those of the API"
+    assert not any(found.values()), found
+
+
+def test_what_is_planted_is_found_where_the_first_bucket_has_late_events_alone(
+    tmp_path: Path, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are of hours before it: lines were written at once when a type had been applied in the minute before."""
+    monkeypatch.setattr(planted, "_NUMBER", re.compile(rb"app - (?:a-type|lines) - (.)"))
+    world = World(tmp_path / "late", {**SCHEMAS, "a-type": event_schema("a-type", LINE)}, {**TYPES, "a-type": TYPES["lines"]})
+    content, rows = b"", []
+    for number in range(3):
+        line = rfc5424("a-type", START_MS + number, b"%d" % number)
+        rows.append((len(content), line, START_MS + number))
+        content += line + b"\n"
+    app = world.source("app.log", content)
+    plan = world.plan("a-type", 3)
+    plan.late += [world.row(app, start, line, ms, line=line.rpartition(b" ")[2]) for start, line, ms in rows]
+    world.write()
+    told = Expectations.model_validate(world.expectations())
+    with contextlib.closing(LocalHdfs(world.hdfs)) as hdfs:
+        kept = by_bucket(read_tree(hdfs, hdfs_path(told.root)))
+        first = {("a-type", plan.hour.end_ms): plan.hour.end_ms + 1}
+        late = replace(evidence, told=told, hdfs=hdfs, kept=kept, first_seen=first, may_be_late=3)
+        assert not check(late)
+        found = planted.overlooked(late)
     assert not any(found.values()), found
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.support.judged.world import START_MS, Row, World
+from tests.support.judged.world import MINUTE, START_MS, Row, World
 from tests.unit.infra.judge.false_markers import edit
 from tests.unit.infra.judge.test_judge_copied_files import OLD, Copied
 from tests.unit.infra.judge.test_judge_right_worlds import found as found_in
@@ -65,9 +65,31 @@ def test_a_bucket_of_its_time_that_is_cut_later_and_proved_is_proved_falsely(wor
     world.write()
     cut_ms = world.plan(TYPE, 0).hour.end_ms + 1
     verdict = run(world, destroyed=[told(row, written_ms=cut_ms - before_ms)])
-    kinds = [kind for kind, _, _ in findings(verdict)]
-    assert kinds == (["manifest", "falsely proved"] if before_ms > 5_000 else ["manifest"])
+    accused = "minute=00" if before_ms > 5_000 else "minute=01"  # else it may have come after its own bucket's cut
+    assert findings(verdict) == [("manifest", TYPE, None), ("falsely proved", accused, None)]
     assert "0 events are missing, and 1 were destroyed" in verdict["findings"][0]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("written_ms", "accused"), [(0, 1), (START_MS + 2 * MINUTE, 2), (START_MS + 3 * MINUTE, 3), (START_MS + 4 * MINUTE, None)]
+)
+def test_of_late_events_the_first_bucket_must_know_that_is_cut_later(world: World, written_ms: int, accused: int | None) -> None:
+    """It is of an hour before the first bucket of its type."""
+    late = world.plan("server-log", 3).late.pop()
+    world.write()
+    verdict = run(world, destroyed=[told(late, type="server-log", written_ms=written_ms)])
+    assert findings(verdict)[1:] == ([("falsely proved", f"minute={accused:02}", None)] if accused else [])
+
+
+@pytest.mark.parametrize(("after_cut_ms", "excused"), [(-60_000, True), (4_999, True), (5_000, False)])
+def test_a_bucket_that_was_forced_with_such_a_cut_excuses_those_after_it(world: World, after_cut_ms: int, excused: bool) -> None:
+    late, forced = world.plan("server-log", 3).late.pop(), world.plan("server-log", 2)
+    world.write()
+    edit(world.folder(forced) / "_SUCCESS", lambda said: {"grade": "forced"})
+    world.chain()
+    row = told(late, type="server-log", written_ms=forced.hour.end_ms + 1 + after_cut_ms)
+    kinds = [kind for kind, _, _ in findings(run(world, destroyed=[row], forced={"server-log": [str(forced.hour)]}))]
+    assert ("falsely proved" in kinds) is not excused
 
 
 def test_an_event_that_was_promised_twice_is_missing_twice(world: World, destroyed: Row) -> None:
