@@ -184,10 +184,10 @@ def _ask_index(index: _Index, asked: Sequence[tuple[IdRun, _Lookup]]) -> None:
         if lookup.found is not None:
             try:
                 lookup.found += index.among(lookup.bucket, run, lookup.ordered)
-            except (StorageError, OSError, EOFError, ValueError) as error:
-                if isinstance(error, StorageError) and not isinstance(error, Lost):
-                    return _give_up([of for _, of in ordered[at:]], error)
+            except (Lost, OSError, EOFError, ValueError) as error:
                 _give_up([lookup], error)
+            except StorageError as error:
+                return _give_up([of for _, of in ordered[at:]], error)
     return None
 
 
