@@ -8,35 +8,33 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.faults.chaos import planted
 from tests.faults.chaos.checkers import CHECKERS, check
 from tests.faults.chaos.evidence import Evidence, Injected
 from tests.faults.chaos.flows import Flow
-from tests.support.judged.world import SCHEMAS, START_MS, TYPES, World, rfc5424, small_world
+from tests.support.judged.world import START_MS, World, rfc5424, small_world
 from tests.unit.infra.judge.random_worlds import LocalHdfs
 from tests.unit.infra.judge.test_judge_copied_files import NEW, OLD, Copied
 
-from hourmark.avro import event_schema
 from hourmark_infra.judge.buckets import by_bucket, read_tree
 from hourmark_infra.judge.expectations import Expectations
 from hourmark_infra.judge.webhdfs import hdfs_path
 
-LINE = [{"name": "line", "type": "bytes"}]
 INJECTED = Injected(
     fault="f", goes_on=frozenset((Flow.MIRROR,)), began_s=100.0, healed_s=130.0, all_healed_s=130.0, recovered_s=200.0
 )
 
 
-@pytest.fixture
-def evidence(tmp_path: Path) -> Iterator[Evidence]:
-    """Of a run in which nothing is wrong."""
-    world = small_world(tmp_path)
+@contextlib.contextmanager
+def evidence_of(world: World, **seen: Any) -> Iterator[Evidence]:
+    """Of a run in which nothing was wrong, and that left this world, which is written now."""
     world.write()
     told = Expectations.model_validate(world.expectations())
     with contextlib.closing(LocalHdfs(world.hdfs)) as hdfs:
-        yield Evidence(
+        evidence = Evidence(
             told=told,
             hdfs=hdfs,
             injected=[INJECTED],
@@ -48,6 +46,14 @@ def evidence(tmp_path: Path) -> Iterator[Evidence]:
             api_types=frozenset(),
             ended=[],
         )
+        yield replace(evidence, **seen)
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Iterator[Evidence]:
+    """Of a small world."""
+    with evidence_of(small_world(tmp_path)) as small:
+        yield small
 
 
 def test_a_run_in_which_nothing_is_wrong_has_no_findings(evidence: Evidence) -> None:
@@ -71,25 +77,20 @@ def test_what_is_planted_is_found(evidence: Evidence, monkeypatch: pytest.Monkey
 
 
 def test_what_is_planted_is_found_where_the_first_bucket_has_late_events_alone(
-    tmp_path: Path, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are of hours before it: lines were written at once when a type had been applied in the minute before."""
-    monkeypatch.setattr(planted, "_NUMBER", re.compile(rb"app - (?:a-type|lines) - (.)"))
-    world = World(tmp_path / "late", {**SCHEMAS, "a-type": event_schema("a-type", LINE)}, {**TYPES, "a-type": TYPES["lines"]})
-    content, rows = b"", []
-    for number in range(3):
-        line = rfc5424("a-type", START_MS + number, b"%d" % number)
-        rows.append((len(content), line, START_MS + number))
-        content += line + b"\n"
-    app = world.source("app.log", content)
-    plan = world.plan("a-type", 3)
-    plan.late += [world.row(app, start, line, ms, line=line.rpartition(b" ")[2]) for start, line, ms in rows]
-    world.write()
-    told = Expectations.model_validate(world.expectations())
-    with contextlib.closing(LocalHdfs(world.hdfs)) as hdfs:
-        kept = by_bucket(read_tree(hdfs, hdfs_path(told.root)))
-        first = {("a-type", plan.hour.end_ms): plan.hour.end_ms + 1}
-        late = replace(evidence, told=told, hdfs=hdfs, kept=kept, first_seen=first, may_be_late=3)
+    monkeypatch.setattr(planted, "_NUMBER", re.compile(rb"app - lines - (.)"))
+    world = World(tmp_path / "late")
+    messages = [b"0", b"1", b"2"]
+    lines = [rfc5424("lines", START_MS, message) for message in messages]
+    app = world.source("app.log", b"".join(line + b"\n" for line in lines))
+    starts = range(0, app.stat().st_size, len(lines[0]) + 1)
+    plan = world.plan("lines", 3)
+    in_turn = zip(starts, lines, messages, strict=True)
+    plan.late += [world.row(app, start, line, START_MS, line=message) for start, line, message in in_turn]
+    first = {("lines", plan.hour.end_ms): plan.hour.end_ms + 1}
+    with evidence_of(world, first_seen=first, may_be_late=3) as late:
         assert not check(late)
         found = planted.overlooked(late)
     assert not any(found.values()), found
@@ -130,15 +131,12 @@ def test_a_number_with_another_digit_is_a_number(number: bytes) -> None:
     assert changed["number"] != int(number) and changed["more"] == 5
 
 
-def test_a_line_of_a_copy_with_another_byte_is_found(evidence: Evidence, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_of_a_copy_with_another_byte_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No event is altered then: the line is of no event any more, and its event of no file's line."""
     monkeypatch.setattr(planted, "_NUMBER", re.compile(rb"before it was t(.)"))
     copied = Copied(tmp_path / "copied")
     copied.put(OLD, START_MS, read_in=copied.log, generation=1)
     copied.put(NEW, START_MS + 1000, read_in=copied.log, generation=2)
-    copied.world.write()
-    assert copied.copy.stat().st_size > copied.log.stat().st_size, "it is the largest, which is changed"
-    told = Expectations.model_validate(copied.world.expectations())
-    with contextlib.closing(LocalHdfs(copied.world.hdfs)) as hdfs:
-        of_copy = replace(evidence, told=told, hdfs=hdfs, kept=by_bucket(read_tree(hdfs, hdfs_path(told.root))))
+    with evidence_of(copied.world) as of_copy:
+        assert copied.copy.stat().st_size > copied.log.stat().st_size, "it is the largest, which is changed"
         assert not planted.overlooked(of_copy)["a_line_with_another_byte"]
