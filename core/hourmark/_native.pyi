@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NewType
 
+from typing_extensions import Buffer
+
 Program = NewType("Program", object)
 Source = NewType("Source", object)
 Range = NewType("Range", object)
@@ -36,6 +38,13 @@ def read(
 
 def promises(ids: bytes, places: bytes, seed: int, /) -> list[tuple[bytes, int, int]]:
     """Of each place: how many distinct ids, and the sum of their last 8 bytes."""
+
+def value_hashes(seeds: Buffer, offsets: Buffer, offset_bytes: int, skip: int, content: Buffer, /) -> bytes:
+    """Return XXH64 of each value of an Arrow binary column, without its first `skip` bytes: 8 bytes each, native byte order.
+
+    `seeds` has 8 bytes for each value, in native byte order; `offsets` one entry more, of `offset_bytes` (4 or 8) bytes.
+    Raises ValueError if the offsets do not describe such a column within `content`.
+    """
 
 def tally(reports: int, tell: Callable[[Any], object], /) -> Callable[[Any, object], None]:
     """A callback for so many delivery reports, `(error or None, message)`; `tell` gets every error, and the last report's."""

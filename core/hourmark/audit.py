@@ -5,8 +5,9 @@ record, so two records with one key and different content are an alarm. What is 
 acknowledged.
 
 `lines = events + dead letters + blanks`: a blank line makes no record. Ranges whose rules are of a parser that made dead letters
-of blank lines have records without `blanks`, in the schema of then, byte for byte. The later schema has the same fields first, so
-a reader of then passes over `blanks`, and one of now tells the two by where they end.
+of blank lines have records without `blanks`, in the schema of then, byte for byte. Since 0.4.0 a record has a checksum of the
+record values of each promise (`value_hash`). Each later schema has the same fields first, so an older reader ignores the later
+ones, and a newer one distinguishes the schemas by where they end.
 """
 
 from __future__ import annotations
@@ -25,22 +26,36 @@ _MODULUS: Final = 1 << 64
 
 SCHEMA: Final = read_schema("audit.avsc")
 SCHEMA_BEFORE_BLANKS: Final = read_schema("audit_before_blanks.avsc")
+SCHEMA_BEFORE_CHECKSUMS: Final = SCHEMA | {"fields": SCHEMA["fields"][:-1]}
 _DATUM: Final = Datum(SCHEMA)
+_DATUM_BEFORE_CHECKSUMS: Final = Datum(SCHEMA_BEFORE_CHECKSUMS)
 _DATUM_BEFORE_BLANKS: Final = Datum(SCHEMA_BEFORE_BLANKS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Promise:
-    """Of one type and hour: how many distinct ids, and the sum of their low 64 bits."""
+    """What one range promises for one type and hour.
+
+    Attributes:
+        event_type: The type's name.
+        hour_start_s: Unix seconds at the start of the hour.
+        count: The number of distinct event ids.
+        sum: The sum of the ids' low 64 bits, modulo 2^64.
+        checksum: The sum of the value hashes (`value_hash`) of these records, modulo 2^64. A pair of event id and hash counts
+            once, so a client's event that a batch has with two contents counts with both. None in records of services before
+            0.4.0, and in records of parsers that count no blank lines.
+    """
 
     event_type: str
     hour_start_s: int
     count: int
     sum: int
+    checksum: int | None = None
 
     def __post_init__(self) -> None:
         assert self.count > 0, "a promise of nothing is not written"
         assert 0 <= self.sum < _MODULUS
+        assert self.checksum is None or 0 <= self.checksum < _MODULUS
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,20 +85,30 @@ class AuditRecord:
             {"type": p.event_type, "hour_start": p.hour_start_s, "count": p.count, "sum": p.sum.to_bytes(8, "big")}
             for p in self.promised
         ]
-        datum = _DATUM_BEFORE_BLANKS if self.blanks is None else _DATUM
-        return datum.encode(dataclasses.asdict(self) | {"observed_at": self.observed_at_ms, "promised": promised})
+        checksums = [p.checksum.to_bytes(8, "big") for p in self.promised if p.checksum is not None]
+        datum = _DATUM if checksums else _DATUM_BEFORE_CHECKSUMS
+        if self.blanks is None:
+            datum, checksums = _DATUM_BEFORE_BLANKS, []
+        assert len(checksums) in (0, len(promised)), "all promises of a record have checksums, or none has"
+        row = {"observed_at": self.observed_at_ms, "promised": promised, "checksums": checksums}
+        return datum.encode(dataclasses.asdict(self) | row)
 
     @classmethod
     def decode(cls, datum: bytes) -> AuditRecord:
-        """The inverse of `encode`. ValueError for what is none."""
-        row = decode_grown((_DATUM, _DATUM_BEFORE_BLANKS), datum)
-        if any(p["count"] < 1 for p in row["promised"]):
+        """Decode an Avro datum of this version or an older one. Raises ValueError if it is not an audit record."""
+        row = decode_grown((_DATUM, _DATUM_BEFORE_CHECKSUMS, _DATUM_BEFORE_BLANKS), datum)
+        promised, checksums = row.pop("promised"), row.pop("checksums", [])
+        if any(p["count"] < 1 for p in promised):
             raise ValueError("it is no record of an audit: it promises nothing of a type")
+        if len(checksums) not in (0, len(promised)):
+            raise ValueError(f"it is no record of an audit: it has {len(promised)} promises and {len(checksums)} checksums")
+        known: list[int | None] = [int.from_bytes(c, "big") for c in checksums] or [None] * len(promised)
         return cls(
             range_id=RangeId(row.pop("range_id")),
             observed_at_ms=unix_ms(row.pop("observed_at")),
             promised=tuple(
-                Promise(p["type"], p["hour_start"], p["count"], int.from_bytes(p["sum"], "big")) for p in row.pop("promised")
+                Promise(p["type"], p["hour_start"], p["count"], int.from_bytes(p["sum"], "big"), checksum)
+                for p, checksum in zip(promised, known, strict=True)
             ),
             **row,
         )

@@ -27,6 +27,35 @@ PyObject *glue_new_bytes(const void *bytes, size_t size)
     return PyBytes_FromStringAndSize(size == 0 ? "" : (const char *)bytes, (Py_ssize_t)size);
 }
 
+PyObject *glue_room(size_t size, uint8_t **bytes)
+{
+    char *found;
+    Py_ssize_t known;
+    PyObject *object = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    if (object == NULL || PyBytes_AsStringAndSize(object, &found, &known) < 0)
+        return NULL;
+    *bytes = (uint8_t *)found;
+    return object;
+}
+
+void glue_release(int count, Py_buffer *views)
+{
+    for (int i = 0; i < count; i++)
+        PyBuffer_Release(&views[i]);
+}
+
+int glue_buffers(int count, PyObject *const *objects, Py_buffer *views, struct span *found)
+{
+    for (int i = 0; i < count; i++) {
+        if (PyObject_GetBuffer(objects[i], &views[i], PyBUF_SIMPLE) < 0) {
+            glue_release(i, views);
+            return 0;
+        }
+        found[i] = (struct span){views[i].buf, (size_t)views[i].len};
+    }
+    return 1;
+}
+
 PyObject *glue_tuple(Py_ssize_t count, PyObject **items)
 {
     PyObject *made = PyTuple_New(count);

@@ -134,16 +134,6 @@ PyObject *native_leave(PyObject *self, PyObject *const *args, Py_ssize_t count)
     return with_partitions(args, count, 1);
 }
 
-static PyObject *blank(size_t size, uint8_t **bytes)
-{
-    char *found;
-    Py_ssize_t known;
-    PyObject *made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
-    if (made != NULL && PyBytes_AsStringAndSize(made, &found, &known) == 0)
-        *bytes = (uint8_t *)found;
-    return made;
-}
-
 /* What a column holds: bytes one after the other, and where each ends, after a zero. */
 static void fill(const struct run *run, rd_kafka_message_t *const *messages, int of_keys, uint8_t *content, uint8_t *ends)
 {
@@ -168,12 +158,12 @@ static PyObject *run_tuple(const struct run *run, rd_kafka_message_t *const *mes
     PyObject *items[] = {
         glue_new_bytes(topic, strlen(topic)),
         PyLong_FromLongLong(first->partition),
-        blank(sizeof(int64_t) * run->count, &offsets),
-        blank(sizeof(int32_t) * (run->count + 1), &key_ends),
-        blank(run->key_bytes, &keys),
-        blank(sizeof(int32_t) * (run->count + 1), &value_ends),
-        blank(run->value_bytes, &values),
-        blank(run->nulls ? run->count : 0, &nulls),
+        glue_room(sizeof(int64_t) * run->count, &offsets),
+        glue_room(sizeof(int32_t) * (run->count + 1), &key_ends),
+        glue_room(run->key_bytes, &keys),
+        glue_room(sizeof(int32_t) * (run->count + 1), &value_ends),
+        glue_room(run->value_bytes, &values),
+        glue_room(run->nulls ? run->count : 0, &nulls),
     };
     int whole = 1;
     for (int i = 0; i < RUN_ITEMS; i++)

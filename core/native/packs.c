@@ -4,24 +4,12 @@
 
 enum { END_BYTES = 4, PACK_ITEMS = 4 };
 
-/* Bytes to be written to before anybody sees them. */
-static PyObject *room(size_t size, uint8_t **bytes)
-{
-    char *found;
-    Py_ssize_t known;
-    PyObject *object = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
-    if (object == NULL || PyBytes_AsStringAndSize(object, &found, &known) < 0)
-        return NULL;
-    *bytes = (uint8_t *)found;
-    return object;
-}
-
 /* Append a type's pack, still without content. */
 static int open_pack(PyObject *all, uint32_t number, struct pack *pack)
 {
     PyObject *items[] = {
-        PyLong_FromLongLong(number), room(KEY_BYTES * pack->count, &pack->keys), room(pack->size, &pack->values),
-        room(END_BYTES * pack->count, &pack->ends),
+        PyLong_FromLongLong(number), glue_room(KEY_BYTES * pack->count, &pack->keys), glue_room(pack->size, &pack->values),
+        glue_room(END_BYTES * pack->count, &pack->ends),
     };
     PyObject *tuple = glue_tuple(PACK_ITEMS, items);
     if (tuple == NULL)

@@ -47,6 +47,17 @@ typedef void (*PyCapsule_Destructor)(PyObject *);
 #define Py_END_ALLOW_THREADS PyEval_RestoreThread(_save); }
 #define PyModule_Create(definition) PyModule_Create2(definition, 3)
 
+typedef struct { /* in the stable ABI since 3.11 */
+    void *buf;
+    PyObject *obj;
+    Py_ssize_t len, itemsize;
+    int readonly, ndim;
+    char *format;
+    Py_ssize_t *shape, *strides, *suboffsets;
+    void *internal;
+} Py_buffer;
+#define PyBUF_SIMPLE 0
+
 extern PyObject _Py_NoneStruct;
 extern PyObject *PyExc_ValueError, *PyExc_TypeError;
 #endif
@@ -59,6 +70,8 @@ PyObject *PyErr_NoMemory(void);
 PyObject *PyErr_Occurred(void);
 PyObject *PyBytes_FromStringAndSize(const char *, Py_ssize_t);
 int PyBytes_AsStringAndSize(PyObject *, char **, Py_ssize_t *);
+int PyObject_GetBuffer(PyObject *, Py_buffer *, int);
+void PyBuffer_Release(Py_buffer *);
 PyObject *PyDict_New(void);
 int PyDict_SetItem(PyObject *, PyObject *, PyObject *);
 PyObject *PyList_New(Py_ssize_t);

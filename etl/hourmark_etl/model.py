@@ -101,6 +101,8 @@ class Position:
     partition: int
     next_offset: int
     shard: str = DEFAULT_SHARD
+    leader_epoch: int | None = None  # of the last record that was staged; None: unknown
+    epoch_next: int | None = None  # the offset after that record: transaction markers may lie between it and `next_offset`
 
     @property
     def of(self) -> Partition:
@@ -264,17 +266,39 @@ class StagedBatch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sums:
-    """Of rows, or of promises: how many records, how many events, and the digest of these events modulo 2^64."""
+    """What rows, or promises, add up to.
+
+    Attributes:
+        records: Audit records.
+        events: Events.
+        digest: The digest of these events' ids and ranges (`StagedGroup.low64_sum`), modulo 2^64.
+        values: The sum of the value hashes of those events whose hash is known, modulo 2^64.
+        unchecked: Events whose value hash is not known.
+    """
 
     records: int = 0
     events: int = 0
     digest: int = 0
+    values: int = 0
+    unchecked: int = 0
 
     def __add__(self, other: Sums) -> Sums:
-        return Sums(self.records + other.records, self.events + other.events, to_unsigned(self.digest + other.digest))
+        return Sums(
+            self.records + other.records,
+            self.events + other.events,
+            to_unsigned(self.digest + other.digest),
+            to_unsigned(self.values + other.values),
+            self.unchecked + other.unchecked,
+        )
 
     def __sub__(self, other: Sums) -> Sums:
-        return Sums(self.records - other.records, self.events - other.events, to_unsigned(self.digest - other.digest))
+        return Sums(
+            self.records - other.records,
+            self.events - other.events,
+            to_unsigned(self.digest - other.digest),
+            to_unsigned(self.values - other.values),
+            self.unchecked - other.unchecked,
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

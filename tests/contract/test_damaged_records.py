@@ -15,7 +15,7 @@ from hourmark.audit import AuditRecord, Promise
 from hourmark.datum import Datum
 from hourmark.host_reports import HostReport, SourceReport
 
-RECORD: Final = audit_record(promised=(Promise("click", 3600, 2, 7), Promise("view", 3600, 1, 9)), blanks=1000)
+RECORD: Final = audit_record(promised=(Promise("click", 3600, 2, 7, 11), Promise("view", 3600, 1, 9, 13)), blanks=1000)
 TOLD: Final = HostReport(
     host_id="a" * 32, host_name="web-1", kind="tailer", incarnation="b" * 32, sequence=300, received_at_ms=1_800_000_000_000,
     goodbye=False, sources=(SourceReport("app", 1_800_000_000_000, 500, 0, 200, unrepeatable=True),),

@@ -70,7 +70,7 @@ def damaged_rows(database: Database) -> list[DamagedRow]:
 
 def _digest(table: Table, row: Mapping[Any, Any], path: str) -> bytes:
     own, later = _covered(table)
-    values = (path, *(row[name] for name in own), *((name, row[name]) for name in later if row[name] is not None))
+    values = (path, *(row[name] for name in own), *((name, row[name]) for name in later if row.get(name) is not None))
     return hashlib.blake2b(repr(values).encode(errors="backslashreplace"), digest_size=_BYTES, key=table.name.encode()).digest()
 
 

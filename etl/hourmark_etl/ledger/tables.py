@@ -7,7 +7,7 @@ in `migrations`: what changes here changes there too (until the first release, `
 from __future__ import annotations
 
 import functools
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text, false
 
@@ -28,9 +28,9 @@ _flag = functools.partial(Column, type_=Boolean, nullable=False)
 _ROW_ID: Final = BigInteger().with_variant(Integer, "sqlite")
 
 
-def _later(name: str) -> Column[str]:
-    """Null in rows of ledgers of before, and where there is one site."""
-    return Column(name, Text, info={LATER: True})
+def _later(name: str, kind: type[Text] | type[BigInteger] = Text) -> Column[Any]:
+    """Return a nullable column that older versions of the ledger do not have; null means unknown, or the first site."""
+    return Column(name, kind, info={LATER: True})
 
 
 def _row_id() -> Column[int]:
@@ -55,6 +55,8 @@ positions = Table(
     _text("topic"),
     _text("shard"),
     _number("next_offset"),
+    _later("leader_epoch", BigInteger),  # of the last record that was staged, and the offset after that record (KIP-320)
+    _later("epoch_next", BigInteger),
     _bytes(DIGEST),
 )
 
@@ -87,6 +89,7 @@ groups = Table(
     _number("rows"),
     _number("bytes"),
     _number("low64_sum"),
+    _later("value_sum", BigInteger),  # the sum of the value hashes of its rows (`hourmark.value_hash`)
     _text("schema_ids"),  # JSON list
     _number("first_row"),  # its rows are [first_row, first_row + rows) of the file
     _bytes("first_id"),  # least and greatest event id, 16 bytes
@@ -110,6 +113,7 @@ audit_groups = Table(
     _number("last_offset"),
     _number("promised"),  # sum of the promised counts
     _number("low64_sum"),  # sum of the promised sums
+    _later("value_sum", BigInteger),  # sum of the promised checksums; null: not every promise has one
     _later("site"),  # whose audit topic; null: the first one's
     _bytes(DIGEST),
     Index("audit_groups_by_file", "file_id"),
@@ -213,6 +217,22 @@ quarantined = Table(
     _number("offset"),
     _text("reason"),
     _number("quarantined_at_ms"),
+)
+
+# Records of event topics that were left out of staging because they cannot be staged; each is counted in one bucket's manifest.
+set_aside = Table(
+    "set_aside",
+    metadata,
+    _key("topic", Text),
+    _key("topic_id", Text),
+    _key("partition", Integer),
+    _key("offset", BigInteger),
+    _text("type"),
+    _text("reason"),
+    _number("found_at_ms"),
+    Column("listed_hour", BigInteger),  # of the bucket whose manifest counts it; null: not yet
+    Column("reviewed_at_ms", BigInteger),  # when an operator marked it as reviewed
+    Index("set_aside_by_listing", "type", "listed_hour"),
 )
 
 reporters = Table(

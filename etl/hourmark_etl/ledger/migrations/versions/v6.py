@@ -1,0 +1,49 @@
+"""Leader epochs of positions, checksums of values, and records that were set aside."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from alembic import op
+from sqlalchemy import BigInteger, Column, Integer, Text, inspect
+
+revision = "6"
+down_revision = "5"
+branch_labels = None
+depends_on = None
+
+_COLUMNS: Final = (
+    ("positions", "leader_epoch"),
+    ("positions", "epoch_next"),
+    ("staged_groups", "value_sum"),
+    ("audit_groups", "value_sum"),
+)
+
+
+def upgrade() -> None:
+    """Add what a ledger that revision 2 just made has already. Null stands for unknown in rows of older versions."""
+    there = inspect(op.get_bind())
+    for table, name in _COLUMNS:
+        if name not in {column["name"] for column in there.get_columns(table)}:
+            op.add_column(table, Column(name, BigInteger))
+    if not there.has_table("set_aside"):
+        op.create_table(
+            "set_aside",
+            Column("topic", Text, primary_key=True),
+            Column("topic_id", Text, primary_key=True),
+            Column("partition", Integer, primary_key=True),
+            Column("offset", BigInteger, primary_key=True),
+            Column("type", Text, nullable=False),
+            Column("reason", Text, nullable=False),
+            Column("found_at_ms", BigInteger, nullable=False),
+            Column("listed_hour", BigInteger),
+            Column("reviewed_at_ms", BigInteger),
+        )
+        op.create_index("set_aside_by_listing", "set_aside", ["type", "listed_hour"])
+
+
+def downgrade() -> None:
+    """Drop what version 5 does not know."""
+    op.drop_table("set_aside")
+    for table, name in _COLUMNS:
+        op.drop_column(table, name)
