@@ -33,11 +33,17 @@ def range(source: Source, described: _Described, /) -> Range:
 
 def read(
     range: Range, body: bytes, at: int, lines_max: int, bytes_max: int, /
-) -> tuple[int, bool, list[_Pack], bytes, bytes, int]:
-    """Lines from `at` on: where it stopped, whether it is sure of all up to a limit, records by type, ids, places, size."""
+) -> tuple[int, bool, list[_Pack], bytes, bytes, bytes, int]:
+    """Read lines from `at` on.
 
-def promises(ids: bytes, places: bytes, seed: int, /) -> list[tuple[bytes, int, int]]:
-    """Of each place: how many distinct ids, and the sum of their last 8 bytes."""
+    Returns where it stopped, whether it is sure of all up to a limit, records by type, ids (16 bytes each), places (8), value
+    hashes (8, native byte order), and the size of all values.
+    """
+
+def promises(ids: bytes, places: bytes, hashes: bytes, seed: int, /) -> list[tuple[bytes, int, int, int]]:
+    """Return each distinct place with the count of its distinct ids, the sum of their last 8 bytes, and the sum of the hashes of
+    distinct pairs of id and hash; sums modulo 2^64.
+    """
 
 def value_hashes(seeds: Buffer, offsets: Buffer, offset_bytes: int, skip: int, content: Buffer, /) -> bytes:
     """Return XXH64 of each value of an Arrow binary column, without its first `skip` bytes: 8 bytes each, native byte order.

@@ -79,17 +79,18 @@ class AuditRecord:
     ids: bytes = b""  # digest of the records' ids in their order: it also tells a time that moved within its hour
     blanks: int | None = None  # None: its parser made dead letters of blank lines
 
-    def encode(self) -> bytes:
-        """The Avro datum, without framing."""
+    def encode(self, *, with_checksums: bool = True) -> bytes:
+        """Return the Avro datum, without framing; without checksums it is one that has the schema of 0.3.0."""
         promised = [
             {"type": p.event_type, "hour_start": p.hour_start_s, "count": p.count, "sum": p.sum.to_bytes(8, "big")}
             for p in self.promised
         ]
         checksums = [p.checksum.to_bytes(8, "big") for p in self.promised if p.checksum is not None]
-        datum = _DATUM if checksums else _DATUM_BEFORE_CHECKSUMS
-        if self.blanks is None:
-            datum, checksums = _DATUM_BEFORE_BLANKS, []
         assert len(checksums) in (0, len(promised)), "all promises of a record have checksums, or none has"
+        datum = _DATUM if checksums and with_checksums else _DATUM_BEFORE_CHECKSUMS
+        if self.blanks is None:
+            assert not checksums, "records of parsers that count no blank lines have no checksums"
+            datum = _DATUM_BEFORE_BLANKS
         row = {"observed_at": self.observed_at_ms, "promised": promised, "checksums": checksums}
         return datum.encode(dataclasses.asdict(self) | row)
 
@@ -114,12 +115,20 @@ class AuditRecord:
         )
 
 
-def promises(events: Iterable[tuple[str, int, EventId]]) -> tuple[Promise, ...]:
-    """What (type, hour start in seconds, id) of a range's records amount to; an id that occurs twice counts once."""
-    ids: dict[tuple[str, int], set[EventId]] = {}
-    for event_type, hour_start_s, event_id in events:
-        ids.setdefault((event_type, hour_start_s), set()).add(event_id)
-    return tuple(Promise(t, h, len(found), sum_low64(found)) for (t, h), found in sorted(ids.items()))
+def promises(events: Iterable[tuple[str, int, EventId, int]]) -> tuple[Promise, ...]:
+    """Return the promises of a range's records, sorted by type and hour.
+
+    Args:
+        events: Type, hour start (Unix seconds), event id and value hash of each record. An id that occurs twice counts once; a
+            pair of id and hash that occurs twice counts once in the checksum.
+    """
+    hashes: dict[tuple[str, int], dict[EventId, set[int]]] = {}
+    for event_type, hour_start_s, event_id, value_hash in events:
+        hashes.setdefault((event_type, hour_start_s), {}).setdefault(event_id, set()).add(value_hash)
+    return tuple(
+        Promise(t, h, len(found), sum_low64(found), sum(sum(of_id) for of_id in found.values()) % _MODULUS)
+        for (t, h), found in sorted(hashes.items())
+    )
 
 
 def digest_of_ids(ids: Iterable[bytes | bytearray]) -> bytes:

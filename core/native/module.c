@@ -33,27 +33,29 @@ static PyObject *promise_tuple(const struct promise *promise, const uint8_t *pla
     PyObject *items[] = {
         glue_new_bytes(places + 8 * (size_t)promise->first, 8),
         PyLong_FromUnsignedLongLong(promise->count),
-        PyLong_FromUnsignedLongLong(promise->sum),
+        PyLong_FromUnsignedLongLong(promise->sum), PyLong_FromUnsignedLongLong(promise->checksum),
     };
-    return glue_tuple(3, items);
+    return glue_tuple(4, items);
 }
 
 PyObject *native_promises(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
-    struct span ids, places;
+    struct span ids, places, hashes;
     int64_t seed;
     (void)self;
-    if (count != 3)
-        return glue_wrong("promises(ids, places, seed)");
-    if (!glue_bytes(args[0], &ids) || !glue_bytes(args[1], &places) || !glue_number(args[2], INT64_MIN, INT64_MAX, &seed))
+    if (count != 4)
+        return glue_wrong("promises(ids, places, hashes, seed)");
+    if (!glue_bytes(args[0], &ids) || !glue_bytes(args[1], &places) || !glue_bytes(args[2], &hashes)
+        || !glue_number(args[3], INT64_MIN, INT64_MAX, &seed))
         return NULL;
     size_t rows = ids.size / 16;
-    if (ids.size != rows * 16 || places.size != rows * 8 || rows > ROWS_MAX)
-        return glue_wrong("ids have 16 bytes each, their places 8");
+    if (ids.size != rows * 16 || places.size != rows * 8 || hashes.size != rows * 8 || rows > ROWS_MAX)
+        return glue_wrong("ids have 16 bytes each, their places and hashes 8");
+    const struct promised_rows given = {ids.bytes, places.bytes, hashes.bytes, (uint32_t)rows, (uint64_t)seed};
     uint32_t found;
     struct promise *promises;
     Py_BEGIN_ALLOW_THREADS
-    promises = promises_of(ids.bytes, places.bytes, (uint32_t)rows, (uint64_t)seed, &found);
+    promises = promises_of(&given, &found);
     Py_END_ALLOW_THREADS
     if (promises == NULL)
         return PyErr_NoMemory();

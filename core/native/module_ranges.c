@@ -4,7 +4,7 @@
 #include "glue.h"
 #include "packs.h"
 
-enum { TYPES_MAX = 1 << 20, TYPE_ITEMS = 6, TEXT_ITEMS = 4, RANGE_ITEMS = 11, VALUES_MAX = 1 << 20, READ_ITEMS = 6 };
+enum { TYPES_MAX = 1 << 20, TYPE_ITEMS = 6, TEXT_ITEMS = 4, RANGE_ITEMS = 11, VALUES_MAX = 1 << 20, READ_ITEMS = 7 };
 
 static const char PROGRAM[] = "hourmark.program", SOURCE[] = "hourmark.source", RANGE[] = "hourmark.range";
 
@@ -230,7 +230,7 @@ PyObject *native_read(PyObject *self, PyObject *const *args, Py_ssize_t count)
         PyObject *items[] = {
             PyLong_FromLongLong((int64_t)at), PyLong_FromLongLong(found == TAKEN), packs_made(&it->range, &it->work, it->packs),
             glue_new_bytes(it->work.ids.bytes, it->work.ids.size), glue_new_bytes(it->work.where.bytes, it->work.where.size),
-            PyLong_FromLongLong((int64_t)it->work.values.size),
+            glue_new_bytes(it->work.hashes.bytes, it->work.hashes.size), PyLong_FromLongLong((int64_t)it->work.values.size),
         };
         result = glue_tuple(READ_ITEMS, items);
     }

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ID = 16, PLACE = 8 };
+enum { ID = 16, PLACE = 8, HASH = 8 };
+
+enum novelty { KNOWN, NEW_VALUE, NEW_ID };
 
 static uint64_t number_at(const uint8_t *bytes)
 {
@@ -42,18 +44,23 @@ static int table_make(struct table *table, uint32_t rows)
     return table->rows != NULL;
 }
 
-/* Whether this row's id was not there yet for its place; now it is. */
-static int is_new(struct table *seen, const uint8_t *ids, const uint8_t *places, uint32_t row, uint64_t seed)
+/* Whether this row's id, for its place, or its value, for its id and place, was not there yet; now it is. */
+static enum novelty novelty_of(struct table *seen, const struct promised_rows *rows, uint32_t row)
 {
-    const uint8_t *id = ids + (size_t)ID * row, *place = places + (size_t)PLACE * row;
-    uint32_t at = slot(number_at(id + 8), seed, seen->mask);
+    const uint8_t *id = rows->ids + (size_t)ID * row, *place = rows->places + (size_t)PLACE * row;
+    const uint8_t *hash = rows->hashes + (size_t)HASH * row;
+    enum novelty found = NEW_ID;
+    uint32_t at = slot(number_at(id + 8), rows->seed, seen->mask);
     for (; seen->rows[at] != 0; at = (at + 1) & seen->mask) {
-        uint32_t other = seen->rows[at] - 1;
-        if (memcmp(ids + (size_t)ID * other, id, ID) == 0 && memcmp(places + (size_t)PLACE * other, place, PLACE) == 0)
-            return 0;
+        size_t other = seen->rows[at] - 1;
+        if (memcmp(rows->ids + ID * other, id, ID) != 0 || memcmp(rows->places + PLACE * other, place, PLACE) != 0)
+            continue;
+        if (memcmp(rows->hashes + HASH * other, hash, HASH) == 0)
+            return KNOWN;
+        found = NEW_VALUE;
     }
     seen->rows[at] = row + 1;
-    return 1;
+    return found;
 }
 
 static struct promise *promise_of(struct table *known, struct promise *promises, uint32_t *count, const uint8_t *places,
@@ -71,21 +78,25 @@ static struct promise *promise_of(struct table *known, struct promise *promises,
     return &promises[*count - 1];
 }
 
-struct promise *promises_of(const uint8_t *ids, const uint8_t *places, uint32_t rows, uint64_t seed, uint32_t *count)
+struct promise *promises_of(const struct promised_rows *rows, uint32_t *count)
 {
     struct table seen = {0}, known = {0};
-    struct promise *promises = calloc((size_t)rows + 1, sizeof *promises);
+    struct promise *promises = calloc((size_t)rows->count + 1, sizeof *promises);
     *count = 0;
-    if (promises == NULL || !table_make(&seen, rows) || !table_make(&known, rows)) {
+    if (promises == NULL || !table_make(&seen, rows->count) || !table_make(&known, rows->count)) {
         free(promises);
         promises = NULL;
     } else {
-        for (uint32_t row = 0; row < rows; row++) {
-            if (!is_new(&seen, ids, places, row, seed))
+        for (uint32_t row = 0; row < rows->count; row++) {
+            enum novelty found = novelty_of(&seen, rows, row);
+            if (found == KNOWN)
                 continue;
-            struct promise *promise = promise_of(&known, promises, count, places, row, seed);
-            promise->count++;
-            promise->sum += big_endian(ids + (size_t)ID * row + 8);
+            struct promise *promise = promise_of(&known, promises, count, rows->places, row, rows->seed);
+            promise->checksum += number_at(rows->hashes + (size_t)HASH * row);
+            if (found == NEW_ID) {
+                promise->count++;
+                promise->sum += big_endian(rows->ids + (size_t)ID * row + 8);
+            }
         }
     }
     free(seen.rows);

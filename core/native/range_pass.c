@@ -4,6 +4,7 @@
 
 #include "strings.h"
 #include "timestamps.h"
+#include "xxh64.h"
 
 enum { HEAD_BYTES = 16, FRACTION_DIGITS = 6, MINUTE_S = 60 };
 
@@ -227,13 +228,38 @@ static enum verdict read_lines(const struct range *range, struct work *work, str
     return TAKEN;
 }
 
+static uint64_t big_endian(const uint8_t *bytes, int size)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < size; i++)
+        value = value << 8 | bytes[i];
+    return value;
+}
+
+/* The hash of each value, whose id must be in its place. */
+static int hash_values(struct work *work)
+{
+    const struct made *made = (const struct made *)(const void *)work->made.bytes;
+    size_t count = work->made.size / sizeof *made;
+    if (!buffer_room(&work->hashes, HASH_BYTES * count))
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *value = work->values.bytes + made[i].at;
+        uint64_t tail = big_endian(work->ids.bytes + EVENT_ID_BYTES * i + 8, 8), schema_id = big_endian(value + 1, 4);
+        uint64_t hash = xxh64(value + FRAMING_BYTES, made[i].size - FRAMING_BYTES, tail + schema_id);
+        memcpy(work->hashes.bytes + HASH_BYTES * i, &hash, sizeof hash);
+    }
+    work->hashes.size = HASH_BYTES * count;
+    return 1;
+}
+
 enum verdict range_pass(const struct range *range, struct work *work, struct span body, size_t *at, struct limits limits)
 {
-    work->values.size = work->ids.size = work->where.size = work->made.size = 0;
+    work->values.size = work->ids.size = work->where.size = work->made.size = work->hashes.size = 0;
     work->unnamed_count = 0;
     enum verdict found = read_lines(range, work, body, at, limits);
     name_all(range, work);
-    return found;
+    return hash_values(work) ? found : NO_MEMORY;
 }
 
 void work_free(struct work *work)
@@ -244,4 +270,5 @@ void work_free(struct work *work)
     buffer_free(&work->ids);
     buffer_free(&work->where);
     buffer_free(&work->made);
+    buffer_free(&work->hashes);
 }

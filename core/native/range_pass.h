@@ -9,7 +9,7 @@
 #include "blake2b_lanes.h"
 #include "syslog.h"
 
-enum { EVENT_ID_BYTES = 16, RANGE_ID_BYTES = 8, KEY_BYTES = 24, PLACE_BYTES = 8, ALTERNATIVES_MAX = 8 };
+enum { EVENT_ID_BYTES = 16, RANGE_ID_BYTES = 8, KEY_BYTES = 24, PLACE_BYTES = 8, HASH_BYTES = 8, FRAMING_BYTES = 5, ALTERNATIVES_MAX = 8 };
 
 /* One way in which a text may be taken: the branch's index where the field is a union, and whether it need not be UTF-8. */
 struct alternative {
@@ -57,6 +57,7 @@ struct work {
     struct tape tape;
     struct places places;
     struct buffer values, ids, where, made; /* `where`: type number and hour start in minutes, 4 bytes each, little-endian */
+    struct buffer hashes; /* of each value, as hourmark/value_hash.py makes it: 8 bytes, native byte order */
     uint32_t last_type;
     struct unnamed unnamed[BLAKE2B_LANES];
     int unnamed_count;

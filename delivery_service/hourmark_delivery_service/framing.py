@@ -21,7 +21,6 @@ from hourmark.topics import AUDIT, HOSTS
 _LOG = logging.getLogger(__name__)
 
 _PAUSE_MAX_S: Final = 10.0
-_AUDIT: Final = {True: audit.SCHEMA, False: audit.SCHEMA_BEFORE_BLANKS}
 
 
 class Registry(Protocol):
@@ -39,6 +38,12 @@ class Framing:
     audit: Mapping[bool, bytes]
     hosts: bytes
     tells_unknown: bool = True  # reports: else their schema is the one of before, until types are applied
+    has_checksums: bool = True  # audit records: likewise
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether the registry has all schemas of this version; otherwise `hourmark types apply` has not run since an upgrade."""
+        return self.tells_unknown and self.has_checksums
 
 
 async def find(
@@ -62,10 +67,15 @@ def _find(registry: Registry, needed: Set[bool], taken: Mapping[int, str]) -> Fr
     of_before = registry.find(HOSTS, host_reports.SCHEMA_BEFORE_UNKNOWN)
     tells_unknown = of_before is None or registry.find(HOSTS, host_reports.SCHEMA) is not None
     schema = host_reports.SCHEMA if tells_unknown else host_reports.SCHEMA_BEFORE_UNKNOWN
+    of_before = registry.find(AUDIT, audit.SCHEMA_BEFORE_CHECKSUMS) if True in needed else None
+    has_checksums = of_before is None or registry.find(AUDIT, audit.SCHEMA) is not None
+    with_blanks = audit.SCHEMA if has_checksums else audit.SCHEMA_BEFORE_CHECKSUMS
+    schemas = {True: with_blanks, False: audit.SCHEMA_BEFORE_BLANKS}
     return Framing(
-        audit={counts_blanks: frame(_id(registry, AUDIT, _AUDIT[counts_blanks], taken)) for counts_blanks in sorted(needed)},
+        audit={counts_blanks: frame(_id(registry, AUDIT, schemas[counts_blanks], taken)) for counts_blanks in sorted(needed)},
         hosts=frame(_id(registry, HOSTS, schema, taken)),
         tells_unknown=tells_unknown,
+        has_checksums=has_checksums,
     )
 
 

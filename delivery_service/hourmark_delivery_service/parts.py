@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
@@ -20,6 +21,7 @@ from hourmark_delivery_service.store_follower import StoreFollower
 
 _CLOSE_S: Final = 10.0
 _LOOK_S: Final = 0.05  # between looks whether there are rules, at the start
+_LOG: Final = logging.getLogger(__name__)
 _FOLLOW_S: Final = 1.0  # and then whether a revision came that needs another schema
 
 
@@ -81,10 +83,16 @@ async def _claim(service: Service, config: Config, claimant: Claimant) -> None:
 async def _follow_framing(service: Service, registry: SchemaRegistry) -> None:
     while True:
         await asyncio.sleep(_FOLLOW_S)
-        if service.lacks_framing():
+        if service.framing is None or service.lacks_framing() or not service.framing.is_newest:
             await _find_framing(service, registry)
 
 
 async def _find_framing(service: Service, registry: SchemaRegistry) -> None:
     needed = service.rules.counting_blanks
-    service.framing = await find(registry, needed, service.rules.types_of_ids, service.waits_for_framing)
+    found = await find(registry, needed, service.rules.types_of_ids, service.waits_for_framing)
+    if not found.has_checksums and (service.framing is None or service.framing.has_checksums):
+        _LOG.warning(
+            "the schema registry does not have the audit schema of this version: audit records carry no checksums of values, so "
+            "hours are proved by event ids only. Run `hourmark types apply`; the service then notices within %d s", _FOLLOW_S,
+        )  # fmt: skip
+    service.framing = found

@@ -145,7 +145,7 @@ class Service:
             records = parser.event_count + parser.dead_letter_count
             audit = await self.workers.beside(Job(), parser.audit) if records > LONG_RECORDS else parser.audit()
             assert audit.lines == parser.event_count + parser.dead_letter_count + parser.blanks, "each line is one of the three"
-            value = self.framing.audit[audit.blanks is not None] + audit.encode()
+            value = self.framing.audit[audit.blanks is not None] + audit.encode(with_checksums=self.framing.has_checksums)
             await self.queue.append({AUDIT: [{"key": audit.range_id, "value": value}]})
         except QueueError as error:
             raise NotNow("queue", f"nothing was acknowledged: {error}") from error

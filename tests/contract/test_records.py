@@ -35,11 +35,14 @@ IDS = st.binary(min_size=16, max_size=16).map(EventId)
 HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
 
 
-@given(st.lists(st.tuples(NAMES, st.integers(0, 3).map(lambda h: h * 3600), IDS), max_size=30))
-def test_promises_count_distinct_ids_by_type_and_hour(events: list[tuple[str, int, EventId]]) -> None:
+HASHES = st.integers(0, (1 << 64) - 1)
+
+
+@given(st.lists(st.tuples(NAMES, st.integers(0, 3).map(lambda h: h * 3600), IDS, HASHES), max_size=30))
+def test_promises_count_distinct_ids_by_type_and_hour(events: list[tuple[str, int, EventId, int]]) -> None:
     made = promises(events + events[: len(events) // 2])
     expected: dict[tuple[str, int], set[EventId]] = {}
-    for event_type, hour, event_id in events:
+    for event_type, hour, event_id, _ in events:
         expected.setdefault((event_type, hour), set()).add(event_id)
     assert {(p.event_type, p.hour_start_s): (p.count, p.sum) for p in made} == {
         key: (len(ids), sum(i.low64 for i in ids) % 2**64) for key, ids in expected.items()

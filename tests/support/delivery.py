@@ -27,6 +27,7 @@ from hourmark.kafka import client_settings
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark.topics import AUDIT, HOSTS, events_topic
+from hourmark.value_hash import value_hash
 from hourmark_declare.servers import applied_rules
 
 HOST_ID = "a" * 32
@@ -99,7 +100,8 @@ class DirectDelivery:
         record = audit_record(
             range_id=sent.range_id, host_id=HOST_ID, host_name="host", file_id=FILE_ID, start=sent.start, end=self._offset,
             observed_at_ms=0, rules="1-0", lines=len(sent.events),
-            promised=promises((t, hour_start_s(i.time_ms, seconds), i) for t, i, _ in sent.events),
+            promised=promises((t, hour_start_s(i.time_ms, seconds), i, value_hash(i, v)) for t, i, v in sent.events),
+            blanks=0,
         )  # fmt: skip
         self._produce(AUDIT, bytes(sent.range_id), record.encode())
 

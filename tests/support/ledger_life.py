@@ -23,6 +23,7 @@ from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark.rules import Rules, RulesBook, TypeVersion
 from hourmark.topics import AUDIT, HOSTS
+from hourmark.value_hash import value_hash
 from hourmark_etl.closing.publishing import previous_of
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database
@@ -96,13 +97,16 @@ class Life:
 
     def send(self, event_type: str, range_id: RangeId, ids: Iterable[EventId]) -> None:
         """Events of a range."""
-        value = frame(self._version(event_type).schema_id) + b"datum"
-        self.topics.logs[f"events.{event_type}"] += [(RecordKey(i, range_id).encode(), value + bytes(i)) for i in ids]
+        records = [(RecordKey(i, range_id).encode(), self._value(event_type, i)) for i in ids]
+        self.topics.logs[f"events.{event_type}"] += records
+
+    def _value(self, event_type: str, event_id: EventId) -> bytes:
+        return frame(self._version(event_type).schema_id) + b"datum" + bytes(event_id)
 
     def promise(self, event_type: str, range_id: RangeId, ids: Sequence[EventId]) -> None:
         """The audit record of a range."""
-        promised = promises((event_type, Hour.of(i.time_ms).start_s, i) for i in ids)
-        record = audit_record(range_id=range_id, lines=len(ids), promised=promised)
+        promised = promises((event_type, Hour.of(i.time_ms).start_s, i, value_hash(i, self._value(event_type, i))) for i in ids)
+        record = audit_record(range_id=range_id, lines=len(ids), promised=promised, blanks=0)
         self.topics.logs[AUDIT].append((bytes(range_id), frame(1) + record.encode()))
 
     def produce(self, event_type: str, hour: Hour, count: int) -> None:

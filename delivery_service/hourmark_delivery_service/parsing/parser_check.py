@@ -116,7 +116,7 @@ def _parts(parsed: ParsedRange) -> Iterator[bytes]:
     for record in parsed.records:
         yield from (record.event_type.encode(), record.key, record.value, str(record.hour_start_s).encode())
     yield f"{parsed.lines} {parsed.events} {parsed.dead_letters}".encode()
-    yield parsed.audit.encode()
+    yield parsed.audit.encode(with_checksums=False)  # vectors of 0.3.0 have none, and checksums follow from the values
 
 
 def _body(told: str | list[tuple[str, int]]) -> bytes:

@@ -160,13 +160,15 @@ class RangeParser(Parser):
     def _read_native(self, at: int) -> tuple[int, bool]:
         """Take lines from `at` on: where the next begins, and whether it may be tried as these were."""
         assert native.MODULE is not None
-        end, sure, packs, ids, places, size = native.MODULE.read(self._native, self._body, at, native.LINES_MAX, native.BYTES_MAX)
+        end, sure, packs, ids, places, hashes, size = native.MODULE.read(
+            self._native, self._body, at, native.LINES_MAX, native.BYTES_MAX
+        )
         for number, keys, values, ends in packs:
             event_type, some = self._rules.numbered[number], Packed(keys, values, ends)
             self._pending.take(event_type, some, 0)
             self.events[event_type] += len(some)
         self._pending.size += size
-        self._promised.extend(ids, places)
+        self._promised.extend(ids, places, hashes)
         return end, sure
 
     def _line(self, line: bytes, at: int) -> None:

@@ -148,7 +148,10 @@ class Parser:
 
     def audit(self) -> AuditRecord:
         """What the whole of it promises."""
-        origin = self._origin
+        origin, promised = self._origin, self._promised.promises()
+        counts_blanks = self._rules.parser.counts_blanks
+        if not counts_blanks:  # the schema of these records has no checksums
+            promised = tuple(dataclasses.replace(p, checksum=None) for p in promised)
         return AuditRecord(
             range_id=origin.range_id,
             start=origin.start,
@@ -156,9 +159,9 @@ class Parser:
             observed_at_ms=origin.observed_at_ms,
             rules=self._rules.id,
             lines=len(self._promised) + self.blanks,
-            promised=self._promised.promises(),
+            promised=promised,
             ids=self._promised.digest(),
-            blanks=self.blanks if self._rules.parser.counts_blanks else None,
+            blanks=self.blanks if counts_blanks else None,
             **self._identity,  # type: ignore[arg-type]  # the subclasses' literal keyword arguments
         )
 
@@ -260,7 +263,7 @@ class Parser:
 
     def _take(self, event: Event, event_id: EventId, value: bytes) -> None:
         event_type, start_s = event.type.name, hour_start_s(event.time_ms, self._bucket_s)
-        self._promised.add(self._rules.numbers[event_type], start_s, event_id)
+        self._promised.add(self._rules.numbers[event_type], start_s, event_id, value)
         message = {"key": RecordKey(event_id, self._origin.range_id).encode(), "value": value}
         self._pending.take(event_type, [message], len(value))
 

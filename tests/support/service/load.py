@@ -17,6 +17,7 @@ from hourmark.audit import AuditRecord, promises
 from hourmark.config import Config
 from hourmark.event_id import EventId
 from hourmark.ranges import ByteRange
+from hourmark.value_hash import value_hash
 from hourmark_infra.stack import Stack
 
 LINES = 200
@@ -103,14 +104,15 @@ def check_acknowledged(reader: StockReader, acked: list[tuple[ByteRange, bytes]]
     audits: dict[bytes, set[bytes]] = {}
     for seen in reader.records("hourmark.audit"):
         audits.setdefault(seen.key, set()).add(seen.value)
-    ids: dict[bytes, set[EventId]] = {}
+    ids: dict[bytes, set[tuple[EventId, int]]] = {}
     for seen in reader.records(f"events.{CLICK.name}"):
-        ids.setdefault(seen.key[16:], set()).add(EventId(seen.key[:16]))
+        event_id = EventId(seen.key[:16])
+        ids.setdefault(seen.key[16:], set()).add((event_id, value_hash(event_id, seen.value)))
     for byte_range, body in acked:
         range_id = byte_range.range_id(body)
         (value,) = audits[range_id]
         (promise,) = AuditRecord.decode(value[5:]).promised
-        assert promise == promises((CLICK.name, promise.hour_start_s, i) for i in ids[range_id])[0]
+        assert promise == promises((CLICK.name, promise.hour_start_s, *of) for of in ids[range_id])[0]
         assert promise.count == LINES
 
 

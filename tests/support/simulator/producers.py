@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import io
 import random
 from typing import Any
@@ -32,6 +33,7 @@ from hourmark.kafka import Partition
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark.topics import AUDIT, HOSTS, events_topic
+from hourmark.value_hash import value_hash
 
 
 class Producers:
@@ -291,11 +293,14 @@ class Producers:
 
     def _audit(self, sent: Range, reading: tuple[Event, ...]) -> AuditRecord:
         blanks = None if sent.id[7] % 5 == 0 else sent.id[7] % 3 + (not reading)  # by the range: a retry says the same
+        promised = promises((e.event_type, Hour.of(e.time_ms).start_s, e.id, value_hash(e.id, e.value)) for e in reading)
+        if blanks is None:  # as services and parsers of before wrote it
+            promised = tuple(dataclasses.replace(p, checksum=None) for p in promised)
         return AuditRecord(
             range_id=sent.id, kind="range", host_id=f"{sent.host:032x}", host_name="host", file_id="f" * 32, generation=0,
             start=0, end=1, observed_at_ms=sent.observed_at_ms, rules="1-0", source="app", path="/log",
             lines=len(sent.events) + (blanks or 0),
-            promised=promises((e.event_type, Hour.of(e.time_ms).start_s, e.id) for e in reading),
+            promised=promised,
             ids=digest_of_ids(e.id for e in reading), blanks=blanks,
         )  # fmt: skip
 

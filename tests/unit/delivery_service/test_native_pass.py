@@ -15,7 +15,9 @@ from tools import native_cases
 from tools.native_cases import difference, python_alone, random_case
 
 from hourmark.audit import promises
+from hourmark.avro import frame
 from hourmark.event_id import EventId
+from hourmark.value_hash import value_hash
 from hourmark_delivery_service.parsing import CompiledRules, RangeParser, native
 from hourmark_delivery_service.parsing.parser_check import Vectors
 from hourmark_delivery_service.parsing.parsers import PARSERS
@@ -123,17 +125,27 @@ def test_ids_of_lines_of_all_lengths_are_those_of_the_python_path(step: int) -> 
     assert found.events == 230
 
 
-ROWS = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 40))
+ROWS = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 40), st.integers(0, 2))
 
 
 @given(st.lists(ROWS, max_size=200))
-def test_promises_are_those_of_distinct_ids(rows: list[tuple[int, int, int]]) -> None:
+def test_promises_are_those_of_distinct_ids_and_of_distinct_values_of_each(rows: list[tuple[int, int, int, int]]) -> None:
+    """A client may send one event id with several contents in one batch: the id counts once, each content in the checksum."""
     types = ["a", "b", "c"]
-    made = [(types[t], 3600 * hour, EventId(hashlib.blake2b(bytes([n]), digest_size=16).digest())) for t, hour, n in rows]
+    ids = [EventId(hashlib.blake2b(bytes([n]), digest_size=16).digest()) for _, _, n, _ in rows]
+    values = [frame(1) + b"content %d" % content for *_, content in rows]
     promised = Promised(types)
-    for (number, _, _), (_, hour_s, event_id) in zip(rows, made, strict=True):
-        promised.add(number, hour_s, event_id)
+    for (number, hour, *_), event_id, value in zip(rows, ids, values, strict=True):
+        promised.add(number, 3600 * hour, event_id, value)
+    made = [
+        (types[t], 3600 * hour, event_id, value_hash(event_id, value))
+        for (t, hour, *_), event_id, value in zip(rows, ids, values, strict=True)
+    ]
     assert promised.promises() == promises(made)
+    pairs = {(types[t], 3600 * hour, e, v) for (t, hour, *_), e, v in zip(rows, ids, values, strict=True)}
+    for p in promised.promises():
+        of_it = [value_hash(e, v) for t, hour_s, e, v in pairs if (t, hour_s) == (p.event_type, p.hour_start_s)]
+        assert p.checksum == sum(of_it) % (1 << 64)
     with python_alone():
         assert promised.promises() == promises(made)
 
@@ -154,7 +166,8 @@ def test_a_tally_tells_of_each_error_and_of_the_last_report_alone() -> None:
         lambda: MODULE.program(b"\xff" * 64),
         lambda: MODULE.source(()) and MODULE.range(MODULE.source(()), (b"",) * 11),
         lambda: MODULE.range("no source", ()),
-        lambda: MODULE.promises(bytes(17), b"", 0),
+        lambda: MODULE.promises(bytes(17), b"", b"", 0),
+        lambda: MODULE.promises(bytes(16), bytes(8), bytes(7), 0),
         lambda: MODULE.tally(0, print),
         lambda: MODULE.blake2b(b"", 65),
         lambda: MODULE.read(MODULE.source(()), b"", 0, 1, 1),

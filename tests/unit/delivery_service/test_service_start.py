@@ -127,6 +127,20 @@ def test_only_the_schemas_of_audit_records_that_known_rules_need_are_asked_for()
     assert asyncio.run(found({False, True})).audit == {False: b"\0\0\0\0\x02", True: b"\0\0\0\0\x03"}
 
 
+def test_before_types_are_applied_by_this_version_audit_records_have_no_checksums() -> None:
+    """A service of this version goes on beside a registry that knows the schemas of 0.3.0 only."""
+    registry = MemoryRegistry()
+    registry.register("hourmark.hosts", host_reports.SCHEMA)
+    registry.register("hourmark.audit", audit.SCHEMA_BEFORE_CHECKSUMS)
+
+    def found() -> framing.Framing:
+        return asyncio.run(framing.find(registry, {True}, dict, lambda _: None))
+
+    assert (found().audit, found().has_checksums, found().is_newest) == ({True: b"\0\0\0\0\x02"}, False, False)
+    registry.register("hourmark.audit", audit.SCHEMA)
+    assert (found().audit, found().has_checksums, found().is_newest) == ({True: b"\0\0\0\0\x03"}, True, True)
+
+
 def test_help_has_examples() -> None:
     result = CliRunner().invoke(serve, ["--help"])
     assert result.exit_code == 0
