@@ -77,6 +77,15 @@ def client_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
     }
 
 
+def consumer_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
+    """Return librdkafka's settings of a consumer of this cluster: those of `client_settings`, and CRCs are always checked.
+
+    librdkafka does not compare a batch's CRC by default, and then returns what a disk or a network changed. Neither `more` nor
+    `kafka.*.properties` can turn the check off. A batch's base offset, length and leader epoch are not in its CRC.
+    """
+    return client_settings(cluster, **more) | {"check.crcs": True}
+
+
 def serves(module: ModuleType) -> bool:
     """Whether the librdkafka that confluent_kafka has loaded is all that the compiled module (`hourmark.native`) needs."""
     return bool(module.kafka(cimpl.__file__.encode()))
