@@ -107,7 +107,7 @@ _NO_LEADER: Final = (
 )
 
 
-class _NoLeader(Unavailable):
+class NoLeader(Unavailable):
     """A partition has no leader that answers at the moment."""
 
 
@@ -154,11 +154,23 @@ class Cluster:
                 continue
             partitions = tuple(sorted(p.id for p in description.partitions))
             if partitions != tuple(range(max(1, len(partitions)))):
-                raise self._error(_NoLeader, f"did not tell all partitions of topic {name}, only {partitions}")
+                raise self._error(NoLeader, f"did not tell all partitions of topic {name}, only {partitions}")
             found[name] = TopicInfo(name, str(description.topic_id), partitions)
             nodes = [node for p in description.partitions for node in p.replicas]
             learn(self.settings, [f"{node.host}:{node.port}" for node in nodes if node.host])  # none: that broker is away
         return found
+
+    def leaderless(self, names: Iterable[str]) -> frozenset[Partition]:
+        """Return the partitions of these topics that have no leader; of topics that do not exist none."""
+        wanted = list(names)
+        if not wanted:
+            return frozenset()
+        found = set[Partition]()
+        for name, future in self.admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT_S).items():
+            with contextlib.suppress(_NoTopic):
+                partitions = self._result(future, f"describe topic {name}").partitions
+                found |= {Partition(name, p.id) for p in partitions if p.leader is None or p.leader.id < 0}
+        return frozenset(found)
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """By topic: its settings, in Kafka's names; the topics must exist."""
@@ -232,7 +244,7 @@ class Cluster:
         for pause_s in (0.2, 0.5, 1.0, 2.0):  # a topic just made, or a leader just lost, has none for a moment
             try:
                 return self._list_offsets(partitions, spec, committed, where_none or {})
-            except _NoLeader:
+            except NoLeader:
                 if time.monotonic() + pause_s > give_up_s:  # librdkafka itself has waited for the leader
                     raise
                 time.sleep(pause_s)
@@ -252,7 +264,7 @@ class Cluster:
         if silent := [p for p in partitions if told.get(p, -1) < 0]:
             more = f" and {len(silent) - _NAMED_MAX} more" if len(silent) > _NAMED_MAX else ""
             named = ", ".join(map(str, silent[:_NAMED_MAX])) + more
-            raise self._error(_NoLeader, f"told no offset of {named}: no leader answers")
+            raise self._error(NoLeader, f"told no offset of {named}: no leader answers")
         return {p: Offset(told[p]) for p in partitions}
 
     def _result(self, future: Any, what: str) -> Any:
@@ -263,7 +275,7 @@ class Cluster:
 
     def _unavailable(self, what: str, error: Exception) -> Unavailable:
         code = error.args[0].name() if isinstance(error, KafkaException) else ""
-        kind = _NoLeader if code in _NO_LEADER else _NoTopic if code == "UNKNOWN_TOPIC_OR_PART" else Unavailable
+        kind = NoLeader if code in _NO_LEADER else _NoTopic if code == "UNKNOWN_TOPIC_OR_PART" else Unavailable
         return self._error(kind, f"did not answer ({what}): {str(error) or f'nothing within {TIMEOUT_S:.0f} s'}")
 
     def _error(self, kind: type[Unavailable], what: str) -> Unavailable:

@@ -73,6 +73,7 @@ class Phase(enum.StrEnum):
     EVENTS = "events"
     ARRIVAL = "arrival"
     QUARANTINED = "quarantined"
+    UNREADABLE = "unreadable"
     CONFLICT = "conflict"
     STAGED = "staged"
     PROOF = "proof"

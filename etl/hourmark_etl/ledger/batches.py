@@ -20,6 +20,7 @@ from hourmark_etl.ledger.database import Database, Lease, put, rows_named
 from hourmark_etl.ledger.digests import check, rewrite, with_digest
 from hourmark_etl.ledger.offset_gaps import OffsetGap, open_gaps, put_gaps
 from hourmark_etl.ledger.overview import Quarantined
+from hourmark_etl.ledger.read_errors import ReadError, end_errors, forget_error, put_errors
 from hourmark_etl.ledger.reporters import put_reports
 from hourmark_etl.model import (
     DEFAULT_SHARD,
@@ -213,8 +214,37 @@ def resume(database: Database, event_type: str, *, skip_record: bool) -> Quarant
     return aside
 
 
-def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Sequence[Quarantined] = ()) -> None:
+def skip_unreadable(database: Database, at_edge: Callable[[str], str], error: ReadError, end: int) -> OffsetGap:
+    """Go on at offset `end` of a partition that cannot be read; what lies before it is a gap of its topic.
+
+    Returns the gap. It holds the type, or every type for a topic of promises or reports, until an override accepts it.
+    UsageError, with nothing changed, if the partition is no longer held at that offset.
+    """
+    rows = tables.positions
+    what = (
+        f"topic {error.topic} partition {error.partition}: offsets [{error.offset}, {end}) could not be read, and an operator "
+        "skipped them"
+    )
+    gap = OffsetGap(topic=at_edge(error.topic), accepted_at_ms=None, what=what)
+    with database.transaction() as connection:
+        forget_error(connection, error)
+        here = (rows.c.topic == error.topic, rows.c.partition == error.partition, rows.c.next_offset == error.offset)
+        if _change_positions(connection, *here, next_offset=end) != 1:
+            raise UsageError(f"topic {error.topic} partition {error.partition} is not at offset {error.offset}; ask again")
+        put_gaps(connection, [gap])
+    return gap
+
+
+def commit_batch(
+    database: Database,
+    lease: Lease,
+    batch: StagedBatch,
+    bad: Sequence[Quarantined] = (),
+    unread: Sequence[ReadError] = (),
+) -> list[ReadError]:
     """The only way offsets move on; types with a bad record are quarantined in the same transaction.
+
+    `unread`: partitions that could not be read further. Returns those of them that were not known to be unreadable from there.
 
     StaleDriver, with nothing changed, if a position is not where the batch began.
     """
@@ -227,6 +257,8 @@ def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Sequ
         _compare_and_set(connection, moved)
         put_staged(connection, batch)
         put_reports(connection, batch.reports)
+        end_errors(connection, {end.of: end.next_offset for end in batch.ends})
+        return put_errors(connection, unread)
 
 
 def put_staged(connection: Connection, batch: StagedBatch) -> None:

@@ -35,6 +35,7 @@ from hourmark_etl.errors import DataLoss, EtlStop
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overview import Quarantined
+from hourmark_etl.ledger.read_errors import ReadError
 from hourmark_etl.ledger.reporters import reporters_of
 from hourmark_etl.model import Position, Span, StagedBatch
 from hourmark_etl.staging.planner import StreamReader
@@ -175,7 +176,16 @@ class Consumer:
             for a in answers
             for b in a.bad
         ]
-        ledger.commit_batch(self._database, self._lease, batch, bad)
+        unread = [
+            ReadError(topic=u.topic, partition=u.partition, offset=u.offset, reason=u.why, since_ms=now_ms)
+            for a in answers
+            for u in a.unread
+        ]
+        for error in ledger.commit_batch(self._database, self._lease, batch, bad, unread):
+            _LOG.error(
+                "%s. It is tried again after growing pauses, and everything else is staged meanwhile; "
+                "`hourmark etl skip-unreadable %s %d` gives up what cannot be read", error, error.topic, error.partition,
+            )  # fmt: skip
         for b in bad:
             _LOG.error(
                 "the type %s is quarantined, its hours stay open: topic %s partition %d offset %d cannot be staged (%s). Find "

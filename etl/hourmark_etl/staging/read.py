@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, NoReturn, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,9 @@ from confluent_kafka import Message
 from hourmark import native
 from hourmark.committed_reader import CommittedReader
 from hourmark.config_groups import KafkaCluster
-from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Partition, serves
 from hourmark.packed_reader import NO_KEY, NO_VALUE, Packed, PackedReader
-from hourmark.partitions_reader import STALL_S, OutOfRange, PartitionsReader, Run
+from hourmark.partitions_reader import STALL_S, OutOfRange, PartitionError, PartitionsReader, Run, Truncated
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.model import Span
 from hourmark_etl.staging.plan import ReadSpan
@@ -38,6 +37,21 @@ _SCHEMA: Final = pa.schema(
         ("offset", "int64"),
     ]
 )
+
+
+class Unread(NamedTuple):
+    """A partition that could not be read from `offset` on. `is_truncated`: its log lost records before that offset."""
+
+    topic: str
+    partition: int
+    offset: int
+    why: str
+    is_truncated: bool = False
+
+    @classmethod
+    def of(cls, error: PartitionError) -> Unread:
+        """What is known of the error, in a form that travels between processes."""
+        return cls(error.partition.topic, error.partition.partition, error.offset, str(error), isinstance(error, Truncated))
 
 
 class Piece(NamedTuple):
@@ -72,16 +86,23 @@ class SpanReader:
         else:
             self._reader, self._columns = CommittedReader(cluster, "central", stall_s=stall_s, **settings), _columns
 
-    def read(self, spans: Sequence[ReadSpan], piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
+    def read(
+        self, spans: Sequence[ReadSpan], piece_bytes: int = PIECE_BYTES, unread: list[Unread] | None = None
+    ) -> Iterator[Piece]:
         """All committed records of the spans, in pieces of about so many bytes of values, each partition's in order.
 
-        DataLoss, naming the place, where they are gone; Unavailable as `CommittedReader.read`.
+        `unread`: where it is given, partitions that cannot be read are added to it and left, and all others are read on.
+
+        DataLoss, naming the place, where they are gone; PartitionError and Unavailable as `CommittedReader.read`.
         """
+        failed = None if unread is None else lambda error: unread.append(Unread.of(self._failed(error)))
         readings = {s.partition: _Reading(s, s.span.start, s.span.start, s.bytes_max) for s in spans if s.records > 0}
         taken: list[pa.RecordBatch] = []
         size = 0
         try:
-            with contextlib.closing(self._reader.read({p: (r.begun, r.wanted.span.end) for p, r in readings.items()})) as batches:
+            with contextlib.closing(
+                self._reader.read({p: (r.begun, r.wanted.span.end) for p, r in readings.items()}, failed=failed)
+            ) as batches:
                 for runs in batches:
                     batch = self._columns(runs)
                     self._reader.leave(_used_up(readings, runs, batch))
@@ -91,7 +112,7 @@ class SpanReader:
                         yield from _piece(taken, readings)
                         taken, size = [], 0
         except OutOfRange as refused:
-            self._refuse(refused)
+            raise self._failed(refused) from refused
         yield from _piece(taken, readings)
 
     def __enter__(self) -> Self:
@@ -101,16 +122,20 @@ class SpanReader:
         """Leave the cluster."""
         self._reader.close()
 
-    def _refuse(self, refused: OutOfRange) -> NoReturn:
-        """DataLoss only if the log says so too: a broker that comes back may refuse for a moment what it has."""
+    def _failed(self, refused: PartitionError) -> PartitionError:
+        """Return the error to report for it.
+
+        DataLoss only if the log says so too: a broker that comes back may refuse for a moment what it has.
+        """
+        if not isinstance(refused, OutOfRange):
+            return refused
         partition, offset = refused.partition, refused.offset
         central = Cluster(self._cluster, "central")
         start, end = central.starts([partition])[partition], central.ends([partition], committed=False)[partition]
         place = f"topic {partition.topic} partition {partition.partition}: offset {offset} is to be staged"
         if start <= offset <= end:
-            raise Unavailable(
-                f"{place}, and was refused although the log has offsets {start} to {end}; it is read again"
-            ) from refused
+            what = f"{place}, and was refused although the log has offsets {start} to {end}; it is read again"
+            return PartitionError(what, partition, offset)
         raise DataLoss(
             f"{place}, but the log has offsets {start} to {end}: what lies between is lost to retention. An operator must "
             "decide; nothing is skipped by itself"
