@@ -43,12 +43,19 @@ class Partition:
 
 
 class Offset(int):
-    """The next offset of a topic-partition to read. ValueError for a negative number: librdkafka's codes are no offsets."""
+    """The next offset of a topic-partition to read. ValueError for a negative number: librdkafka's codes are no offsets.
 
-    def __new__(cls, number: int) -> Self:
+    `leader_epoch`: of an end, the epoch of the leader that has it; None where a broker does not say.
+    """
+
+    leader_epoch: int | None
+
+    def __new__(cls, number: int, leader_epoch: int | None = None) -> Self:
         if number < 0:
             raise ValueError(f"{number} is no offset")
-        return super().__new__(cls, number)
+        made = super().__new__(cls, number)
+        made.leader_epoch = leader_epoch if leader_epoch is None or leader_epoch >= 0 else None
+        return made
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -256,16 +263,17 @@ class Cluster:
         request = {TopicPartition(p.topic, p.partition): spec for p in partitions}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         futures = self.admin.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT_S)
-        told = {
-            Partition(tp.topic, tp.partition): self._result(future, f"offsets of {tp.topic}-{tp.partition}").offset
+        found = {
+            Partition(tp.topic, tp.partition): self._result(future, f"offsets of {tp.topic}-{tp.partition}")
             for tp, future in futures.items()
         }
+        told = {p: result.offset for p, result in found.items()}
         told |= {p: end for p, end in where_none.items() if told.get(p) == _NO_SUCH_TIME}
         if silent := [p for p in partitions if told.get(p, -1) < 0]:
             more = f" and {len(silent) - _NAMED_MAX} more" if len(silent) > _NAMED_MAX else ""
             named = ", ".join(map(str, silent[:_NAMED_MAX])) + more
             raise self._error(NoLeader, f"told no offset of {named}: no leader answers")
-        return {p: Offset(told[p]) for p in partitions}
+        return {p: Offset(told[p], found[p].leader_epoch) for p in partitions}
 
     def _result(self, future: Any, what: str) -> Any:
         try:

@@ -134,19 +134,19 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         """All committed records with start ≤ offset < end of each partition, in its order, as they come.
 
         `starts`: by partition, where to begin instead of its span's start, with the leader epoch that the broker compares. No
-        committed record may lie between the two: one is Truncated.
+        committed record may lie between the two: one is Truncated. An empty span with a start is compared, too.
         `failed`: takes the error of a partition, which is then left, while the others are read on; without it the error is
         raised.
 
         OutOfRange for an offset that the log does not have; Truncated and Damaged as those say; Unavailable, naming a partition,
         for an error that does not pass without help, and after `stall_s` in which nothing came of any.
         """
-        self._behind = {p: (start, end) for p, (start, end) in spans.items() if start < end}
+        known = starts or {}
+        self._behind = {p: (start, end) for p, (start, end) in spans.items() if start < end or p in known}
         self._failed = failed
         if not self._behind:
             return
         try:
-            known = starts or {}
             self._begun = {p: start for p, (start, _) in self._behind.items()}
             self._assign({p: known.get(p, Start(start)) for p, (start, _) in self._behind.items()})
             moved_s = time.monotonic()

@@ -65,7 +65,7 @@ def put_positions(connection: Connection, new: Iterable[Position]) -> None:
         connection.execute(insert(tables.positions), rows)
 
 
-def _change_positions(connection: Connection, *where: ColumnElement[bool], **values: str | int) -> int:
+def _change_positions(connection: Connection, *where: ColumnElement[bool], **values: str | int | None) -> int:
     """Change those there are, and say how many."""
     table = tables.positions
     found = connection.execute(select(table).where(*where)).mappings().all()
@@ -107,7 +107,7 @@ def pass_over(database: Database, lease: Lease, at_edge: Callable[[str], str], s
     passed = {p: start for p, start in starts.items() if start > p.next_offset}
     if passed:
         with database.transaction(lease) as connection:
-            _compare_and_set(connection, [(p, dataclasses.replace(p, next_offset=start)) for p, start in passed.items()])
+            _compare_and_set(connection, [(p, p.at(start)) for p, start in passed.items()])
             put_gaps(connection, [lost_to_retention(at_edge(p.topic), p, start) for p, start in passed.items()])
 
 
@@ -122,7 +122,11 @@ def begin_again(
     named by offsets. `at_edge`: as of `pass_over`.
     """
     again = {p: start for p, start in starts.items() if at_edge(p.topic) != AUDIT}
-    hold_promises(database, lease, starts.keys() - again.keys())
+    held = starts.keys() - again.keys()
+    hold_promises(database, lease, held)
+    if known := [p for p in held if p.leader_epoch is not None]:
+        with database.transaction(lease) as connection:  # its epoch has been compared; what comes is read on
+            _compare_and_set(connection, [(p, p.at(p.next_offset)) for p in known])
     if not again:
         return
     for p, start in again.items():
@@ -132,7 +136,7 @@ def begin_again(
             p.topic, p.partition, p.next_offset, start,
         )  # fmt: skip
     with database.transaction(lease) as connection:
-        _compare_and_set(connection, [(p, dataclasses.replace(p, next_offset=start)) for p, start in again.items()])
+        _compare_and_set(connection, [(p, p.at(start)) for p, start in again.items()])
         gaps = [lost_behind(at_edge(p.topic), p) for p in again if at_edge(p.topic) not in CONTROL]
         put_gaps(connection, [dataclasses.replace(gap, accepted_at_ms=now_ms, reason="staged again") for gap in gaps])
 
@@ -205,7 +209,7 @@ def resume(database: Database, event_type: str, *, skip_record: bool) -> Quarant
         aside = from_row(Quarantined, found)
         if skip_record:
             at_it = (rows.c.topic == aside.topic, rows.c.partition == aside.partition, rows.c.next_offset == aside.offset)
-            if _change_positions(connection, *at_it, next_offset=aside.offset + 1) != 1:
+            if _change_positions(connection, *at_it, next_offset=aside.offset + 1, leader_epoch=None, epoch_next=None) != 1:
                 raise UsageError(
                     f"topic {aside.topic} partition {aside.partition} is not at offset {aside.offset}; resume "
                     "without --skip-record"
@@ -229,7 +233,7 @@ def skip_unreadable(database: Database, at_edge: Callable[[str], str], error: Re
     with database.transaction() as connection:
         forget_error(connection, error)
         here = (rows.c.topic == error.topic, rows.c.partition == error.partition, rows.c.next_offset == error.offset)
-        if _change_positions(connection, *here, next_offset=end) != 1:
+        if _change_positions(connection, *here, next_offset=end, leader_epoch=None, epoch_next=None) != 1:
             raise UsageError(f"topic {error.topic} partition {error.partition} is not at offset {error.offset}; ask again")
         put_gaps(connection, [gap])
     return gap
@@ -254,7 +258,7 @@ def commit_batch(
         put(connection, tables.quarantined, ["type"], [to_columns(b) for b in first.values()])
         moved = list(zip(batch.starts, batch.ends, strict=True))
         assert all(end.next_offset >= start.next_offset for start, end in moved), "a batch cannot end before it begins"
-        _compare_and_set(connection, moved)
+        _compare_and_set(connection, moved, keep_epochs=True)
         put_staged(connection, batch)
         put_reports(connection, batch.reports)
         end_errors(connection, {end.of: end.next_offset for end in batch.ends})
@@ -280,8 +284,11 @@ def _group_row(table: Table, g: StagedGroup | AuditGroup) -> dict[str, Any]:
     return with_digest(table, row, path)
 
 
-def _compare_and_set(connection: Connection, moved: Sequence[tuple[Position, Position]]) -> None:
-    """Move positions (from, to), in as few calls as for one. StaleDriver where the ledger is not where one begins."""
+def _compare_and_set(connection: Connection, moved: Sequence[tuple[Position, Position]], *, keep_epochs: bool = False) -> None:
+    """Move positions (from, to), in as few calls as for one. StaleDriver where the ledger is not where one begins.
+
+    `keep_epochs`: where `to` has no epoch, no record came, and the last one is the same as before.
+    """
     topic_ids = sorted({start.topic_id for start, _ in moved})
     of_clusters = tables.positions.c.cluster_id.in_({start.cluster_id for start, _ in moved})
     rows = rows_named(connection, select(tables.positions).where(of_clusters), tables.positions.c.topic_id, topic_ids)
@@ -297,7 +304,10 @@ def _compare_and_set(connection: Connection, moved: Sequence[tuple[Position, Pos
                 "batch began; the batch is discarded. Start the driver again: it goes on from the ledger"
             )
         check(tables.positions, row)
-        changes.append((row, {"next_offset": end.next_offset}))
+        at: dict[str, int | None] = {"next_offset": end.next_offset}
+        if not (keep_epochs and end.leader_epoch is None):
+            at |= {"leader_epoch": end.leader_epoch, "epoch_next": end.epoch_next}
+        changes.append((row, at))
     rewrite(connection, tables.positions, changes)
 
 
@@ -305,7 +315,7 @@ def _insert_file(connection: Connection, folder: str, file: StagedFile) -> int:
     observed_from_ms, observed_to_ms = file.observed_ms or (None, None)
     row = {
         "path": file.path, "batch": folder, "kind": file.kind, "rows": file.rows, "compared": False,
-        "spans": zstandard.compress(json.dumps([dataclasses.astuple(s) for s in file.spans]).encode()),
+        "spans": zstandard.compress(json.dumps([s.to_list() for s in file.spans]).encode()),
         "observed_from_ms": observed_from_ms, "observed_to_ms": observed_to_ms,
     }  # fmt: skip
     key = connection.execute(insert(tables.staged_files).values(with_digest(tables.staged_files, row))).inserted_primary_key

@@ -33,7 +33,7 @@ from hourmark_etl.ledger.schemas import types_of_ids
 from hourmark_etl.model import Position
 from hourmark_etl.reused import spare_loaded
 from hourmark_etl.staging.pieces import StagePlan
-from hourmark_etl.staging.plan import PlannedBatch, ReadSpan, deal, plan_spans
+from hourmark_etl.staging.plan import PlannedBatch, ReadSpan, begin_of, deal, empty_span, plan_spans
 from hourmark_etl.staging.source import COLUMN
 from hourmark_etl.staging.stage import read_and_stage
 from hourmark_etl.topics import CentralTopics, new_positions
@@ -122,6 +122,7 @@ class Planner:
         self._cluster_id = self._central.cluster_id()
         self._at_edge = CentralTopics.of(config.kafka).at_edge
         self._types: frozenset[str] = frozenset()
+        self._compared: dict[Partition, tuple[int, int]] = {}  # leader epoch and position
         self._missing: frozenset[str] = frozenset()  # topics of events, as of the last refresh
         self._refreshed_s = -REFRESH_S
 
@@ -150,7 +151,10 @@ class Planner:
             ledger.begin_again(self._database, self._lease, self._at_edge, {p: starts[p.of] for p in short}, now_ms)
             own = [p for p in self._own(topics) if p.of in ends]
         etl = self._config.etl
-        spans = plan_spans(own, ends, records_max=etl.batch_records_max, type_bytes_max=etl.type_batch_bytes_max)
+        with_epoch = [p.of for p in own if p.leader_epoch is not None and ends[p.of] > p.next_offset]
+        log_starts: dict[Partition, int] = {**dict.fromkeys(ends, 0), **self._central.starts(with_epoch)}
+        limits = {"records_max": etl.batch_records_max, "type_bytes_max": etl.type_batch_bytes_max}
+        spans = [*plan_spans(own, ends, **limits, starts=log_starts), *self._to_compare(own, ends)]
         if not spans:
             return None
         return PlannedBatch(f"{STAGING_FOLDER}/{self._lease.epoch:012d}-{self._shard}-{uuid.uuid4().hex}", deal(spans, etl.tasks))
@@ -168,6 +172,21 @@ class Planner:
 
     def _own(self, topics: Collection[str]) -> list[Position]:
         return [p for p in self._known() if p.topic in topics and p.shard == self._shard]
+
+    def _to_compare(self, own: Collection[Position], ends: Mapping[Partition, Offset]) -> list[ReadSpan]:
+        """Return empty spans of partitions that have nothing to read, and a later leader than the last staged record's.
+
+        Such a log may have lost records and have grown to the very same end. Each leader is compared once.
+        """
+        found = []
+        for p in own:
+            now = ends[p.of].leader_epoch
+            if ends[p.of] == p.next_offset and p.leader_epoch is not None and now is not None and now > p.leader_epoch:
+                seen = (now, p.next_offset)
+                if self._compared.get(p.of) != seen and (begin := begin_of(p, 0)) is not None:
+                    found.append(ReadSpan(empty_span(p), 1, begin))
+                    self._compared[p.of] = seen
+        return found
 
     def _ends(self, own: list[Position], now_ms: int) -> tuple[list[Position], dict[Partition, Offset]]:
         """Return ends, and the positions that have one: a partition without a leader waits alone, and the ledger says so."""

@@ -63,12 +63,17 @@ class Piece(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _Reading:
-    """How far a span was read: `next_offset` of it, `begun` at the last piece's end."""
+    """How far a span was read: `next_offset` of it, `begun` at the last piece's end.
+
+    `epoch`, `epoch_next`: of the last record since then, as of `Span`.
+    """
 
     wanted: ReadSpan
     begun: int
     next_offset: int
     bytes_left: int
+    epoch: int | None = None
+    epoch_next: int | None = None
 
 
 class SpanReader:
@@ -96,12 +101,16 @@ class SpanReader:
         DataLoss, naming the place, where they are gone; PartitionError and Unavailable as `CommittedReader.read`.
         """
         failed = None if unread is None else lambda error: unread.append(Unread.of(self._failed(error)))
-        readings = {s.partition: _Reading(s, s.span.start, s.span.start, s.bytes_max) for s in spans if s.records > 0}
+        readings = {s.partition: _Reading(s, s.span.start, s.span.start, s.bytes_max) for s in spans if s.records > 0 or s.begin}
         taken: list[pa.RecordBatch] = []
         size = 0
         try:
             with contextlib.closing(
-                self._reader.read({p: (r.begun, r.wanted.span.end) for p, r in readings.items()}, failed=failed)
+                self._reader.read(
+                    {p: (r.begun, r.wanted.span.end) for p, r in readings.items()},
+                    starts={p: begin for p, r in readings.items() if (begin := r.wanted.begin) is not None},
+                    failed=failed,
+                )
             ) as batches:
                 for runs in batches:
                     batch = self._columns(runs)
@@ -180,6 +189,8 @@ def _used_up(readings: Mapping[Partition, _Reading], runs: Sequence[Run[Any]], b
         low, high = high, high + len(run.records)
         r = readings[run.partition]
         r.next_offset = run.next_offset
+        if run.epoch_next is not None:
+            r.epoch, r.epoch_next = run.epoch, run.epoch_next
         r.bytes_left -= int(places[high] - places[low])
     return [run.partition for run in runs if readings[run.partition].bytes_left <= 0]
 
@@ -189,7 +200,13 @@ def _piece(taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]) -> 
     spans = []
     for r in readings.values():
         if r.next_offset > r.begun:
-            spans.append(dataclasses.replace(r.wanted.span, start=r.begun, end=r.next_offset))
-        r.begun = r.next_offset
+            spans.append(_span(r))
+        r.begun, r.epoch, r.epoch_next = r.next_offset, None, None
     if spans:
         yield Piece(pa.Table.from_batches(taken, _SCHEMA), tuple(spans))
+
+
+def _span(r: _Reading) -> Span:
+    """What was read since the last piece."""
+    epoch_next = None if r.epoch is None else r.epoch_next
+    return dataclasses.replace(r.wanted.span, start=r.begun, end=r.next_offset, leader_epoch=r.epoch, epoch_next=epoch_next)
