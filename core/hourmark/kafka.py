@@ -220,6 +220,23 @@ class Cluster:
         """Log start offsets of all: below them, retention has deleted."""
         return self._offsets(partitions, OffsetSpec.earliest())
 
+    def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> frozenset[Partition]:
+        """Return the partitions whose logs lost records before this offset, by the leader epoch of the record before it.
+
+        `begins`: by partition, the offset after a record that was read, and that record's leader epoch (KIP-320).
+        """
+        from hourmark.committed_reader import CommittedReader  # it needs this module
+        from hourmark.partitions_reader import PartitionError, Start, Truncated
+
+        failed: list[PartitionError] = []
+        spans = {p: (offset, offset) for p, (offset, _) in begins.items()}
+        with contextlib.closing(CommittedReader(self.settings, self.name)) as reader:
+            for _ in reader.read(spans, starts={p: Start(*of) for p, of in begins.items()}, failed=failed.append):
+                pass
+        if other := [error for error in failed if not isinstance(error, Truncated)]:
+            raise other[0]
+        return frozenset(error.partition for error in failed)
+
     def at_time(self, partitions: Sequence[Partition], time_ms: int) -> dict[Partition, Offset]:
         """The first offset of each whose record has this timestamp (Unix milliseconds) or a later one; its end where none has."""
         ends = self.ends(partitions)

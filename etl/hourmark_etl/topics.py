@@ -113,3 +113,6 @@ class Central(SiteCluster, Protocol):
 
     def cluster_id(self) -> str:
         """The id the cluster was formatted with."""
+
+    def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> Collection[Partition]:
+        """Those whose logs lost records before this offset, by the leader epoch of the record before it."""
