@@ -14,7 +14,7 @@ from bench.etl_compare import Say, data_set, past_hour
 from bench.etl_scenarios import DEFAULTS, worked_off
 from bench.etl_site import Site
 from hourmark.config_groups import KafkaCluster
-from hourmark.kafka import client_settings
+from hourmark.kafka import consumer_settings
 from hourmark.topics import events_topic
 
 PARTITIONS: Final = 8
@@ -61,7 +61,7 @@ def bare(cluster: KafkaCluster, topic: str, ends: dict[str, int], processes: int
 def _read(cluster: KafkaCluster, topic: str, ends: dict[int, int]) -> float:
     """CPU seconds of reading these partitions up to their ends."""
     cpu = time.process_time()
-    consumer = Consumer({**client_settings(cluster), "group.id": "bench-bare", "enable.auto.commit": False})
+    consumer = Consumer({**consumer_settings(cluster), "group.id": "bench-bare", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
         left = sum(ends.values())

@@ -43,12 +43,19 @@ class Partition:
 
 
 class Offset(int):
-    """The next offset of a topic-partition to read. ValueError for a negative number: librdkafka's codes are no offsets."""
+    """The next offset of a topic-partition to read. ValueError for a negative number: librdkafka's codes are no offsets.
 
-    def __new__(cls, number: int) -> Self:
+    `leader_epoch`: of an end, the epoch of the leader that has it; None where a broker does not say.
+    """
+
+    leader_epoch: int | None
+
+    def __new__(cls, number: int, leader_epoch: int | None = None) -> Self:
         if number < 0:
             raise ValueError(f"{number} is no offset")
-        return super().__new__(cls, number)
+        made = super().__new__(cls, number)
+        made.leader_epoch = leader_epoch if leader_epoch is None or leader_epoch >= 0 else None
+        return made
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,6 +84,15 @@ def client_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
     }
 
 
+def consumer_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
+    """Return librdkafka's settings of a consumer of this cluster: those of `client_settings`, and CRCs are always checked.
+
+    librdkafka does not compare a batch's CRC by default, and then returns what a disk or a network changed. Neither `more` nor
+    `kafka.*.properties` can turn the check off. A batch's base offset, length and leader epoch are not in its CRC.
+    """
+    return client_settings(cluster, **more) | {"check.crcs": True}
+
+
 def serves(module: ModuleType) -> bool:
     """Whether the librdkafka that confluent_kafka has loaded is all that the compiled module (`hourmark.native`) needs."""
     return bool(module.kafka(cimpl.__file__.encode()))
@@ -98,7 +114,7 @@ _NO_LEADER: Final = (
 )
 
 
-class _NoLeader(Unavailable):
+class NoLeader(Unavailable):
     """A partition has no leader that answers at the moment."""
 
 
@@ -145,11 +161,23 @@ class Cluster:
                 continue
             partitions = tuple(sorted(p.id for p in description.partitions))
             if partitions != tuple(range(max(1, len(partitions)))):
-                raise self._error(_NoLeader, f"did not tell all partitions of topic {name}, only {partitions}")
+                raise self._error(NoLeader, f"did not tell all partitions of topic {name}, only {partitions}")
             found[name] = TopicInfo(name, str(description.topic_id), partitions)
             nodes = [node for p in description.partitions for node in p.replicas]
             learn(self.settings, [f"{node.host}:{node.port}" for node in nodes if node.host])  # none: that broker is away
         return found
+
+    def leaderless(self, names: Iterable[str]) -> frozenset[Partition]:
+        """Return the partitions of these topics that have no leader; of topics that do not exist none."""
+        wanted = list(names)
+        if not wanted:
+            return frozenset()
+        found = set[Partition]()
+        for name, future in self.admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT_S).items():
+            with contextlib.suppress(_NoTopic):
+                partitions = self._result(future, f"describe topic {name}").partitions
+                found |= {Partition(name, p.id) for p in partitions if p.leader is None or p.leader.id < 0}
+        return frozenset(found)
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """By topic: its settings, in Kafka's names; the topics must exist."""
@@ -192,6 +220,23 @@ class Cluster:
         """Log start offsets of all: below them, retention has deleted."""
         return self._offsets(partitions, OffsetSpec.earliest())
 
+    def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> frozenset[Partition]:
+        """Return the partitions whose logs lost records before this offset, by the leader epoch of the record before it.
+
+        `begins`: by partition, the offset after a record that was read, and that record's leader epoch (KIP-320).
+        """
+        from hourmark.committed_reader import CommittedReader  # it needs this module
+        from hourmark.partitions_reader import PartitionError, Start, Truncated
+
+        failed: list[PartitionError] = []
+        spans = {p: (offset, offset) for p, (offset, _) in begins.items()}
+        with contextlib.closing(CommittedReader(self.settings, self.name)) as reader:
+            for _ in reader.read(spans, starts={p: Start(*of) for p, of in begins.items()}, failed=failed.append):
+                pass
+        if other := [error for error in failed if not isinstance(error, Truncated)]:
+            raise other[0]
+        return frozenset(error.partition for error in failed)
+
     def at_time(self, partitions: Sequence[Partition], time_ms: int) -> dict[Partition, Offset]:
         """The first offset of each whose record has this timestamp (Unix milliseconds) or a later one; its end where none has."""
         ends = self.ends(partitions)
@@ -223,7 +268,7 @@ class Cluster:
         for pause_s in (0.2, 0.5, 1.0, 2.0):  # a topic just made, or a leader just lost, has none for a moment
             try:
                 return self._list_offsets(partitions, spec, committed, where_none or {})
-            except _NoLeader:
+            except NoLeader:
                 if time.monotonic() + pause_s > give_up_s:  # librdkafka itself has waited for the leader
                     raise
                 time.sleep(pause_s)
@@ -235,16 +280,17 @@ class Cluster:
         request = {TopicPartition(p.topic, p.partition): spec for p in partitions}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         futures = self.admin.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT_S)
-        told = {
-            Partition(tp.topic, tp.partition): self._result(future, f"offsets of {tp.topic}-{tp.partition}").offset
+        found = {
+            Partition(tp.topic, tp.partition): self._result(future, f"offsets of {tp.topic}-{tp.partition}")
             for tp, future in futures.items()
         }
+        told = {p: result.offset for p, result in found.items()}
         told |= {p: end for p, end in where_none.items() if told.get(p) == _NO_SUCH_TIME}
         if silent := [p for p in partitions if told.get(p, -1) < 0]:
             more = f" and {len(silent) - _NAMED_MAX} more" if len(silent) > _NAMED_MAX else ""
             named = ", ".join(map(str, silent[:_NAMED_MAX])) + more
-            raise self._error(_NoLeader, f"told no offset of {named}: no leader answers")
-        return {p: Offset(told[p]) for p in partitions}
+            raise self._error(NoLeader, f"told no offset of {named}: no leader answers")
+        return {p: Offset(told[p], found[p].leader_epoch) for p in partitions}
 
     def _result(self, future: Any, what: str) -> Any:
         try:
@@ -254,7 +300,7 @@ class Cluster:
 
     def _unavailable(self, what: str, error: Exception) -> Unavailable:
         code = error.args[0].name() if isinstance(error, KafkaException) else ""
-        kind = _NoLeader if code in _NO_LEADER else _NoTopic if code == "UNKNOWN_TOPIC_OR_PART" else Unavailable
+        kind = NoLeader if code in _NO_LEADER else _NoTopic if code == "UNKNOWN_TOPIC_OR_PART" else Unavailable
         return self._error(kind, f"did not answer ({what}): {str(error) or f'nothing within {TIMEOUT_S:.0f} s'}")
 
     def _error(self, kind: type[Unavailable], what: str) -> Unavailable:

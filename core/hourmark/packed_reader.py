@@ -14,12 +14,13 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from hourmark.config_groups import KafkaCluster
-from hourmark.kafka import Partition, client_settings
-from hourmark.partitions_reader import BATCH, QUEUE_KB, STALL_S, PartitionsReader, Told, reading_settings
+from hourmark.kafka import Partition, consumer_settings
+from hourmark.partitions_reader import BATCH, QUEUE_KB, STALL_S, PartitionsReader, Start, Told, reading_settings
 
 NO_KEY: Final = 1
 NO_VALUE: Final = 2
 _INT64: Final = "q"
+_NO_EPOCH: Final = -1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class PackedReader(PartitionsReader[Packed]):
     ) -> None:  # fmt: skip
         super().__init__(name, batch=batch, stall_s=stall_s)
         self._module = module
-        settings = client_settings(cluster, **(reading_settings(queue_kb) | more))
+        settings = consumer_settings(cluster, **(reading_settings(queue_kb) | more))
         try:
             self._reader = module.reader(tuple((key.encode(), _text(value).encode()) for key, value in settings.items()))
         except ValueError as error:  # as confluent_kafka says it
@@ -65,21 +66,29 @@ class PackedReader(PartitionsReader[Packed]):
     def _end(self) -> None:
         self._module.close(self._reader)
 
-    def _assign(self, places: Mapping[Partition, int]) -> None:
-        _check(self._module.assign(self._reader, tuple((p.topic.encode(), p.partition, at) for p, at in places.items())))
+    def _assign(self, places: Mapping[Partition, Start]) -> None:
+        wanted = tuple(
+            (p.topic.encode(), p.partition, s.offset, _NO_EPOCH if s.leader_epoch is None else s.leader_epoch)
+            for p, s in places.items()
+        )
+        _check(self._module.assign(self._reader, wanted))
 
     def _unassign(self, partitions: Iterable[Partition]) -> None:
-        self._module.leave(self._reader, tuple((p.topic.encode(), p.partition, 0) for p in partitions))
+        self._module.leave(self._reader, tuple((p.topic.encode(), p.partition, 0, _NO_EPOCH) for p in partitions))
 
-    def _take(self, count: int, wait_s: float) -> tuple[list[tuple[Partition, Packed]], list[Told]]:
+    def _take(self, count: int, wait_s: float) -> tuple[list[tuple[Partition, int | None, Packed]], list[Told]]:
         taken = self._module.consume(self._reader, count, round(wait_s * 1000))
         if isinstance(taken, int):
             _check(taken)
         runs, told = taken
         return (
             [
-                (Partition(topic.decode(), number), Packed(memoryview(offsets).cast(_INT64), *columns))
-                for topic, number, offsets, *columns in runs
+                (
+                    Partition(topic.decode(), number),
+                    None if epoch < 0 else epoch,
+                    Packed(memoryview(offsets).cast(_INT64), *columns),
+                )
+                for topic, number, epoch, offsets, *columns in runs
             ],
             [
                 Told(_error(code, text.decode(errors="replace")), Partition(topic.decode(), number), offset)
@@ -87,9 +96,15 @@ class PackedReader(PartitionsReader[Packed]):
             ],
         )
 
-    def _part(self, records: Packed, end: int) -> tuple[Packed, int]:
-        last = records.offsets[-1]
-        return records if last < end else records.first(bisect.bisect_left(records.offsets, end)), last
+    def _part(self, records: Packed, end: int) -> tuple[Packed, int, int]:
+        first, last = records.offsets[0], records.offsets[-1]
+        return records if last < end else records.first(bisect.bisect_left(records.offsets, end)), first, last
+
+    def _size(self, records: Packed) -> int:
+        return len(records)
+
+    def _high(self, partition: Partition) -> int:
+        return int(self._module.high(self._reader, partition.topic.encode(), partition.partition))
 
     def _nothing(self) -> Packed:
         return Packed()

@@ -34,6 +34,7 @@ PyObject *native_news(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_reader(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_assign(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_leave(PyObject *, PyObject *const *, Py_ssize_t);
+PyObject *native_high(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_consume(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_close(PyObject *, PyObject *const *, Py_ssize_t);
 

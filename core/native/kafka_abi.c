@@ -49,6 +49,9 @@ const struct kafka_functions *kafka_find(const char *path)
         {"rd_kafka_assign", &found.assign},
         {"rd_kafka_incremental_unassign", &found.incremental_unassign},
         {"rd_kafka_error_destroy", &found.error_destroy},
+        {"rd_kafka_message_leader_epoch", &found.message_leader_epoch},
+        {"rd_kafka_topic_partition_set_leader_epoch", &found.set_leader_epoch},
+        {"rd_kafka_get_watermark_offsets", &found.watermarks},
         {"rd_kafka_consumer_close", &found.consumer_close},
     };
     int all = 1;

@@ -1,5 +1,5 @@
 /* The part of librdkafka's C interface (rdkafka.h) that this module uses, declared here because a wheel brings the library alone.
- * The functions are those of the library that confluent_kafka has loaded, found by their names; all have been there since 1.6.
+ * The functions are those of the library that confluent_kafka has loaded, found by their names; all have been there since 2.1.
  */
 #ifndef HOURMARK_KAFKA_ABI_H
 #define HOURMARK_KAFKA_ABI_H
@@ -34,6 +34,8 @@ typedef struct rd_kafka_topic_partition_s {
 enum { KAFKA_CONSUMER = 1 };
 enum { KAFKA_OK = 0, KAFKA_FATAL = -150, KAFKA_QUEUE_FULL = -184, KAFKA_INVALID = -186, KAFKA_ANY_PARTITION = -1, KAFKA_PERSISTED = 2 };
 
+enum { KAFKA_NO_EPOCH = -1 };
+
 typedef int kafka_on_new(rd_kafka_t *, const rd_kafka_conf_t *, void *opaque, char *why, size_t why_size);
 typedef int kafka_on_message(rd_kafka_t *, rd_kafka_message_t *, void *opaque);
 typedef int kafka_on_destroy(rd_kafka_t *, void *opaque);
@@ -64,6 +66,9 @@ struct kafka_functions {
     int (*assign)(rd_kafka_t *, const rd_kafka_topic_partition_list_t *);
     void *(*incremental_unassign)(rd_kafka_t *, const rd_kafka_topic_partition_list_t *);
     void (*error_destroy)(void *);
+    int32_t (*message_leader_epoch)(const rd_kafka_message_t *);
+    void (*set_leader_epoch)(rd_kafka_topic_partition_t *, int32_t epoch);
+    int (*watermarks)(rd_kafka_t *, const char *topic, int32_t partition, int64_t *low, int64_t *high);
     int (*consumer_close)(rd_kafka_t *);
 };
 

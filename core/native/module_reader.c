@@ -5,7 +5,7 @@
 #include "glue.h"
 #include "reader.h"
 
-enum { RECORDS_MAX = 1 << 20, RUN_ITEMS = 8, TOLD_ITEMS = 5, PAIR = 2, TRIPLE = 3, PARTITIONS_MAX = 1 << 24 };
+enum { RECORDS_MAX = 1 << 20, RUN_ITEMS = 9, TOLD_ITEMS = 5, PAIR = 2, TRIPLE = 3, PLACE_ITEMS = 4, PARTITIONS_MAX = 1 << 24 };
 
 static const char READER[] = "hourmark.reader";
 
@@ -81,7 +81,7 @@ PyObject *native_close(PyObject *self, PyObject *const *args, Py_ssize_t count)
     return Py_None;
 }
 
-/* A list of tuples of topic, partition and offset; NULL with a Python error. */
+/* A list of tuples of topic, partition, offset and leader epoch (below 0: none); NULL with a Python error. */
 static rd_kafka_topic_partition_list_t *partitions_of(PyObject *given)
 {
     Py_ssize_t count = PyTuple_Size(given);
@@ -91,14 +91,18 @@ static rd_kafka_topic_partition_list_t *partitions_of(PyObject *given)
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *place = PyTuple_GetItem(given, i);
         struct span topic;
-        int64_t partition, offset;
-        if (PyTuple_Size(place) != TRIPLE || !glue_bytes(PyTuple_GetItem(place, 0), &topic)
+        int64_t partition, offset, epoch;
+        if (PyTuple_Size(place) != PLACE_ITEMS || !glue_bytes(PyTuple_GetItem(place, 0), &topic)
             || !glue_number(PyTuple_GetItem(place, 1), 0, INT32_MAX, &partition)
-            || !glue_number(PyTuple_GetItem(place, 2), 0, INT64_MAX, &offset)) {
+            || !glue_number(PyTuple_GetItem(place, 2), 0, INT64_MAX, &offset)
+            || !glue_number(PyTuple_GetItem(place, 3), KAFKA_NO_EPOCH, INT32_MAX, &epoch)) {
             kafka_known()->list_destroy(list);
-            return PyErr_Occurred() != NULL ? NULL : (glue_wrong("a partition is a topic, a number and an offset"), NULL);
+            return PyErr_Occurred() != NULL ? NULL : (glue_wrong("a partition is a topic, a number, an offset and a leader epoch"), NULL);
         }
-        kafka_known()->list_add(list, (const char *)topic.bytes, (int32_t)partition)->offset = offset;
+        rd_kafka_topic_partition_t *made = kafka_known()->list_add(list, (const char *)topic.bytes, (int32_t)partition);
+        made->offset = offset;
+        if (epoch != KAFKA_NO_EPOCH)
+            kafka_known()->set_leader_epoch(made, (int32_t)epoch);
     }
     return list;
 }
@@ -149,7 +153,7 @@ static void fill(const struct run *run, rd_kafka_message_t *const *messages, int
     }
 }
 
-/* (topic, partition, offsets, ends of keys, keys, ends of values, values, nulls) */
+/* (topic, partition, leader epoch, offsets, ends of keys, keys, ends of values, values, nulls) */
 static PyObject *run_tuple(const struct run *run, rd_kafka_message_t *const *messages)
 {
     const rd_kafka_message_t *first = messages[run->first];
@@ -158,6 +162,7 @@ static PyObject *run_tuple(const struct run *run, rd_kafka_message_t *const *mes
     PyObject *items[] = {
         glue_new_bytes(topic, strlen(topic)),
         PyLong_FromLongLong(first->partition),
+        PyLong_FromLongLong(run->epoch),
         glue_room(sizeof(int64_t) * run->count, &offsets),
         glue_room(sizeof(int32_t) * (run->count + 1), &key_ends),
         glue_room(run->key_bytes, &keys),
@@ -193,6 +198,19 @@ static PyObject *told_tuple(const rd_kafka_message_t *message)
         glue_new_bytes(message->payload, message->payload == NULL ? 0 : message->len),
     };
     return glue_tuple(TOLD_ITEMS, items);
+}
+
+PyObject *native_high(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    struct span topic;
+    int64_t partition;
+    (void)self;
+    if (count != TRIPLE)
+        return glue_wrong("high(reader, topic, partition)");
+    struct reader *reader = reader_of(args[0]);
+    if (reader == NULL || !glue_bytes(args[1], &topic) || !glue_number(args[2], 0, INT32_MAX, &partition))
+        return NULL;
+    return PyLong_FromLongLong(reader_high(reader, (const char *)topic.bytes, (int32_t)partition));
 }
 
 static int append(PyObject *list, PyObject *item)

@@ -48,10 +48,11 @@ void reader_give_back(rd_kafka_message_t **messages, size_t count)
         kafka_known()->message_destroy(messages[i]);
 }
 
-static int goes_on(const struct run *run, rd_kafka_message_t *const *messages, const rd_kafka_message_t *next)
+static int goes_on(const struct run *run, rd_kafka_message_t *const *messages, const rd_kafka_message_t *next, int32_t epoch)
 {
-    const rd_kafka_message_t *first = messages[run->first];
-    return first->rkt == next->rkt && first->partition == next->partition && run->key_bytes + next->key_len <= RUN_BYTES_MAX
+    const rd_kafka_message_t *first = messages[run->first], *last = messages[run->first + run->count - 1];
+    return first->rkt == next->rkt && first->partition == next->partition && last->offset < next->offset
+        && run->epoch == epoch && run->key_bytes + next->key_len <= RUN_BYTES_MAX
         && run->value_bytes + next->len <= RUN_BYTES_MAX;
 }
 
@@ -65,8 +66,9 @@ size_t reader_runs(rd_kafka_message_t *const *messages, size_t count, struct run
             open = 0;
             continue;
         }
-        if (!open || !goes_on(&runs[found - 1], messages, message))
-            runs[found++] = (struct run){.first = i};
+        int32_t epoch = kafka_known()->message_leader_epoch(message);
+        if (!open || !goes_on(&runs[found - 1], messages, message, epoch))
+            runs[found++] = (struct run){.first = i, .epoch = epoch};
         struct run *run = &runs[found - 1];
         run->count++;
         run->key_bytes += message->key_len;
@@ -75,6 +77,12 @@ size_t reader_runs(rd_kafka_message_t *const *messages, size_t count, struct run
         open = 1;
     }
     return found;
+}
+
+int64_t reader_high(struct reader *reader, const char *topic, int32_t partition)
+{
+    int64_t low = -1, high = -1;
+    return kafka_known()->watermarks(reader->rk, topic, partition, &low, &high) == KAFKA_OK ? high : -1;
 }
 
 int reader_assign(struct reader *reader, const rd_kafka_topic_partition_list_t *partitions)

@@ -15,10 +15,11 @@ struct setting {
     const char *name, *value;
 };
 
-/* Records in turn of one partition, which lie in `messages` from `first` on. No more bytes of keys or of values than RUN_BYTES_MAX,
+/* Records of one partition and one leader epoch with ascending offsets, which lie in `messages` from `first` on. No more bytes of keys or of values than RUN_BYTES_MAX,
  * unless there is one record alone. */
 struct run {
     size_t first, count, key_bytes, value_bytes;
+    int32_t epoch; /* KAFKA_NO_EPOCH: the broker or the library does not know it */
     int nulls; /* whether any has no key or no value, which is not the same as one of no bytes */
 };
 
@@ -31,6 +32,8 @@ ptrdiff_t reader_take(struct reader *reader, rd_kafka_message_t **messages, size
 void reader_give_back(rd_kafka_message_t **messages, size_t count);
 /* The runs of records among these, errors left out; at most `count` of them. */
 size_t reader_runs(rd_kafka_message_t *const *messages, size_t count, struct run *runs);
+/* The end of the partition's log as of the last fetch; below 0: unknown. Does not ask the broker. */
+int64_t reader_high(struct reader *reader, const char *topic, int32_t partition);
 /* librdkafka's error. */
 int reader_assign(struct reader *reader, const rd_kafka_topic_partition_list_t *partitions);
 void reader_leave(struct reader *reader, const rd_kafka_topic_partition_list_t *partitions);

@@ -1,4 +1,4 @@
-"""`hourmark etl`: run the job; stage a type again that was quarantined."""
+"""`hourmark etl`: run the job; stage a type again that was quarantined; skip what cannot be read."""
 
 from __future__ import annotations
 
@@ -43,3 +43,21 @@ def resume(event_type: str, skip_record: bool, config: Config) -> None:
     aside = resume_type(config, event_type, skip_record=skip_record)
     begin = f"offset {aside.offset + skip_record} of {aside.topic} partition {aside.partition}"
     click.echo(f"{event_type} is staged again, from {begin} on")
+
+
+@etl.command("skip-unreadable")
+@click.argument("topic")
+@click.argument("partition", type=click.IntRange(min=0))
+@config_option
+def skip_unreadable(topic: str, partition: int, config: Config) -> None:
+    """Skip offsets of a central topic that cannot be read, up to the first that can.
+
+    `hourmark bucket why` names topic and partition. The skipped offsets are a gap: hours of what was in them close by
+    `hourmark bucket force` alone, and their buckets name the offsets.
+
+    Example:  hourmark etl skip-unreadable edge.events.click 0
+    """
+    from hourmark_etl.staging.resume import skip_unreadable as skip
+
+    set_up_logging(config.log_level)
+    click.echo(skip(config, topic, partition).what)

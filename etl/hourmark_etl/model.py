@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import PlainSerializer, PlainValidator
@@ -73,6 +73,7 @@ class Phase(enum.StrEnum):
     EVENTS = "events"
     ARRIVAL = "arrival"
     QUARANTINED = "quarantined"
+    UNREADABLE = "unreadable"
     CONFLICT = "conflict"
     STAGED = "staged"
     PROOF = "proof"
@@ -104,6 +105,10 @@ class Position:
     leader_epoch: int | None = None  # of the last record that was staged; None: unknown
     epoch_next: int | None = None  # the offset after that record: transaction markers may lie between it and `next_offset`
 
+    def at(self, offset: int) -> Position:
+        """Return the position at another offset, of which no epoch is known."""
+        return dataclasses.replace(self, next_offset=offset, leader_epoch=None, epoch_next=None)
+
     @property
     def of(self) -> Partition:
         """Of which topic-partition it is the position."""
@@ -112,13 +117,30 @@ class Position:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Offsets [start, end) of a partition: what a staged file was read from."""
+    """Offsets [start, end) of a partition: what a staged file was read from.
+
+    Attributes:
+        leader_epoch: The leader epoch of the last record in it; None if unknown, or if it has no record.
+        epoch_next: The offset after that record: transaction markers may lie between it and `end`.
+    """
 
     topic: str
     topic_id: str
     partition: int
     start: int
     end: int
+    leader_epoch: int | None = None
+    epoch_next: int | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> Span:
+        """Return the span of `to_list`; version 0.3.0 wrote no epochs."""
+        return cls(**dict(zip((f.name for f in dataclasses.fields(cls)), values, strict=False)))
+
+    def to_list(self) -> list[Any]:
+        """Return the fields in turn, without epochs if they are unknown, as version 0.3.0 wrote them."""
+        fields = list(dataclasses.astuple(self))
+        return fields if self.leader_epoch is not None else fields[:5]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

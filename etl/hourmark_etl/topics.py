@@ -65,17 +65,20 @@ class CentralTopics:
         return type_of(self.at_edge(topic))
 
 
-def new_positions(central: Cluster, topics: Collection[str], known: Collection[Position], shard: str) -> list[Position]:
-    """Positions of all partitions of the topics: the ledger's, and offset 0, for the shard, for those new to it.
+def new_positions(
+    central: Cluster, topics: Collection[str], known: Collection[Position], shard: str, required: Collection[str]
+) -> tuple[list[Position], list[str]]:
+    """Return positions of all partitions of the topics, and the topics that are missing.
 
-    EtlStop if a topic is missing.
+    The positions are the ledger's, and offset 0, for the shard, for those new to it. EtlStop if one of `required` is missing.
     """
     infos = central.topics(topics)
-    if missing := sorted(set(topics) - set(infos)):
+    absent = sorted(set(topics) - set(infos))
+    if missing := [t for t in absent if t in required]:
         raise EtlStop(f"the {central.name} cluster lacks the topics {missing}; run `hourmark types apply`, which makes them")
     by_id = {(p.topic_id, p.partition): p for p in known}
     cluster_id = central.cluster_id()
-    return [
+    found = [
         by_id.get(
             (info.topic_id, partition),
             Position(
@@ -85,6 +88,7 @@ def new_positions(central: Cluster, topics: Collection[str], known: Collection[P
         for info in infos.values()
         for partition in info.partitions
     ]
+    return found, absent
 
 
 class SiteCluster(Protocol):
@@ -109,3 +113,6 @@ class Central(SiteCluster, Protocol):
 
     def cluster_id(self) -> str:
         """The id the cluster was formatted with."""
+
+    def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> Collection[Partition]:
+        """Those whose logs lost records before this offset, by the leader epoch of the record before it."""

@@ -47,6 +47,7 @@ emit.heartbeats.enabled = false  # at this level too, or a worker for the opposi
 {target}.config.storage.replication.factor = {replication}
 {source}.consumer.isolation.level = read_committed  # exactly-once support is refused without it
 {source}.consumer.auto.offset.reset = earliest  # a new partition from its start; the gap this can hide is `mirror verify`'s
+{source}.consumer.check.crcs = true  # Java's default, which nothing may turn off: a changed batch must not be copied
 {source}.consumer.max.partition.fetch.bytes = {message_bytes}
 {source}.consumer.fetch.max.bytes = {message_bytes_twice}
 {source}.consumer.fetch.min.bytes = 65536  # a transaction gathers this much, or as long as the next says, whichever is first

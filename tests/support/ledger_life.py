@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tests.support import ledger_queries
 from tests.support.clock import FakeClock
@@ -63,6 +63,9 @@ class Topics(Central):
 
     def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, int]:
         return {p: len(self.logs[p.topic]) for p in partitions}
+
+    def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> set[Partition]:
+        return set()
 
 
 class Life:

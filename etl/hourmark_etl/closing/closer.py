@@ -37,6 +37,7 @@ from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overrides import Override, overrides
 from hourmark_etl.ledger.overview import Quarantined, quarantined
+from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.ledger.sites import check_sites
 from hourmark_etl.ledger.staged_files import give_up, known_file, places, types_in
 from hourmark_etl.model import AUDIT, Frontier, Phase, State
@@ -130,12 +131,16 @@ class Closer:
             return self._close_forced(forced, given)
         self._check_if_due([f.event_type for f in frontiers])
         bad, conflicting = quarantined(self._database), self._conflicting(frontiers)
-        cut = self._taker.poll([f for f in opened if f.event_type not in bad.keys() | conflicting.keys()])
+        unread, for_all = self._unreadable()
+        out = bad.keys() | conflicting.keys() | unread.keys()
+        cut = self._taker.poll([f for f in opened if f.event_type not in out])
         if isinstance(cut, Waiting):
             self._say(
                 frontiers,
                 {
                     **cut.by_type,
+                    **dict.fromkeys(self._ended(frontiers) if for_all else (), (Phase.UNREADABLE, for_all)),
+                    **{t: (Phase.UNREADABLE, what) for t, what in unread.items()},
                     **{t: (Phase.CONFLICT, shortened(what)) for t, what in conflicting.items()},
                     **{t: (Phase.QUARANTINED, (_described(q),)) for t, q in bad.items()},
                     **{f.event_type: (Phase.LEDGER, f.alarm) for f in frontiers if f.state is State.DAMAGED},
@@ -149,6 +154,21 @@ class Closer:
         cut = cut.without({t for t in cut.watermarks_ms if events_topic(t) in gaps})
         self._compare(cut)
         return self._close_under(cut)
+
+    def _unreadable(self) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+        """By type, which of its partitions cannot be read and why; and the same of promises and reports, for which all wait."""
+        naming, of_type, for_all = CentralTopics.of(self._config.kafka), dict[str, tuple[str, ...]](), tuple[str, ...]()
+        for _, error in sorted(read_errors(self._database).items()):
+            event_type = naming.type_of(error.topic)
+            if event_type is None:
+                for_all = (*for_all, str(error))
+            else:
+                of_type[event_type] = (*of_type.get(event_type, ()), str(error))
+        return of_type, for_all
+
+    def _ended(self, frontiers: Collection[Frontier]) -> list[str]:
+        now_ms = self._clock.now_ms()
+        return [f.event_type for f in frontiers if f.hour.end_ms <= now_ms]
 
     def _conflicting(self, frontiers: Collection[Frontier]) -> dict[str, tuple[str, ...]]:
         """Types whose frontier hour an override alone may close, and why."""

@@ -20,6 +20,7 @@ from hourmark_etl.ledger.database import Database, Lease, put, rows_named
 from hourmark_etl.ledger.digests import check, rewrite, with_digest
 from hourmark_etl.ledger.offset_gaps import OffsetGap, open_gaps, put_gaps
 from hourmark_etl.ledger.overview import Quarantined
+from hourmark_etl.ledger.read_errors import ReadError, end_errors, forget_error, put_errors
 from hourmark_etl.ledger.reporters import put_reports
 from hourmark_etl.model import (
     DEFAULT_SHARD,
@@ -64,7 +65,7 @@ def put_positions(connection: Connection, new: Iterable[Position]) -> None:
         connection.execute(insert(tables.positions), rows)
 
 
-def _change_positions(connection: Connection, *where: ColumnElement[bool], **values: str | int) -> int:
+def _change_positions(connection: Connection, *where: ColumnElement[bool], **values: str | int | None) -> int:
     """Change those there are, and say how many."""
     table = tables.positions
     found = connection.execute(select(table).where(*where)).mappings().all()
@@ -106,7 +107,7 @@ def pass_over(database: Database, lease: Lease, at_edge: Callable[[str], str], s
     passed = {p: start for p, start in starts.items() if start > p.next_offset}
     if passed:
         with database.transaction(lease) as connection:
-            _compare_and_set(connection, [(p, dataclasses.replace(p, next_offset=start)) for p, start in passed.items()])
+            _compare_and_set(connection, [(p, p.at(start)) for p, start in passed.items()])
             put_gaps(connection, [lost_to_retention(at_edge(p.topic), p, start) for p, start in passed.items()])
 
 
@@ -121,7 +122,11 @@ def begin_again(
     named by offsets. `at_edge`: as of `pass_over`.
     """
     again = {p: start for p, start in starts.items() if at_edge(p.topic) != AUDIT}
-    hold_promises(database, lease, starts.keys() - again.keys())
+    held = starts.keys() - again.keys()
+    hold_promises(database, lease, held)
+    if known := [p for p in held if p.leader_epoch is not None]:
+        with database.transaction(lease) as connection:  # its epoch has been compared; what comes is read on
+            _compare_and_set(connection, [(p, p.at(p.next_offset)) for p in known])
     if not again:
         return
     for p, start in again.items():
@@ -131,7 +136,7 @@ def begin_again(
             p.topic, p.partition, p.next_offset, start,
         )  # fmt: skip
     with database.transaction(lease) as connection:
-        _compare_and_set(connection, [(p, dataclasses.replace(p, next_offset=start)) for p, start in again.items()])
+        _compare_and_set(connection, [(p, p.at(start)) for p, start in again.items()])
         gaps = [lost_behind(at_edge(p.topic), p) for p in again if at_edge(p.topic) not in CONTROL]
         put_gaps(connection, [dataclasses.replace(gap, accepted_at_ms=now_ms, reason="staged again") for gap in gaps])
 
@@ -204,7 +209,7 @@ def resume(database: Database, event_type: str, *, skip_record: bool) -> Quarant
         aside = from_row(Quarantined, found)
         if skip_record:
             at_it = (rows.c.topic == aside.topic, rows.c.partition == aside.partition, rows.c.next_offset == aside.offset)
-            if _change_positions(connection, *at_it, next_offset=aside.offset + 1) != 1:
+            if _change_positions(connection, *at_it, next_offset=aside.offset + 1, leader_epoch=None, epoch_next=None) != 1:
                 raise UsageError(
                     f"topic {aside.topic} partition {aside.partition} is not at offset {aside.offset}; resume "
                     "without --skip-record"
@@ -213,8 +218,37 @@ def resume(database: Database, event_type: str, *, skip_record: bool) -> Quarant
     return aside
 
 
-def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Sequence[Quarantined] = ()) -> None:
+def skip_unreadable(database: Database, at_edge: Callable[[str], str], error: ReadError, end: int) -> OffsetGap:
+    """Go on at offset `end` of a partition that cannot be read; what lies before it is a gap of its topic.
+
+    Returns the gap. It holds the type, or every type for a topic of promises or reports, until an override accepts it.
+    UsageError, with nothing changed, if the partition is no longer held at that offset.
+    """
+    rows = tables.positions
+    what = (
+        f"topic {error.topic} partition {error.partition}: offsets [{error.offset}, {end}) could not be read, and an operator "
+        "skipped them"
+    )
+    gap = OffsetGap(topic=at_edge(error.topic), accepted_at_ms=None, what=what)
+    with database.transaction() as connection:
+        forget_error(connection, error)
+        here = (rows.c.topic == error.topic, rows.c.partition == error.partition, rows.c.next_offset == error.offset)
+        if _change_positions(connection, *here, next_offset=end, leader_epoch=None, epoch_next=None) != 1:
+            raise UsageError(f"topic {error.topic} partition {error.partition} is not at offset {error.offset}; ask again")
+        put_gaps(connection, [gap])
+    return gap
+
+
+def commit_batch(
+    database: Database,
+    lease: Lease,
+    batch: StagedBatch,
+    bad: Sequence[Quarantined] = (),
+    unread: Sequence[ReadError] = (),
+) -> list[ReadError]:
     """The only way offsets move on; types with a bad record are quarantined in the same transaction.
+
+    `unread`: partitions that could not be read further. Returns those of them that were not known to be unreadable from there.
 
     StaleDriver, with nothing changed, if a position is not where the batch began.
     """
@@ -224,9 +258,11 @@ def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Sequ
         put(connection, tables.quarantined, ["type"], [to_columns(b) for b in first.values()])
         moved = list(zip(batch.starts, batch.ends, strict=True))
         assert all(end.next_offset >= start.next_offset for start, end in moved), "a batch cannot end before it begins"
-        _compare_and_set(connection, moved)
+        _compare_and_set(connection, moved, keep_epochs=True)
         put_staged(connection, batch)
         put_reports(connection, batch.reports)
+        end_errors(connection, {end.of: end.next_offset for end in batch.ends})
+        return put_errors(connection, unread)
 
 
 def put_staged(connection: Connection, batch: StagedBatch) -> None:
@@ -248,8 +284,11 @@ def _group_row(table: Table, g: StagedGroup | AuditGroup) -> dict[str, Any]:
     return with_digest(table, row, path)
 
 
-def _compare_and_set(connection: Connection, moved: Sequence[tuple[Position, Position]]) -> None:
-    """Move positions (from, to), in as few calls as for one. StaleDriver where the ledger is not where one begins."""
+def _compare_and_set(connection: Connection, moved: Sequence[tuple[Position, Position]], *, keep_epochs: bool = False) -> None:
+    """Move positions (from, to), in as few calls as for one. StaleDriver where the ledger is not where one begins.
+
+    `keep_epochs`: where `to` has no epoch, no record came, and the last one is the same as before.
+    """
     topic_ids = sorted({start.topic_id for start, _ in moved})
     of_clusters = tables.positions.c.cluster_id.in_({start.cluster_id for start, _ in moved})
     rows = rows_named(connection, select(tables.positions).where(of_clusters), tables.positions.c.topic_id, topic_ids)
@@ -265,7 +304,10 @@ def _compare_and_set(connection: Connection, moved: Sequence[tuple[Position, Pos
                 "batch began; the batch is discarded. Start the driver again: it goes on from the ledger"
             )
         check(tables.positions, row)
-        changes.append((row, {"next_offset": end.next_offset}))
+        at: dict[str, int | None] = {"next_offset": end.next_offset}
+        if not (keep_epochs and end.leader_epoch is None):
+            at |= {"leader_epoch": end.leader_epoch, "epoch_next": end.epoch_next}
+        changes.append((row, at))
     rewrite(connection, tables.positions, changes)
 
 
@@ -273,7 +315,7 @@ def _insert_file(connection: Connection, folder: str, file: StagedFile) -> int:
     observed_from_ms, observed_to_ms = file.observed_ms or (None, None)
     row = {
         "path": file.path, "batch": folder, "kind": file.kind, "rows": file.rows, "compared": False,
-        "spans": zstandard.compress(json.dumps([dataclasses.astuple(s) for s in file.spans]).encode()),
+        "spans": zstandard.compress(json.dumps([s.to_list() for s in file.spans]).encode()),
         "observed_from_ms": observed_from_ms, "observed_to_ms": observed_to_ms,
     }  # fmt: skip
     key = connection.execute(insert(tables.staged_files).values(with_digest(tables.staged_files, row))).inserted_primary_key

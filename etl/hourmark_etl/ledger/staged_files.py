@@ -35,7 +35,6 @@ from hourmark_etl.model import (
     StagedFile,
     StagedGroup,
     Sums,
-    from_row,
     to_unsigned,
 )
 
@@ -184,7 +183,7 @@ def known_file(database: Database, path: str) -> KnownFile:
 
 
 def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
-    spans = tuple(from_row(Span, s) for s in json.loads(zstandard.decompress(row["spans"])))
+    spans = tuple(Span.of(s) for s in json.loads(zstandard.decompress(row["spans"])))
     observed_ms = None if row["observed_from_ms"] is None else (row["observed_from_ms"], row["observed_to_ms"])
     return StagedFile(path=row["path"], kind=row["kind"], rows=row["rows"], spans=spans, observed_ms=observed_ms)
 

@@ -235,6 +235,19 @@ set_aside = Table(
     Index("set_aside_by_listing", "type", "listed_hour"),
 )
 
+# Partitions of the central cluster that could not be read when they were tried last (`ledger.read_errors`).
+read_errors = Table(
+    "read_errors",
+    metadata,
+    _key("topic", Text),
+    _key("partition", Integer, autoincrement=False),
+    _number("offset"),  # the next one to read
+    _text("reason"),
+    _number("since_ms"),
+    _number("tries"),
+    _number("again_at_ms"),
+)
+
 reporters = Table(
     "reporters",
     metadata,

@@ -34,6 +34,11 @@ _DO_BY_PHASE: Final[Mapping[Phase, str]] = {
     Phase.PROMISES: _DO_STAGING,
     Phase.EVENTS: _DO_MIRROR,
     Phase.ARRIVAL: _DO_STAGING,
+    Phase.UNREADABLE: (
+        "see whether the partition has another replica to lead it, or its disk can be repaired: it is tried again and again; "
+        "`hourmark etl skip-unreadable TOPIC PARTITION` gives up the offsets that cannot be read, and `hourmark bucket force "
+        "{type} {hour}` then closes without them"
+    ),
     Phase.STAGED: (
         "bring the file back from a copy of the storage root: Kafka no longer holds its records; it is read by itself then"
     ),

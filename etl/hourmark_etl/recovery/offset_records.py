@@ -17,10 +17,14 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pydantic import BaseModel, ValidationError
+from sqlalchemy import select
 
 from hourmark.clock import Clock
 from hourmark.errors import Finding, Unavailable
+from hourmark.topics import AUDIT
 from hourmark_etl.folders import LEDGER_FOLDER
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.batches import position_of
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, all_gaps, last_checks, put_gaps
 from hourmark_etl.staging.verified import digest_of
@@ -31,14 +35,26 @@ _NAME: Final = re.compile(r"offsets-(?P<ledger>[0-9a-f-]+)-(?P<digest>[0-9a-f]{3
 _LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedTo:
+    """How far promises of a central topic were staged: the offset after the last record, and that record's leader epoch."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    epoch_next: int
+    leader_epoch: int
+
+
 class OffsetRecord(BaseModel, frozen=True, extra="forbid"):
-    """What a ledger knew once it had reached this commit."""
+    """What a ledger knew once it had reached this commit. Version 0.3.0 wrote no `staged`."""
 
     format: Literal[1]
     ledger: str
     commit: int
     checks: tuple[EdgeCheck, ...]
     gaps: tuple[OffsetGap, ...]
+    staged: tuple[StagedTo, ...] = ()
 
     def encode(self) -> bytes:
         """JSON."""
@@ -77,7 +93,21 @@ def _offsets_of(database: Database) -> OffsetRecord:
     """As the ledger has them. Gaps are read after the checks that were begun anew as they were accepted: so none is missing."""
     ledger, commit = database.identity()
     checks = [check for _, check in sorted(last_checks(database).items())]
-    return OffsetRecord(format=1, ledger=ledger, commit=commit, checks=tuple(checks), gaps=tuple(all_gaps(database)))
+    staged = staged_to(database)  # before the gaps: what lost a record that is named here is a gap by then
+    return OffsetRecord(
+        format=1, ledger=ledger, commit=commit, checks=tuple(checks), gaps=tuple(all_gaps(database)), staged=staged
+    )
+
+
+def staged_to(database: Database) -> tuple[StagedTo, ...]:
+    """Return how far the topics of promises are staged, of those whose last record's leader epoch is known."""
+    query = select(tables.positions).where(tables.positions.c.topic.like(f"%{AUDIT}"))
+    known = sorted((position_of(row) for row in database.ask(query).mappings()), key=lambda p: (p.topic, p.partition))
+    return tuple(
+        StagedTo(topic=p.topic, partition=p.partition, topic_id=p.topic_id, epoch_next=p.epoch_next, leader_epoch=p.leader_epoch)
+        for p in known
+        if p.leader_epoch is not None and p.epoch_next is not None
+    )
 
 
 def _put(storage: Storage, record: OffsetRecord, standing: Collection[str]) -> None:
@@ -99,6 +129,7 @@ class KnownOffsets:
     checks: tuple[EdgeCheck, ...] | None
     gaps: tuple[OffsetGap, ...]
     notes: tuple[str, ...]
+    staged: tuple[StagedTo, ...] = ()
 
 
 def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
@@ -110,7 +141,8 @@ def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
         notes.append(f"{', '.join(map(storage.url, found))}: of these only one should stand")
     gaps = dict.fromkeys(gap for r in records for gap in r.gaps)
     checks = None if notes or not records else records[0].checks
-    return KnownOffsets(max((r.commit for r in records), default=0), checks, tuple(gaps), tuple(notes))
+    staged = tuple(at for r in records for at in r.staged)
+    return KnownOffsets(max((r.commit for r in records), default=0), checks, tuple(gaps), tuple(notes), staged)
 
 
 def keep_found(storage: Storage, ledger: str, commit: int, known: KnownOffsets, found: Collection[OffsetGap]) -> None:
@@ -122,7 +154,7 @@ def keep_found(storage: Storage, ledger: str, commit: int, known: KnownOffsets, 
     """
     if found:
         gaps = (*known.gaps, *found)
-        record = OffsetRecord(format=1, ledger=ledger, commit=commit, checks=known.checks or (), gaps=gaps)
+        record = OffsetRecord(format=1, ledger=ledger, commit=commit, checks=known.checks or (), gaps=gaps, staged=known.staged)
         standing = [path for path, _ in _records(storage, ledger)]
         _put(storage, record, [] if known.notes else standing)
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import Connection
@@ -43,6 +44,7 @@ class Logs:
     live: Mapping[Key, Partition]
     starts: Mapping[Key, int]
     ends: Mapping[Key, int]
+    epochs: Mapping[Key, int]  # of their leaders; 0, the first one, where brokers do not say
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -64,11 +66,12 @@ class OffsetsRebuild:
         self.changed = {gap.topic for gap in known.gaps if tells_lost_end(gap)}
         closed = self._closed_next(self.changed)
         staged = Relisting(connection=self.connection, storage=self.outside.storage, ledger=self.done.ledger)
-        shorter = self._put_staged(logs, closed, staged)
+        shorter = self._put_staged(logs, closed, staged, known)
         positions = self._put_positions(logs, closed, shorter)
         ends = self._lost_ends(positions, shorter, known.gaps)
         recorded = {(gap.topic, gap.what) for gap in known.gaps}
         found = [*ends, *(gap for gap in self._not_held(positions, staged) if (gap.topic, gap.what) not in recorded)]
+        found += [gap for gap in self._unproven(logs, staged, known, shorter) if (gap.topic, gap.what) not in recorded]
         put_gaps(self.connection, found)
         self.done.lost += [gap.what for gap in (*known.gaps, *found) if gap.accepted_at_ms is None]
         return known, [gap for gap in ends if (gap.topic, gap.what) not in recorded]
@@ -95,14 +98,15 @@ class OffsetsRebuild:
             for n in info.partitions
         }
         starts, ends = central.starts([*live.values()]), central.ends([*live.values()])
-        return Logs(live, {key: starts[p] for key, p in live.items()}, {key: ends[p] for key, p in live.items()})
+        epochs = {key: getattr(ends[p], "leader_epoch", None) or 0 for key, p in live.items()}
+        return Logs(live, {key: starts[p] for key, p in live.items()}, {key: ends[p] for key, p in live.items()}, epochs)
 
     def _closed_next(self, changed: Collection[str] = ()) -> dict[Key, int]:
         """Below which all events stand in closed buckets; of no topic that changed: its offsets mean others now."""
         sure = [chain for t, chain in self.chains.items() if events_topic(t) not in changed]
         return {key: offset for chain in sure for key, offset in chain.closed_next.items()}
 
-    def _put_staged(self, logs: Logs, closed: Mapping[Key, int], staged: Relisting) -> dict[Key, int]:
+    def _put_staged(self, logs: Logs, closed: Mapping[Key, int], staged: Relisting, known: KnownOffsets) -> dict[Key, int]:
         """Lists files; returns logs that end before this offset was known. Finding for promises of a topic that is not there."""
         audits = self.topics.audits
 
@@ -122,20 +126,59 @@ class OffsetsRebuild:
             return not is_there or (s.topic not in audits and self.topics.at_edge(s.topic) in self.changed)
 
         staged.put(is_needed)
-        if shorter := self._find_shorter(logs, staged):
+        if shorter := self._find_shorter(logs, staged, known):
             staged.put(lambda s: (s.topic_id, s.partition) in shorter and counts_from(s) < s.end)
         self.done.staged_files = len(staged.listed)
         self.done.notes += [f"{path} is not to be read ({error.why})" for path, error in staged.unreadable.items()]
         return shorter
 
-    def _find_shorter(self, logs: Logs, staged: Relisting) -> dict[Key, int]:
+    def _find_shorter(self, logs: Logs, staged: Relisting, offsets: KnownOffsets) -> dict[Key, int]:
         settled = functools.reduce(AuditOffsets.joined, (c.settled_next for c in self.chains.values()), NONE_MEANT)
         self._refuse_other_sites(settled)
         audits = {key: site for key, p in logs.live.items() if (site := self.topics.audits.get(p.topic)) is not None}
         known = {(o.topic_id, o.partition): o.next for chain in self.chains.values() for o in chain.last.offsets}
         known |= {key: settled.at(site) for key, site in audits.items()}
         reached = {key: max(known.get(key, 0), staged.ends[key]) for key in logs.live}
-        return {key: to for key, to in reached.items() if logs.ends[key] < to}
+        truncated = self._truncated(logs, staged, offsets)
+        return {key: to for key, to in reached.items() if logs.ends[key] < to or key in truncated}
+
+    def _evidence(self, staged: Relisting, known: KnownOffsets) -> dict[Key, dict[int, int]]:
+        """By partition and leader epoch, the offset after the last record of that epoch that was staged."""
+        found = {key: dict(epochs) for key, epochs in staged.epochs.items()}
+        for at in known.staged:
+            epochs = found.setdefault((at.topic_id, at.partition), {})
+            epochs[at.leader_epoch] = max(at.epoch_next, epochs.get(at.leader_epoch, 0))
+        return found
+
+    def _truncated(self, logs: Logs, staged: Relisting, known: KnownOffsets) -> set[Key]:
+        """Logs that lost records which were staged, by their leader epochs, however long these logs are now.
+
+        A record of the leader that still leads cannot be lost.
+        """
+        by_epoch = defaultdict[int, dict[Partition, tuple[int, int]]](dict)
+        keys = {p: key for key, p in logs.live.items()}
+        for key, epochs in self._evidence(staged, known).items():
+            for epoch, after in epochs.items() if key in logs.live else ():
+                if epoch < logs.epochs[key] and logs.starts[key] <= after:
+                    by_epoch[epoch][logs.live[key]] = (after, epoch)
+        found = (p for begins in by_epoch.values() for p in self.outside.central.truncated(begins))
+        return {keys[p] for p in found}
+
+    def _unproven(self, logs: Logs, staged: Relisting, known: KnownOffsets, shorter: Mapping[Key, int]) -> list[OffsetGap]:
+        """Logs of promises that were led by others since the last record that is known to have been staged.
+
+        A leader that began without the log's end has lost it, and nothing that is left tells whether one did.
+        """
+        evidence, gaps = self._evidence(staged, known), []
+        for key, p in sorted(logs.live.items()):
+            last = max(evidence.get(key, {}), default=0)
+            if p.topic in self.topics.audits and key not in shorter and logs.epochs[key] > last:
+                what = (
+                    f"topic {p.topic} partition {p.partition}: its leader epoch is {logs.epochs[key]}, and the last record known "
+                    f"to be staged has {last}: nothing shows that no promises were lost between"
+                )
+                gaps.append(OffsetGap(topic=AUDIT, accepted_at_ms=None, what=what))
+        return gaps
 
     def _refuse_other_sites(self, settled: AuditOffsets) -> None:
         """Finding where a marker speaks of a site that is not configured: its promises would be left out for ever."""

@@ -26,6 +26,7 @@ class Relisting:
     listed: set[str] = field(default_factory=set)  # paths
     spans: defaultdict[Key, list[Span]] = field(default_factory=lambda: defaultdict(list))  # that those hold and were asked for
     ends: defaultdict[Key, int] = field(default_factory=lambda: defaultdict(int))  # to where any file holds a partition
+    epochs: defaultdict[Key, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))  # leader epoch → offset after it
     unreadable: dict[str, Unreadable] = field(default_factory=dict)  # by path
 
     def put(self, is_needed: Callable[[Span], bool]) -> None:
@@ -40,6 +41,8 @@ class Relisting:
         for s in note.spans:
             key = s.topic_id, s.partition
             self.ends[key] = max(s.end, self.ends[key])
+            if s.leader_epoch is not None and s.epoch_next is not None:
+                self.epochs[key][s.leader_epoch] = max(s.epoch_next, self.epochs[key].get(s.leader_epoch, 0))
         if needed and note.path not in self.listed:
             put_staged(self.connection, batch_of(note))
             self.listed.add(note.path)

@@ -30,11 +30,12 @@ from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.errors import HourmarkError, Unavailable
 from hourmark.host_reports import HostReport
-from hourmark.kafka import Partition
+from hourmark.kafka import Cluster, Partition
 from hourmark_etl.errors import DataLoss, EtlStop
 from hourmark_etl.ledger import batches as ledger
-from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.overview import Quarantined
+from hourmark_etl.ledger.read_errors import ReadError
 from hourmark_etl.ledger.reporters import reporters_of
 from hourmark_etl.model import Position, Span, StagedBatch
 from hourmark_etl.staging.planner import StreamReader
@@ -175,7 +176,20 @@ class Consumer:
             for a in answers
             for b in a.bad
         ]
-        ledger.commit_batch(self._database, self._lease, batch, bad)
+        unread = [
+            ReadError(topic=u.topic, partition=u.partition, offset=u.offset, reason=u.why, since_ms=now_ms)
+            for a in answers
+            for u in a.unread
+            if not u.is_truncated
+        ]
+        for error in ledger.commit_batch(self._database, self._lease, batch, bad, unread):
+            _LOG.error(
+                "%s. It is tried again after growing pauses, and everything else is staged meanwhile; "
+                "`hourmark etl skip-unreadable %s %d` gives up what cannot be read", error, error.topic, error.partition,
+            )  # fmt: skip
+        if truncated := {Partition(u.topic, u.partition) for a in answers for u in a.unread if u.is_truncated}:
+            central = Cluster(self._config.kafka.central_cluster, "central")
+            begin_truncated(self._database, self._lease, central, self._cluster_id, self._naming.at_edge, truncated, now_ms)
         for b in bad:
             _LOG.error(
                 "the type %s is quarantined, its hours stay open: topic %s partition %d offset %d cannot be staged (%s). Find "
@@ -183,6 +197,21 @@ class Consumer:
                 b.event_type, b.topic, b.partition, b.offset, b.reason, b.event_type,
             )  # fmt: skip
         return batch
+
+
+def begin_truncated(
+    database: Database,
+    lease: Lease,
+    central: Cluster,
+    cluster_id: str,
+    at_edge: Callable[[str], str],
+    truncated: Collection[Partition],
+    now_ms: int,
+) -> None:
+    """Stage again from logs of which brokers say, by leader epochs, that they lost records (`batches.begin_again`)."""
+    starts = central.starts([*truncated])
+    known = ledger.positions(database, cluster_id)
+    ledger.begin_again(database, lease, at_edge, {p: starts[p.of] for p in known if p.of in truncated}, now_ms)
 
 
 def batch_of(answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int) -> StagedBatch:
@@ -205,7 +234,9 @@ def batch_of(answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms:
                 shard=shard,
             )
         )
-        ends.append(dataclasses.replace(starts[-1], next_offset=found[-1].end))
+        epochs = [(s.leader_epoch, s.epoch_next) for s in found if s.leader_epoch is not None]
+        epoch, epoch_next = epochs[-1] if epochs else (None, None)
+        ends.append(dataclasses.replace(starts[-1], next_offset=found[-1].end, leader_epoch=epoch, epoch_next=epoch_next))
     files = tuple(f.file for a in answers for f in a.piece.files)
     reports = sorted(r for a in answers for r in a.piece.reports)
     return StagedBatch(

@@ -58,6 +58,7 @@ class StagedNote:
     def to_json(self) -> str:
         """Without paths."""
         told = {name: _listed(getattr(self, name)) for name in ("spans", "groups", "audit_groups")}
+        told["spans"] = [s.to_list() for s in self.spans]
         told["audit_groups"] = [fields[:-1] if fields[-1] == FIRST_SITE else fields for fields in told["audit_groups"]]
         own = {name: getattr(self, name) for name in ("ledger", "kind", "rows", "observed_ms")}
         return json.dumps({"format": NOTE_FORMAT, **own, **told})
@@ -70,7 +71,7 @@ class StagedNote:
             raise ValueError(f"its note has format {given}, this version reads format {NOTE_FORMAT}")
         try:
             told |= {
-                "spans": tuple(from_row(Span, s) for s in told["spans"]),
+                "spans": tuple(Span.of(s) for s in told["spans"]),
                 "groups": tuple(_group(path, *g) for g in told["groups"]),
                 "audit_groups": tuple(_audit_group(path, *g) for g in told["audit_groups"]),
                 "observed_ms": tuple(told["observed_ms"]) if told["observed_ms"] else None,

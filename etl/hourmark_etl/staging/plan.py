@@ -7,13 +7,13 @@ and ends early where that is used up. So no guess at the size of records is need
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hourmark.kafka import Partition
-from hourmark_etl.model import Position, Span, from_row
+from hourmark.partitions_reader import Start
+from hourmark_etl.model import Position, Span
 
 TASK_RECORDS_MIN: Final = 5_000  # fewer are not worth a task, and a file, of their own
 
@@ -23,6 +23,7 @@ class ReadSpan(NamedTuple):
 
     span: Span
     bytes_max: int
+    begin: Start | None = None  # where to begin instead of the span's start, with the leader epoch to compare
 
     @property
     def records(self) -> int:
@@ -43,17 +44,42 @@ class PlannedBatch(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """For Spark's offset log."""
-        tasks = [[[*dataclasses.astuple(r.span), r.bytes_max] for r in task] for task in self.tasks]
+        tasks = [[[r.span.to_list(), r.bytes_max, r.begin] for r in task] for task in self.tasks]
         return {"folder": self.folder, "tasks": tasks}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> PlannedBatch:
         """The inverse."""
-        return cls(found["folder"], tuple(tuple(ReadSpan(from_row(Span, r[:5]), r[5]) for r in task) for task in found["tasks"]))
+        return cls(found["folder"], tuple(tuple(_read_span(*r) for r in task) for task in found["tasks"]))
+
+
+def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None) -> ReadSpan:
+    return ReadSpan(Span.of(span), bytes_max, None if begin is None else Start(*begin))
+
+
+def begin_of(p: Position, log_start: int) -> Start | None:
+    """Return where reading on from the position begins, with the leader epoch of the last record that was staged.
+
+    The epoch belongs to the offset after that record. Markers behind it may be of a later epoch, so with the position itself a
+    broker would report a truncation that never was. None where no epoch is known, or the log no longer has that offset.
+    """
+    if p.leader_epoch is None or p.epoch_next is None or p.epoch_next < log_start:
+        return None
+    return Start(p.epoch_next, p.leader_epoch)
+
+
+def empty_span(p: Position) -> Span:
+    """Return the span of no offsets at the position."""
+    return Span(topic=p.topic, topic_id=p.topic_id, partition=p.partition, start=p.next_offset, end=p.next_offset)
 
 
 def plan_spans(
-    positions: Iterable[Position], ends: Mapping[Partition, int], *, records_max: int, type_bytes_max: int
+    positions: Iterable[Position],
+    ends: Mapping[Partition, int],
+    *,
+    records_max: int,
+    type_bytes_max: int,
+    starts: Mapping[Partition, int] | None = None,
 ) -> list[ReadSpan]:
     """What the next batch reads of each partition that has a backlog: at least one offset, together at most `records_max`, unless
     there are more partitions than that."""
@@ -66,6 +92,7 @@ def plan_spans(
         ReadSpan(
             Span(topic=p.topic, topic_id=p.topic_id, partition=p.partition, start=p.next_offset, end=p.next_offset + share),
             max(1, type_bytes_max * share // of_topic[p.topic]),
+            None if starts is None else begin_of(p, starts[p.of]),
         )
         for share, p in taken
     ]
@@ -75,7 +102,7 @@ def deal(spans: Collection[ReadSpan], tasks_max: int) -> tuple[tuple[ReadSpan, .
     """The spans of each task: about the same number of records, a topic's partitions together unless that alone would keep a task
     longer than its part; fewer tasks where there is little to read. No task is empty."""
     total = _records(spans)
-    tasks = min(tasks_max, -(-total // TASK_RECORDS_MIN))
+    tasks = min(tasks_max, max(1, -(-total // TASK_RECORDS_MIN)))
     by_topic = defaultdict[str, list[ReadSpan]](list)
     for s in spans:
         by_topic[s.span.topic].append(s)

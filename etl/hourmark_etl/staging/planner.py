@@ -9,6 +9,7 @@ there are, so a type applied, a partition added or a type quarantined counts fro
 
 from __future__ import annotations
 
+import logging
 import pickle
 import time
 import uuid
@@ -20,22 +21,24 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from hourmark.clock import SystemClock
 from hourmark.config import Config
-from hourmark.kafka import Cluster
+from hourmark.kafka import Cluster, NoLeader, Offset, Partition
 from hourmark.known_brokers import bootstrap_of
 from hourmark.topics import AUDIT
 from hourmark_etl.folders import STAGING_FOLDER
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.overview import quarantined
+from hourmark_etl.ledger.read_errors import ReadError, forget_errors, read_errors, record_errors
 from hourmark_etl.ledger.schemas import types_of_ids
 from hourmark_etl.model import Position
 from hourmark_etl.reused import spare_loaded
 from hourmark_etl.staging.pieces import StagePlan
-from hourmark_etl.staging.plan import PlannedBatch, ReadSpan, deal, plan_spans
+from hourmark_etl.staging.plan import PlannedBatch, ReadSpan, begin_of, deal, empty_span, plan_spans
 from hourmark_etl.staging.source import COLUMN
 from hourmark_etl.staging.stage import read_and_stage
 from hourmark_etl.topics import CentralTopics, new_positions
 
+_LOG = logging.getLogger(__name__)
 REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numbers of partitions
 
 
@@ -119,6 +122,8 @@ class Planner:
         self._cluster_id = self._central.cluster_id()
         self._at_edge = CentralTopics.of(config.kafka).at_edge
         self._types: frozenset[str] = frozenset()
+        self._compared: dict[Partition, tuple[int, int]] = {}  # leader epoch and position
+        self._missing: frozenset[str] = frozenset()  # topics of events, as of the last refresh
         self._refreshed_s = -REFRESH_S
 
     def next_batch(self) -> PlannedBatch | None:
@@ -133,17 +138,23 @@ class Planner:
         if types != self._types or time.monotonic() - self._refreshed_s >= REFRESH_S:
             self._refresh(topics)
             self._types, self._refreshed_s = types, time.monotonic()
-        own = self._own(topics)
-        ends = self._central.ends([p.of for p in own])
+        own = [p for p in self._own(topics) if p.topic not in self._missing]
+        now_ms = SystemClock().now_ms()
+        errors = read_errors(self._database)
+        held = {p for p, error in errors.items() if error.again_at_ms > now_ms}
+        own, ends = self._ends([p for p in own if p.of not in held], now_ms)
+        forget_errors(self._database, self._lease, [p.of for p in own if p.of in errors and ends[p.of] <= p.next_offset])
         if short := [p for p in own if ends[p.of] < p.next_offset]:
             if any(self._at_edge(p.topic) != AUDIT for p in short):  # else it stays short, for as long as it takes
                 self._refresh(topics)  # a topic that was deleted and recreated is refused
             starts = self._central.starts([p.of for p in short])
-            now_ms = SystemClock().now_ms()
             ledger.begin_again(self._database, self._lease, self._at_edge, {p: starts[p.of] for p in short}, now_ms)
-            own = self._own(topics)
+            own = [p for p in self._own(topics) if p.of in ends]
         etl = self._config.etl
-        spans = plan_spans(own, ends, records_max=etl.batch_records_max, type_bytes_max=etl.type_batch_bytes_max)
+        with_epoch = [p.of for p in own if p.leader_epoch is not None and ends[p.of] > p.next_offset]
+        log_starts: dict[Partition, int] = {**dict.fromkeys(ends, 0), **self._central.starts(with_epoch)}
+        limits = {"records_max": etl.batch_records_max, "type_bytes_max": etl.type_batch_bytes_max}
+        spans = [*plan_spans(own, ends, **limits, starts=log_starts), *self._to_compare(own, ends)]
         if not spans:
             return None
         return PlannedBatch(f"{STAGING_FOLDER}/{self._lease.epoch:012d}-{self._shard}-{uuid.uuid4().hex}", deal(spans, etl.tasks))
@@ -162,8 +173,48 @@ class Planner:
     def _own(self, topics: Collection[str]) -> list[Position]:
         return [p for p in self._known() if p.topic in topics and p.shard == self._shard]
 
+    def _to_compare(self, own: Collection[Position], ends: Mapping[Partition, Offset]) -> list[ReadSpan]:
+        """Return empty spans of partitions that have nothing to read, and a later leader than the last staged record's.
+
+        Such a log may have lost records and have grown to the very same end. Each leader is compared once.
+        """
+        found = []
+        for p in own:
+            now = ends[p.of].leader_epoch
+            if ends[p.of] == p.next_offset and p.leader_epoch is not None and now is not None and now > p.leader_epoch:
+                seen = (now, p.next_offset)
+                if self._compared.get(p.of) != seen and (begin := begin_of(p, 0)) is not None:
+                    found.append(ReadSpan(empty_span(p), 1, begin))
+                    self._compared[p.of] = seen
+        return found
+
+    def _ends(self, own: list[Position], now_ms: int) -> tuple[list[Position], dict[Partition, Offset]]:
+        """Return ends, and the positions that have one: a partition without a leader waits alone, and the ledger says so."""
+        try:
+            return own, self._central.ends([p.of for p in own])
+        except NoLeader:
+            away = self._central.leaderless({p.topic for p in own})
+            if not away & {p.of for p in own}:
+                raise
+        self._record([p for p in own if p.of in away], "no broker leads it", now_ms)
+        led = [p for p in own if p.of not in away]
+        return led, self._central.ends([p.of for p in led])
+
+    def _record(self, positions: Sequence[Position], why: str, now_ms: int) -> None:
+        errors = [
+            ReadError(topic=p.topic, partition=p.partition, offset=p.next_offset, reason=why, since_ms=now_ms) for p in positions
+        ]
+        for error in record_errors(self._database, self._lease, errors):
+            _LOG.error("%s. It is tried again after growing pauses, and everything else is staged meanwhile", error)
+
     def _refresh(self, topics: Collection[str]) -> None:
-        if wanted := new_positions(self._central, topics, self._known(), self._shard):
+        known = self._known()
+        begun, naming = {p.topic for p in known}, CentralTopics.of(self._config.kafka)
+        required = {t for t in topics if t not in begun or naming.type_of(t) is None}
+        wanted, missing = new_positions(self._central, topics, known, self._shard, required)
+        self._record([p for p in known if p.topic in missing], "the topic does not exist", SystemClock().now_ms())
+        self._missing = frozenset(missing)
+        if wanted:
             ledger.begin_positions(self._database, self._lease, wanted)
             starts = self._central.starts([p.of for p in wanted])
             ledger.pass_over(self._database, self._lease, self._at_edge, {p: starts[p.of] for p in wanted})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, NoReturn, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,9 @@ from confluent_kafka import Message
 from hourmark import native
 from hourmark.committed_reader import CommittedReader
 from hourmark.config_groups import KafkaCluster
-from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Partition, serves
 from hourmark.packed_reader import NO_KEY, NO_VALUE, Packed, PackedReader
-from hourmark.partitions_reader import STALL_S, OutOfRange, PartitionsReader, Run
+from hourmark.partitions_reader import STALL_S, OutOfRange, PartitionError, PartitionsReader, Run, Truncated
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.model import Span
 from hourmark_etl.staging.plan import ReadSpan
@@ -40,6 +39,21 @@ _SCHEMA: Final = pa.schema(
 )
 
 
+class Unread(NamedTuple):
+    """A partition that could not be read from `offset` on. `is_truncated`: its log lost records before that offset."""
+
+    topic: str
+    partition: int
+    offset: int
+    why: str
+    is_truncated: bool = False
+
+    @classmethod
+    def of(cls, error: PartitionError) -> Unread:
+        """What is known of the error, in a form that travels between processes."""
+        return cls(error.partition.topic, error.partition.partition, error.offset, str(error), isinstance(error, Truncated))
+
+
 class Piece(NamedTuple):
     """Rows of `table` (columns key, value, topic, partition, offset) are all committed records in `spans`."""
 
@@ -49,12 +63,17 @@ class Piece(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _Reading:
-    """How far a span was read: `next_offset` of it, `begun` at the last piece's end."""
+    """How far a span was read: `next_offset` of it, `begun` at the last piece's end.
+
+    `epoch`, `epoch_next`: of the last record since then, as of `Span`.
+    """
 
     wanted: ReadSpan
     begun: int
     next_offset: int
     bytes_left: int
+    epoch: int | None = None
+    epoch_next: int | None = None
 
 
 class SpanReader:
@@ -72,16 +91,27 @@ class SpanReader:
         else:
             self._reader, self._columns = CommittedReader(cluster, "central", stall_s=stall_s, **settings), _columns
 
-    def read(self, spans: Sequence[ReadSpan], piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
+    def read(
+        self, spans: Sequence[ReadSpan], piece_bytes: int = PIECE_BYTES, unread: list[Unread] | None = None
+    ) -> Iterator[Piece]:
         """All committed records of the spans, in pieces of about so many bytes of values, each partition's in order.
 
-        DataLoss, naming the place, where they are gone; Unavailable as `CommittedReader.read`.
+        `unread`: where it is given, partitions that cannot be read are added to it and left, and all others are read on.
+
+        DataLoss, naming the place, where they are gone; PartitionError and Unavailable as `CommittedReader.read`.
         """
-        readings = {s.partition: _Reading(s, s.span.start, s.span.start, s.bytes_max) for s in spans if s.records > 0}
+        failed = None if unread is None else lambda error: unread.append(Unread.of(self._failed(error)))
+        readings = {s.partition: _Reading(s, s.span.start, s.span.start, s.bytes_max) for s in spans if s.records > 0 or s.begin}
         taken: list[pa.RecordBatch] = []
         size = 0
         try:
-            with contextlib.closing(self._reader.read({p: (r.begun, r.wanted.span.end) for p, r in readings.items()})) as batches:
+            with contextlib.closing(
+                self._reader.read(
+                    {p: (r.begun, r.wanted.span.end) for p, r in readings.items()},
+                    starts={p: begin for p, r in readings.items() if (begin := r.wanted.begin) is not None},
+                    failed=failed,
+                )
+            ) as batches:
                 for runs in batches:
                     batch = self._columns(runs)
                     self._reader.leave(_used_up(readings, runs, batch))
@@ -91,7 +121,7 @@ class SpanReader:
                         yield from _piece(taken, readings)
                         taken, size = [], 0
         except OutOfRange as refused:
-            self._refuse(refused)
+            raise self._failed(refused) from refused
         yield from _piece(taken, readings)
 
     def __enter__(self) -> Self:
@@ -101,16 +131,20 @@ class SpanReader:
         """Leave the cluster."""
         self._reader.close()
 
-    def _refuse(self, refused: OutOfRange) -> NoReturn:
-        """DataLoss only if the log says so too: a broker that comes back may refuse for a moment what it has."""
+    def _failed(self, refused: PartitionError) -> PartitionError:
+        """Return the error to report for it.
+
+        DataLoss only if the log says so too: a broker that comes back may refuse for a moment what it has.
+        """
+        if not isinstance(refused, OutOfRange):
+            return refused
         partition, offset = refused.partition, refused.offset
         central = Cluster(self._cluster, "central")
         start, end = central.starts([partition])[partition], central.ends([partition], committed=False)[partition]
         place = f"topic {partition.topic} partition {partition.partition}: offset {offset} is to be staged"
         if start <= offset <= end:
-            raise Unavailable(
-                f"{place}, and was refused although the log has offsets {start} to {end}; it is read again"
-            ) from refused
+            what = f"{place}, and was refused although the log has offsets {start} to {end}; it is read again"
+            return PartitionError(what, partition, offset)
         raise DataLoss(
             f"{place}, but the log has offsets {start} to {end}: what lies between is lost to retention. An operator must "
             "decide; nothing is skipped by itself"
@@ -155,6 +189,8 @@ def _used_up(readings: Mapping[Partition, _Reading], runs: Sequence[Run[Any]], b
         low, high = high, high + len(run.records)
         r = readings[run.partition]
         r.next_offset = run.next_offset
+        if run.epoch_next is not None:
+            r.epoch, r.epoch_next = run.epoch, run.epoch_next
         r.bytes_left -= int(places[high] - places[low])
     return [run.partition for run in runs if readings[run.partition].bytes_left <= 0]
 
@@ -164,7 +200,13 @@ def _piece(taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]) -> 
     spans = []
     for r in readings.values():
         if r.next_offset > r.begun:
-            spans.append(dataclasses.replace(r.wanted.span, start=r.begun, end=r.next_offset))
-        r.begun = r.next_offset
+            spans.append(_span(r))
+        r.begun, r.epoch, r.epoch_next = r.next_offset, None, None
     if spans:
         yield Piece(pa.Table.from_batches(taken, _SCHEMA), tuple(spans))
+
+
+def _span(r: _Reading) -> Span:
+    """What was read since the last piece."""
+    epoch_next = None if r.epoch is None else r.epoch_next
+    return dataclasses.replace(r.wanted.span, start=r.begun, end=r.next_offset, leader_epoch=r.epoch, epoch_next=epoch_next)

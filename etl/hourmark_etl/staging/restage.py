@@ -61,7 +61,9 @@ class Restager:
         kafka = self._config.kafka
         wanted = [ReadSpan(s, bytes_max=1 << 62) for s in spans]
         with SpanReader(kafka.central_cluster, kafka.max_message_bytes) as reader:
-            tables = [piece.table for piece in reader.read(wanted, piece_bytes=1 << 62)]
+            pieces = [*reader.read(wanted, piece_bytes=1 << 62)]
+        _refuse_other_epochs(spans, [s for piece in pieces for s in piece.spans])
+        tables = [piece.table for piece in pieces]
         if not tables:
             return StagedPiece()
         ledger, _ = self._database.identity()
@@ -79,6 +81,20 @@ class Restager:
         for s in spans:
             if (end := ends[Partition(s.topic, s.partition)]) < s.end:
                 raise DataLoss(f"topic {s.topic} partition {s.partition} ends at offset {end} now: it lost records")
+
+
+def _refuse_other_epochs(before: Sequence[Span], now: Sequence[Span]) -> None:
+    """DataLoss where a span's last record is another, or was written under another leader epoch, than when it was staged."""
+    found = {(s.topic, s.partition, s.start): s for s in now}
+    for s in before:
+        again = found.get((s.topic, s.partition, s.start))
+        if s.leader_epoch is None or again is None or again.leader_epoch is None:
+            continue
+        if (again.leader_epoch, again.epoch_next) != (s.leader_epoch, s.epoch_next):
+            raise DataLoss(
+                f"topic {s.topic} partition {s.partition}: the last record before offset {s.epoch_next} had leader epoch "
+                f"{s.leader_epoch}, now the last one before {again.epoch_next} has {again.leader_epoch}: the log lost records"
+            )
 
 
 def _sums(piece: StagedPiece, kind: str) -> dict[tuple[str, int], Sums]:

@@ -1,20 +1,27 @@
-"""Staging a type again that was quarantined, with or without the record it was quarantined for."""
+"""Staging a type again that was quarantined, with or without that record; and skipping offsets that cannot be read."""
 
 from __future__ import annotations
 
+import functools
 import logging
+from typing import Final
 
 from hourmark.config import Config
 from hourmark.errors import UsageError
+from hourmark.kafka import Cluster, Partition
 from hourmark_etl.arrow import Malformed, key_columns, schema_ids
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overview import Quarantined, quarantined
+from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.model import Span
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.read import SpanReader
+from hourmark_etl.staging.read import SpanReader, Unread
+from hourmark_etl.topics import CentralTopics
 
 _LOG = logging.getLogger(__name__)
+_PROBE_STALL_S: Final = 5.0
 
 
 def resume_type(config: Config, event_type: str, *, skip_record: bool) -> Quarantined:
@@ -45,3 +52,50 @@ def _is_bad(config: Config, bad: Quarantined) -> bool:
                 except Malformed:
                     return True
     return False
+
+
+def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
+    """Skip the offsets of a central partition that cannot be read, up to the first that can; return them as a gap.
+
+    UsageError if staging does not wait for the partition, or if it can be read now.
+    """
+    with existing_ledger(config) as database:
+        error = read_errors(database).get(Partition(topic, partition))
+        if error is None:
+            raise UsageError(
+                f"staging does not wait for topic {topic} partition {partition}; `hourmark bucket why` says for what"
+            )
+        end = first_readable(config, error.of, error.offset)
+        if end == error.offset:
+            raise UsageError(
+                f"topic {topic} partition {partition} can be read from offset {end} on now: a running driver stages it"
+            )
+        gap = ledger.skip_unreadable(database, CentralTopics.of(config.kafka).at_edge, error, end)
+    _LOG.warning("%s. Hours of what was in them close by an override alone (`hourmark bucket force`)", gap.what)
+    return gap
+
+
+def first_readable(config: Config, partition: Partition, offset: int) -> int:
+    """Return the first offset from `offset` on at which the partition can be read; its end if there is none.
+
+    A batch is read as a whole, so from every offset in a damaged one the same error comes.
+    """
+    log_end = Cluster(config.kafka.central_cluster, "central").ends([partition])[partition]
+    reads = functools.partial(_can_read, config, partition, log_end)
+    if offset >= log_end or reads(offset):
+        return offset
+    bad, step = offset, 1
+    while (good := min(bad + step, log_end)) < log_end and not reads(good):
+        bad, step = good, 2 * step
+    while good - bad > 1:
+        middle = (bad + good) // 2
+        bad, good = (bad, middle) if reads(middle) else (middle, good)
+    return good
+
+
+def _can_read(config: Config, partition: Partition, log_end: int, offset: int) -> bool:
+    span = Span(topic=partition.topic, topic_id="", partition=partition.partition, start=offset, end=log_end)
+    unread: list[Unread] = []
+    kafka = config.kafka
+    with SpanReader(kafka.central_cluster, kafka.max_message_bytes, stall_s=_PROBE_STALL_S) as reader:
+        return any(piece.spans for piece in reader.read([ReadSpan(span, 1)], unread=unread))

@@ -44,7 +44,7 @@ from hourmark_etl.model import AUDIT, EVENTS, RANGE_WEIGHT, AuditGroup, Span, St
 from hourmark_etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
 from hourmark_etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, StagePlan
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.read import Piece, SpanReader
+from hourmark_etl.staging.read import Piece, SpanReader, Unread
 from hourmark_etl.staging.reports import without_repeated
 from hourmark_etl.storage import Storage, open_storage
 
@@ -261,19 +261,29 @@ class Bad(NamedTuple):
 
 
 class TaskResult(NamedTuple):
-    """What a task did with one piece: `piece` holds all records of `spans`; `bad` are records right after the end of a span."""
+    """What a task did with one piece: `piece` holds all records of `spans`; `bad` are records right after the end of a span.
+
+    `unread`: partitions that could not be read further.
+    """
 
     piece: StagedPiece
     spans: tuple[Span, ...]
     bad: tuple[Bad, ...] = ()
+    unread: tuple[Unread, ...] = ()
 
 
 def read_and_stage(
     spans: Sequence[ReadSpan], plan: StagePlan, cluster: KafkaCluster, max_message_bytes: int
 ) -> Iterator[TaskResult]:
-    """Read and stage all of a task's spans. Errors as `SpanReader.read`; EtlStop for a bad record on a control topic."""
+    """Read and stage all of a task's spans. Partitions that cannot be read come with the last result, and delay no other.
+
+    DataLoss as `SpanReader.read`; EtlStop for a bad record on a control topic.
+    """
+    unread: list[Unread] = []
     with SpanReader(cluster, max_message_bytes) as reader:
-        yield from stage_pieces(reader.read(spans), plan, open_storage(plan.storage))
+        yield from stage_pieces(reader.read(spans, unread=unread), plan, open_storage(plan.storage))
+    if unread:
+        yield TaskResult(StagedPiece(), (), unread=tuple(unread))
 
 
 def stage_pieces(pieces: Iterable[Piece], plan: StagePlan, storage: Storage) -> Iterator[TaskResult]:

@@ -58,8 +58,8 @@ def open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float
 
 
 def gauges_of(
-    frontiers: Collection[Frontier], reporters: Collection[Reporter], *, quarantined: int, buckets_in_conflict: int,
-    overrides: int, lag_s: tuple[float, float], now_ms: int,
+    frontiers: Collection[Frontier], reporters: Collection[Reporter], *, quarantined: int, unreadable: int,
+    buckets_in_conflict: int, overrides: int, lag_s: tuple[float, float], now_ms: int,
 ) -> Gauges:  # fmt: skip
     """What the metrics show of it. `lag_s`: mean and greatest watermark lag."""
     states, ages_s = Counter(f.state for f in frontiers), open_ages_s(frontiers, now_ms)
@@ -70,6 +70,7 @@ def gauges_of(
         oldest_open=ages_s,
         types_in_alarm=sum(bool(f.alarm) for f in frontiers),
         types_quarantined=quarantined,
+        partitions_unreadable=unreadable,
         buckets_in_conflict=buckets_in_conflict,
         overrides=overrides,
         reporters={how: stand[how] for how in ("live", "waived", "gone")},

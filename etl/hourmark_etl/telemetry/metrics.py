@@ -59,6 +59,7 @@ class Gauges:
     oldest_open: Mapping[str, float]  # by type: ages of the `OLDEST_SHOWN` oldest
     types_in_alarm: int
     types_quarantined: int
+    partitions_unreadable: int
     buckets_in_conflict: int
     overrides: int
     reporters: Mapping[str, int]  # by "live", "waived", "gone"
@@ -140,6 +141,9 @@ class Metrics:
             "hourmark_etl_buckets_in_conflict", "Open buckets of a range with two audit records that differ."
         )
         self.types_quarantined = gauge("hourmark_etl_types_quarantined", "Types that are not staged for now.")
+        self.partitions_unreadable = gauge(
+            "hourmark_etl_partitions_unreadable", "Partitions of the central cluster that could not be read when last tried."
+        )
         self.overrides = gauge("hourmark_etl_overrides", "Overrides (`bucket force`) that are not carried out yet.")
         self.reporters = gauge("hourmark_etl_reporters", "Hosts' sources and services.", ["state"])
         self.pending_bytes = gauge("hourmark_etl_host_pending_bytes", "Bytes hosts have yet to send.")

@@ -29,6 +29,7 @@ from hourmark_etl.ledger.conflicts import conflicts
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.overrides import blockers, overrides
+from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.model import Frontier, Reporter, StagedBatch
 from hourmark_etl.telemetry.gauges import LagWindow, gauges_of, slowest, staged_of, watermarks_ms
@@ -97,6 +98,7 @@ class Progress:
             gauges_of(
                 found, said,
                 quarantined=len(overview.quarantined(self._database)),
+                unreadable=len(read_errors(self._database)),
                 buckets_in_conflict=len({(c.event_type, c.hour_s) for of in conflicts(self._database).values() for c in of}),
                 overrides=len(overrides(self._database)),
                 lag_s=self._lags.add(now_s, lags), now_ms=now_ms,

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from hourmark.committed_reader import CommittedReader, MessageRun
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster, Offset, Partition, client_settings, quiet_logger
+from hourmark.kafka import Cluster, Offset, Partition, consumer_settings, quiet_logger
 from hourmark_infra.evaluate.accounting import Floats, Readings
 from hourmark_infra.evaluate.records import Form
 
@@ -141,7 +141,7 @@ class Group:
         self._known = Known()
         self._form = form
         self._ending = threading.Event()
-        settings = client_settings(
+        settings = consumer_settings(
             cluster, group_id=name, auto_offset_reset="earliest", enable_auto_commit=True, isolation_level="read_committed"
         )
         self._consumer = Consumer(settings, logger=quiet_logger())

@@ -49,6 +49,7 @@ class Losses:
         self.held |= lost & self.staged
         self.shortened |= {key[:ID_BYTES] for _, _, key in lost - self.staged}
         del log.records[end:]
+        log.elect()
 
     def go_back(self, staged: set[Place]) -> None:
         """An older ledger goes on, that lists files of these alone."""

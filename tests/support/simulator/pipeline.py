@@ -11,7 +11,7 @@ import pyarrow as pa
 from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.losses import Losses
 from tests.support.simulator.producers import Producers
-from tests.support.simulator.sites import FakeCluster, FakeMirror
+from tests.support.simulator.sites import FakeCluster, FakeMirror, Log
 from tests.support.simulator.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, TYPES
 
 from hourmark.clock import Clock
@@ -28,6 +28,7 @@ from hourmark_etl.ledger.offset_gaps import last_checks
 from hourmark_etl.ledger.reporters import reporters_of
 from hourmark_etl.model import Position, Span, StagedBatch
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
+from hourmark_etl.staging.plan import begin_of
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.topics import CentralTopics
@@ -192,7 +193,7 @@ class Pipeline:
                 {s: logs[p].start for p, s in starts.items()},
             )
             starts = self.positions()
-        if short := {s: logs[p].start for p, s in starts.items() if len(logs[p].records) < s.next_offset}:
+        if short := {s: logs[p].start for p, s in starts.items() if self._lost_its_end(logs[p], s)}:
             batches.begin_again(self.database, self.consumer, self.topics.at_edge, short, self.clock.now_ms())
             starts = self.positions()
         moved = {p: min(end, len(logs[p].records)) for p, end in ends.items()}
@@ -210,18 +211,40 @@ class Pipeline:
             self.losses.staged |= {(p, offset, r.key) for offset, r in read if r is not None}
         self.seen["staged"] += 1
 
+    def _lost_its_end(self, log: Log, s: Position) -> bool:
+        """As the planner sees it by the end, and a reader by the leader epoch."""
+        if len(log.records) < s.next_offset:
+            return True
+        begin = begin_of(s, log.start)
+        return begin is not None and begin.leader_epoch is not None and log.is_truncated(begin.offset, begin.leader_epoch)
+
+    def elect(self, draw: int) -> None:
+        """Another broker leads some partitions of the central cluster, and has all of their logs."""
+        r = random.Random(draw)
+        for log in self.central.logs.values():
+            if r.random() < 0.5:
+                log.elect()
+        self.seen["another leader"] += 1
+
     def _batch(self, folder: str, starts: dict[Partition, Position], ends: dict[Partition, int]) -> StagedBatch:
         moved = {p: s for p, s in starts.items() if p in ends}
+        last = {p: self.central.logs[p].last_of(s.next_offset, ends[p]) for p, s in moved.items()}
         spans = tuple(
-            Span(topic=s.topic, topic_id=s.topic_id, partition=s.partition, start=s.next_offset, end=ends[p])
+            Span(
+                topic=s.topic, topic_id=s.topic_id, partition=s.partition, start=s.next_offset, end=ends[p],
+                leader_epoch=last[p][0], epoch_next=last[p][1],
+            )
             for p, s in moved.items()
-        )
+        )  # fmt: skip
         piece = self.staged(folder, spans)
         reports = [HostReport.decode(r.datum) for r in sorted(piece.reports)]
         return StagedBatch(
             folder=folder,
             starts=tuple(moved.values()),
-            ends=tuple(dataclasses.replace(s, next_offset=ends[p]) for p, s in moved.items()),
+            ends=tuple(
+                dataclasses.replace(s, next_offset=ends[p], leader_epoch=last[p][0], epoch_next=last[p][1])
+                for p, s in moved.items()
+            ),
             files=tuple(f.file for f in piece.files),
             groups=piece.groups,
             audit_groups=piece.audit_groups,

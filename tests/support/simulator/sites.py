@@ -7,10 +7,10 @@ record, retention moves a log's start, a topic that is recreated has another id.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from hourmark.errors import Unavailable
-from hourmark.kafka import Partition, TopicInfo
+from hourmark.kafka import Offset, Partition, TopicInfo
 from hourmark.topics import central_topic
 
 ALIAS = "edge"
@@ -33,6 +33,32 @@ class Log:
     topic_id: str
     records: list[Record | None] = dataclasses.field(default_factory=list)
     start: int = 0
+    epochs: list[tuple[int, int]] = dataclasses.field(default_factory=lambda: [(0, 0)])  # leader epochs, from which offset on
+
+    @property
+    def epoch(self) -> int:
+        """Of the leader."""
+        return self.epochs[-1][0]
+
+    def elect(self) -> None:
+        """Another leader, that has all there is now."""
+        end = len(self.records)
+        self.epochs = [*((e, at) for e, at in self.epochs if at < end), (self.epoch + 1, end)]
+
+    def epoch_of(self, offset: int) -> int:
+        """Of the record at the offset."""
+        return next(e for e, at in reversed(self.epochs) if at <= offset)
+
+    def last_of(self, start: int, end: int) -> tuple[int, int] | tuple[None, None]:
+        """The leader epoch of the last record in [start, end), and the offset after it."""
+        for offset in range(end - 1, start - 1, -1):
+            if self.records[offset] is not None:
+                return self.epoch_of(offset), offset + 1
+        return None, None
+
+    def is_truncated(self, after: int, epoch: int) -> bool:
+        """As a broker says it of the end offset of an epoch (KIP-320)."""
+        return next((at for e, at in self.epochs if e > epoch), len(self.records)) < after
 
 
 class FakeCluster:
@@ -61,12 +87,15 @@ class FakeCluster:
         return self._offsets({p: self.logs[p].start for p in partitions})
 
     def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, int]:
-        return self._offsets({p: len(self.logs[p].records) for p in partitions})
+        return self._offsets({p: Offset(len(self.logs[p].records), self.logs[p].epoch) for p in partitions})
 
-    def _offsets(self, known: dict[Partition, int]) -> dict[Partition, int]:
+    def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> set[Partition]:
+        return {p for p, of in begins.items() if self.logs[p].is_truncated(*of)}
+
+    def _offsets(self, known: Mapping[Partition, int]) -> dict[Partition, int]:
         if away := self.away(known):
             raise Unavailable(f"{self.name}: {away[0]} has no leader")
-        return known
+        return dict(known)
 
     def away(self, partitions: Iterable[Partition]) -> list[Partition]:
         """Those of the partitions that have no leader at this question."""

@@ -161,9 +161,12 @@ class Scripted(CommittedReader):
         super().__init__(KafkaCluster(bootstrap="127.0.0.1:1", properties={"log_level": "0"}), "edge", stall_s=0.05)
         self._looks = looks
 
-    def _take(self, count: int, wait_s: float) -> tuple[list[tuple[Partition, list[Any]]], list[Told]]:
+    def _take(self, count: int, wait_s: float) -> tuple[list[tuple[Partition, int | None, list[Any]]], list[Told]]:
         offset = self._looks.pop(0)
-        return ([] if offset is None else [(ONE, [SimpleNamespace(offset=lambda: offset)])]), []
+        return ([] if offset is None else [(ONE, 0, [SimpleNamespace(offset=lambda: offset)])]), []
+
+    def _high(self, partition: Partition) -> int:
+        return RECORDS
 
 
 def test_whoever_takes_long_with_records_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:

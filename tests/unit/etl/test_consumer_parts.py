@@ -52,7 +52,7 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
             "topic x partition 1: gone",
         ),
         ("hourmark_etl.storage.errors.SafeMode: /a (hdfs://x): read-only", Unavailable, "read-only"),
-        ("hourmark.kafka._NoLeader: a\n\nhourmark.errors.Unavailable: the broker is away", Unavailable, "the broker is away"),
+        ("hourmark.kafka.NoLeader: a\n\nhourmark.errors.Unavailable: the broker is away", Unavailable, "the broker is away"),
         ("Python worker exited unexpectedly (crashed)", Unavailable, "worker"),
         ("Python worker failed to connect back.\n=== Streaming Query ===", Unavailable, "too busy"),
         ("KeyError: 'x'", EtlStop, "KeyError"),

@@ -140,6 +140,7 @@ def test_how_things_stand_is_counted() -> None:
         types,
         [SERVICE, TAILER, waived, gone],
         quarantined=1,
+        unreadable=1,
         buckets_in_conflict=0,
         overrides=2,
         lag_s=(3.0, 4.0),

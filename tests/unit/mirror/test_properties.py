@@ -37,6 +37,7 @@ central.status.storage.replication.factor=1
 central.config.storage.replication.factor=1
 edge.consumer.isolation.level=read_committed
 edge.consumer.auto.offset.reset=earliest
+edge.consumer.check.crcs=true
 edge.consumer.max.partition.fetch.bytes=8388608
 edge.consumer.fetch.max.bytes=16777216
 edge.consumer.fetch.min.bytes=65536

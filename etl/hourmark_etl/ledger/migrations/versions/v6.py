@@ -1,4 +1,4 @@
-"""Leader epochs of positions, checksums of values, and records that were set aside."""
+"""Leader epochs of positions, checksums of values, records that were set aside, and partitions that cannot be read."""
 
 from __future__ import annotations
 
@@ -40,10 +40,22 @@ def upgrade() -> None:
             Column("reviewed_at_ms", BigInteger),
         )
         op.create_index("set_aside_by_listing", "set_aside", ["type", "listed_hour"])
+    if not there.has_table("read_errors"):
+        op.create_table(
+            "read_errors",
+            Column("topic", Text, primary_key=True),
+            Column("partition", Integer, primary_key=True, autoincrement=False),
+            Column("offset", BigInteger, nullable=False),
+            Column("reason", Text, nullable=False),
+            Column("since_ms", BigInteger, nullable=False),
+            Column("tries", BigInteger, nullable=False),
+            Column("again_at_ms", BigInteger, nullable=False),
+        )
 
 
 def downgrade() -> None:
     """Drop what version 5 does not know."""
+    op.drop_table("read_errors")
     op.drop_table("set_aside")
     for table, name in _COLUMNS:
         op.drop_column(table, name)

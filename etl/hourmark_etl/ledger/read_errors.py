@@ -1,0 +1,102 @@
+"""Partitions of the central cluster that could not be read: from which offset, why, and when staging tries them again.
+
+One row for each such partition. Its type waits, and no other: an unreadable partition is left out of batches until it is tried
+again, after pauses that grow. A row ends when the partition is staged beyond its offset.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from sqlalchemy import Connection, delete, select
+
+from hourmark.errors import UsageError
+from hourmark.kafka import Partition
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database, Lease, put, remove
+from hourmark_etl.model import from_columns
+
+_TABLE = tables.read_errors
+PAUSE_MS: Final = 2_000  # after the first error, and twice as long after each further one
+PAUSE_MS_MAX: Final = 300_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReadError:
+    """A partition that could not be read from `offset` on. Times are Unix milliseconds.
+
+    Attributes:
+        tries: How often in a row it could not be read from this offset.
+        again_at_ms: When it is tried again.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    since_ms: int
+    tries: int = 1
+    again_at_ms: int = 0
+
+    @property
+    def of(self) -> Partition:
+        """The partition that could not be read."""
+        return Partition(self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} partition {self.partition} cannot be read from offset {self.offset} on: {self.reason}"
+
+
+def read_errors(database: Database) -> dict[Partition, ReadError]:
+    """Return all partitions that could not be read when they were tried last."""
+    found = (from_columns(ReadError, row) for row in database.ask(select(_TABLE)).mappings())
+    return {error.of: error for error in found}
+
+
+def record_errors(database: Database, lease: Lease, errors: Collection[ReadError]) -> list[ReadError]:
+    """Record them as `put_errors`, in a transaction of their own."""
+    if not errors:
+        return []
+    with database.transaction(lease) as connection:
+        return put_errors(connection, errors)
+
+
+def forget_errors(database: Database, lease: Lease, partitions: Collection[Partition]) -> None:
+    """Forget the errors of partitions that answer now and have nothing more to read."""
+    if partitions:
+        with database.transaction(lease) as connection:
+            remove(connection, _TABLE, ("topic", "partition"), [dataclasses.asdict(p) for p in partitions])
+
+
+def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[ReadError]:
+    """Record that these partitions could not be read. Return the rows that are new: those of another offset or reason."""
+    rows = {(r["topic"], r["partition"]): r for r in connection.execute(select(_TABLE)).mappings()} if errors else {}
+    made, new = [], []
+    for error in errors:
+        known = rows.get((error.topic, error.partition))
+        if known is not None and known["offset"] == error.offset:
+            tries, since_ms = known["tries"] + 1, known["since_ms"]
+        else:
+            tries, since_ms = 1, error.since_ms
+        pause_ms = min(PAUSE_MS << min(tries - 1, 30), PAUSE_MS_MAX)
+        made.append(dataclasses.replace(error, tries=tries, since_ms=since_ms, again_at_ms=error.since_ms + pause_ms))
+        if tries == 1:
+            new.append(made[-1])
+    put(connection, _TABLE, ("topic", "partition"), [dataclasses.asdict(e) for e in made])
+    return new
+
+
+def end_errors(connection: Connection, reached: Mapping[Partition, int]) -> None:
+    """Forget errors of partitions that were staged beyond them."""
+    for p, offset in reached.items():
+        here = (_TABLE.c.topic == p.topic, _TABLE.c.partition == p.partition, _TABLE.c.offset < offset)
+        connection.execute(delete(_TABLE).where(*here))
+
+
+def forget_error(connection: Connection, at: ReadError) -> None:
+    """Forget this very error. UsageError if it is not the one that is known."""
+    here = (_TABLE.c.topic == at.topic, _TABLE.c.partition == at.partition, _TABLE.c.offset == at.offset)
+    if connection.execute(delete(_TABLE).where(*here)).rowcount != 1:
+        raise UsageError(f"topic {at.topic} partition {at.partition} is no longer held at offset {at.offset}; ask again")

@@ -1,0 +1,184 @@
+"""A real broker's log loses its end and grows again: leader epochs tell, whatever its length is by then (KIP-320)."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from tests.support.plain_broker import PlainBroker, Record
+from tests.support.records import audit_record
+from tests.support.rules import put_rules
+
+from hourmark.audit import Promise
+from hourmark.avro import frame
+from hourmark.clock import SystemClock
+from hourmark.config import Config
+from hourmark.config_groups import Etl, Kafka, Storage
+from hourmark.event_id import LineIds
+from hourmark.event_types import EventType, Source
+from hourmark.hours import Hour
+from hourmark.kafka import Partition, client_settings
+from hourmark.ranges import RangeId
+from hourmark.record_key import RecordKey
+from hourmark.topics import AUDIT, CONTROL, events_topic
+from hourmark_etl.ledger.batches import commit_batch, positions
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.offset_gaps import all_gaps
+from hourmark_etl.model import Position
+from hourmark_etl.staging.consumer import batch_of, begin_truncated
+from hourmark_etl.staging.planner import Planner, stage_plan
+from hourmark_etl.staging.stage import TaskResult, read_and_stage
+from hourmark_infra.stack import Stack
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
+IDS = LineIds("a" * 32, "b" * 32, 0)
+STAGED, KEPT = 10, 4
+
+
+@dataclasses.dataclass
+class Stager:
+    """What a driver does to stage, without Spark."""
+
+    broker: PlainBroker
+    config: Config
+    topic: str
+
+    def __post_init__(self) -> None:
+        self.database = Database(self.config.etl.ledger)
+        self.lease = self.database.acquire("consumer:default")
+        self.planner = Planner(self.config, self.lease, "default")
+        self.cluster_id = self.broker.cluster.cluster_id()
+
+    def stage(self) -> int:
+        """Batch after batch until nothing is new; how many events were staged, known or not."""
+        staged = 0
+        while (planned := self.planner.next_batch()) is not None:
+            answers: list[TaskResult] = []
+            for task in planned.tasks:
+                topics = {s.span.topic for s in task}
+                plan = stage_plan(self.config, planned.folder, topics, "a ledger", self.planner.schema_types())
+                central = self.config.kafka.central_cluster
+                answers += read_and_stage(task, plan, central, self.config.kafka.max_message_bytes)
+            batch = batch_of(answers, self.cluster_id, "default", 1)
+            commit_batch(self.database, self.lease, batch)
+            assert not [u for a in answers for u in a.unread if not u.is_truncated]
+            truncated = {Partition(u.topic, u.partition) for a in answers for u in a.unread}
+            if truncated:
+                now_ms = SystemClock().now_ms()
+                begin_truncated(self.database, self.lease, self.broker.cluster, self.cluster_id, lambda t: t, truncated, now_ms)
+            staged += sum(g.rows for g in batch.groups)
+        return staged
+
+    def position(self) -> Position:
+        return next(p for p in positions(self.database, self.cluster_id) if p.topic == self.topic)
+
+    def end(self) -> None:
+        self.planner.close()
+        self.database.close()
+
+
+@pytest.fixture
+def broker(stack: Stack, tmp_path: Path) -> PlainBroker:
+    return PlainBroker(tmp_path / "broker", stack.programs)
+
+
+@pytest.fixture
+def config(broker: PlainBroker, tmp_path: Path) -> Config:
+    storage = Storage(root=f"file://{tmp_path}/root")
+    etl = Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite")
+    return Config(kafka=Kafka(edge=broker.settings), storage=storage, etl=etl)
+
+
+def events(numbers: Sequence[int]) -> list[Record]:
+    keys = (RecordKey(IDS.make(1_800_000_000_000 + n, n, b"line"), RangeId(b"12345678")).encode() for n in numbers)
+    return [(key, frame(1) + b"datum %03d" % n) for key, n in zip(keys, numbers, strict=True)]
+
+
+def begin(broker: PlainBroker, config: Config) -> Stager:
+    """Its topics and its ledger; the broker runs."""
+    name = f"click-{uuid.uuid4().hex[:8]}"
+    for topic in (*CONTROL, events_topic(name)):
+        broker.make_topic(topic)
+    types = [EventType(name=name, fields=[{"name": "n", "type": "long"}])]
+    put_rules(config, types, [Source(name="app", types=[name])], Hour(1_799_996_400, 3600))
+    return Stager(broker, config, events_topic(name))
+
+
+def promises(numbers: Sequence[int]) -> list[Record]:
+    """Audit records of one size."""
+    promised = (Promise("click", 1_799_996_400, 1, 5),)
+    return [(b"%08d" % n, frame(1) + audit_record(range_id=RangeId(b"%08d" % n), promised=promised).encode()) for n in numbers]
+
+
+def lose_the_end(broker: PlainBroker, topic: str) -> None:
+    """All records have the same size."""
+    log = broker.log(topic)
+    log.cut(len(log.read()) // STAGED * KEPT)
+
+
+@pytest.fixture(params=[20, STAGED - KEPT, 2], ids=["beyond", "to the very offset", "not as far"])
+def grown(request: pytest.FixtureRequest) -> int:
+    """By how many records the log grows after it lost its end."""
+    return int(request.param)
+
+
+def test_a_log_that_lost_its_end_is_staged_again_however_far_it_grew(broker: PlainBroker, config: Config, grown: int) -> None:
+    with broker.running():
+        stager = begin(broker, config)
+        broker.append(stager.topic, events(range(STAGED)), batched=False)
+        assert stager.stage() == STAGED
+        assert stager.position().epoch_next == STAGED
+    lose_the_end(broker, stager.topic)
+    with broker.running():
+        broker.append(stager.topic, events(range(100, 100 + grown)), batched=False)
+        assert stager.stage() == KEPT + grown
+        (gap,) = all_gaps(stager.database)
+        assert gap.topic == stager.topic
+        assert f"it was staged to offset {STAGED}, and its log lost records before" in gap.what
+        assert stager.position().next_offset == KEPT + grown
+        stager.end()
+
+
+def test_a_new_leader_of_a_whole_log_is_no_loss_even_behind_markers_of_its_own(broker: PlainBroker, config: Config) -> None:
+    """The marker that ends the first transaction is written before the restart, that of another transaction after it."""
+    with broker.running():
+        stager = begin(broker, config)
+        broker.append(stager.topic, events(range(STAGED)), batched=False)
+        assert stager.stage() == STAGED
+    with broker.running():
+        producer = Producer(client_settings(broker.settings, transactional_id=uuid.uuid4().hex))
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(stager.topic, key=b"never", value=b"read", partition=0)
+        assert producer.flush(30) == 0
+        producer.abort_transaction(30)
+        assert stager.stage() == 0
+        assert (stager.position().next_offset, stager.position().epoch_next) == (STAGED + 2, STAGED)
+    with broker.running():
+        assert stager.stage() == 0, "an idle partition is compared with its new leader"
+        broker.append(stager.topic, events([50]))
+        assert stager.stage() == 1
+        assert all_gaps(stager.database) == []
+        stager.end()
+
+
+def test_promises_that_were_lost_hold_every_type_and_what_follows_is_read_on(broker: PlainBroker, config: Config) -> None:
+    audit = AUDIT
+    with broker.running():
+        stager = begin(broker, config)
+        stager.topic = audit
+        broker.append(audit, promises(range(STAGED)), batched=False)
+        stager.stage()
+        assert stager.position().epoch_next == STAGED
+    lose_the_end(broker, audit)
+    with broker.running():
+        broker.append(audit, promises(range(100, 120)), batched=False)
+        stager.stage()
+        (gap,) = all_gaps(stager.database)
+        assert (gap.topic, gap.accepted_at_ms) == (audit, None)
+        assert stager.position().next_offset == KEPT + 20
+        stager.end()

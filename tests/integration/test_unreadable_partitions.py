@@ -1,0 +1,149 @@
+"""A partition of a real broker cannot be read: it is named, all others are staged, and an operator can skip what is damaged."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.plain_broker import PlainBroker, Record
+from tests.support.rules import put_rules
+from tests.support.waiting import wait_for
+
+from hourmark.avro import frame
+from hourmark.config import Config
+from hourmark.config_groups import Etl, Kafka, Storage
+from hourmark.errors import UsageError
+from hourmark.event_id import LineIds
+from hourmark.event_types import EventType
+from hourmark.hours import Hour
+from hourmark.kafka import Partition
+from hourmark.ranges import RangeId
+from hourmark.record_key import RecordKey
+from hourmark.rules import Source
+from hourmark.topics import CONTROL, events_topic
+from hourmark_etl.ledger.batches import begin_positions, commit_batch, positions
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.offset_gaps import open_gaps
+from hourmark_etl.ledger.read_errors import PAUSE_MS, ReadError, read_errors
+from hourmark_etl.model import FIRST_SITE, Position, Span, StagedBatch
+from hourmark_etl.staging.pieces import StagePlan
+from hourmark_etl.staging.plan import ReadSpan
+from hourmark_etl.staging.planner import Planner
+from hourmark_etl.staging.resume import skip_unreadable
+from hourmark_etl.staging.stage import TaskResult, read_and_stage
+from hourmark_infra.stack import Stack
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
+IDS = LineIds("a" * 32, "b" * 32, 0)
+BATCH, BATCHES = 10, 3
+EVENTS = BATCH * BATCHES
+
+
+@pytest.fixture(scope="module")
+def broker(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainBroker]:
+    with PlainBroker(tmp_path_factory.mktemp("broker"), stack.programs).running() as made:
+        yield made
+
+
+@pytest.fixture
+def config(broker: PlainBroker, tmp_path: Path) -> Config:
+    storage = Storage(root=f"file://{tmp_path}/root")
+    etl = Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite")
+    return Config(kafka=Kafka(edge=broker.settings), storage=storage, etl=etl)
+
+
+def events(first: int) -> list[Record]:
+    numbers = range(first, first + BATCH)
+    keys = (RecordKey(IDS.make(1_800_000_000_000 + n, n, b"line"), RangeId(b"12345678")).encode() for n in numbers)
+    return [(key, frame(1) + b"datum %03d" % n) for key, n in zip(keys, numbers, strict=True)]
+
+
+def topic_of_events(broker: PlainBroker, name: str) -> str:
+    """With three batches."""
+    topic = events_topic(f"{name}-{uuid.uuid4().hex[:8]}")
+    broker.make_topic(topic)
+    for n in range(BATCHES):
+        broker.append(topic, events(n * BATCH))
+    return topic
+
+
+def staged(config: Config, *topics: str) -> list[TaskResult]:
+    """By one task."""
+    plan = StagePlan(
+        storage=config.storage,
+        folder="_staging/one",
+        bucket_seconds=3600,
+        types={t: t.removeprefix("events.") for t in topics},
+        audits={"hourmark.audit": FIRST_SITE},
+        hosts=frozenset(),
+        ledger="a ledger",
+    )
+    spans = [ReadSpan(Span(topic=t, topic_id="id", partition=0, start=0, end=EVENTS), 1 << 30) for t in topics]
+    return list(read_and_stage(spans, plan, config.kafka.central_cluster, config.kafka.max_message_bytes))
+
+
+def test_one_damaged_batch_is_named_and_all_before_it_and_every_other_partition_is_staged(
+    broker: PlainBroker, config: Config
+) -> None:
+    good, damaged = (topic_of_events(broker, name) for name in ("good", "damaged"))
+    at = broker.log(damaged).read().index(b"datum 015")
+    with broker.log(damaged).with_flipped_bit(at, 0):
+        results = staged(config, good, damaged)
+    rows = {g.event_type: g.rows for r in results for g in r.piece.groups}
+    assert rows == {good.removeprefix("events."): EVENTS, damaged.removeprefix("events."): BATCH}
+    (unread,) = (u for r in results for u in r.unread)
+    assert (unread.topic, unread.partition, unread.offset) == (damaged, 0, BATCH)
+    assert "damaged" in unread.why
+    assert {s.topic: s.end for r in results for s in r.spans} == {good: EVENTS, damaged: BATCH}
+
+
+def test_an_operator_skips_the_damaged_batch_alone_and_it_is_a_gap_by_topic_partition_and_offsets(
+    broker: PlainBroker, config: Config
+) -> None:
+    damaged = topic_of_events(broker, "damaged")
+    at_it = Position(cluster_id="c", topic_id="id", topic=damaged, partition=0, next_offset=BATCH)
+    with Database(config.etl.ledger) as database:
+        lease = database.acquire("consumer:default")
+        begin_positions(database, lease, [at_it])
+        nothing = StagedBatch(folder="", starts=(), ends=(), files=(), groups=(), audit_groups=(), reports=())
+        error = ReadError(topic=damaged, partition=0, offset=BATCH, reason="its CRC is wrong", since_ms=1_000)
+        assert len(commit_batch(database, lease, nothing, (), [error])) == 1
+        assert commit_batch(database, lease, nothing, (), [error]) == [], "known by now"
+        assert read_errors(database)[Partition(damaged, 0)].again_at_ms == 1_000 + 2 * PAUSE_MS
+        with pytest.raises(UsageError, match=f"can be read from offset {BATCH} on now"):
+            skip_unreadable(config, damaged, 0)
+        with broker.log(damaged).with_flipped_bit(broker.log(damaged).read().index(b"datum 015"), 0):
+            skip_unreadable(config, damaged, 0)
+        assert [p.next_offset for p in positions(database, "c")] == [2 * BATCH]
+        (gap,) = open_gaps(database)
+        assert gap.topic == damaged
+        assert gap.what.startswith(f"topic {damaged} partition 0: offsets [{BATCH}, {2 * BATCH}) could not be read")
+        assert not read_errors(database)
+
+
+def test_a_topic_of_events_that_is_deleted_holds_its_type_alone(broker: PlainBroker, config: Config) -> None:
+    kept, deleted = (topic_of_events(broker, name) for name in ("kept", "deleted"))
+    for control in CONTROL:
+        if control not in broker.cluster.names():
+            broker.make_topic(control)
+    types = [EventType(name=t.removeprefix("events."), fields=[{"name": "n", "type": "long"}]) for t in (kept, deleted)]
+    sources = [Source(name="app", types=[t.name for t in types])]
+    put_rules(config, types, sources, Hour(1_799_996_400, 3600))
+    with Database(config.etl.ledger) as database:
+        lease = database.acquire("consumer:default")
+        planner = Planner(config, lease, "default")
+        first = planner.next_batch()
+        assert first is not None
+        assert {s.span.topic for task in first.tasks for s in task} == {kept, deleted}
+        broker.cluster.admin.delete_topics([deleted])[deleted].result(30)
+        wait_for(lambda: deleted not in broker.cluster.names(), f"{deleted} is gone")
+        planner.close()
+        planner = Planner(config, lease, "default")  # a planner compares topics at its first batch
+        after = planner.next_batch()
+        assert after is not None
+        assert {s.span.topic for task in after.tasks for s in task} == {kept}
+        (error,) = read_errors(database).values()
+        assert (error.topic, error.reason) == (deleted, "the topic does not exist")
+        planner.close()
