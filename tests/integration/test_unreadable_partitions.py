@@ -16,12 +16,11 @@ from hourmark.config import Config
 from hourmark.config_groups import Etl, Kafka, Storage
 from hourmark.errors import UsageError
 from hourmark.event_id import LineIds
-from hourmark.event_types import EventType
+from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
-from hourmark.rules import Source
 from hourmark.topics import CONTROL, events_topic
 from hourmark_etl.ledger.batches import begin_positions, commit_batch, positions
 from hourmark_etl.ledger.database import Database

@@ -40,6 +40,7 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "central_retention": 1,
     "mirror_aborts": 2,
     "no_leader": 2,
+    "elect": 2,
     "clean": 3,
     "force": 1,
     "host_leaves": 2,

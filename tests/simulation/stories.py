@@ -83,3 +83,10 @@ def is_found(plant: Plant, story: Story, patch: Patch, folder: Path, template: P
     with pytest.raises(Broken) as found:
         played(story, folder, template)
     print(f"{plant.__name__}: {found.value}")
+
+
+def without_epochs(patch: Patch) -> None:
+    """Nothing has leader epochs, as nothing of version 0.3.0 has: logs are compared by where they end alone."""
+    patch.setattr("hourmark_etl.staging.plan.begin_of", lambda *_: None)
+    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._truncated", lambda *_: set())
+    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._unproven", lambda *_: [])

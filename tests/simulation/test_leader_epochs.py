@@ -130,3 +130,16 @@ def test_a_leader_of_promises_of_which_nothing_was_staged_leaves_a_rebuild_witho
     writes(world, "click")
     polls(world, hour(2))
     assert grade(world, "click", hour(2)) in ("forced", "proved")
+
+
+def test_an_older_copy_of_the_ledger_learns_from_staged_files_that_promises_were_lost_though_their_log_grew(world: World) -> None:
+    world.ledgers.back_up(0)
+    for _ in range(2):
+        writes(world, "click")
+        arrive(world)
+    world.pipeline.shorten([AUDIT], 4)
+    grows(world, 5)
+    world.ledgers.restore(0)
+    assert [gap.topic for gap in open_gaps(world.database)] == [AUDIT]
+    polls(world, hour(1))
+    assert frontier(world).hour == hour(1)

@@ -15,7 +15,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from tests.simulation.stories import Patch, Plant, Story, grows, is_found, played, polls, unknown_is_an_offset, writes
+from tests.simulation.stories import (
+    Patch,
+    Plant,
+    Story,
+    grows,
+    is_found,
+    played,
+    polls,
+    unknown_is_an_offset,
+    without_epochs,
+    writes,
+)
 from tests.support.closing import arrive, hour, until
 from tests.support.rebuilding import lose_ledger, staged_files
 from tests.support.restaging import retention_passes
@@ -246,6 +257,7 @@ def gaps_passed_over(patch: Patch) -> None:
 
 def length_of_promises_is_not_asked(patch: Patch) -> None:
     """A rebuild does not compare the logs of promises with how far they were staged or settled."""
+    without_epochs(patch)
     patch.setattr("hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._find_shorter", lambda *_: {})
 
 
@@ -257,17 +269,20 @@ def waits_until_it_is_longer(patch: Patch) -> None:
 
 def closer_waits_until_it_is_longer(patch: Patch) -> None:
     """The closer keeps no gap where it finds a log of promises shorter."""
+    without_epochs(patch)
     patch.setattr("hourmark_etl.closing.cut.clusters.hold_promises", lambda *_: None)
 
 
 def markers_are_believed(patch: Patch) -> None:
     """A rebuild takes offsets in markers for those of now, also where the log had lost its end."""
+    without_epochs(patch)
     real = OffsetsRebuild._closed_next
     patch.setattr(OffsetsRebuild, "_closed_next", lambda self, _=(): real(self))
 
 
 def ends_of_logs_are_not_asked(patch: Patch) -> None:
     """A rebuild lists staged files of what retention took alone."""
+    without_epochs(patch)
     real = OffsetsRebuild._logs
 
     def logs(work: OffsetsRebuild) -> Logs:

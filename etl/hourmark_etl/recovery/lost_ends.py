@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from hourmark.errors import Unavailable
@@ -34,6 +35,7 @@ class LostEnds:
     def __init__(self, storage: Storage, database: Database, central: Central, topics: CentralTopics) -> None:
         self._storage, self._database, self._central, self._topics = storage, database, central, topics
         self._audit_ends: dict[Key, Position] = {}  # the least that was seen: the mirror goes on while this waits
+        self._epochs = defaultdict[Key, dict[int, int]](dict)  # of those files: leader epoch → offset after its last record
         self._reached: dict[Key, int] | None = None  # to where files hold a partition; None: they are not read yet
         self._staged: set[str] = set()  # topics of those
         self._unreadable: list[str] = []  # files of promises, perhaps
@@ -80,6 +82,9 @@ class LostEnds:
                 for s in note.spans:
                     reached[s.topic_id, s.partition] = max(s.end, reached.get((s.topic_id, s.partition), 0))
                     self._staged.add(s.topic)
+                    if s.leader_epoch is not None and s.epoch_next is not None:
+                        epochs = self._epochs[s.topic_id, s.partition]
+                        epochs[s.leader_epoch] = max(s.epoch_next, epochs.get(s.leader_epoch, 0))
         if unreadable:
             _LOG.warning("%d staged files that the ledger does not name cannot be read, as %s", len(unreadable), unreadable[0])
         self._reached, self._unreadable = reached, unreadable
@@ -114,10 +119,24 @@ class LostEnds:
 
     def _shorter(self, ends: Mapping[Key, Position]) -> list[OffsetGap]:
         reached = self._reached or {}
+        truncated = self._truncated(ends)
         short = [
-            dataclasses.replace(p, next_offset=reached[key]) for key, p in ends.items() if p.next_offset < reached.get(key, 0)
+            dataclasses.replace(p, next_offset=reached[key])
+            for key, p in ends.items()
+            if p.next_offset < reached.get(key, 0) or key in truncated
         ]
         return [lost_behind(self._topics.at_edge(p.topic), p) for p in short]
+
+    def _truncated(self, ends: Mapping[Key, Position]) -> set[Key]:
+        """Those that lost what files hold, by leader epochs: their logs may have grown beyond it since."""
+        keys = {p.of: key for key, p in ends.items() if key in self._epochs}
+        starts = self._central.starts([*keys])
+        by_epoch = defaultdict[int, dict[Partition, tuple[int, int]]](dict)
+        for of, key in keys.items():
+            for epoch, after in self._epochs[key].items():
+                if starts[of] <= after:
+                    by_epoch[epoch][of] = (after, epoch)
+        return {keys[of] for begins in by_epoch.values() for of in self._central.truncated(begins)}
 
     def _put(self, lease: Lease, found: Collection[OffsetGap], now_ms: int) -> None:
         if not found:

@@ -27,8 +27,8 @@ from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import last_checks
 from hourmark_etl.ledger.reporters import reporters_of
 from hourmark_etl.model import Position, Span, StagedBatch
+from hourmark_etl.staging import plan as planning
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
-from hourmark_etl.staging.plan import begin_of
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.topics import CentralTopics
@@ -215,7 +215,7 @@ class Pipeline:
         """As the planner sees it by the end, and a reader by the leader epoch."""
         if len(log.records) < s.next_offset:
             return True
-        begin = begin_of(s, log.start)
+        begin = planning.begin_of(s, log.start)
         return begin is not None and begin.leader_epoch is not None and log.is_truncated(begin.offset, begin.leader_epoch)
 
     def elect(self, draw: int) -> None:

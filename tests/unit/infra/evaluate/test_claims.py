@@ -110,13 +110,13 @@ class Breaks(CommittedReader):
     """Gives two records at a time, and fails once, after the first two. Of `numbers`, by offset."""
 
     def __init__(self, form: Form, numbers: Sequence[int]) -> None:
-        self._form, self._numbers, self._failed = form, numbers, False
+        self._form, self._numbers, self._broke = form, numbers, False
 
-    def read(self, spans: Mapping[Partition, tuple[int, int]]) -> Generator[list[MessageRun], None, None]:
+    def read(self, spans: Mapping[Partition, tuple[int, int]], **_: Any) -> Generator[list[MessageRun], None, None]:
         ((partition, (start, end)),) = spans.items()
         for at in range(start, end, 2):
-            if at > start and not self._failed:
-                self._failed = True
+            if at > start and not self._broke:
+                self._broke = True
                 raise Unavailable("the target is away")
             records: Any = [Record(n, self._form.encode(self._numbers[n])) for n in range(at, min(at + 2, end))]
             yield [Run(partition, records, min(at + 2, end))]
