@@ -153,6 +153,9 @@ def check_marker(bucket: Bucket, where: Path, report: Report) -> None:
         f"nothing was promised (method {method}), yet it settles promises": method == "empty"
         and bool(m["evidence"]["promised"] or m["evidence"]["audit_records"]),
         f"its method is {method!r}": method not in ("sums", "join", "empty"),
+        "it says that more events were checked by checksum than were promised": not 0
+        <= m.get("checked", 0)
+        <= m["evidence"]["promised"],
         "it was closed before its hour had ended": m["closed_at_ms"] < 1000 * (bucket.start_s + bucket.length_s),
         "its books do not add up to its events": bool(books) and sum(b["events"] for b in books) != m["events"],
         "its books do not account for its duplicates": bool(books)

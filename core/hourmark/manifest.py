@@ -96,7 +96,7 @@ class Book(Group):
     """records that no audit record had promised when this bucket was sealed"""
 
 
-_LATER: Final = ("lost", "unknown", "unrepeatable")  # 0.2.0 had none of these
+_LATER: Final = ("lost", "unknown", "unrepeatable", "checked")  # 0.2.0 had none of these, 0.3.0 not the last
 
 
 class Manifest(Group):
@@ -120,6 +120,8 @@ class Manifest(Group):
     duplicates_removed: int
     unaudited: int
     """records that no audit record promised (yet)"""
+    checked: int = 0
+    """promised events whose values were proved by a checksum; absent where there are none, as in markers before 0.4.0"""
     lost: dict[str, int] = Field({})
     """by source: bytes that hosts know to have been destroyed before they were read, and that may have been of this hour"""
     unknown: dict[str, int] = Field({})

@@ -29,8 +29,3 @@ def value_hash(event_id: bytes, value: bytes) -> int:
     """
     seed = int.from_bytes(event_id[8:], "big") + int.from_bytes(value[1:FRAMING_SIZE], "big")
     return xxhash.xxh64_intdigest(value[FRAMING_SIZE:], seed % _MODULUS)
-
-
-def add_up(hashes: list[int]) -> int:
-    """Return the sum of hashes modulo 2^64."""
-    return sum(hashes) % _MODULUS

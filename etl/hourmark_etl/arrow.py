@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import xxhash
 
+from hourmark import native
 from hourmark.avro import FRAMING_SIZE
 from hourmark.record_key import KEY_SIZE
 
@@ -94,6 +96,37 @@ def matching(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table
 def unmatched(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
     """The other rows."""
     return rows.join(keys.select(columns), list(columns), join_type="left anti", use_threads=False)
+
+
+def value_hashes(ids_low64: UInt64s, schemas: Int32s, values: pa.Array, skip: int = 0) -> UInt64s:
+    """Return the value hash (`hourmark.value_hash`) of each row.
+
+    Args:
+        ids_low64: The last 8 bytes of each event id.
+        schemas: The schema id of each row.
+        values: Binary column without nulls.
+        skip: How many bytes of each value come before its datum.
+    """
+    kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+    _, offset_buffer, content = values.buffers()
+    if not len(values):
+        return np.empty(0, np.uint64)
+    offsets = np.frombuffer(offset_buffer, kind)[values.offset : values.offset + len(values) + 1]
+    data = memoryview(content) if content is not None else memoryview(b"")
+    return datum_hashes(ids_low64, schemas, offsets, data, skip)
+
+
+def datum_hashes(
+    ids_low64: UInt64s, schemas: Int32s | int, offsets: npt.NDArray[Any], data: memoryview, skip: int = 0
+) -> UInt64s:
+    """Return the same of datums `data[offsets[i] + skip:offsets[i + 1]]`; `offsets` are int32 or int64."""
+    seeds = np.ascontiguousarray(ids_low64 + np.asarray(schemas).astype(np.uint64))
+    if native.MODULE is not None:
+        made = native.MODULE.value_hashes(seeds, np.ascontiguousarray(offsets), offsets.itemsize, skip, data)
+        return np.frombuffer(made, np.uint64)
+    bounds = zip(offsets[:-1].tolist(), offsets[1:].tolist(), seeds.tolist(), strict=True)
+    found = (xxhash.xxh64_intdigest(data[start + skip : end], seed) for start, end, seed in bounds)
+    return np.fromiter(found, np.uint64, len(seeds))
 
 
 def lengths(values: pa.Array) -> Int64s:

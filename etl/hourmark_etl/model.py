@@ -162,7 +162,8 @@ class StagedGroup:
     """Rows of one type and hour in one staged file: [first_row, first_row + rows) of it, sorted by event id.
 
     `datum_bytes`: of all its datums. `low64_sum`: its digest, the sum modulo 2^64, unsigned, of each row's low 64 bits of an id
-    (its last 8 bytes) and RANGE_WEIGHT times its range id, duplicates counted each time.
+    (its last 8 bytes) and RANGE_WEIGHT times its range id, duplicates counted each time. `value_sum`: the sum modulo 2^64,
+    unsigned, of its rows' value hashes (`hourmark.value_hash`); None in groups that version 0.3.0 staged.
     """
 
     path: str
@@ -175,6 +176,7 @@ class StagedGroup:
     first_row: int
     first_id: bytes
     last_id: bytes
+    value_sum: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -233,7 +235,9 @@ class AuditGroup:
     All of a file are of one site's audit topic.
 
     `promised` adds up the promised counts, an audit record that occurs twice counted twice. `low64_sum`: the digest that the
-    promised rows would have as a `StagedGroup`: the promised sums, and RANGE_WEIGHT times range id times count.
+    promised rows would have as a `StagedGroup`: the promised sums, and RANGE_WEIGHT times range id times count. `value_sum`: the
+    sum of those checksums that the promises have, modulo 2^64, unsigned. `unchecked`: promised events without a checksum. Both
+    are None in groups that version 0.3.0 staged, whose promises have no checksums.
     """
 
     path: str
@@ -245,6 +249,8 @@ class AuditGroup:
     promised: int
     low64_sum: int
     site: str = FIRST_SITE
+    value_sum: int | None = None
+    unchecked: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,6 +356,7 @@ class Seal:
     lost: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by source: bytes that hosts know to be lost
     unknown: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by source: losses that nobody can measure
     unrepeatable: tuple[str, ...] = ()  # sources whose senders cannot be asked again
+    checked: int | None = None  # promised events whose values a checksum proved; None in seals of version 0.3.0
 
 
 def hours_on(hour: Hour, count: int) -> Hour:

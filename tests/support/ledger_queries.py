@@ -50,6 +50,7 @@ def _groups(database: Database, event_type: str, *conditions: object) -> list[St
             table.c.first_row,
             table.c.first_id,
             table.c.last_id,
+            table.c.value_sum,
         )
         .join(tables.staged_files, tables.staged_files.c.id == table.c.file_id)
         .where(table.c.type == event_type, *conditions)  # type: ignore[arg-type]  # column expressions
@@ -57,6 +58,10 @@ def _groups(database: Database, event_type: str, *conditions: object) -> list[St
     )
     with database.reading() as connection:
         return [
-            from_row(StagedGroup, (*row[:5], to_unsigned(row[5]), tuple(json.loads(row[6])), row[7], row[8], row[9]))
+            from_row(StagedGroup, (*row[:5], to_unsigned(row[5]), tuple(json.loads(row[6])), *row[7:10], _unsigned(row[10])))
             for row in connection.execute(query)
         ]
+
+
+def _unsigned(value: int | None) -> int | None:
+    return None if value is None else to_unsigned(value)

@@ -90,6 +90,7 @@ def manifest_of(
         books=_books(seal, hour, listed, written.files),
         duplicates_removed=sum(rows.events for rows in written.duplicates.values()),
         unaudited=seal.unaudited,
+        checked=seal.checked or 0,
         lost=dict(seal.lost),
         unknown=dict(seal.unknown),
         unrepeatable=list(seal.unrepeatable),
@@ -284,6 +285,8 @@ def _readable(
 def _unpublishable(f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSchema | DamagedRow]) -> Finding | None:
     assert f.seal is not None
     listed, sealed = listed_sums(hour.listed), f.seal.listed
+    if f.seal.checked is None or listed.unchecked or sealed.unchecked:  # values are not known of all rows
+        listed, sealed = (dataclasses.replace(of, values=0, unchecked=0) for of in (listed, sealed))
     if listed != sealed:
         return Finding(
             f"the ledger lists {listed.events} rows for {f.event_type} {f.hour}, which was sealed with {sealed.events}, or with "

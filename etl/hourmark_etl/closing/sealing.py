@@ -198,6 +198,7 @@ def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], over
         audit_records=proof.audit_records,
         promised=proof.promised,
         unaudited=proof.unaudited,
+        checked=proof.checked,
         waived=waived,
         offsets=offsets,
         listed=proof.listed,

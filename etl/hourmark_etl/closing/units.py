@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hourmark_etl.arrow import Int64s, UInt64s, low64s, range_words, schemas_of_runs
+from hourmark_etl.arrow import Int64s, UInt64s, low64s, range_words, schemas_of_runs, value_hashes
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ids.lookups import as_ids
 from hourmark_etl.model import RANGE_WEIGHT, StagedGroup, Sums
@@ -84,7 +84,7 @@ class UnitRows(NamedTuple):
     """A unit's rows, and what was `read` of each group.
 
     Columns: `listing` (int32, which of `unit.listings`), `hour` (int64, the row's own), `digest` (uint64, the row's share of its
-    group's), then those asked for.
+    group's), `value_hash` (uint64), then those asked for.
     """
 
     table: pa.Table
@@ -95,18 +95,18 @@ def read_unit(unit: Unit, storage: Storage, columns: Sequence[str], datum_bytes_
     """Rows in no order between files; a group's rows stand together, sorted by id.
 
     Unreadable names a file that must be staged again; of a slot, whose groups are read by several units, `check_read` is to tell.
+    Value hashes are computed from the datums where these are asked for, or the file has none; otherwise they are the file's.
+
     Overfull, once more than `datum_bytes_max` of a slot are read, unless all are of one id: many events of one moment lie close
     together.
     """
     datum_bytes = 0
     tables, read = [_labelled(EVENT_SCHEMA.empty_table(), [], np.empty(0, np.int64), columns)], dict[StagedGroup, Sums]()
-    for table, groups, counts in _read_files(unit, storage, {"event_id", "range_id", *columns}):
+    for table, groups, counts in _read_files(unit, storage, {"event_id", "range_id", *columns, "value_hash"}):
         tables.append(_labelled(table, groups, counts, columns))
-        below = np.concatenate([np.zeros(1, np.uint64), np.cumsum(tables[-1].column("digest").to_numpy())])
-        ends = np.cumsum(counts)
-        digests = below[ends] - below[ends - counts]  # they wrap at 64 bits, as they must
-        for (_, g), rows, digest in zip(groups, counts.tolist(), digests.tolist(), strict=True):
-            read[g] = Sums(0, rows, digest)
+        digests, values = (_sums_of_runs(tables[-1].column(name), counts) for name in ("digest", "value_hash"))
+        for (_, g), *sums in zip(groups, counts.tolist(), digests, values, strict=True):
+            read[g] = Sums(0, *sums)
         if "schema_id" in columns:
             _check_schemas(groups, schemas_of_runs(counts, table.column("schema_id").to_numpy()))
         if unit.slot is not None and datum_bytes_max is not None:
@@ -122,6 +122,12 @@ def check_read(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, Sums]) 
     """Unreadable for a file of which other rows were read than are listed."""
     for g in groups:
         found = read.get(g, Sums())
+        if (found.events, found.digest) == (g.rows, g.low64_sum) and g.value_sum not in (None, found.values):
+            raise Unreadable(
+                g.path,
+                f"the values of {g.rows} rows of {g.event_type} in the hour from Unix second {g.hour_s} have the checksum "
+                f"{found.values:016x}, {g.value_sum:016x} is listed: they are not those that were staged",
+            )
         if (found.events, found.digest) != (g.rows, g.low64_sum):
             raise Unreadable(
                 g.path,
@@ -130,14 +136,25 @@ def check_read(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, Sums]) 
             )
 
 
-def sums_by_hour(hours: Int64s, digests: UInt64s) -> dict[int, Sums]:
-    """How many rows of each hour, and their digest."""
+def sums_by_hour(hours: Int64s, digests: UInt64s, hashes: UInt64s) -> dict[int, Sums]:
+    """Return how many rows each hour has, and the sums of their digests and of their value hashes."""
     own = {hour: hours == hour for hour in np.unique(hours).tolist()}
-    return {hour: Sums(0, int(rows.sum()), int(digests[rows].sum(dtype=np.uint64))) for hour, rows in own.items()}
+    return {
+        hour: Sums(0, int(rows.sum()), *(int(of[rows].sum(dtype=np.uint64)) for of in (digests, hashes)))
+        for hour, rows in own.items()
+    }
+
+
+def _sums_of_runs(column: pa.ChunkedArray, counts: Int64s) -> list[int]:
+    """Return the sum modulo 2^64 of each run of so many rows."""
+    below = np.concatenate([np.zeros(1, np.uint64), np.cumsum(column.to_numpy())])
+    ends = np.cumsum(counts)
+    sums: list[int] = (below[ends] - below[ends - counts]).tolist()  # they wrap at 64 bits, as they must
+    return sums
 
 
 def _read_files(
-    unit: Unit, storage: Storage, columns: Collection[str]
+    unit: Unit, storage: Storage, columns: set[str]
 ) -> Iterator[tuple[pa.Table, list[tuple[int, StagedGroup]], Int64s]]:
     """File by file: its rows, the groups in turn, each with its listing, and how many rows each gave."""
     by_path = defaultdict[str, list[tuple[int, StagedGroup]]](list)
@@ -145,9 +162,14 @@ def _read_files(
         for g in listing.groups:
             if unit.slot is None or _overlaps(g, unit.slot):
                 by_path[g.path].append((at, g))
+    hashed = {"event_id", "schema_id", "datum"}
+    names = columns - {"value_hash"} | hashed if "datum" in columns else columns
     for path, groups in sorted(by_path.items()):
         groups.sort(key=lambda of: of[1].first_row)
-        table, counts = read_rows(storage, path, [Rows(g.first_row, g.rows) for _, g in groups], sorted(columns), unit.slot)
+        rows = [Rows(g.first_row, g.rows) for _, g in groups]
+        table, counts = read_rows(storage, path, rows, sorted(names), unit.slot)
+        if "datum" not in names and table.column("value_hash").null_count:  # of version 0.3.0
+            table, counts = read_rows(storage, path, rows, sorted(columns - {"value_hash"} | hashed), unit.slot)
         yield table, groups, counts
 
 
@@ -155,8 +177,20 @@ def _labelled(table: pa.Table, groups: Sequence[tuple[int, StagedGroup]], counts
     labels = np.array([(at, g.hour_s) for at, g in groups], np.int64).reshape(-1, 2)
     listing, hour = np.repeat(labels[:, 0].astype(np.int32), counts), np.repeat(labels[:, 1], counts)
     digests = low64s(table.column("event_id")) + range_words(table.column("range_id")) * np.uint64(RANGE_WEIGHT)
-    own = [pa.array(listing), pa.array(hour), pa.array(digests)]
-    return pa.table([*own, *table.select(list(columns)).columns], names=["listing", "hour", "digest", *columns])
+    own = [pa.array(listing), pa.array(hour), pa.array(digests), _hashes(table)]
+    return pa.table([*own, *table.select(list(columns)).columns], names=["listing", "hour", "digest", "value_hash", *columns])
+
+
+def _hashes(table: pa.Table) -> pa.ChunkedArray:
+    """Return the value hashes of the datums in the table; where it has none, those of the file."""
+    if "datum" not in table.column_names:
+        return table.column("value_hash")
+    return pa.chunked_array([_hashes_of(batch) for batch in table.to_batches()], "uint64")
+
+
+def _hashes_of(batch: pa.RecordBatch) -> pa.Array:
+    low64 = low64s(pa.chunked_array([batch.column("event_id")]))
+    return pa.array(value_hashes(low64, batch.column("schema_id").to_numpy(), batch.column("datum")))
 
 
 def _check_schemas(groups: Sequence[tuple[int, StagedGroup]], found: Sequence[tuple[int, ...]]) -> None:

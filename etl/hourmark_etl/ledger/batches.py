@@ -275,7 +275,8 @@ def put_staged(connection: Connection, batch: StagedBatch) -> None:
 
 def _group_row(table: Table, g: StagedGroup | AuditGroup) -> dict[str, Any]:
     """What the ledger keeps of the group itself: all but its row number, its file's and its listing."""
-    row = to_columns(g, low64_sum=to_signed(g.low64_sum))
+    value_sum = None if g.value_sum is None else to_signed(g.value_sum)
+    row = to_columns(g, low64_sum=to_signed(g.low64_sum), value_sum=value_sum)
     path = row.pop("path")
     if isinstance(g, StagedGroup):
         row["schema_ids"] = json.dumps(g.schema_ids)

@@ -85,13 +85,26 @@ def _summed(f: Frontier, groups: Iterable[StagedGroup], promises: Iterable[Audit
         if a.last_offset >= below.at(a.site) or (a.hour_s < f.hour.start_s and a.first_offset < f.settled_next.at(a.site)):
             partially_counted.append(a)
         else:
-            promised[a.hour_s] += Sums(a.rows, a.promised, a.low64_sum)
+            promised[a.hour_s] += promised_sums(a)
     return RoundSums(listed, promised, tuple(partially_counted))
 
 
 def listed_sums(groups: Iterable[StagedGroup]) -> Sums:
     """What the groups add up to."""
-    return sum((Sums(g.rows, g.rows, g.low64_sum) for g in groups), Sums())
+    return sum(map(row_sums, groups), Sums())
+
+
+def row_sums(g: StagedGroup) -> Sums:
+    """Return what the rows of one group add up to."""
+    if g.value_sum is None:
+        return Sums(g.rows, g.rows, g.low64_sum, unchecked=g.rows)
+    return Sums(g.rows, g.rows, g.low64_sum, g.value_sum)
+
+
+def promised_sums(a: AuditGroup) -> Sums:
+    """Return what the promises of one group add up to."""
+    unchecked = a.promised if a.unchecked is None else a.unchecked
+    return Sums(a.rows, a.promised, a.low64_sum, a.value_sum or 0, unchecked)
 
 
 def listed_groups(database: Database, asked: Sequence[Frontier]) -> list[list[StagedGroup]]:
@@ -175,13 +188,22 @@ def group_of(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
     if row["listed_hour"] is not None and row["listed_hour"] < row["hour"]:
         raise DamagedRow(_LISTED.name, f"id {row['id']}, of {row['path']}, listed before its hour", event_type)
     schema_ids = tuple(json.loads(row["schema_ids"]))
-    return from_columns(StagedGroup, row, low64_sum=to_unsigned(row["low64_sum"]), schema_ids=schema_ids)
+    return from_columns(
+        StagedGroup, row, low64_sum=to_unsigned(row["low64_sum"]), schema_ids=schema_ids, value_sum=_unsigned(row["value_sum"])
+    )
+
+
+def _unsigned(value: int | None) -> int | None:
+    return None if value is None else to_unsigned(value)
 
 
 def audit_group_of(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
     """The same of promises."""
     check(_PROMISED, row, row["path"], event_type)
-    return from_columns(AuditGroup, row, low64_sum=to_unsigned(row["low64_sum"]), site=row["site"] or FIRST_SITE)
+    return from_columns(
+        AuditGroup, row, low64_sum=to_unsigned(row["low64_sum"]), site=row["site"] or FIRST_SITE,
+        value_sum=_unsigned(row["value_sum"]),
+    )  # fmt: skip
 
 
 def _portions(asked: Sequence[Frontier], site: str) -> Iterator[Any]:

@@ -178,7 +178,12 @@ def known_file(database: Database, path: str) -> KnownFile:
         for table in (tables.groups, tables.audit_groups):
             for of in connection.execute(select(table).where(table.c.file_id == row["id"])).mappings():
                 check(table, of, path, of["type"])
-                groups[of["type"], of["hour"]] = Sums(of["rows"], digest=to_unsigned(of["low64_sum"]))
+                groups[of["type"], of["hour"]] = Sums(
+                    of["rows"],
+                    digest=to_unsigned(of["low64_sum"]),
+                    values=to_unsigned(of["value_sum"] or 0),
+                    unchecked=of["rows"] if of["value_sum"] is None else 0,
+                )
     return KnownFile(row["id"], _staged_file(row), row["batch"], groups)
 
 
@@ -232,7 +237,9 @@ def give_up(database: Database, lease: Lease, known: KnownFile, f: Frontier, gap
             own = (table.c.file_id == known.file_id, table.c.type == f.event_type)
             if table is tables.groups:
                 for row in connection.execute(select(table).where(*own)):
-                    lost[row.listed_hour] += Sums(row.rows, row.rows, to_unsigned(row.low64_sum))
+                    is_known = row.value_sum is not None
+                    values, unchecked = (to_unsigned(row.value_sum), 0) if is_known else (0, row.rows)
+                    lost[row.listed_hour] += Sums(row.rows, row.rows, to_unsigned(row.low64_sum), values, unchecked)
             connection.execute(delete(table).where(*own))
         force_sealed(connection, f, lost, (forced, gap.what))
         put_gaps(connection, [gap])

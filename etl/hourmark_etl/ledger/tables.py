@@ -113,7 +113,8 @@ audit_groups = Table(
     _number("last_offset"),
     _number("promised"),  # sum of the promised counts
     _number("low64_sum"),  # sum of the promised sums
-    _later("value_sum", BigInteger),  # sum of the promised checksums; null: not every promise has one
+    _later("value_sum", BigInteger),  # sum of the promised checksums
+    _later("unchecked", BigInteger),  # promised events without a checksum; null: all of them
     _later("site"),  # whose audit topic; null: the first one's
     _bytes(DIGEST),
     Index("audit_groups_by_file", "file_id"),

@@ -46,6 +46,7 @@ def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
         f"  ledger      {manifest.ledger}, commit {manifest.ledger_commit}",
         f"  evidence    {evidence.method}: {evidence.audit_records} audit records, {evidence.promised} events promised, "
         f"cut at {iso(evidence.cut_at_ms)}",
+        f"  values      of {manifest.checked} of {evidence.promised} promised events verified by checksum",
         f"  follows     {f'{previous.hour}, whose marker has {previous.blake2b}' if previous else 'none: it is the first'}",
         *(f"  waived     {waived}" for waived in evidence.waived),
         f"  removed     {manifest.duplicates_removed} duplicates",

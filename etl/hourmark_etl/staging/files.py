@@ -34,6 +34,7 @@ EVENT_SCHEMA: Final = pa.schema(
         ("datum", "binary"),
         ("partition", "int32"),  # of the type's topic
         ("offset", "int64"),
+        ("value_hash", "uint64"),  # `hourmark.value_hash`; files of version 0.3.0 do not have it
     ]
 )
 AUDIT_SCHEMA: Final = pa.schema(
@@ -47,8 +48,12 @@ AUDIT_SCHEMA: Final = pa.schema(
         ("origin", "string"),  # human-readable: host, path and bytes of the range
         ("observed_at", "int64"),  # of the range, Unix milliseconds
         ("content", pa.binary(8)),  # digest of all that its audit record promises (`task.content_of`)
+        ("checksum", "uint64"),  # of the promise, null where it has none; files of version 0.3.0 do not have these two
+        ("values", pa.binary(8)),  # digest of all checksums of the audit record, null where it has none
     ]
 )
+# Columns that files of version 0.3.0 do not have: they are read as null.
+LATER: Final = pa.schema([EVENT_SCHEMA.field("value_hash"), AUDIT_SCHEMA.field("checksum"), AUDIT_SCHEMA.field("values")])
 ROWS_IN_GROUP: Final = 65_536  # some 8 MB of datums: what is read at least, for one id of it
 ID_MAX: Final = (1 << 128) - 1
 
@@ -98,7 +103,7 @@ def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
 def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
     """The same, with the errors of storage (StorageError) and of the file (DAMAGE) as they are."""
     with _opened(storage, path) as file:
-        return file.read(columns)
+        return _with_later(file, columns)
 
 
 def read_note(storage: Storage, path: str) -> StagedNote:
@@ -138,7 +143,7 @@ def _read(file: VerifiedFile, wanted: Sequence[Rows], columns: Sequence[str], wi
     if within is not None:
         touched &= _overlapping(file.metadata, within)
     names = [*columns] if within is None or "event_id" in columns else [*columns, "event_id"]
-    table = file.read(names, np.flatnonzero(touched).tolist())
+    table = _with_later(file, names, np.flatnonzero(touched).tolist())
     # Where a row of the file stands in what was read: rows of skipped groups have no length.
     places = np.append(0, np.cumsum(np.where(touched, counts, 0)))
 
@@ -151,6 +156,16 @@ def _read(file: VerifiedFile, wanted: Sequence[Rows], columns: Sequence[str], wi
         ids = table.column("event_id")
         ranges = np.array([_narrowed(ids, low, high, within) for low, high in ranges.tolist()], np.int64).reshape(-1, 2)
     return _slices(table.select(list(columns)), ranges), ranges[:, 1] - ranges[:, 0]
+
+
+def _with_later(file: VerifiedFile, columns: Sequence[str], row_groups: Sequence[int] | None = None) -> pa.Table:
+    """Read these columns of these row groups, or of all; `LATER` columns that the file does not have are null."""
+    there = set(file.names)
+    absent = [name for name in columns if name not in there and name in LATER.names]
+    table = file.read([name for name in columns if name not in absent], row_groups)
+    for name in absent:
+        table = table.append_column(LATER.field(name), pa.nulls(len(table), LATER.field(name).type))
+    return table.select(list(columns))
 
 
 def _overlapping(metadata: pq.FileMetaData, within: IdRange) -> Bools:

@@ -59,7 +59,6 @@ class StagedNote:
         """Without paths."""
         told = {name: _listed(getattr(self, name)) for name in ("spans", "groups", "audit_groups")}
         told["spans"] = [s.to_list() for s in self.spans]
-        told["audit_groups"] = [fields[:-1] if fields[-1] == FIRST_SITE else fields for fields in told["audit_groups"]]
         own = {name: getattr(self, name) for name in ("ledger", "kind", "rows", "observed_ms")}
         return json.dumps({"format": NOTE_FORMAT, **own, **told})
 
@@ -113,12 +112,13 @@ def _listed(values: Sequence[Any]) -> list[list[Any]]:
 
 
 def _audit_group(path: str, *fields: Any) -> AuditGroup:
-    """Of the first site where it names none, as those of before there were several."""
-    of_first = (FIRST_SITE,) * (len(fields) == len(dataclasses.fields(AuditGroup)) - 2)
-    return from_row(AuditGroup, (path, *fields, *of_first))
+    """Return a group of the first site where it names none, without checksums where it has none, as those of 0.3.0."""
+    missing = len(dataclasses.fields(AuditGroup)) - 1 - len(fields)
+    return from_row(AuditGroup, (path, *fields, *(FIRST_SITE, None, None)[3 - missing :]))
 
 
 def _group(*fields: Any) -> StagedGroup:
-    path, event_type, hour_s, rows, size, low64_sum, schema_ids, first_row, first_id, last_id = fields
+    path, event_type, hour_s, rows, size, low64_sum, schema_ids, first_row, first_id, last_id, *value_sum = fields
     ids = (bytes.fromhex(first_id), bytes.fromhex(last_id))
-    return from_row(StagedGroup, (path, event_type, hour_s, rows, size, low64_sum, tuple(schema_ids), first_row, *ids))
+    known = value_sum or [None]  # files of version 0.3.0 have none
+    return from_row(StagedGroup, (path, event_type, hour_s, rows, size, low64_sum, tuple(schema_ids), first_row, *ids, *known))

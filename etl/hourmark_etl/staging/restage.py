@@ -47,7 +47,7 @@ class Restager:
         except (DataLoss, TopicReplaced) as error:
             raise DataLoss(f"{path} cannot be staged again: {error}. It came from {places(spans)}") from error
         sums = _sums(piece, known.file.kind)
-        if sums != known.groups:
+        if not _are_same(known.groups, sums):
             for file in piece.files:
                 self._storage.delete(file.path)
             raise DataLoss(f"{path} cannot be staged again: {_difference(known.groups, sums)}. It came from {places(spans)}")
@@ -99,13 +99,31 @@ def _refuse_other_epochs(before: Sequence[Span], now: Sequence[Span]) -> None:
 
 def _sums(piece: StagedPiece, kind: str) -> dict[tuple[str, int], Sums]:
     groups = piece.audit_groups if kind == AUDIT else piece.groups
-    return {(g.event_type, g.hour_s): Sums(g.rows, digest=g.low64_sum) for g in groups}
+    return {
+        (g.event_type, g.hour_s): Sums(
+            g.rows, digest=g.low64_sum, values=g.value_sum or 0, unchecked=g.rows if g.value_sum is None else 0
+        )
+        for g in groups
+    }
+
+
+def _are_same(before: Mapping[tuple[str, int], Sums], now: Mapping[tuple[str, int], Sums]) -> bool:
+    return before.keys() == now.keys() and all(not _differ(of, now[key]) for key, of in before.items())
+
+
+def _differ(had: Sums, has: Sums) -> str:
+    """Say what differs; "" if nothing does. Values are compared where both sides know all of them."""
+    if (had.records, had.digest) != (has.records, has.digest):
+        return ", others" if had.records == has.records else ", a different number"
+    if not had.unchecked and not has.unchecked and had.values != has.values:
+        return ", with the same ids and other values"
+    return ""
 
 
 def _difference(before: Mapping[tuple[str, int], Sums], now: Mapping[tuple[str, int], Sums]) -> str:
-    event_type, hour_s = min(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+    event_type, hour_s = min(key for key in before.keys() | now.keys() if _differ(before.get(key, Sums()), now.get(key, Sums())))
     had, has = (sums.get((event_type, hour_s), Sums()) for sums in (before, now))
     return (
         f"Kafka gives {has.records} records of {event_type} in the hour from Unix second {hour_s}, the ledger knows {had.records}"
-        + (", others" if had.records == has.records else "")
+        + (_differ(had, has) if had.records == has.records else "")
     )

@@ -38,6 +38,7 @@ from hourmark_etl.arrow import (
     run_starts,
     schema_ids,
     schemas_of_runs,
+    value_hashes,
 )
 from hourmark_etl.errors import BadRecord, EtlStop
 from hourmark_etl.model import AUDIT, EVENTS, RANGE_WEIGHT, AuditGroup, Span, StagedGroup, storable, to_signed, to_unsigned
@@ -51,7 +52,7 @@ from hourmark_etl.storage import Storage, open_storage
 # Columns of the table that is staged: key and value binary, topic string or dictionary, partition int32, offset int64.
 _END: Final = (1 << 31) - 1  # of any datum; without it, binary_slice of pyarrow 26 overflows
 _T = TypeVar("_T")
-PromiseRow = tuple[str, int, bytes, int, int, int, str, int, bytes]  # of AUDIT_SCHEMA
+PromiseRow = tuple[str, int, bytes, int, int, int, str, int, bytes, int | None, bytes | None]  # of AUDIT_SCHEMA
 _OBSERVED_AT: Final = 7
 _TIME_S_MAX: Final = 253_402_300_800  # the year 10000
 _COUNT_MAX: Final = 1 << 40  # a range has its events in memory
@@ -122,9 +123,12 @@ def _sorted_events(
     _check_schemas(table, schemas, types, codes, plan.schema_types)
     ranked = sorted(set(types))  # in the file types stand by name, so that neighbours of a unit are neighbours in every file
     ranks = np.array([ranked.index(t) for t in types], np.int32)[codes]
+    values = in_one(table.column("value"))
+    hashes = value_hashes(key.low64, schemas, values, FRAMING_SIZE)
     order = np.lexsort((key.low64, key.head, ranks))  # an hour is the beginning of the head
+    hashes = hashes[order]
     ranks, schemas, hours = ranks[order], schemas[order], hour_starts_s(key.head[order], plan.bucket_seconds)
-    values, chosen = in_one(table.column("value")), pa.array(order)
+    chosen = pa.array(order)
     ids = fixed_array(key.matrix[order, :16])
     columns = [
         pa.DictionaryArray.from_arrays(pa.array(ranks), pa.array(ranked, "string")),
@@ -135,12 +139,14 @@ def _sorted_events(
         pc.binary_slice(values, FRAMING_SIZE, _END).cast("binary").take(chosen),
         in_one(table.column("partition")).cast("int32").take(chosen),
         in_one(table.column("offset")).take(chosen),
+        pa.array(hashes),
     ]
     starts = run_starts(ranks, hours)
     ends = np.append(starts[1:], len(order))
     sizes = np.add.reduceat(lengths(values)[order] - FRAMING_SIZE, starts)
     # Digests wrap at 64 bits, as they must.
     low64_sums = np.add.reduceat((key.low64 + key.ranges * np.uint64(RANGE_WEIGHT))[order], starts)
+    value_sums = np.add.reduceat(hashes, starts)
     groups = tuple(
         StagedGroup(
             path="",
@@ -153,9 +159,10 @@ def _sorted_events(
             first_row=start,
             first_id=ids[start].as_py(),
             last_id=ids[end - 1].as_py(),
+            value_sum=value_sum,
         )
-        for start, end, size, low64_sum, of_group in zip(
-            *(column.tolist() for column in (starts, ends, sizes, low64_sums)),
+        for start, end, size, low64_sum, value_sum, of_group in zip(
+            *(column.tolist() for column in (starts, ends, sizes, low64_sums, value_sums)),
             schemas_of_runs(ends - starts, schemas),
             strict=True,
         )
@@ -183,9 +190,11 @@ def _audit_rows(table: pa.Table, bucket_seconds: int) -> list[PromiseRow]:
         host_name, path = storable(record.host_name), storable(record.path)
         origin = f"{record.kind} of {host_name}: {path} [{record.start}, {record.end}) generation {record.generation}"
         own = (offset, origin, record.observed_at_ms, content_of(record))
+        values = values_of(record)
         for p in record.promised:
-            rows.append((p.event_type, p.hour_start_s, bytes(record.range_id), p.count, to_signed(p.sum), *own))
-    return sorted(rows)
+            named = (p.event_type, p.hour_start_s, bytes(record.range_id), p.count, to_signed(p.sum))
+            rows.append((*named, *own, p.checksum, values))
+    return sorted(rows, key=lambda row: row[:_OBSERVED_AT])
 
 
 def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
@@ -202,11 +211,17 @@ def content_of(record: AuditRecord) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
+def values_of(record: AuditRecord) -> bytes | None:
+    """Return a digest of all checksums of a record, which equal values share; None where it has none."""
+    checksums = [f"{p.event_type} {p.hour_start_s} {p.checksum}" for p in sorted(record.promised) if p.checksum is not None]
+    return hashlib.blake2b("\n".join(checksums).encode(), digest_size=8).digest() if checksums else None
+
+
 def _audit_groups(rows: list[PromiseRow], site: str) -> tuple[AuditGroup, ...]:
     """Of sorted rows."""
     groups = []
     for (event_type, hour), found in itertools.groupby(rows, lambda row: row[:2]):
-        _, _, ranges, counts, totals, offsets, *_ = zip(*found, strict=True)
+        _, _, ranges, counts, totals, offsets, _, _, _, checksums, _ = zip(*found, strict=True)
         digests = (t + RANGE_WEIGHT * int.from_bytes(r, "big") * c for t, r, c in zip(totals, ranges, counts, strict=True))
         groups.append(
             AuditGroup(
@@ -219,6 +234,8 @@ def _audit_groups(rows: list[PromiseRow], site: str) -> tuple[AuditGroup, ...]:
                 promised=sum(counts),
                 low64_sum=to_unsigned(sum(digests)),
                 site=site,
+                value_sum=to_unsigned(sum(c for c in checksums if c is not None)),
+                unchecked=sum(n for n, c in zip(counts, checksums, strict=True) if c is None),
             )
         )
     return tuple(groups)

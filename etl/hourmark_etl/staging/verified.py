@@ -85,6 +85,11 @@ class VerifiedFile:
         self.metadata: pq.FileMetaData = pq.read_metadata(pa.BufferReader(footer))
 
     @property
+    def names(self) -> list[str]:
+        """Its columns, in their order."""
+        return [self.metadata.schema.column(i).name for i in range(self.metadata.num_columns)]
+
+    @property
     def note(self) -> bytes:
         """What was written with it."""
         note: bytes = self.metadata.metadata[_NOTE]
@@ -93,7 +98,7 @@ class VerifiedFile:
     def read(self, columns: Sequence[str], row_groups: Sequence[int] | None = None) -> pa.Table:
         """These columns of these row groups, or of all."""
         groups = range(self.metadata.num_row_groups) if row_groups is None else row_groups
-        names = [self.metadata.schema.column(i).name for i in range(self.metadata.num_columns)]
+        names = self.names
         wanted = [names.index(name) for name in columns]
         chunks = list(_chunks(self.metadata, groups, wanted))
         if isinstance(self._content, mmap.mmap):

@@ -79,6 +79,7 @@ class Marker(_Said):
     books: dict[str, Book]
     duplicates_removed: Count
     unaudited: Count
+    checked: Count = 0  # promised events whose values a checksum proved; absent where there are none
     lost: dict[str, Count] = Field({})  # by source; markers of before have neither
     unknown: dict[str, Count] = Field({})
     unrepeatable: list[str] = Field([])  # sources; absent where there are none, as the two before it

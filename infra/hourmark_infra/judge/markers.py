@@ -28,7 +28,7 @@ def fingerprint(schema: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def contradictions(bucket: Bucket, counted: Counted, grades: Sequence[str]) -> Iterator[str]:
+def contradictions(bucket: Bucket, counted: Counted, grades: Sequence[str]) -> Iterator[str]:  # a list of rules
     """Where a marker says other than its bucket, or than itself."""
     said, evidence, books = bucket.marker, bucket.marker.evidence, bucket.marker.books
     summed = Book(**{name: sum(getattr(b, name) for b in books.values()) for name in Book.model_fields})
@@ -53,6 +53,8 @@ def contradictions(bucket: Bucket, counted: Counted, grades: Sequence[str]) -> I
             yield f"the marker's {what}: it says {says!r}, it must be {is_!r}"
     if said.grade != "forced" and summed.rows - said.events != said.duplicates_removed:  # forced may go without files
         yield f"of {summed.rows} rows by its books {said.events} events and {said.duplicates_removed} duplicates came"
+    if said.checked > evidence.promised or (evidence.method == "sums" and said.checked not in (0, evidence.promised)):
+        yield f"by {evidence.method} it says that {said.checked} of {evidence.promised} promised events were checked"
     if said.grade not in grades:
         yield f"its grade is {said.grade}: {'; '.join(evidence.waived)[:300]}"
     if evidence.method == "empty" and (evidence.promised or summed.rows or said.unaudited):

@@ -11,7 +11,7 @@ from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.losses import ID_BYTES, Losses
 from tests.support.simulator.producers import Producers
 from tests.support.simulator.sites import FakeMirror
-from tests.support.simulator.truth import FIRST_HOUR, TYPES, Broken, Event, Range
+from tests.support.simulator.truth import FIRST_HOUR, TYPES, VALUE_CHANGED, Broken, Event, Range
 
 from hourmark.avro import frame
 from hourmark.event_id import EventId
@@ -78,10 +78,12 @@ class Judge:
         first = hour == FIRST_HOUR
         if manifest.previous != (None if first else Previous.of(str(hour.before()), self._marker_before(event_type, hour))):
             raise Broken(f"{event_type} {hour} does not follow the marker before it, but {manifest.previous}")
-        ids = []
+        ids, numbers = [], list[tuple[EventId, int]]()
         for file in manifest.files:
             rows: Any = fastavro.reader(io.BytesIO(content[f"{folder}/{file.name}"]))
-            ids += [EventId(row["event_id"]) for row in rows]
+            for row in rows:
+                ids.append(EventId(row["event_id"]))
+                numbers.append((ids[-1], row["number"]))
         if len(ids) != manifest.events or set(content) != {f"{folder}/{f.name}" for f in manifest.files} | {f"{folder}/_SUCCESS"}:
             raise Broken(f"{event_type} {hour} does not hold what its manifest says")
         for event_id in ids:
@@ -101,11 +103,18 @@ class Judge:
         self._seen["duplicates removed"] += manifest.duplicates_removed
         if (grade == "proved") != (not manifest.evidence.waived):
             raise Broken(f"{event_type} {hour} is {grade}, and waives {manifest.evidence.waived}")
+        self._check_values(event_type, hour, manifest, numbers)
         self._check_listed(event_type, hour, manifest)
         self._check_readings(event_type, hour, manifest, set(ids))
         self._check_conflicts(event_type, hour, manifest)
         if grade == "proved":
             self._check_proof(event_type, hour, manifest)
+
+    def _check_values(self, event_type: str, hour: Hour, manifest: Manifest, numbers: list[tuple[EventId, int]]) -> None:
+        """A proved bucket has the values that were sent; nobody promised those of unaudited rows."""
+        changed = [number for event_id, number in numbers if number != self._producers.events[event_id].line]
+        if changed and manifest.grade is Grade.PROVED and not manifest.unaudited:
+            raise Broken(f"{event_type} {hour} is proved with changed values: {changed}")
 
     def _check_readings(self, event_type: str, hour: Hour, manifest: Manifest, ids: set[EventId]) -> None:
         """Nothing of a range that was promised in two ways before the cut is in a bucket, unless an override names the range.
@@ -208,6 +217,7 @@ class Judge:
         for (event_type, hour), m in self.manifests.items():
             if (
                 not self._mirror.skipped
+                and not self._seen[VALUE_CHANGED]
                 and not self._losses
                 and m.grade is not Grade.FORCED
                 and any("not kept" in e and not any(named in e for named in twice) for e in m.evidence.waived)

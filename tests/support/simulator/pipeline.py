@@ -10,14 +10,15 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.losses import Losses
-from tests.support.simulator.producers import Producers
+from tests.support.simulator.producers import Producers, has_checksums
 from tests.support.simulator.sites import FakeCluster, FakeMirror, Log
-from tests.support.simulator.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, TYPES
+from tests.support.simulator.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, TYPES, VALUE_CHANGED
 
 from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.host_reports import HostReport
 from hourmark.kafka import Partition
+from hourmark.record_key import RecordKey
 from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
 from hourmark_etl.closing.cut.clusters import Clusters
 from hourmark_etl.closing.cut.edge import EdgeSite
@@ -69,6 +70,25 @@ class Pipeline:
         """The mirror copies a few records of one partition."""
         r = random.Random(draw)
         self.one_of(draw).copy(r.choice(EDGE_PARTITIONS), r.randint(1, 6))
+
+    def change_value(self, draw: int) -> None:
+        """A value in the central log changes before it is staged, and is a value of its schema still; no CRC tells."""
+        positions = {Partition(p.topic, p.partition): p.next_offset for p in batches.positions(self.database, CLUSTER)}
+        types = {central_topic(events_topic(t), alias or "") for t in TYPES for alias in self.topics.aliases.values()}
+        todo = [
+            (p, offset)
+            for p, log in self.central.logs.items()
+            for offset, record in enumerate(log.records)
+            if p.topic in types and record is not None and offset >= positions.get(p, 0)
+            and has_checksums(RecordKey.decode(record.key).range_id)
+        ]  # fmt: skip
+        if todo:
+            p, offset = todo[draw % len(todo)]
+            record = self.central.logs[p].records[offset]
+            assert record is not None
+            changed = record.value[:-1] + bytes([record.value[-1] ^ 2])
+            self.central.logs[p].records[offset] = dataclasses.replace(record, value=changed)
+            self.seen[VALUE_CHANGED] += 1
 
     def one_of(self, draw: int) -> FakeMirror:
         """One of the mirrors."""

@@ -23,7 +23,7 @@ from tests.support.simulator.judge import WOKEN, Judge
 from tests.support.simulator.ledgers import LedgerFaults, forget
 from tests.support.simulator.pipeline import Pipeline
 from tests.support.simulator.producers import Producers
-from tests.support.simulator.truth import CLUSTER, FIRST_HOUR, Broken, config_of
+from tests.support.simulator.truth import CLUSTER, FIRST_HOUR, VALUE_CHANGED, Broken, config_of
 
 from hourmark.errors import HourmarkError, Unavailable, UsageError
 from hourmark.hours import Hour
@@ -145,7 +145,14 @@ class World:
 
     def engine(self, database: Database) -> Engine:
         """What proves and writes."""
-        faults = ("cleaned", "range read otherwise", "ledger lost", "older copy goes on", *(f.name for f in FILE_FAULTS))
+        faults = (
+            "cleaned",
+            "range read otherwise",
+            "ledger lost",
+            "older copy goes on",
+            VALUE_CHANGED,
+            *(f.name for f in FILE_FAULTS),
+        )
         return ComparedEngine(self.storage, database, self.config, lambda: any(self.seen[name] for name in faults))
 
     def close_step(self, _: int) -> int | None:
@@ -344,7 +351,7 @@ class World:
 
     def _override(self) -> None:
         # After a lost ledger, checks of the edge begin where storage tells of them.
-        if not (self.pipeline.mirror.skipped or self.pipeline.losses or self.seen["ledger lost"]):
+        if not (self.pipeline.mirror.skipped or self.pipeline.losses or self.seen["ledger lost"] or self.seen[VALUE_CHANGED]):
             raise Broken(f"an hour stays open, and nothing was lost: {self._open_hours()}")
         try:
             put_overrides(self.database, FIRST_HOUR.length_s, "records are lost", "operator", self.clock.now_ms())

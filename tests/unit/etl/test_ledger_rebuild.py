@@ -337,7 +337,12 @@ def test_without_the_topic_ids_of_markers_keep_their_meaning(life: Life, target:
 
 def put_unaudited(life: Life, hour: Hour, rows: int) -> str:
     """A proof of the hour found as many."""
-    found = {"hour": [FIRST.start_s] * rows, "event_id": [bytes(16)] * rows, "range_id": [bytes(8)] * rows}
+    found = {
+        "hour": [FIRST.start_s] * rows,
+        "event_id": [bytes(16)] * rows,
+        "range_id": [bytes(8)] * rows,
+        "value_hash": list(range(rows)),
+    }
     opened = dataclasses.replace(life.frontier("click"), hour=hour)
     return write_unaudited(life.storage, 7, opened, pa.table(found, schema=UNAUDITED_SCHEMA)).path
 

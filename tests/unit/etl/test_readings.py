@@ -17,6 +17,7 @@ from hourmark_etl.staging.stage import content_of
 
 def readings(*rows: tuple[int, int, bytes]) -> pa.Table:
     columns = [[bytes(7) + bytes([r]) for r, _, _ in rows], [at for _, at, _ in rows], [c * 8 for _, _, c in rows]]
+    columns.append([None] * len(rows))  # records without checksums
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, READINGS, strict=True)], schema=READINGS)
 
 

@@ -47,7 +47,9 @@ def test_without_a_ledger_there_is_nothing_to_say(tmp_path: Path) -> None:
     assert not (tmp_path / "none.sqlite").exists()
 
 
-@pytest.mark.parametrize(("field", "value"), [("lost", {"app": 7}), ("unknown", {"app": 1}), ("unrepeatable", ["app"])])
+@pytest.mark.parametrize(
+    ("field", "value"), [("lost", {"app": 7}), ("unknown", {"app": 1}), ("unrepeatable", ["app"]), ("checked", 3)]
+)
 def test_a_marker_that_says_more_is_in_the_way_for_good(ledger_url: str, ledger: Database, field: str, value: object) -> None:
     rows = [
         {"type": "click", "hour": hour, "grade": "proved", "manifest": text.sealed().encode().decode(), "closed_at_ms": 1}
@@ -56,7 +58,9 @@ def test_a_marker_that_says_more_is_in_the_way_for_good(ledger_url: str, ledger:
     with ledger.transaction() as connection:
         connection.execute(tables.buckets.insert(), rows)
     found = of_ledger(ledger_url)[1:]
-    assert found == ["1 closed buckets name lost or unknown or unrepeatable, such as click 1970-01-01T01, and 0.2.0 refuses them"]
+    assert found == [
+        "1 closed buckets name lost or unknown or unrepeatable or checked, such as click 1970-01-01T01, and 0.2.0 refuses them"
+    ]
 
 
 def put_frontier(ledger: Database, **changed: object) -> None:

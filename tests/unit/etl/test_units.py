@@ -65,8 +65,8 @@ def test_every_row_is_read_in_one_unit_and_equal_ids_in_the_same(
     for unit in units:
         assert len(unit.listings) == 1 or sum(x.datum_bytes for x in unit.listings) <= unit_bytes_max
         table = read_unit(unit, LocalDisk(root), ["event_id", "datum"]).table
-        assert table.column_names == ["listing", "hour", "digest", "event_id", "datum"]
-        for at, hour, _, event_id, datum in zip(*(c.to_pylist() for c in table.columns), strict=True):
+        assert table.column_names == ["listing", "hour", "digest", "value_hash", "event_id", "datum"]
+        for at, hour, _, _, event_id, datum in zip(*(c.to_pylist() for c in table.columns), strict=True):
             event_type = unit.listings[at].event_type
             seen[event_type, hour, event_id, len(datum)] += 1
             assert unit_of.setdefault((event_type, event_id), unit) is unit

@@ -65,7 +65,7 @@ def table() -> pa.Table:
         kinds, pa.array([1_800_000_000] * ROWS), pa.array(IDS, pa.binary(16)),
         pa.array([b"range%3d" % (n % 9) for n in range(ROWS)]),
         pa.array([n % 2 + 1 for n in range(ROWS)], pa.int32()), pa.array([b"datum %d" % n for n in range(ROWS)]),
-        pa.array([0] * ROWS, pa.int32()), pa.array(range(ROWS)),
+        pa.array([0] * ROWS, pa.int32()), pa.array(range(ROWS)), pa.array(range(ROWS)),
     ]  # fmt: skip
     return pa.table([c.cast(f.type) for c, f in zip(columns, EVENT_SCHEMA, strict=True)], schema=EVENT_SCHEMA)
 
@@ -94,9 +94,19 @@ def test_what_is_written_is_read_and_any_reader_can(storage: MemoryStorage, path
     assert pq.read_table(io.BytesIO(storage.read(path))).replace_schema_metadata().equals(table())
 
 
-def test_a_file_says_what_it_holds(storage: MemoryStorage) -> None:
-    audit = audit_group("", 3600, first_offset=7, last_offset=9, promised=2, low64_sum=2**63)
-    note = dataclasses.replace(NOTE, audit_groups=(audit,))
+def test_a_column_that_a_file_of_an_older_version_does_not_have_is_null(storage: MemoryStorage) -> None:
+    older = table().drop_columns(["value_hash"])
+    path = write_rows(storage, "f/x", older, NOTE).path
+    assert read_all(storage, path, ["value_hash", "offset"]).column("value_hash").null_count == ROWS
+    found, _ = read_rows(storage, path, [Rows(40, 3)], ["event_id", "value_hash"], IdRange())
+    assert found.column("value_hash").to_pylist() == [None] * 3 and len(found.column("event_id")) == 3
+
+
+@pytest.mark.parametrize("known", [{}, {"value_sum": 2**64 - 3, "unchecked": 1}], ids=["of version 0.3.0", "with checksums"])
+def test_a_file_says_what_it_holds(storage: MemoryStorage, known: dict[str, int]) -> None:
+    audit = audit_group("", 3600, first_offset=7, last_offset=9, promised=2, low64_sum=2**63, **known)
+    (events,) = (dataclasses.replace(g, value_sum=known.get("value_sum")) for g in GROUPS)
+    note = dataclasses.replace(NOTE, groups=(events,), audit_groups=(audit,))
     path = write_rows(storage, "f/x", table(), note).path
     assert read_note(storage, path) == note.at(path)
     assert read_note(storage, path).groups[0].path == path

@@ -325,7 +325,10 @@ def test_a_group_whose_digest_is_not_the_listed_one_makes_its_file_unreadable(wo
     (group,) = world.stage(some_ids(50))
     replaced = functools.partial(dataclasses.replace, group)
     shorter = replaced(rows=49)
-    for wrong in (replaced(low64_sum=group.low64_sum ^ 1), shorter, replaced(rows=49, first_row=1), replaced(schema_ids=(2,))):
+    other_values = replaced(value_sum=(group.value_sum or 0) ^ 1)
+    for wrong in (
+        replaced(low64_sum=group.low64_sum ^ 1), shorter, replaced(rows=49, first_row=1), replaced(schema_ids=(2,)), other_values,
+    ):  # fmt: skip
         with pytest.raises(Unreadable, match=group.path):
             world.write(FIRST, [wrong])
 
@@ -342,7 +345,14 @@ def other_rows(run: Run) -> Run:
     return dataclasses.replace(run, digests=run.digests + np.uint64(1))
 
 
-@pytest.mark.parametrize("fault", [dropped, of_another_hour, other_rows])
+def other_values(run: Run) -> Run:
+    """As a bit flipped in memory between what was read and the container."""
+    data = bytearray(run.data)
+    data[int(run.offsets[1]) - 1] ^= 1
+    return dataclasses.replace(run, data=memoryview(bytes(data)))
+
+
+@pytest.mark.parametrize("fault", [dropped, of_another_hour, other_rows, other_values])
 def test_an_hour_of_which_not_all_listed_rows_were_written_or_proven_duplicates_is_not_published(
     world: World, monkeypatch: pytest.MonkeyPatch, fault: Callable[[Run], Run]
 ) -> None:

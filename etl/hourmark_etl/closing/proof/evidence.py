@@ -15,14 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hourmark_etl.arrow import Int32s, matching, range_words
-from hourmark_etl.closing.proof.promises import HELD, KEY, PROMISED, ROWS, distinct_rows, held
+from hourmark_etl.closing.proof.promises import HELD, KEY, PROMISED, ROWS, distinct_pairs, held
 from hourmark_etl.closing.units import Listing, Unit, plan_units, read_unit
 from hourmark_etl.model import FIRST_SITE, AuditGroup, AuditOffsets, Frontier, StagedGroup
 from hourmark_etl.staging.files import AUDIT_SCHEMA, IdRange, load_all, read_all
 from hourmark_etl.staging.verified import DAMAGE
 from hourmark_etl.storage import Lost, Storage
 
-UNAUDITED_SCHEMA: Final = pa.schema([("hour", "int64"), ("event_id", pa.binary(16)), ("range_id", pa.binary(8))])
+UNAUDITED_SCHEMA: Final = pa.schema(  # files of version 0.3.0 have no `value_hash`
+    [("hour", "int64"), ("event_id", pa.binary(16)), ("range_id", pa.binary(8)), ("value_hash", "uint64")]
+)
 _NEVER: Final = (1 << 63) - 1  # no offset lies past it
 _FILES_IN_ITEM: Final = 16  # audit files: small
 _LOG = logging.getLogger(__name__)
@@ -136,8 +138,8 @@ def scattered(item: RowsItem | PromisesItem, storage: Storage, windows: Windows,
 
 
 def unaudited_rows(item: RowsItem, storage: Storage, keys: pa.Table) -> pa.Table:
-    """Rows of these ranges (columns KEY) that are listed and were not unaudited before, each once."""
-    distinct = distinct_rows(matching(item_rows(item, storage), keys, KEY))
+    """Rows of these ranges (columns KEY) that are listed and were not unaudited before, each pair of id and value hash once."""
+    distinct = distinct_pairs(matching(item_rows(item, storage), keys, KEY))
     return distinct.filter(pc.invert(distinct.column("earlier")))
 
 
@@ -201,7 +203,7 @@ def _earlier(storage: Storage, asked: int, path: str, slot: IdRange | None) -> p
 
 def _as_rows(rows: pa.Table, asked: Int32s, *, earlier: bool) -> pa.Table:
     """A table of ROWS."""
-    own = [rows.column(name) for name in ROWS.names[1:4]]
+    own = [rows.column(name) for name in ROWS.names[1:5]]
     return pa.table([pa.array(asked), *own, pa.array(np.full(len(rows), earlier))], schema=ROWS)
 
 

@@ -3,6 +3,10 @@
 Rows are counted once per (range, id), wherever and however often they stand; promises once per (range, content). A key is (asked,
 hour, range id), where `asked` is the index of a frontier of the round. Ids that are cut into slots are disjoint, so what each
 slot counts adds up. Sums are modulo 2^64, as promised ones are.
+
+Values are compared where the promise has a checksum and each row of the range a hash: over distinct pairs of id and hash, as the
+delivery service made the checksum, so two contents of one id in a batch both count. A copy with another content makes a pair of
+its own, so a duplicate hides no changed value, and a changed duplicate is found.
 """
 
 from __future__ import annotations
@@ -18,14 +22,21 @@ import pyarrow.compute as pc
 
 from hourmark_etl.arrow import low64s, unmatched
 
+_UNMET: Final = ("asked", "hour", "range_id", "count", "sum", "found", "origin", "checksum", "same_ids")
 KEY: Final = ["asked", "hour", "range_id"]
 KEYS: Final = pa.schema([("asked", "int32"), ("hour", "int64"), ("range_id", pa.binary(8))])
-# One row an event of a listed group, or of an earlier bucket's unaudited rows.
-ROWS: Final = pa.schema([*KEYS, ("event_id", pa.binary(16)), ("earlier", "bool")])
-# Distinct ids of a range: `fresh` of them are listed now and were not unaudited before; `held` and `sum` speak of all.
-HELD: Final = pa.schema([*KEYS, ("fresh", "int64"), ("held", "int64"), ("sum", "uint64")])
-# One row a promise of an audit record; `sum` as staged, signed.
-PROMISED: Final = pa.schema([*KEYS, ("count", "int64"), ("sum", "int64"), ("offset", "int64"), ("origin", "string")])
+# One row an event of a listed group, or of an earlier bucket's unaudited rows. `value_hash`: null in files of unaudited rows that
+# version 0.3.0 wrote.
+ROWS: Final = pa.schema([*KEYS, ("event_id", pa.binary(16)), ("value_hash", "uint64"), ("earlier", "bool")])
+# Distinct ids of a range: `fresh` of them are listed now and were not unaudited before; `held` and `sum` are of all. `values`:
+# the sum of the value hashes of distinct pairs of id and hash; `unhashed`: how many pairs have no hash.
+HELD: Final = pa.schema(
+    [*KEYS, ("fresh", "int64"), ("held", "int64"), ("sum", "uint64"), ("values", "uint64"), ("unhashed", "int64")]
+)
+# One row a promise of an audit record; `sum` as staged, signed; `checksum` null where it has none.
+PROMISED: Final = pa.schema(
+    [*KEYS, ("count", "int64"), ("sum", "int64"), ("checksum", "uint64"), ("offset", "int64"), ("origin", "string")]
+)
 
 
 class Unmet(NamedTuple):
@@ -38,28 +49,45 @@ class Unmet(NamedTuple):
     sum: int  # signed
     held: int
     origin: str
+    checksum: int | None = None
+    same_ids: bool = False  # it has exactly its ids, and other values
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RangeCounts:
     """What became of some ranges. Verdicts of disjoint ranges add up (`merged`).
 
-    `records` and `promised` speak of distinct promises, by (asked, hour). `unaudited`: columns KEY and `rows`, distinct ids that
+    `records`, `promised` and `checked` (promised events whose values a checksum proved) are of distinct promises, by (asked,
+    hour). `unaudited`: columns KEY and `rows`, distinct ids that
     no promise of this verdict explains. `unmet`: all late ones; of those of the frontier's own hour so many that they can be
     named, the others are only counted in `unnamed`, by asked.
     """
 
     records: Mapping[tuple[int, int], int]
     promised: Mapping[tuple[int, int], int]
+    checked: Mapping[tuple[int, int], int]
     unaudited: pa.Table
     unmet: tuple[Unmet, ...]
     unnamed: Mapping[int, int]
 
 
 def distinct_rows(rows: pa.Table) -> pa.Table:
-    """Each (range, id) of a table of ROWS once; `earlier` where it was an unaudited row of an earlier bucket, whether or not it
-    is listed now."""
-    return rows.group_by([*KEY, "event_id"], use_threads=False).aggregate([("earlier", "max")]).rename_columns(ROWS.names)
+    """Return each (range, id) of a table of ROWS once, with the columns KEY, event_id and earlier.
+
+    `earlier`: it was an unaudited row of an earlier bucket, whether or not it is listed now.
+    """
+    by_id = [*KEY, "event_id"]
+    return rows.group_by(by_id, use_threads=False).aggregate([("earlier", "max")]).rename_columns([*by_id, "earlier"])
+
+
+def distinct_pairs(rows: pa.Table) -> pa.Table:
+    """Return each pair of event id and value hash of each range of a table of ROWS once, as ROWS.
+
+    `earlier` as of `distinct_rows`: of the id, whatever its hash.
+    """
+    by_pair = [*KEY, "event_id", "value_hash"]
+    pairs = rows.group_by(by_pair, use_threads=False).aggregate([])
+    return pairs.join(distinct_rows(rows), by_pair[:-1], use_threads=False).select(ROWS.names)
 
 
 def held(rows: pa.Table) -> pa.Table:
@@ -69,12 +97,13 @@ def held(rows: pa.Table) -> pa.Table:
     counted = (
         distinct.select(KEY).append_column("fresh", fresh).append_column("low64", pa.array(low64s(distinct.column("event_id"))))
     )
-    return (
-        counted.group_by(KEY, use_threads=False)
-        .aggregate([("fresh", "sum"), ([], "count_all"), ("low64", "sum")])
-        .rename_columns(HELD.names)
-        .cast(HELD)
-    )
+    ids = counted.group_by(KEY, use_threads=False).aggregate([("fresh", "sum"), ([], "count_all"), ("low64", "sum")])
+    pairs = rows.group_by([*KEY, "event_id", "value_hash"], use_threads=False).aggregate([])
+    unhashed = pairs.column("value_hash").is_null().cast("int64")
+    hashes = pc.fill_null(pairs.column("value_hash"), pa.scalar(0, "uint64"))
+    valued = pairs.select(KEY).append_column("values", hashes).append_column("unhashed", unhashed)
+    values = valued.group_by(KEY, use_threads=False).aggregate([("values", "sum"), ("unhashed", "sum")])
+    return ids.join(values, KEY, use_threads=False).rename_columns(HELD.names).cast(HELD)
 
 
 def judge(
@@ -86,15 +115,22 @@ def judge(
     joined = promises.join(rows, KEY, right_suffix="_held", use_threads=False)
     found = pc.fill_null(joined.column("held"), 0)
     same_sum = pc.equal(joined.column("sum").combine_chunks().view("uint64"), joined.column("sum_held"))
-    kept = pc.and_(pc.equal(joined.column("count"), found), pc.fill_null(same_sum, False))
-    wrong = joined.append_column("found", found).filter(pc.invert(kept))
+    same_ids = pc.and_(pc.equal(joined.column("count"), found), pc.fill_null(same_sum, False))
+    is_checked = pc.and_(joined.column("checksum").is_valid(), pc.fill_null(pc.equal(joined.column("unhashed"), 0), False))
+    same_values = pc.fill_null(pc.equal(joined.column("checksum"), joined.column("values")), False)
+    kept = pc.and_(same_ids, pc.or_(pc.invert(is_checked), same_values))
+    wrong = joined.append_column("found", found).append_column("same_ids", same_ids).filter(pc.invert(kept))
+    checked = joined.filter(pc.and_(kept, is_checked))
     unpromised = unmatched(rows.filter(pc.greater(rows.column("fresh"), 0)), promises, KEY)
     once = promises.group_by(KEY, use_threads=False).aggregate([("count", "max")])
     by_hour = once.group_by(KEY[:2], use_threads=False).aggregate([([], "count_all"), ("count_max", "sum")]).to_pylist()
+    once_checked = checked.group_by(KEY, use_threads=False).aggregate([("count", "max")])
+    checked_by_hour = once_checked.group_by(KEY[:2], use_threads=False).aggregate([("count_max", "sum")]).to_pylist()
     unmet, unnamed = _unmet(wrong, hours, named_max)
     return RangeCounts(
         records={(r["asked"], r["hour"]): r["count_all"] for r in by_hour},
         promised={(r["asked"], r["hour"]): r["count_max_sum"] for r in by_hour},
+        checked={(r["asked"], r["hour"]): r["count_max_sum"] for r in checked_by_hour},
         unaudited=unpromised.select([*KEY, "fresh"]).rename_columns([*KEY, "rows"]),
         unmet=unmet,
         unnamed=unnamed,
@@ -103,16 +139,19 @@ def judge(
 
 def merged(verdicts: Sequence[RangeCounts]) -> RangeCounts:
     """The verdict on all ranges of all of these. There must be one."""
-    records, promised, unnamed = Counter[tuple[int, int]](), Counter[tuple[int, int]](), Counter[int]()
+    records, promised, checked = (Counter[tuple[int, int]]() for _ in range(3))
+    unnamed = Counter[int]()
     for v in verdicts:
         records.update(v.records)
         promised.update(v.promised)
+        checked.update(v.checked)
         unnamed.update(v.unnamed)
     return RangeCounts(
         records=records,
         promised=promised,
+        checked=checked,
         unaudited=pa.concat_tables([v.unaudited for v in verdicts]),
-        unmet=tuple(sorted(u for v in verdicts for u in v.unmet)),
+        unmet=tuple(sorted((u for v in verdicts for u in v.unmet), key=lambda u: u[:7])),
         unnamed=unnamed,
     )
 
@@ -120,7 +159,7 @@ def merged(verdicts: Sequence[RangeCounts]) -> RangeCounts:
 def _added_up(parts: pa.Table) -> pa.Table:
     return (
         parts.group_by(KEY, use_threads=False)
-        .aggregate([("fresh", "sum"), ("held", "sum"), ("sum", "sum")])
+        .aggregate([(name, "sum") for name in HELD.names[len(KEY) :]])
         .rename_columns(HELD.names)
     )
 
@@ -128,9 +167,9 @@ def _added_up(parts: pa.Table) -> pa.Table:
 def _distinct(promises: pa.Table) -> pa.Table:
     """Each content of a key once."""
     return (
-        promises.group_by([*KEY, "count", "sum"], use_threads=False)
+        promises.group_by([*KEY, "count", "sum", "checksum"], use_threads=False)
         .aggregate([("origin", "first")])
-        .rename_columns([*KEY, "count", "sum", "origin"])
+        .rename_columns([*KEY, "count", "sum", "checksum", "origin"])
     )
 
 
@@ -143,7 +182,7 @@ def _unmet(wrong: pa.Table, hours: Sequence[int], named_max: int) -> tuple[tuple
     starts = np.flatnonzero(np.diff(asked * 2 + timely, prepend=-1))
     rank = np.arange(len(asked)) - np.repeat(starts, np.diff(np.append(starts, len(asked))))
     named = ~timely | (rank < named_max)
-    columns = [wrong.filter(pa.array(named)).column(name).to_pylist() for name in (*KEY, "count", "sum", "found", "origin")]
+    columns = [wrong.filter(pa.array(named)).column(name).to_pylist() for name in _UNMET]
     counts = np.bincount(asked[~named], minlength=1)
     unnamed = {at: int(count) for at, count in enumerate(counts) if count}
     return tuple(Unmet(*row) for row in zip(*columns, strict=True)), unnamed

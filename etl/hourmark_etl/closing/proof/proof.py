@@ -18,6 +18,14 @@ listed, as often. A loss that a duplicate makes up for, or an audit record that 
 the sums differ; then the slow path decides. And every listed row is of a range that is newly promised, so none is unaudited,
 and what was unaudited stays so.
 
+**Values.** A promise of a service since 0.4.0 has a checksum: the sum of the value hashes (`hourmark.value_hash`) of its records;
+staging adds the same hashes up by group. Where every promise that counts has one, and every group, their sums must be equal too.
+Ids and ranges are the same by then, each as often, so a value that changed makes the sums differ unless the changes of all
+hashes add up to 0 modulo 2^64, which happens by chance once in 2^64 proofs. A promise counts each pair of id and hash once: a
+batch with two contents of one id has more rows than ids, so counts differ, and the join decides. Where no promise has a
+checksum, the hour is proved by its ids alone, and its marker counts no event as checked; where only some have one, the join
+decides range by range.
+
 **By join.** Otherwise distinct rows and distinct promises are compared range by range (`promises`), in tasks that read units of
 listed rows and files of audit records (`evidence`). Then:
 
@@ -26,7 +34,8 @@ listed rows and files of audit records (`evidence`). Then:
   buckets' cuts, and so settled by their seals.
 - A late promise that is not kept, whose range was promised with the same content below `settled_next`, is a second copy of one
   that a seal settled: it is passed over. So are late unaudited rows of a range that is promised there: its rows are copies of it.
-  That they are is not believed: rows of both that no closed bucket holds were read otherwise (`copies`).
+  That they are is not believed: rows of both that no closed bucket holds were read otherwise (`copies`). Writing drops a late
+  copy of a row in a closed bucket by its id, whatever its value: the bucket, which a checksum proved, does not change.
 - What is left is named: promises without exactly their rows. Ranges with two audit records that differ are not told here, as rows
   of both may be listed: that is asked before anything is frozen (`readings`).
 - Listed rows of ranges without a record are unaudited, and are kept for promises to come (`unaudited`). Those of a range whose
@@ -42,7 +51,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -79,7 +88,7 @@ from hourmark_etl.storage import Storage
 
 FINDINGS_MAX: Final = 20  # named per type; all are counted
 UNAUDITED_ROWS_MAX: Final = 20_000_000  # of a round: 32 bytes each, in the driver
-OLDER: Final = pa.schema([*KEYS, ("count", "int64"), ("sum", "int64")])
+OLDER: Final = pa.schema([*KEYS, ("count", "int64"), ("sum", "int64"), ("checksum", "uint64")])
 _RANGES_HERE_MAX: Final = 1_000_000  # with more promises, ranges are judged in tasks, this many in one
 _WRITERS: Final = 16  # small files written at once: one on HDFS is mostly waiting
 _LOG = logging.getLogger(__name__)
@@ -91,6 +100,7 @@ class Proof:
 
     `method`: "empty" (nothing promised, nothing listed), "sums" or "join". `audit_records`: promises that this hour settles.
     `promised`: distinct ids of them; by sums, a record that stands twice counts twice, as its rows do. `unaudited`: distinct ids.
+    `checked`: promised events whose values a checksum proved.
     `listed`: what all listed rows add up to. `otherwise`, `unknown`: of late rows that are no copies (`copies.Told`).
     """
 
@@ -98,6 +108,7 @@ class Proof:
     audit_records: int
     promised: int
     unaudited: int
+    checked: int = 0
     findings: tuple[str, ...] = ()
     books: tuple[OriginHourSums, ...] = ()
     unaudited_file: UnauditedFile | None = None
@@ -160,7 +171,7 @@ class Prover:
         return merged(self.runner.gather(work, items, merge, parts))
 
     def _older(self, asked: Mapping[int, Frontier], verdict: RangeCounts, below: AuditOffsets) -> pa.Table:
-        """Promises below `settled_next` of the late ranges in doubt: columns KEY, count, sum. Few.
+        """Return the promises below `settled_next` of the late ranges in doubt, as OLDER. Few.
 
         Each file is read once for all frontiers.
         """
@@ -220,8 +231,14 @@ def by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof |
     rows, promises = sum(listed.values(), Sums()), sum(promised.values(), Sums())
     if (rows.events, rows.digest) != (promises.events, promises.digest):
         return None
+    is_checked = promises.unchecked < promises.events  # where no promise has a checksum, ids alone are compared
+    if is_checked and (rows.unchecked or promises.unchecked or rows.values != promises.values):
+        return None
     books = tuple(OriginHourSums(hour, of.events, 0) for hour, of in sorted(promised.items()))
-    return Proof(method="sums", audit_records=promises.records, promised=promises.events, unaudited=0, books=books)
+    checked = promises.events if is_checked else 0
+    return Proof(
+        method="sums", audit_records=promises.records, promised=promises.events, unaudited=0, checked=checked, books=books
+    )
 
 
 def with_partially_counted(
@@ -238,10 +255,11 @@ def with_partially_counted(
     promised = [defaultdict(Sums, of.promised) for of in sums]
     for (path, site), hours in wanted.items():
         counting = Windows.of({at: asked[at] for at, _ in hours}, below).counting(read_promises(storage, path), site)
-        for p in counting.select([*KEY, "count", "sum"]).to_pylist():
+        for p in counting.select(OLDER.names).to_pylist():
             if (p["asked"], p["hour"]) in hours:
                 digest = p["sum"] + RANGE_WEIGHT * p["count"] * int.from_bytes(p["range_id"], "big")
-                promised[p["asked"]][p["hour"]] += Sums(1, p["count"], to_unsigned(digest))
+                checksum, unchecked = p["checksum"] or 0, p["count"] if p["checksum"] is None else 0
+                promised[p["asked"]][p["hour"]] += Sums(1, p["count"], to_unsigned(digest), checksum, unchecked)
     return [(of.listed, found) for of, found in zip(sums, promised, strict=True)]
 
 
@@ -264,6 +282,7 @@ def proof_of(at: int, f: Frontier, joined: Joined, file: UnauditedFile | None, t
         audit_records=records,
         promised=sum(promised.values()),
         unaudited=sum(unaudited.values()),
+        checked=sum(count for (one, _), count in joined.verdict.checked.items() if one == at),
         findings=named(unmet, joined.verdict.unnamed.get(at, 0)),
         books=tuple(OriginHourSums(h, promised.get(h, 0), unaudited[h]) for h in hours),
         unaudited_file=file,
@@ -286,14 +305,26 @@ def _settled(unaudited: pa.Table, older: pa.Table, passed_over: Sequence[Unmet])
 
 
 def _still_unmet(unmet: Sequence[Unmet], older: pa.Table) -> tuple[list[Unmet], list[Unmet]]:
-    """Those that older promises do not settle, and those that they do."""
-    settled = {tuple(promise.values()) for promise in older.to_pylist()}
-    passed_over = [u for u in unmet if u[:5] in settled]
-    return [u for u in unmet if u[:5] not in settled], passed_over
+    """Return those that older promises do not settle, and those that they do.
+
+    A promise with the same ids and another checksum is not the one that was settled.
+    """
+    settled = defaultdict[tuple[Any, ...], set[int | None]](set)
+    for *content, checksum in (tuple(promise.values()) for promise in older.to_pylist()):
+        settled[tuple(content)].add(checksum)
+
+    def is_settled(u: Unmet) -> bool:
+        known = settled.get(u[:5], set())
+        return bool(known) and (u.checksum is None or bool(known & {None, u.checksum}))
+
+    passed_over = [u for u in unmet if is_settled(u)]
+    return [u for u in unmet if not is_settled(u)], passed_over
 
 
 def _described(u: Unmet, length_s: int) -> str:
     others = ", but others" if u.held == u.promised else ""
+    if u.same_ids:
+        others = ", but values differ: a record changed after the delivery service had computed its checksum"
     return (
         f"range {u.range_id.hex()} ({u.origin}): {u.promised} events of {Hour(u.hour, length_s)} promised, {u.held} found{others}"
     )

@@ -10,6 +10,8 @@ stand in two buckets. What each record promises cannot tell it (counts and sums 
   of one range are a conflict. A range is known by its id and `observed_at`, of which the id is made, too.
 - Once for each cut, audit files that came since the last one are compared with each other, and with older ones that hold ranges
   observed at the same time (each file says when its ranges were): a retry that soon follows finds a file or two.
+- Records with equal contents and different checksums of values are a conflict, too: the same ids, and other values. A record
+  without checksums (of a service before 0.4.0) is compared by its content alone.
 - A record with a content that was compared before says nothing new: a copy of one whose conflict an override has closed holds
   nothing a second time.
 
@@ -46,7 +48,7 @@ from hourmark_etl.staging.files import AUDIT_SCHEMA, read_all
 from hourmark_etl.storage import Storage
 
 RANGE: Final = ["range_id", "observed_at"]
-READING: Final = [*RANGE, "content"]
+READING: Final = [*RANGE, "content", "values"]
 SITED: Final = AUDIT_SCHEMA.append(pa.field("site", pa.string()))  # of which site each row is
 READINGS: Final = pa.schema([AUDIT_SCHEMA.field(name) for name in READING])
 ROWS_MAX: Final = 1_000_000  # promises compared at a time: 24 bytes each, in the driver
@@ -76,7 +78,9 @@ class ReadingsDiffer(NamedTuple):
             promised = [f"{count} of {event_type} {Hour(hour_s, length_s)}" for event_type, hour_s, count in reading.promised]
             at = f"audit offset {reading.offset}" + ("" if reading.site == FIRST_SITE else f" of {reading.site}")
             told.append(f"{at} ({reading.origin}): {', '.join(shortened(promised))}")
-        return f"range {self.range_id.hex()} has {len(told)} audit records that differ: {'; '.join(shortened(told))}"
+        alike = len({reading.promised for reading in self.readings}) == 1
+        same = ". They promise as many events: ids, or checksums of values, differ" if alike else ""
+        return f"range {self.range_id.hex()} has {len(told)} audit records that differ: {'; '.join(shortened(told))}{same}"
 
 
 class Compared(NamedTuple):
@@ -142,18 +146,28 @@ def rows_of(item: PromisesItem, storage: Storage, of: pa.Table) -> pa.Table:
 
 
 def differing(new: pa.Table, known: pa.Table) -> pa.Table:
-    """Ranges (columns RANGE) with a content among the new that is not known, and another beside it. Pure."""
-    contents = distinct(pa.concat_tables([new, known]), READING)
-    counted = contents.group_by(RANGE, use_threads=False).aggregate([([], "count_all")])
+    """Return ranges (columns RANGE) with a content, or checksums, among the new that are not known, and others. Pure.
+
+    Records without checksums are compared by content alone.
+    """
+    found = [_with_several(new, known, [*RANGE, "content"])]
+    new, known = (of.filter(of.column("values").is_valid()) for of in (new, known))
+    return distinct(pa.concat_tables([*found, _with_several(new, known, [*RANGE, "values"])]), RANGE)
+
+
+def _with_several(new: pa.Table, known: pa.Table, columns: list[str]) -> pa.Table:
+    """Return ranges with several values of these columns, of which one among the new is not known."""
+    readings = distinct(pa.concat_tables([new, known]), columns)
+    counted = readings.group_by(RANGE, use_threads=False).aggregate([([], "count_all")])
     several = counted.filter(pc.greater(counted.column("count_all"), 1)).select(RANGE)
-    return matching(several, unmatched(new, known, READING), RANGE)
+    return matching(several, unmatched(new, known, columns), RANGE)
 
 
 def differences(rows: pa.Table) -> tuple[ReadingsDiffer, ...]:
     """Of all rows (SITED) of ranges that differ. Pure."""
-    ranges = defaultdict[tuple[bytes, int], dict[bytes, list[dict[str, Any]]]](dict)
+    ranges = defaultdict[tuple[bytes, int], dict[tuple[bytes, bytes | None], list[dict[str, Any]]]](dict)
     for row in rows.sort_by("offset").to_pylist():
-        ranges[row["range_id"], row["observed_at"]].setdefault(row["content"], []).append(row)
+        ranges[row["range_id"], row["observed_at"]].setdefault((row["content"], row["values"]), []).append(row)
     return tuple(
         ReadingsDiffer(range_id, tuple(sorted(map(_reading, contents.values()))))
         for (range_id, _), contents in sorted(ranges.items())

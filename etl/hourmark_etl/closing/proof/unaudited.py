@@ -1,8 +1,9 @@
 """Unaudited: listed rows of which no audit record had promised anything when their bucket was sealed.
 
 Their service was killed before the audit record, or the record came after the cut. They are bucketed like all others, and what
-tells them apart is kept, because a promise that comes later must find them: hour, event id and range id of each, one file a
-bucket, `_unaudited/<type>/<hour>-<epoch>-<digest>.parquet`. The closer's epoch: so that no closer takes over a file that an older
+tells them apart is kept, because a promise that comes later must find them: hour, event id, range id and value hash of
+each, one file a bucket, `_unaudited/<type>/<hour>-<epoch>-<digest>.parquet`.
+The closer's epoch: so that no closer takes over a file that an older
 one may be about to delete. The digest: so that the file verifies itself (`staging.verified`), and a proof that is tried again
 finds its file there. A file counts once the seal's transaction has put it into the ledger's table `unaudited`; others are left
 over from proofs that failed, and are deleted when a closer begins.

@@ -23,7 +23,7 @@ import fastavro
 import numpy as np
 
 from hourmark.avro import event_schema
-from hourmark_etl.arrow import Int64s, UInt8s, UInt64s
+from hourmark_etl.arrow import Int64s, UInt8s, UInt64s, datum_hashes
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, Digesting
 from hourmark_etl.closing.units import sums_by_hour
 from hourmark_etl.ledger.closed import IdRun
@@ -39,7 +39,8 @@ _Key = tuple[str, int, bool, int]  # of a container: type, the bucket's hour, wh
 class WrittenFile:
     """One container file, below the job's folder. `id_sum`: of the ids' last 8 bytes, modulo 2^64.
 
-    `hours`: its rows by origin hour (Unix seconds), with their digest. `trouble`: what did not read back, "" if nothing is wrong.
+    `hours`: its rows by origin hour (Unix seconds), with their digest and the checksum of the datums that were written.
+    `trouble`: what did not read back, "" if nothing is wrong.
     """
 
     event_type: str
@@ -155,12 +156,14 @@ class _OpenContainer:
 
     def write(self, run: Run) -> None:
         self._writer.append_run(run.data, run.offsets)
-        self._id_sum += int(run.ids[:, 8:].copy().view(">u8").sum(dtype=np.uint64))
+        tails = run.ids[:, 8:].copy().view(">u8").ravel().astype(np.uint64)
+        self._id_sum += int(tails.sum(dtype=np.uint64))
+        hashes = datum_hashes(tails, run.schema_id, run.offsets, run.data)
         starts = run.offsets - run.offsets[0] + self._taken
         self._taken = int(starts[-1])
         for row in np.unique(np.linspace(0, len(run.ids) - 1, _SAMPLES).astype(np.int64)).tolist():
             self._samples.append(Sample(int(starts[row]), int(starts[row + 1]), run.ids[row].tobytes()))
-        for hour, rows in sums_by_hour(run.hours, run.digests).items():
+        for hour, rows in sums_by_hour(run.hours, run.digests, hashes).items():
             self._hours[hour] += rows
         self._add_index(run.index_path, run.index_row, len(run.ids))
 

@@ -5,8 +5,10 @@ copies each bucket's datums in that order into containers: one a schema, late on
 a large listing that stand in one task go into the same container, until it has reached the wanted size. What was written is read
 again from storage by the task that wrote it, so the check is spread like the work.
 
-What is written is what was proved: of every group all rows are read that are listed, and of every origin hour of a bucket, rows
-and digest of what was written and of the duplicates that were left out add up to what is listed.
+What is written is what was proved: of every group all rows are read that are listed, with their values, and of every origin hour
+of a bucket, rows, digest and checksum of values of what was written and of the duplicates that were left out add up to what is
+listed. Value hashes are computed from datums twice: when a unit is read, so a file whose values are not those that were staged is
+staged again, and from the bytes that go into a container, so a change on the way there holds the hour.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from hourmark_etl.closing.units import Listing, Overfull, Unit, check_read, plan
 from hourmark_etl.closing.write.containers import Containers, Run, WrittenFile, WrittenHour
 from hourmark_etl.ids.lookups import Asked, IndexWriter, as_ids, held
 from hourmark_etl.ledger.closed import ClosedBucket
+from hourmark_etl.ledger.listings import row_sums
 from hourmark_etl.model import StagedGroup, Sums, from_row
 from hourmark_etl.storage import Storage
 
@@ -121,18 +124,20 @@ def _written_hour(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Writ
     duplicates = done.duplicates.get(key, {})
     listed, found = dict[int, Sums](), dict[int, Sums]()
     for g in sealed.listed:
-        _add(listed, {g.hour_s: Sums(0, g.rows, g.low64_sum)})
+        _add(listed, {g.hour_s: dataclasses.replace(row_sums(g), records=0)})
     for part in (duplicates, *(f.hours for f in files)):
         _add(found, part)
     troubles = [done.troubles.get(key, ""), *(f.trouble for f in files)]
     for start_s in sorted(listed.keys() | found.keys()):
         wanted, got = listed.get(start_s, Sums()), found.get(start_s, Sums())
+        if wanted.unchecked:  # groups of version 0.3.0 are listed without a checksum
+            wanted = dataclasses.replace(wanted, values=got.values, unchecked=0)
         if got != wanted:
             hour = Hour(start_s, sealed.hour.length_s)
             troubles.append(
                 f"{wanted.events} rows of {sealed.event_type} {hour} are listed for {sealed.hour}, digest {wanted.digest:016x}, "
-                f"and {got.events} were written or left out as duplicates, digest {got.digest:016x}; it is not published, and "
-                "written again"
+                f"checksum of values {wanted.values:016x}, and {got.events} were written or left out as duplicates, digest "
+                f"{got.digest:016x}, checksum of values {got.values:016x}; it is not published, and written again"
             )
     return from_row(WrittenHour, (*key, files, duplicates, "; ".join(sorted({t for t in troubles if t}))))
 
@@ -221,7 +226,7 @@ def _chosen(
     table, read = read_unit(unit, storage, ("event_id", "schema_id", "datum"), datum_bytes_max)
     _add(done.read, read)
     listing = table.column("listing").to_numpy().astype(np.int64)
-    hours, digests, schemas = (table.column(name).to_numpy() for name in ("hour", "digest", "schema_id"))
+    hours, digests, hashes, schemas = (table.column(name).to_numpy() for name in ("hour", "digest", "value_hash", "schema_id"))
     ids = as_ids(table.column("event_id"))
     words = ids.view(">u8").reshape(-1, 2)
     head, tail = words[:, 0].astype(np.uint64), words[:, 1].astype(np.uint64)
@@ -240,7 +245,7 @@ def _chosen(
     for at, dropped in _by_listing(listing[order], np.flatnonzero(~keep)):
         own = order[dropped]
         key = unit.listings[at].event_type, unit.listings[at].hour_s
-        _add(done.duplicates.setdefault(key, {}), sums_by_hour(hours[own], digests[own]))
+        _add(done.duplicates.setdefault(key, {}), sums_by_hour(hours[own], digests[own], hashes[own]))
     order, late = order[keep], late[keep]
     keys = _key(listing[order], late, schemas[order])
     if len(keys) and (keys[1:] < keys[:-1]).any():

@@ -17,6 +17,7 @@ _COLUMNS: Final = (
     ("positions", "epoch_next"),
     ("staged_groups", "value_sum"),
     ("audit_groups", "value_sum"),
+    ("audit_groups", "unchecked"),
 )
 
 
