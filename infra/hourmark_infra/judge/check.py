@@ -24,7 +24,7 @@ from hourmark_infra.judge.buckets import (
 from hourmark_infra.judge.destroyed import against_proofs
 from hourmark_infra.judge.expectations import Expectations
 from hourmark_infra.judge.marker import File
-from hourmark_infra.judge.markers import Counted, balance_faults, chain_faults, contradictions, fingerprint
+from hourmark_infra.judge.markers import Counted, balance_faults, chain_faults, contradictions, fingerprint, offset_faults
 from hourmark_infra.judge.matching import Event, Matcher
 from hourmark_infra.judge.report import Kind, Report
 from hourmark_infra.judge.sources import open_sources
@@ -81,7 +81,7 @@ class _Check:
             self.report.add(Kind.UNLISTED, path, "no marker speaks of it")
         for _, buckets in itertools.groupby(sorted(self._buckets.items()), key=lambda item: item[1].type):
             chain = [bucket for _, bucket in buckets]
-            for path, fault in itertools.chain(chain_faults(chain), balance_faults(chain)):
+            for path, fault in itertools.chain(chain_faults(chain), offset_faults(chain), balance_faults(chain)):
                 self._object(path, fault)
         gone = [row for row in self.told.destroyed if self.matcher.waive(row)]
         self.report.destroyed = len(gone)

@@ -87,6 +87,29 @@ def chain_faults(buckets: Sequence[Bucket]) -> Iterator[tuple[str, str]]:
         yield buckets[-1].path, f"ledgers came back after others: {', '.join(ledgers)}"
 
 
+def offset_faults(buckets: Sequence[Bucket]) -> Iterator[tuple[str, str]]:
+    """Path and fault where offsets are of another type's topic, go back, or are of a recreated topic with nothing waived."""
+    for bucket in buckets:
+        for topic in sorted({o.topic for o in bucket.marker.offsets}):
+            if not f".{topic}".endswith(f".events.{bucket.type}"):
+                yield bucket.path, f"its offsets are of {topic}, which is no topic of its type"
+    for last, bucket in itertools.pairwise(buckets):
+        before = {(o.topic, o.partition): o for o in last.marker.offsets}
+        for o in bucket.marker.offsets:
+            earlier = before.get((o.topic, o.partition))
+            if earlier is None:
+                continue
+            if earlier.topic_id != o.topic_id:
+                if not bucket.marker.evidence.waived:
+                    yield bucket.path, f"{o.topic} has id {o.topic_id}, in the bucket before {earlier.topic_id}; no gap is named"
+            elif o.next < earlier.next:
+                yield bucket.path, f"{o.topic}-{o.partition} goes back from {earlier.next} to {o.next}"
+        audit = last.marker.evidence.audit_next
+        for partition, next_offset in bucket.marker.evidence.audit_next.items():
+            if next_offset < audit.get(partition, 0) and not bucket.marker.evidence.waived:
+                yield bucket.path, f"audit records {partition} go back from {audit[partition]} to {next_offset}; no gap is named"
+
+
 def balance_faults(buckets: Sequence[Bucket]) -> Iterator[tuple[str, str]]:
     """Path and fault where the books of all buckets of a type do not add up, or their offsets have no room for their events."""
     next_offset: Counter[tuple[str, int]] = Counter()

@@ -102,6 +102,7 @@ on_marker("unknown_key", lambda _: {"hello": 1})
 on_marker("unrepeatable_as_counts", lambda _: {"unrepeatable": {"net": 1}})
 on_marker("number_as_float", lambda said: {"events": float(said["events"])})
 on_marker("no_offsets", lambda _: {"offsets": []}, full)
+on_marker("offsets_of_another_type", lambda said: {"offsets": [{**o, "topic": "edge.events.other"} for o in said["offsets"]]})
 on_marker("attempt", lambda _: {"attempt": ""})
 on_marker("ledger_commit", lambda _: {"ledger_commit": -1})
 on_marker("file_records", of_file(records=77), full)
@@ -148,6 +149,31 @@ in_second("ledger_that_comes_back", ledger="other")
 in_second("ledger_commit_that_falls", ledger_commit=1)
 in_second("marker_that_follows_another", previous={"hour": "2025-11-21T00:00", "blake2b": "0" * 32})
 in_second("second_marker_that_says_it_is_the_first", previous=None)
+
+
+def in_later(name: str, change: Callable[[dict[str, Any]], Any]) -> None:
+    """A fault in the second of three markers and the third: digests of markers are right."""
+
+    def fault(world: World, chance: random.Random) -> bool:
+        world.write()
+        found = chain(world, 3)
+        for plan in found[1:3]:
+            edit(world.folder(plan) / "_SUCCESS", change)
+        if found:
+            world.chain()
+        return bool(found)
+
+    FAULTS[f"marker_{name}"] = fault
+
+
+def of_offsets(**changes: Any) -> Callable[[dict[str, Any]], Any]:
+    """A change in all offsets of events."""
+    return lambda said: {"offsets": [o | changes for o in said["offsets"]]}
+
+
+in_later("offsets_that_go_back", of_offsets(next=999_999))
+in_later("offsets_of_a_topic_made_again", of_offsets(topic_id="another"))
+in_later("audit_offsets_that_go_back", evidence(audit_next={"0": 0}))
 
 
 @in_chain
