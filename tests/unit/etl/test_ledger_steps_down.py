@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 import zipfile
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tests.contract.test_kept_formats import KEPT
 from tests.support.postgres import Postgres
 
 from hourmark.errors import Finding, Unavailable, UsageError
+from hourmark.rollback.version import VERSIONS
 from hourmark_etl.errors import EtlStop, OlderLedger, StaleDriver
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.database import CLOSER, Database
@@ -22,6 +24,7 @@ from hourmark_etl.ledger.stepping_down import put_back, step_down
 from hourmark_etl.operators.ledger import ledger
 
 OLD = 2
+CLOSE = "INSERT INTO buckets (type, hour, grade, manifest, closed_at_ms) VALUES ('click', 3600, 'proved', '{}', 1)"
 
 
 @pytest.fixture
@@ -248,18 +251,24 @@ def run(config_file: Path, *arguments: str) -> Result:
     return CliRunner().invoke(ledger, [*arguments, "--config", str(config_file)])
 
 
-def test_a_ledger_that_the_other_version_opens_is_left_as_it_is(config_file: Path, tmp_path: Path) -> None:
+def test_a_ledger_that_the_other_version_opens_is_left_as_it_is(
+    config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = migrations.newest()
+    opens_it = dataclasses.replace(VERSIONS["0.3.0"], ledger=newest)
+    monkeypatch.setattr("hourmark_etl.operators.ledger.VERSIONS", {"0.3.0": opens_it})
     refused = run(config_file, "downgrade", "--to", "0.3.0").exception
-    assert isinstance(refused, UsageError) and "0.3.0 opens this ledger as it is, of schema version 5" in str(refused)
+    assert isinstance(refused, UsageError) and f"0.3.0 opens this ledger as it is, of schema version {newest}" in str(refused)
     assert [file.name for file in tmp_path.glob("ledger.sqlite.revision-*")] == []
-    assert run(config_file, "upgrade").stdout.endswith("commit 0: schema version 5\n")
+    assert run(config_file, "upgrade").stdout.endswith(f"commit 0: schema version {newest}\n")
 
 
 def test_commands_take_a_ledger_down_up_and_back(config_file: Path, tmp_path: Path) -> None:
     engine, _ = open_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
     done = run(config_file, "downgrade", "--to", "0.2.0")
     assert done.exit_code == 0, done.output
-    assert f"schema version 2; as it was before, it is kept in {tmp_path}/ledger.sqlite.revision-5-commit-0" in done.stdout
+    before = f"{tmp_path}/ledger.sqlite.revision-{migrations.newest()}-commit-0"
+    assert f"schema version 2; as it was before, it is kept in {before}" in done.stdout
     assert isinstance(run(config_file, "check").exception, OlderLedger)
     assert isinstance(run(config_file, "downgrade", "--to", "0.2.0").exception, OlderLedger)
     done = run(config_file, "upgrade")
