@@ -335,7 +335,7 @@ class Scanner:
             if folder not in listings:
                 try:
                     with os.scandir(folder) as entries:
-                        listings[folder] = {entry.inode(): entry.path for entry in entries}
+                        listings[folder] = {entry.inode(): entry.path for entry in entries if not entry.is_symlink()}
                 except (FileNotFoundError, NotADirectoryError):
                     listings[folder] = {}
             path = listings[folder].get(file.identity.inode)
@@ -365,7 +365,12 @@ class Scanner:
         return True
 
     def _open_if(self, file: TrackedFile, path: str) -> bool:
-        """Open `path` if it is that file; without room for it, look into it once, so that it is known, and known to be unread."""
+        """Open `path` if it is that file; without room for it, look into it once, so that it is known, and known to be unread.
+
+        Which file it is, is found out without opening it for reading: what has the inode now may be a socket, or unreadable.
+        """
+        if not self._is_at(file, path):
+            return False
         room, at_s = self.descriptors.room(), self.clock.monotonic_s()
         descriptor = os.open(path, _OPEN_FLAGS)
         try:
@@ -384,6 +389,15 @@ class Scanner:
             self._observe(file, status, at_s)
             self.descriptors.give_back(file)
         return True
+
+    def _is_at(self, file: TrackedFile, path: str) -> bool:
+        """Return whether `path` leads to this file. Needs no permission to read it. Raises OSError as open(2) with O_PATH."""
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            return is_regular and self.files.match(self.identify(descriptor)) is file
+        finally:
+            os.close(descriptor)
 
     def _name_empty(self, source: str, findings: Findings) -> None:
         if findings.files:
