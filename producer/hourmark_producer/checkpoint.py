@@ -222,6 +222,7 @@ class Checkpoint:
             db.execute("PRAGMA temp_store=MEMORY")  # else each statement that has a trigger makes a file, and removes it
             db.executescript(_LATER + _BEGUN + run_mark.SCHEMA + archives.SCHEMA + marks.SCHEMA)
             allow_several(db)
+            archives.add_high(db)
             books.begin(db)
             if run_mark.log_was_lost(db, log_is_there=log_is_there):
                 raise CheckpointBroken(

@@ -41,10 +41,19 @@ class Looked(NamedTuple):
     growing: bool = False
 
 
-def look_at(descriptor: int, now_s: float, found_s_ago: float) -> Looked:
-    """A plain file."""
+def look_at(descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: float) -> Looked:
+    """Describe a plain file for `origin_of`.
+
+    Args:
+        descriptor: The open file.
+        now_s: This host's clock, Unix seconds.
+        found_s_ago: Seconds since the file was opened.
+        changed_s_ago: Seconds since a scan found the file changed. It decides where the file's own time lies ahead, as after
+            the clock was set back: that time says nothing then.
+    """
     status = os.fstat(descriptor)
-    growing = now_s - status.st_mtime < COPYING_S
+    age_s = now_s - status.st_mtime
+    growing = (age_s if age_s >= 0 else changed_s_ago) < COPYING_S
     return Looked(status.st_size, functools.partial(read_at, descriptor), found_s_ago < COPYING_S, growing)
 
 

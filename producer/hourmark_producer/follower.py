@@ -301,7 +301,8 @@ class Follower:
 
     def _passed_over(self, file: TrackedFile, descriptor: int) -> Position | None:
         """Up to where the lines of a copy were, or will be, sent from the file that it is of; what comes after is its own."""
-        looked = look_at(descriptor, self.clock.now_ms() / 1000, self.clock.monotonic_s() - file.held_since_s)
+        now_s = self.clock.monotonic_s()
+        looked = look_at(descriptor, self.clock.now_ms() / 1000, now_s - file.held_since_s, now_s - file.changed_at_s)
         origin = origin_of(self.files, file, looked)
         if origin is None or not (end := _end_of_copy(origin, descriptor)):
             return None

@@ -87,7 +87,7 @@ class Retirement:
         position = Position(generation=file.progress.position.generation + 1, settled=file.progress.position.settled + 1)
         place = file.place._replace(missing=True)
         end = [changes.save_place(file, place), changes.save_position(file.file_id, position)]
-        end += archives.depart(file.progress.position, unread)
+        end += archives.depart(file.progress.position, unread, high=self._account(file).high)
         self._count(file, what, end, known_to_end=known_to_end)
         file.close()
         file.place, file.progress, file.observed, file.deleted = place, Progress(position=position), NEVER, False
@@ -114,7 +114,8 @@ class Retirement:
             self.files.remove(file)
 
     def _end(self, file: TrackedFile, what: str, *, known_to_end: bool = False, unread: tuple[bytes, int] = (b"", 0)) -> None:
-        end = [*changes.forget_file(file.file_id), *archives.depart(file.progress.position, unread)]
+        high = 0 if file.place.missing else self._account(file).high
+        end = [*changes.forget_file(file.file_id), *archives.depart(file.progress.position, unread, high=high)]
         self._count(file, what, end, known_to_end=known_to_end)
         self.files.retire(file)
         self.release(file)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 _NUMBERS: Final = (("priority", "PRIORITY"), ("pid", "_PID"))
+_DIGITS_MAX: Final = 10  # a sender chooses PRIORITY freely; process ids have 7 digits
 _TEXTS: Final = (
     ("host", "_HOSTNAME"),
     ("unit", "_SYSTEMD_UNIT"),
@@ -27,7 +28,7 @@ def entry_line(entry: bytes) -> bytes:
     if not isinstance(fields, dict) or not isinstance(fields.get("__CURSOR"), str):
         raise ValueError(f"no entry of a journal: {entry[:100]!r}")
     said: dict[str, Any] = {"time": _time(fields)}
-    said |= {name: int(value) for name, field in _NUMBERS if (value := _text(fields.get(field))).isdigit()}
+    said |= {name: int(value) for name, field in _NUMBERS if _is_number(value := _text(fields.get(field)))}
     said |= {name: value for name, field in _TEXTS if (value := _text(fields.get(field)))}
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace") + b"\n"
 
@@ -35,6 +36,10 @@ def entry_line(entry: bytes) -> bytes:
 def cursor_of(line: bytes) -> str:
     """Of a line that `entry_line` made; ValueError."""
     return str(json.loads(line)["cursor"])
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
 
 
 def _time(fields: dict[str, Any]) -> str:

@@ -212,3 +212,10 @@ def test_a_real_journal_from_a_time_on(host: Host, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(spools, "Journal", lambda read_from: Journal(read_from, program))
     host.drain()
     assert messages(recorder) == numbered(1000, 2000)
+
+
+@pytest.mark.parametrize("priority", ["²", "9" * 5000, "", "-1", "7 "])
+def test_a_priority_that_is_no_number_does_not_hold_the_journal_up(priority: str) -> None:
+    """Any local user can send one: `printf 'PRIORITY=²\\nMESSAGE=x\\n' | logger --journald`."""
+    line = entry_line(json.dumps({**entry(7, "x"), "PRIORITY": priority}).encode())
+    assert "priority" not in json.loads(line) and json.loads(line)["message"] == "x"
