@@ -62,5 +62,6 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `status`, `status_text` | `hourmark tail status` |
 | `spool` | standard input and syslog: what is received is on disk first, and followed there |
 | `standstill`, `summary` | how long one pass waits for nothing, and what a run came to |
+| `preflight` | whether a start would succeed: folders, addresses, certificates; for a reload and for `--check` |
 | `tailer`, `cli` | all of it, running |
 """

@@ -408,5 +408,10 @@ class Scanner:
 
     def _name_packed(self, source: str, findings: Findings) -> None:
         if new := findings.compressed - self._packed.get(source, set()):
-            _LOG.info("passed over, being compressed: %s", ", ".join(sorted(new)[:5]))
+            more = f", and {len(new) - 5} more" if len(new) > 5 else ""
+            _LOG.info(
+                "source %s: %d compressed files match its paths, and are not followed as logs; one that holds lines that were "
+                "not read is read from its content: %s%s",
+                source, len(new), ", ".join(sorted(new)[:5]), more,
+            )  # fmt: skip
         self._packed[source] = findings.compressed

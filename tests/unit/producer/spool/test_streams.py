@@ -25,7 +25,7 @@ def test_a_listener_without_descriptors_does_not_spin_and_accepts_again_later(ho
         sender = connect(tailer)
         sender.sendall(lines(1))
         wait_for(lambda: len(recorder.sent()) == 1, "the first")
-        another = connect_with_the_last_descriptors(tailer, hard)
+        another, fillers = connect_with_the_last_descriptors(tailer, hard)
         try:
             wait_for(
                 lambda: any("no connection could be accepted" in one.message for one in tailer.stand().troubles),
@@ -36,13 +36,15 @@ def test_a_listener_without_descriptors_does_not_spin_and_accepts_again_later(ho
             assert time.process_time() - cpu_s < 0.5 * (time.monotonic() - began_s), "it does not spin"
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for filler in fillers:
+                os.close(filler)
         another.sendall(lines(1, 1))
         wait_for(lambda: len(recorder.sent()) == 2, "it accepts again", 20)
         sender.close()
         another.close()
 
 
-def connect_with_the_last_descriptors(tailer: Tailer, hard: int) -> socket.socket:
+def connect_with_the_last_descriptors(tailer: Tailer, hard: int) -> tuple[socket.socket, list[int]]:
     """A connection that this process has no descriptor left to accept."""
     limit = max(int(path.name) for path in Path("/proc/self/fd").iterdir()) + 1
     lowest = os.open(os.devnull, os.O_RDONLY)
@@ -53,6 +55,4 @@ def connect_with_the_last_descriptors(tailer: Tailer, hard: int) -> socket.socke
     os.close(lowest)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit + 1, hard))  # one: the sender's own
     made = connect(tailer)
-    for filler in fillers:
-        os.close(filler)
-    return made
+    return made, fillers
