@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from hourmark_producer.files import Files, Position, TrackedFile
 from hourmark_producer.former_names import former_names
-from hourmark_producer.looking import read_at
+from hourmark_producer.looking import content_end, read_at
 from hourmark_producer.marks import is_marked
 from hourmark_producer.rest import Stage
 from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, are_alike
@@ -209,7 +209,7 @@ def held_copy_size(files: Files, file: TrackedFile) -> int:
 
 def end_of_lines(descriptor: int) -> int:
     """Where its last whole line ends, looking back as far as is sensible; 0 where that finds none."""
-    size = os.fstat(descriptor).st_size
+    size = content_end(descriptor, os.fstat(descriptor).st_size, 0)
     start = max(0, size - _TAIL_BYTES)
     end = read_at(descriptor, start, size - start).rfind(b"\n")
     return start + end + 1 if end >= 0 else 0

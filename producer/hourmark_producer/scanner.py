@@ -116,7 +116,7 @@ class Scanner:
             at_s = self.clock.monotonic_s()
             try:
                 status = os.fstat(file.descriptor)
-                if (status.st_size, status.st_mtime_ns) != file.observed.stamp:
+                if (status.st_size, status.st_mtime_ns) != file.observed.stamp or file.observed.has_room:
                     self._observe(file, status, at_s)
                     changed.append(file)
                 unsettled |= status.st_nlink == 0
@@ -151,7 +151,8 @@ class Scanner:
             return
         if file is None and self.beginnings.was_left_out(source, path, status):
             return
-        if file is None or (file.descriptor is None and file.observed.stamp != (status.st_size, status.st_mtime_ns)):
+        changed = file is None or file.observed.has_room or file.observed.stamp != (status.st_size, status.st_mtime_ns)
+        if file is None or (file.descriptor is None and changed):
             opened = self._open(source, path, at_s)
             if opened is None:
                 return
@@ -235,14 +236,17 @@ class Scanner:
         self._moved.add(file)
 
     def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float) -> None:
-        before, progress, found = file.observed, file.progress, None
-        if file.descriptor is not None and (status.st_size, status.st_mtime_ns) != before.stamp:
-            found, status = look_into(file.descriptor, progress.position)
-        file.observed = before.next(status, at_s, progress, found)
+        before, progress, found, size = file.observed, file.progress, None, None
+        may_differ = before.has_room or (status.st_size, status.st_mtime_ns) != before.stamp
+        if file.descriptor is not None and may_differ:
+            found, status, size = look_into(file.descriptor, progress.position)
+        file.observed = before.next(status, at_s, progress, found, size)
         if len(file.observed.account.shrinks) > max(progress.position.offset > 0, len(before.account.shrinks)):
             self._rotated.truncated(file)
-        if file.observed.stamp != before.stamp:
+        changed = (file.observed.stamp, file.observed.size) != (before.stamp, before.size)
+        if changed:
             file.changed_at_s = at_s
+        if changed or (file.observed.has_room and file.descriptor is not None):
             file.due = self._number
             if file not in self._added:
                 self.schedule.add(file)

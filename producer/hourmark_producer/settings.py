@@ -14,7 +14,7 @@ from hourmark_producer import beginnings
 from hourmark_producer.container_names import NAMES
 from hourmark_producer.spool.inputs import check_inputs
 
-_BRACES: Final = re.compile(r"\{[^{}/]*,[^{}/]*\}")
+_BRACES: Final = re.compile(r"(?<!\[)\{[^{}/]*,[^{}/]*\}")
 
 
 def checked(settings: TailerConfig) -> TailerConfig:
