@@ -22,13 +22,13 @@ from hourmark_producer import checkpoint as changes
 from hourmark_producer.accounts import keep_accounts
 from hourmark_producer.beginnings import Beginnings
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
-from hourmark_producer.copies import awaited_origins
+from hourmark_producer.copies import awaited_origins, is_telling
 from hourmark_producer.descriptors import Descriptors
 from hourmark_producer.discovery import Findings, Pattern, check_mounted, look
 from hourmark_producer.files import Files, Place, Progress, TrackedFile
 from hourmark_producer.generations import Generations
 from hourmark_producer.identity import Identity
-from hourmark_producer.looking import look_into, read_at
+from hourmark_producer.looking import is_anchored, look_into, read_at
 from hourmark_producer.recognition import is_as_it_was, is_still_at, target
 from hourmark_producer.rest import Stage
 from hourmark_producer.rests import Rests
@@ -185,7 +185,7 @@ class Scanner:
                 os.close(descriptor)
                 return None
             identity = self.identify(descriptor)
-            if self.files.match(identity) is None and self.beginnings.leaves_out(source, path, status):
+            if self._match(descriptor, identity) is None and self.beginnings.leaves_out(source, path, status):
                 self.beginnings.leave_out(source, path, status)
                 os.close(descriptor)
                 return None
@@ -201,8 +201,23 @@ class Scanner:
                 self.schedule.add(file)
         return file, status
 
+    def _match(self, descriptor: int, identity: Identity) -> TrackedFile | None:
+        """Return the tracked file that this is: by its identity, or by inode and content.
+
+        overlayfs gives a file another birth time once it copies it up, as does a restore onto the same inode. What was read of
+        the file tells: its first bytes, and those before its position.
+        """
+        if (file := self.files.match(identity)) is not None:
+            return file
+        here = self.files.at_inode(identity.device, identity.inode)
+        if here is None or here.descriptor is not None or not is_telling(here.progress.position):
+            return None
+        position = here.progress.position
+        is_it = read_at(descriptor, 0, len(position.head)) == position.head and is_anchored(descriptor, position)
+        return here if is_it else None
+
     def _adopt(self, source: str, path: str, descriptor: int, identity: Identity) -> TrackedFile:
-        file = self.files.match(identity)
+        file = self._match(descriptor, identity)
         if file is None:
             known_as = file_id(*identity)
             generation = self.generations.of(known_as, read_at(descriptor, 0, HEAD_BYTES))
@@ -222,7 +237,7 @@ class Scanner:
             self.descriptors.hold(file, descriptor)
         else:
             os.close(descriptor)
-        if file.identity.device != identity.device:
+        if file.identity != identity and identity.birth_ns:
             self.files.moved(file, identity)
             self._move(file, file.place.source, path)
         return file

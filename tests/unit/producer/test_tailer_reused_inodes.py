@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
+
+from hourmark_producer.identity import Identity
 
 
 def dangling_link(path: Path) -> None:
@@ -80,3 +83,50 @@ def test_an_unreadable_file_on_the_inode_of_a_log_holds_nothing_up(host: Host, m
 
     monkeypatch.setattr(os, "open", refusing)
     assert host.drain().finished
+
+
+def test_a_file_with_another_birth_time_is_known_by_inode_and_content(host: Host, recorder: Recorder) -> None:
+    """As after overlayfs copied it up from a lower layer."""
+    host.drain(lines(20))
+    born = host.identify
+
+    def copied_up(descriptor: int) -> Identity:
+        return born(descriptor)._replace(birth_ns=born(descriptor).birth_ns + 1)
+
+    host.identify = copied_up
+    host.drain(lines(1, 20))
+    host.drain(lines(1, 21))
+    assert recorder.text() == lines(22) and len(recorder.contents()) == 1
+    assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 0)
+
+
+def test_another_file_on_the_inode_is_another_file(host: Host, recorder: Recorder) -> None:
+    host.drain(lines(20))
+    born = host.identify
+    host.identify = lambda descriptor: born(descriptor)._replace(birth_ns=born(descriptor).birth_ns + 1)
+    host.app.write_bytes(lines(30, 100))
+    host.drain()
+    assert recorder.files() == sorted([lines(20), lines(30, 100)]) and len(recorder.contents()) == 2
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="root may mount")
+def test_a_log_that_overlayfs_copies_up_is_the_same_log(tmp_path: Path, recorder: Recorder) -> None:
+    host = Host(tmp_path, recorder.url)
+    layers = [tmp_path / name for name in ("lower", "upper", "work")]
+    for layer in layers:
+        layer.mkdir()
+    lower, upper, work = layers
+    (lower / "app.log").write_bytes(lines(20))
+    options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    mounted = subprocess.run(
+        ["mount", "-t", "overlay", "overlay", "-o", options, str(host.logs)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no overlay can be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        host.drain()
+        host.drain(lines(1, 20))
+        host.drain(lines(1, 21))
+    finally:
+        subprocess.run(["umount", str(host.logs)], check=True)
+    assert recorder.text() == lines(22), "nothing twice"
