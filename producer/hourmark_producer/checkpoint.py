@@ -11,6 +11,7 @@
     unknown  per source: on how many occasions bytes may have been lost, nobody knows how many; never falls
     occasions  the latest losses, with file and time
     targets    per file that was found by a link: where that led
+    kept       per file that was truncated in part: up to where its generation holds what was read in the one before
     formers    per file that was truncated: up to where it was read before, so that a copy of that is known
     accounts   per file: what looks found of it since it was last examined, so that a stop forgets no loss
     begun      sources that were looked at: files that appear later are read from their start
@@ -71,6 +72,7 @@ CREATE TABLE IF NOT EXISTS accounts (
 CREATE TABLE IF NOT EXISTS formers (
     file_id TEXT PRIMARY KEY, generation INTEGER NOT NULL, offset INTEGER NOT NULL, anchor BLOB NOT NULL, head BLOB NOT NULL
 );
+CREATE TABLE IF NOT EXISTS kept (file_id TEXT PRIMARY KEY, generation INTEGER NOT NULL, bytes INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS targets (file_id TEXT PRIMARY KEY, path BLOB NOT NULL);
 """
 _BEGUN: Final = "CREATE TABLE IF NOT EXISTS begun (source TEXT PRIMARY KEY);"
@@ -112,7 +114,7 @@ def save_position(file_id: str, position: Position) -> Change:
 
 def forget_file(file_id: str) -> list[Change]:
     """A file that was deleted and cannot come back."""
-    tables = "files", "accounts", "targets", "formers", "marks"
+    tables = "files", "accounts", "targets", "formers", "marks", "kept"
     return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in tables]  # noqa: S608
 
 
@@ -147,6 +149,11 @@ def save_former(file_id: str, position: Position) -> Change:
         position.anchor,
         position.head,
     )
+
+
+def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
+    """Up to where this generation of a file holds what was left of the one before."""
+    return "INSERT OR REPLACE INTO kept VALUES (?,?,?)", (file_id, generation, kept_to)
 
 
 def note_void(file_id: str, position: Position) -> Change:
@@ -295,10 +302,12 @@ class Checkpoint:
             targets = dict(self._db.execute("SELECT file_id, path FROM targets").fetchall())
             formers = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM formers")}
             accounts = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM accounts")}
+            kept = {file_id: (generation, count) for file_id, generation, count in self._db.execute("SELECT * FROM kept")}
             marked = marks.known(self._db)
         files = [file_of(row, in_flight.pop(row[0], ())) for row in rows]
         for file in files:
             file.target = os.fsdecode(targets.get(file.file_id, b""))
+            file.kept = kept.get(file.file_id, file.kept)
             if file.file_id in formers:
                 generation, offset, anchor, head = formers[file.file_id]
                 file.former = Position(generation=generation, offset=offset, anchor=bytes(anchor), head=bytes(head))

@@ -184,8 +184,15 @@ class TrackedFile:
     saved: Account | None = None  # what the checkpoint has of its account
     flush_at_s: float | None = None  # monotonic: when a record that waits for its end is sent as it is
     nuls: tuple[int, int, float] = (-1, 0, 0.0)  # generation; up to there NULs in it were seen; first at, monotonic
+    kept: tuple[int, int] = (0, 0)  # generation; up to there it holds what was left of the one before, which was read
     counted_from: int | None = None  # looks that were over when a loss was to be counted
     suspected: bool = False  # packed, and perhaps never read: it is looked into, and not in the checkpoint yet
+
+    @property
+    def kept_to(self) -> int:
+        """Up to which byte its generation may hold what was read in the one before, as it was truncated in part."""
+        generation, kept_to = self.kept
+        return kept_to if generation == self.progress.position.generation else 0
 
     @property
     def is_packed(self) -> bool:

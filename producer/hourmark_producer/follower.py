@@ -27,7 +27,7 @@ from hourmark_producer.accounts import keep_head
 from hourmark_producer.archives import depart
 from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.compressing import Press, Presses
-from hourmark_producer.copies import BeingCopied, Origin, end_of_lines, look_at, origin_of
+from hourmark_producer.copies import BeingCopied, Origin, end_of_lines, is_telling, look_at, origin_of
 from hourmark_producer.counters import Counters
 from hourmark_producer.cutting import Cut, Pending
 from hourmark_producer.elsewhere import Elsewhere
@@ -36,7 +36,7 @@ from hourmark_producer.flight import Flight, Lanes, Sent
 from hourmark_producer.generations import Generations
 from hourmark_producer.looking import is_anchored, look_into, read_at, read_into
 from hourmark_producer.losses import Loss
-from hourmark_producer.marks import GENERATIONS_MAX, forget_older, next_marks, save_marks
+from hourmark_producer.marks import GENERATIONS_MAX, forget_older, is_marked, next_marks, save_marks
 from hourmark_producer.passing_over import pass_over
 from hourmark_producer.range_sizes import RangeSizes
 from hourmark_producer.refused_lines import RefusedLines
@@ -260,7 +260,8 @@ class Follower:
         if judgement.verdict is not Verdict.SAME:
             judgement = self._known_lost(file, known, account)
             position, quiet_to = dataclasses.replace(position, settled=known.settled + 1), position.offset
-            self._write_loss(file, judgement, account.shrinks, position)
+            kept_to = _kept_to(descriptor, known, account) if position.generation != known.generation else 0
+            self._write_loss(file, judgement, account.shrinks, position, kept_to)
         elif self._is_received(file):
             pass  # only this program writes it, and never truncates it: lines that are alike are no reason for doubt
         elif size > known.size_seen and not known.doubted and known.offset and are_alike(known.head, known.anchor):
@@ -278,13 +279,16 @@ class Follower:
 
     def _known_lost(self, file: TrackedFile, known: Position, account: Account) -> Judgement:
         search = self.elsewhere.of(file)
-        judgement = judge(known.offset, account.shrinks, search)
+        judgement = judge(known.offset, account.shrinks, search, file.kept_to)
         if judgement.lost_bytes and search.was_asked and self.elsewhere.may_come(file):
             raise NotYet("what was truncated unread may be in a copy that the next looks find")
         file.counted_from = None
         return judgement
 
-    def _write_loss(self, file: TrackedFile, judgement: Judgement, shrinks: Sequence[Shrink], position: Position) -> None:
+    def _write_loss(
+        self, file: TrackedFile, judgement: Judgement, shrinks: Sequence[Shrink], position: Position, kept_to: int
+    ) -> None:
+        """`kept_to`: see `_kept_to`."""
         known = file.progress.position
         loss = Loss(
             source=file.place.source, path=file.place.seen_at, at_ms=self.clock.now_ms(), bytes=judgement.lost_bytes,
@@ -296,8 +300,11 @@ class Follower:
                 changes.save_account(file.file_id, position),
                 *changes.lose(loss),
                 *(_end_generation(file, known) if position.generation != known.generation else []),
+                *([changes.save_kept(file.file_id, position.generation, kept_to)] if kept_to else []),
             ]
         )
+        if kept_to:
+            file.kept = position.generation, kept_to
         self.counters.lost(loss)
         _LOG.warning(
             "%s was truncated: it was read up to byte %d, %d bytes were known, %d are there now; lost unread: %d bytes, "
@@ -362,6 +369,20 @@ class Follower:
 
 def _end_generation(file: TrackedFile, known: Position) -> list[Change]:
     return [changes.save_former(file.file_id, known), forget_older(file.file_id, known.generation), *depart(known)]
+
+
+def _kept_to(descriptor: int, known: Position, account: Account) -> int:
+    """Return up to where a file that was truncated holds what was read before; 0 where it is other content, or nothing tells.
+
+    Its lines are sent again all the same: a program that writes what it wrote before is not told from a truncation in part. But
+    they are not known to be lost, should they be truncated once more.
+    """
+    low = account.shrinks[-1].low
+    if len(account.shrinks) > 1 or not is_telling(known) or not known.head.startswith(account.head):
+        return 0
+    if low <= len(known.head):
+        return low
+    return low if is_marked(known.marks, low, functools.partial(read_at, descriptor)) else 0
 
 
 def _end_of_copy(origin: Origin, descriptor: int) -> int:

@@ -147,9 +147,9 @@ class Retirement:
         # to its end: what is left of it is no line
         is_read = rest is not None and rest.stage is Stage.FINISHED and rest.truncated_at is None
         find = nowhere if is_read else self.elsewhere.of(file)
-        judgement = judge(offset, account.shrinks, find)
-        read_to = 0 if judgement.verdict is Verdict.REPLACED else offset
-        return judgement.lost_bytes + unread(account.high, read_to, account.head, find)
+        judgement = judge(offset, account.shrinks, find, file.kept_to)
+        read_to, kept_to = (0, 0) if judgement.verdict is Verdict.REPLACED else (offset, file.kept_to)
+        return judgement.lost_bytes + unread(account.high, read_to, account.head, find, kept_to)
 
 
 def _why_no_rest(file: TrackedFile) -> str:
