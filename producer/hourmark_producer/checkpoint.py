@@ -16,6 +16,7 @@
     accounts   per file: what looks found of it since it was last examined, so that a stop forgets no loss
     begun      sources that were looked at: files that appear later are read from their start
     archives, looked, departed    what is known of packed files, see `archives`
+    forgotten  up to where files were read that are gone, see `forgotten`
     marks      per file: the latest places up to which it was read, see `marks`
 
 The order: a range is spooled, and its file's position moved behind it, in one transaction; then it is sent; once acknowledged
@@ -38,7 +39,7 @@ from typing import Any, Final, TypeVar
 
 from hourmark.durable import sync_folder
 from hourmark.errors import Unavailable
-from hourmark_producer import archives, books, marks, run_mark
+from hourmark_producer import archives, books, forgotten, marks, run_mark
 from hourmark_producer.bodies import Bodies, BodyDamaged
 from hourmark_producer.files import Account, Outgoing, Place, Position, TrackedFile
 from hourmark_producer.log_check import what_is_missing
@@ -227,7 +228,7 @@ class Checkpoint:
             db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA wal_autocheckpoint=0")  # `run_mark` does it
             db.execute("PRAGMA temp_store=MEMORY")  # else each statement that has a trigger makes a file, and removes it
-            db.executescript(_LATER + _BEGUN + run_mark.SCHEMA + archives.SCHEMA + marks.SCHEMA)
+            db.executescript(_LATER + _BEGUN + run_mark.SCHEMA + archives.SCHEMA + marks.SCHEMA + forgotten.SCHEMA)
             allow_several(db)
             archives.add_high(db)
             books.begin(db)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark_producer import archives
+from hourmark_producer import archives, forgotten
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.counters import Counters
@@ -112,6 +112,15 @@ class Retirement:
         """Forget a retired file once its last range is acknowledged."""
         if file.retired and not file.progress.in_flight and self.schedule.is_idle(file):
             self.files.remove(file)
+
+    def forget(self, file: TrackedFile) -> None:
+        """Forget a missing file that has left its folder; what was unread of it was counted when it was found missing."""
+        assert file.place.missing, "what is not missing may be read"
+        end = [*changes.forget_file(file.file_id), *archives.depart(file.progress.position), *forgotten.forget(file)]
+        self.checkpoint.commit(end)
+        _LOG.info("%s (file %s) is not in its folder any more, and is forgotten", file.place.seen_at, file.file_id)
+        self.files.retire(file)
+        self.files.remove(file)
 
     def _end(self, file: TrackedFile, what: str, *, known_to_end: bool = False, unread: tuple[bytes, int] = (b"", 0)) -> None:
         high = 0 if file.place.missing else self._account(file).high

@@ -19,13 +19,14 @@ from hourmark.clock import Clock
 from hourmark.config_groups import TailedSource
 from hourmark.ranges import file_id
 from hourmark_producer import checkpoint as changes
+from hourmark_producer import forgotten
 from hourmark_producer.accounts import keep_accounts
 from hourmark_producer.beginnings import Beginnings
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
 from hourmark_producer.copies import awaited_origins, is_telling
 from hourmark_producer.descriptors import Descriptors
 from hourmark_producer.discovery import Findings, Pattern, check_mounted, look
-from hourmark_producer.files import Files, Place, Progress, TrackedFile
+from hourmark_producer.files import Files, Place, Position, Progress, TrackedFile
 from hourmark_producer.generations import Generations
 from hourmark_producer.identity import Identity
 from hourmark_producer.looking import is_anchored, look_into, read_at
@@ -41,6 +42,7 @@ from hourmark_producer.truncation import HEAD_BYTES
 from hourmark_producer.unseen import Unseen
 
 LOOKS_MAX: Final = 3  # at a folder that keeps changing, before the next scan has to do
+FORGET_EVERY_S: Final = 60.0  # between searches for missing files that have left their folder
 UNFOUND_SCANS: Final = 3  # so often a file must not be found before it is called missing
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LOG = logging.getLogger(__name__)
@@ -71,6 +73,7 @@ class Scanner:
         self._packed: dict[str, set[str]] = {}  # by source
         self._empty: set[str] = set()  # sources of which it was said that nothing matches
         self._awaited: set[TrackedFile] | None = None  # of this scan, once somebody asks
+        self._forgot_s = self.clock.monotonic_s()
         self._receiving = {source.name for source in self.sources if source.input is not None}
         self._unseen = Unseen(
             self.files, self.checkpoint, self.schedule, self.retirement, self.beginnings, self.clock, self.identify
@@ -101,6 +104,7 @@ class Scanner:
         seen.astir = [file for file in self.files if file not in self._found or not file.is_at_rest]
         self._follow_unfound(seen)
         self._unseen.end()
+        self._forget_departed()
         seen.has_waiting = self._give_turns(seen.astir)
         keep_accounts(self.checkpoint, seen.astir)
         self.files.looks += 1
@@ -219,9 +223,7 @@ class Scanner:
     def _adopt(self, source: str, path: str, descriptor: int, identity: Identity) -> TrackedFile:
         file = self._match(descriptor, identity)
         if file is None:
-            known_as = file_id(*identity)
-            generation = self.generations.of(known_as, read_at(descriptor, 0, HEAD_BYTES))
-            position = self.beginnings.position(source, descriptor, generation)
+            known_as, position = self._beginning(source, descriptor, identity)
             file = TrackedFile(
                 file_id=known_as,
                 identity=identity,
@@ -241,6 +243,14 @@ class Scanner:
             self.files.moved(file, identity)
             self._move(file, file.place.source, path)
         return file
+
+    def _beginning(self, source: str, descriptor: int, identity: Identity) -> tuple[str, Position]:
+        """The id of a file that is not tracked, and where it is read from."""
+        if (known := self.checkpoint.read(lambda db: forgotten.find(db, identity))) is not None:
+            return known
+        known_as = file_id(*identity)
+        generation = self.generations.of(known_as, read_at(descriptor, 0, HEAD_BYTES))
+        return known_as, self.beginnings.position(source, descriptor, generation)
 
     def _move(self, file: TrackedFile, source: str, path: str) -> None:
         """The file has another name now, or is back."""
@@ -317,6 +327,20 @@ class Scanner:
             if not known:
                 seen.complete.discard(file.place.source)
         self._commit()
+
+    def _forget_departed(self) -> None:
+        """Forget missing files whose inode is not in their folder any more. Without birth times they are kept."""
+        now_s = self.clock.monotonic_s()
+        if now_s - self._forgot_s < FORGET_EVERY_S:
+            return
+        self._forgot_s, inodes = now_s, dict[str, set[int] | None]()
+        for file in [file for file in self.files if file.place.missing and file.identity.birth_ns and not file.is_packed]:
+            folder = os.path.dirname(file.place.seen_at)  # noqa: PTH120
+            if folder not in inodes:
+                inodes[folder] = _inodes_in(folder)
+            there, idle = inodes[folder], not file.progress.in_flight and self.schedule.is_idle(file)
+            if there is not None and file.identity.inode not in there and idle and not self._is_awaited(file):
+                self.retirement.forget(file)
 
     def _give_turns(self, astir: list[TrackedFile]) -> bool:
         """Open some of the files that were known, and unread, when there was no room for them; whether there were any."""
@@ -434,3 +458,12 @@ class Scanner:
                 source, len(new), ", ".join(sorted(new)[:5]), more,
             )  # fmt: skip
         self._packed[source] = findings.compressed
+
+
+def _inodes_in(folder: str) -> set[int] | None:
+    """The inodes that a folder lists; None where it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.inode() for entry in entries}
+    except OSError:
+        return None
