@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import mmap
 import os
 import time
@@ -81,6 +82,23 @@ def test_nuls_that_stay_among_lines_are_delivered(host: Host, recorder: Recorder
     content = b"\0" * 5000 + lines(10)
     assert host.drain(content).finished
     assert recorder.text() == content
+
+
+def test_nuls_that_are_packed_with_a_file_are_no_loss(host: Host, recorder: Recorder) -> None:
+    """As where a file is rotated and packed though its writer was killed."""
+    host.append(lines(1, 10_000))
+    rotated = host.logs / "app.log.1"
+    rotated.write_bytes(lines(100))
+    os.truncate(rotated, 1 << 20)
+    assert host.drain().finished
+    with rotated.open("r+b") as file:
+        file.seek(100 * LINE)
+        file.write(lines(10, 100))
+    (host.logs / "app.log.1.gz").write_bytes(gzip.compress(rotated.read_bytes()))
+    rotated.unlink()
+    assert host.drain().finished
+    assert recorder.sent() == (lines(110) + lines(1, 10_000)).splitlines(keepends=True)
+    assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 0)
 
 
 @pytest.mark.parametrize(
