@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import io
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +19,7 @@ from click.shell_completion import CompletionItem
 
 from hourmark.errors import HourmarkError, UsageError
 from hourmark.printing import called
+from hourmark.stopping import hold_reloads
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     # name: (module:attribute, one line of help shown without loading the room)
@@ -135,6 +137,10 @@ def root() -> None:
 
 def main() -> None:
     """Entry point of `hourmark`: shows a `HourmarkError` as one message and exits with its code."""
+    if sys.argv[1:2] == ["tail"]:
+        hold_reloads()  # loading what it needs takes most of a second
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not be UTF-8
     try:
         root(standalone_mode=True)
     except HourmarkError as error:

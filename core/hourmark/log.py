@@ -6,14 +6,23 @@ import logging
 import time
 
 from hourmark.cli import ROOMS
+from hourmark.printing import printable
 
 FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
+
+
+class _OneLine(logging.Formatter):
+    """Messages without control characters: a newline in the name of a file begins no line of the log. Tracebacks stay."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = printable(record.message)
+        return super().formatMessage(record)
 
 
 def set_up_logging(level: str) -> None:
     """Send everything of `level` and above to stderr, times in UTC; libraries only from WARNING on."""
     handler = logging.StreamHandler()
-    formatter = logging.Formatter(FORMAT, "%Y-%m-%dT%H:%M:%S")
+    formatter = _OneLine(FORMAT, "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     root = logging.getLogger()

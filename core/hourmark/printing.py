@@ -7,17 +7,31 @@ import datetime as dt
 import json
 import math
 import os
+import re
 import shlex
 from collections.abc import Mapping
+from typing import Final
 
 import click
 
+# C0 and C1 controls, what Unicode takes for ends of lines, and surrogates (os.fsdecode has them for bytes that are not UTF-8)
+_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, for programs.")
 
 
 def called() -> str:
     """What is typed to run Hourmark, for a shell: its launcher says how it was called; where it is installed it has a name."""
     return shlex.quote(os.environ.get("HOURMARK_CALLED") or "hourmark")
+
+
+def printable(text: str) -> str:
+    """Return the text as one line: control characters, and bytes of a name that are not UTF-8, are escaped as in Python."""
+    return _UNPRINTABLE.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else repr(match[0])[1:-1]
 
 
 def say_json(value: object) -> None:

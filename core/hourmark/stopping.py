@@ -16,6 +16,16 @@ from typing import Final
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
+def hold_reloads() -> None:
+    """Hold SIGHUP back from now on: a program that reloads on it must not end by one that comes before it listens."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+
+
+def release_reloads() -> None:
+    """Take SIGHUP again, also one that was held back; without a handler it ends the process."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+
 def stop_on_signals(stop: Callable[[int], object]) -> Callable[[], bool]:
     """From now on each of the two calls this, with its number, in another thread. What it gives says whether one came."""
     came: list[int] = []

@@ -51,6 +51,7 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `compressing` | few ranges are in memory as lines |
 | `flight` | several ranges of a file, sent one after another, their answers taken as they come |
 | `follower` | one file's next step: examine, cut, spool, send, acknowledge |
+| `forgotten` | up to where files were read that are gone, should they come back |
 | `retirement` | the end of a file: deleted, replaced, missing, and what is lost with it |
 | `schedule` | whose step is next, and who waits for a retry |
 | `senders` | the threads that do these steps, and how long they wait after a failure |
@@ -62,5 +63,6 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `status`, `status_text` | `hourmark tail status` |
 | `spool` | standard input and syslog: what is received is on disk first, and followed there |
 | `standstill`, `summary` | how long one pass waits for nothing, and what a run came to |
+| `preflight` | whether a start would succeed: folders, addresses, certificates; for a reload and for `--check` |
 | `tailer`, `cli` | all of it, running |
 """

@@ -2,7 +2,8 @@
 
 archives  packed files that need no look any more, by what a rename leaves as it is; `file_id`: it is read as that file
 looked    per source: when a full look at it began, by this host's clock; behind by EVERY_S at most
-departed  up to where files and generations were read that are over: packed, they are known by it. The latest
+departed  up to where files and generations were read that are over: packed, they are known by it. The latest. `high`: up to
+          where their bytes are accounted for, as read or as lost
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ CREATE TABLE IF NOT EXISTS archives (
 );
 CREATE TABLE IF NOT EXISTS looked (source TEXT PRIMARY KEY, at_ms INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS departed (
-    number INTEGER PRIMARY KEY, head BLOB NOT NULL, offset INTEGER NOT NULL, anchor BLOB NOT NULL
+    number INTEGER PRIMARY KEY, head BLOB NOT NULL, offset INTEGER NOT NULL, anchor BLOB NOT NULL,
+    high INTEGER NOT NULL DEFAULT 0
 );
 """
+_HIGH: Final = "ALTER TABLE departed ADD COLUMN high INTEGER NOT NULL DEFAULT 0"
 _Change = tuple[str, tuple[Any, ...]]
 
 
@@ -38,6 +41,12 @@ class Stamp(NamedTuple):
     @classmethod
     def of(cls, status: os.stat_result) -> Stamp:
         return cls(status.st_ino - (1 << 64) if status.st_ino >> 63 else status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def add_high(db: sqlite3.Connection) -> None:
+    """Add what versions up to 0.3.0 did not write; they can go on with the table. sqlite3.Error."""
+    if "high" not in {column for _, column, *_ in db.execute("PRAGMA table_info(departed)")}:
+        db.execute(_HIGH)
 
 
 def know(stamp: Stamp, file_id: str | None = None) -> _Change:
@@ -55,17 +64,18 @@ def look_at(looked_ms: Mapping[str, int]) -> list[_Change]:
     return [("INSERT OR REPLACE INTO looked VALUES (?,?)", (source, at_ms)) for source, at_ms in looked_ms.items()]
 
 
-def depart(position: Position, unread: tuple[bytes, int] = (b"", 0)) -> list[_Change]:
+def depart(position: Position, unread: tuple[bytes, int] = (b"", 0), *, high: int = 0) -> list[_Change]:
     """A file or generation that was read up to there is over.
 
-    `unread`: where nothing of it could be read, as it was one line without its end: its first bytes, and its size.
+    `unread`: where nothing of it could be read, as it was one line without its end: its first bytes, and its size. `high`: its
+    size when what was unread of it was counted as lost, in bytes: what it was packed into is not counted again up to there.
     """
     head, size = unread
     if position.offset == 0 and not (head and size):  # without its beginning it could be any
         return []
-    told = (position.head, position.offset, position.anchor) if position.offset else (head, size, b"")
+    told = (position.head, position.offset, position.anchor, high) if position.offset else (head, size, b"", high)
     return [
-        ("INSERT INTO departed (head, offset, anchor) VALUES (?,?,?)", told),
+        ("INSERT INTO departed (head, offset, anchor, high) VALUES (?,?,?,?)", told),
         ("DELETE FROM departed WHERE number <= (SELECT max(number) FROM departed) - ?", (DEPARTED_MAX,)),
     ]
 
@@ -83,5 +93,7 @@ def looked(db: sqlite3.Connection) -> dict[str, int]:
 
 def departed(db: sqlite3.Connection) -> list[Position]:
     """Up to where was read what is over."""
-    rows = db.execute("SELECT head, offset, anchor FROM departed")
-    return [Position(head=bytes(head), offset=offset, anchor=bytes(anchor)) for head, offset, anchor in rows]
+    rows = db.execute("SELECT head, offset, anchor, high FROM departed")
+    return [
+        Position(head=bytes(head), offset=offset, anchor=bytes(anchor), size_seen=high) for head, offset, anchor, high in rows
+    ]

@@ -116,7 +116,10 @@ class Beginnings:
         if self._seen is not None:
             self._written.add(self._seen)
         for file in filter(_begins_later, added):
-            _LOG.info("%s: its first %d bytes are passed over, by read_from", file.place.path, file.progress.position.offset)
+            _LOG.info(
+                "%s: its first %d bytes are passed over: they were read before, or read_from leaves them out",
+                file.place.path, file.progress.position.offset,
+            )  # fmt: skip
 
 
 def at_last_line(descriptor: int, generation: int) -> Position:

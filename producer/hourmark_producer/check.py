@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final, Literal
 
 from hourmark.clock import Clock
@@ -18,8 +18,11 @@ from hourmark_producer.discovery import Findings, Pattern, look
 from hourmark_producer.exclusion import is_named_by
 from hourmark_producer.installation import CHECKPOINT
 from hourmark_producer.peek import peek
+from hourmark_producer.preflight import check_received, unwritable_folders
 from hourmark_producer.service_client import Busy, ServiceLink
 
+_BY_ITSELF: Final = "; a tailer runs on this tailer.state_dir, and listens there itself, perhaps"
+_UNUSUAL: Final = re.compile(r"[$~]|[@!+]\(")
 NAMED: Final = 5  # files of a source; the others are counted
 
 Level = Literal["well", "warning", "error"]
@@ -36,15 +39,20 @@ class Checked:
 
 def check(config: TailerConfig, clock: Clock) -> list[Checked]:
     """Everything, in the order of a start; `config` is in order by itself."""
-    return [_state(config), *(_source(source) for source in config.sources), *_services(config, clock)]
+    return [
+        _state(config),
+        *_received(config),
+        *(one for source in config.sources for one in _source(source)),
+        *_services(config, clock),
+    ]
 
 
 def _state(config: TailerConfig) -> Checked:
     folder, subject = config.state_dir, "tailer.state_dir"
     state = StateFolder(folder, "tailer")
     try:
-        if (missing := _not_writable(folder)) is not None:
-            return Checked(subject, "error", f"{missing} cannot be written to by this user; name another folder, or let it")
+        for setting, path in unwritable_folders(config):
+            return Checked(setting, "error", f"{path} cannot be written to by this user; name another folder, or grant access")
         host_id, path = state.host_id(), folder / CHECKPOINT
         if not path.exists() and host_id is not None:
             return Checked(
@@ -60,24 +68,47 @@ def _state(config: TailerConfig) -> Checked:
     return Checked(subject, "well", f"{folder}: {len(known.files)} files are known{runs}")
 
 
-def _not_writable(folder: Path) -> Path | None:
-    """The folder, or the nearest one above it that is there, where it cannot be written to."""
-    there = next(above for above in (folder, *folder.absolute().parents) if above.exists())
-    return None if there.is_dir() and os.access(there, os.W_OK | os.X_OK) else there
+def _received(config: TailerConfig) -> Iterator[Checked]:
+    """What a start would meet as it begins to receive. A running tailer has its addresses itself."""
+    try:
+        check_received(config)
+    except ConfigError as error:
+        runs = StateFolder(config.state_dir, "tailer").holder() is not None
+        yield Checked("input", "warning" if runs else "error", f"{error}{_BY_ITSELF if runs else ''}")
 
 
-def _source(source: TailedSource) -> Checked:
+def _source(source: TailedSource) -> Iterator[Checked]:
     subject = f"source {source.name}"
     if source.input is not None:
-        return Checked(subject, "well", f"received: {source.input}")
+        yield Checked(subject, "well", f"received: {source.input}")
+        return
     found = look([Pattern(path) for path in source.paths])
     files = [path for path in sorted(found.files) if not is_named_by(path, source.exclude)]
     if wrong := _problems(found, files):
-        return Checked(subject, "error", f"cannot be read: {_some(wrong)}; grant access, or mount what is not there")
-    if not files:
-        return Checked(subject, "warning", f"nothing matches {', '.join(source.paths)} now; files that come are followed")
-    size = sum(found.files[path].st_size for path in files)
-    return Checked(subject, "well", f"{len(files)} files, {size:,} bytes: {_some(files)}")
+        yield Checked(subject, "error", f"cannot be read: {_some(wrong)}; grant access, or mount what is not there")
+        return
+    for pattern in source.paths:
+        if (said := _pattern_warning(pattern, source)) is not None:
+            yield Checked(subject, "warning", said)
+    if files:
+        size = sum(found.files[path].st_size for path in files)
+        yield Checked(subject, "well", f"{len(files)} files, {size:,} bytes: {_some(files)}")
+
+
+def _pattern_warning(pattern: str, source: TailedSource) -> str | None:
+    found = look([Pattern(pattern)])
+    if any(not is_named_by(path, source.exclude) for path in found.files):
+        return None
+    why = ""
+    if found.files:
+        why = f": `exclude` leaves out all {len(found.files)} files that do"
+    elif found.compressed:
+        why = f" but {len(found.compressed)} compressed files, which are not followed"
+    elif any("**" in part and part != "**" for part in pattern.split("/")):
+        why = ": `**` matches folders only as a whole part of a path, as in /var/log/**/app.log; elsewhere it is as `*`"
+    elif _UNUSUAL.search(pattern):
+        why = ": only `*`, `?`, `[…]` and `**` are special; environment variables, `~` and `@(…)` are not expanded"
+    return f"nothing matches {pattern} now{why}; files that come are followed"
 
 
 def _problems(found: Findings, files: list[str]) -> list[str]:

@@ -11,10 +11,12 @@
     unknown  per source: on how many occasions bytes may have been lost, nobody knows how many; never falls
     occasions  the latest losses, with file and time
     targets    per file that was found by a link: where that led
+    kept       per file that was truncated in part: up to where its generation holds what was read in the one before
     formers    per file that was truncated: up to where it was read before, so that a copy of that is known
     accounts   per file: what looks found of it since it was last examined, so that a stop forgets no loss
     begun      sources that were looked at: files that appear later are read from their start
     archives, looked, departed    what is known of packed files, see `archives`
+    forgotten  up to where files were read that are gone, see `forgotten`
     marks      per file: the latest places up to which it was read, see `marks`
 
 The order: a range is spooled, and its file's position moved behind it, in one transaction; then it is sent; once acknowledged
@@ -37,7 +39,7 @@ from typing import Any, Final, TypeVar
 
 from hourmark.durable import sync_folder
 from hourmark.errors import Unavailable
-from hourmark_producer import archives, books, marks, run_mark
+from hourmark_producer import archives, books, forgotten, marks, run_mark
 from hourmark_producer.bodies import Bodies, BodyDamaged
 from hourmark_producer.files import Account, Outgoing, Place, Position, TrackedFile
 from hourmark_producer.log_check import what_is_missing
@@ -71,6 +73,7 @@ CREATE TABLE IF NOT EXISTS accounts (
 CREATE TABLE IF NOT EXISTS formers (
     file_id TEXT PRIMARY KEY, generation INTEGER NOT NULL, offset INTEGER NOT NULL, anchor BLOB NOT NULL, head BLOB NOT NULL
 );
+CREATE TABLE IF NOT EXISTS kept (file_id TEXT PRIMARY KEY, generation INTEGER NOT NULL, bytes INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS targets (file_id TEXT PRIMARY KEY, path BLOB NOT NULL);
 """
 _BEGUN: Final = "CREATE TABLE IF NOT EXISTS begun (source TEXT PRIMARY KEY);"
@@ -112,7 +115,7 @@ def save_position(file_id: str, position: Position) -> Change:
 
 def forget_file(file_id: str) -> list[Change]:
     """A file that was deleted and cannot come back."""
-    tables = "files", "accounts", "targets", "formers", "marks"
+    tables = "files", "accounts", "targets", "formers", "marks", "kept"
     return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in tables]  # noqa: S608
 
 
@@ -147,6 +150,11 @@ def save_former(file_id: str, position: Position) -> Change:
         position.anchor,
         position.head,
     )
+
+
+def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
+    """Up to where this generation of a file holds what was left of the one before."""
+    return "INSERT OR REPLACE INTO kept VALUES (?,?,?)", (file_id, generation, kept_to)
 
 
 def note_void(file_id: str, position: Position) -> Change:
@@ -220,8 +228,9 @@ class Checkpoint:
             db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA wal_autocheckpoint=0")  # `run_mark` does it
             db.execute("PRAGMA temp_store=MEMORY")  # else each statement that has a trigger makes a file, and removes it
-            db.executescript(_LATER + _BEGUN + run_mark.SCHEMA + archives.SCHEMA + marks.SCHEMA)
+            db.executescript(_LATER + _BEGUN + run_mark.SCHEMA + archives.SCHEMA + marks.SCHEMA + forgotten.SCHEMA)
             allow_several(db)
+            archives.add_high(db)
             books.begin(db)
             if run_mark.log_was_lost(db, log_is_there=log_is_there):
                 raise CheckpointBroken(
@@ -294,10 +303,12 @@ class Checkpoint:
             targets = dict(self._db.execute("SELECT file_id, path FROM targets").fetchall())
             formers = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM formers")}
             accounts = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM accounts")}
+            kept = {file_id: (generation, count) for file_id, generation, count in self._db.execute("SELECT * FROM kept")}
             marked = marks.known(self._db)
         files = [file_of(row, in_flight.pop(row[0], ())) for row in rows]
         for file in files:
             file.target = os.fsdecode(targets.get(file.file_id, b""))
+            file.kept = kept.get(file.file_id, file.kept)
             if file.file_id in formers:
                 generation, offset, anchor, head = formers[file.file_id]
                 file.former = Position(generation=generation, offset=offset, anchor=bytes(anchor), head=bytes(head))

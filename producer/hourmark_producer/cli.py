@@ -18,12 +18,12 @@ from hourmark.config import Config, config_file_option, load_config, name_file, 
 from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import UsageError
 from hourmark.log import set_up_logging
-from hourmark.printing import json_option, say_json
-from hourmark.stopping import stop_on_signals
+from hourmark.printing import json_option, printable, say_json
+from hourmark.stopping import release_reloads, stop_on_signals
 from hourmark_producer.check import check
-from hourmark_producer.credentials import Credentials
 from hourmark_producer.descriptors import granted
 from hourmark_producer.installation import REREAD_REPEATS, locked, open_installation
+from hourmark_producer.preflight import check_reload
 from hourmark_producer.probes import answering
 from hourmark_producer.reloading import Reloading
 from hourmark_producer.settings import checked
@@ -84,6 +84,8 @@ def tail(
       hourmark tail status                   what was done, what is to be done, what was lost
       hourmark tail trace app.log:17         how far the 17th line has come on this host
     """
+    if context.invoked_subcommand is not None or only_check or drain or once:
+        release_reloads()
     if only_check and (context.invoked_subcommand or drain or once or reread):
         raise UsageError("--check ends before anything is done; leave the rest out")
     if only_check:
@@ -119,7 +121,7 @@ def status(context: click.Context, config_file: Path | None, every_file: bool, a
     if as_json:
         say_json(dataclasses.asdict(found))
     else:
-        click.echo("\n".join(as_text(found, every_file=every_file)))
+        click.echo("\n".join(map(printable, as_text(found, every_file=every_file))))
     if found.attention:
         raise SystemExit(1)
 
@@ -134,10 +136,9 @@ def _run(config_file: Path | None, *, drain: bool, once_s: float | None, reread:
     use_one_arena()
     give_back_large_blocks()
     stop = threading.Event()
-    reloading = Reloading(lambda: Credentials(checked(load_config(config_file).tailer), SystemClock()), stop.set)
+    clock = SystemClock()
+    reloading = Reloading(lambda: check_reload(checked(load_config(config_file).tailer), settings, host_id, clock), stop.set)
     is_over = stop_on_signals(lambda _: stop.set())
-    if not drain and once_s is None:
-        reloading.listen()
     with locked(settings.state_dir):
         checkpoint, host_id = open_installation(
             settings.state_dir,
@@ -145,11 +146,13 @@ def _run(config_file: Path | None, *, drain: bool, once_s: float | None, reread:
             sources=[source.name for source in settings.sources],
             second=settings.second_state_dir,
         )
+        if not drain and once_s is None:
+            reloading.listen()
         try:
             tailer = Tailer(
                 settings,
                 checkpoint,
-                SystemClock(),
+                clock,
                 host_id=host_id,
                 host_name=settings.host_name or socket.gethostname(),
                 open_files_max=granted(),
@@ -177,7 +180,7 @@ def _check(config: Config, *, as_json: bool) -> None:
         say_json({"ok": ok, "checks": [dataclasses.asdict(answer) for answer in answers]})
     else:
         for answer in answers:
-            click.echo(f"{answer.level:<8} {answer.subject}: {answer.said}")
+            click.echo(printable(f"{answer.level:<8} {answer.subject}: {answer.said}"))
     if not ok:
         raise SystemExit(1)
 

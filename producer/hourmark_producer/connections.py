@@ -116,7 +116,12 @@ class Asked:
                     raise http.client.HTTPException("an answer that does not say where it ends may be half of one")
                 if response.length is not None and response.length > ANSWER_BYTES_MAX:
                     raise http.client.HTTPException(f"an answer of {response.length} bytes is none of a delivery service")
-                answer = Answer(response.status, response.reason, response.headers, response.read())  # type: ignore[arg-type]
+                content = response.read(ANSWER_BYTES_MAX + 1 if response.chunked else None)
+                if len(content) > ANSWER_BYTES_MAX:
+                    raise http.client.HTTPException(
+                        f"an answer of more than {ANSWER_BYTES_MAX} bytes is none of a delivery service"
+                    )
+                answer = Answer(response.status, response.reason, response.headers, content)  # type: ignore[arg-type]
                 is_kept = not response.will_close
         finally:
             if not (is_kept and self._connections.keep(self._address, self._kept)):

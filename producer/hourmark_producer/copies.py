@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from hourmark_producer.files import Files, Position, TrackedFile
 from hourmark_producer.former_names import former_names
-from hourmark_producer.looking import read_at
+from hourmark_producer.looking import content_end, read_at
 from hourmark_producer.marks import is_marked
 from hourmark_producer.rest import Stage
 from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, are_alike
@@ -41,10 +41,19 @@ class Looked(NamedTuple):
     growing: bool = False
 
 
-def look_at(descriptor: int, now_s: float, found_s_ago: float) -> Looked:
-    """A plain file."""
+def look_at(descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: float) -> Looked:
+    """Describe a plain file for `origin_of`.
+
+    Args:
+        descriptor: The open file.
+        now_s: This host's clock, Unix seconds.
+        found_s_ago: Seconds since the file was opened.
+        changed_s_ago: Seconds since a scan found the file changed. It decides where the file's own time lies ahead, as after
+            the clock was set back: that time says nothing then.
+    """
     status = os.fstat(descriptor)
-    growing = now_s - status.st_mtime < COPYING_S
+    age_s = now_s - status.st_mtime
+    growing = (age_s if age_s >= 0 else changed_s_ago) < COPYING_S
     return Looked(status.st_size, functools.partial(read_at, descriptor), found_s_ago < COPYING_S, growing)
 
 
@@ -200,7 +209,7 @@ def held_copy_size(files: Files, file: TrackedFile) -> int:
 
 def end_of_lines(descriptor: int) -> int:
     """Where its last whole line ends, looking back as far as is sensible; 0 where that finds none."""
-    size = os.fstat(descriptor).st_size
+    size = content_end(descriptor, os.fstat(descriptor).st_size, 0)
     start = max(0, size - _TAIL_BYTES)
     end = read_at(descriptor, start, size - start).rfind(b"\n")
     return start + end + 1 if end >= 0 else 0

@@ -99,7 +99,8 @@ class Pattern:
         except (FileNotFoundError, NotADirectoryError):
             findings.unsettled |= listed  # it was there a moment ago, perhaps under its next name by now
         except OSError as error:
-            findings.problems[path] = error
+            if error.errno != errno.ELOOP:  # links that lead in a circle lead to no content, as dangling ones
+                findings.problems[path] = error
         else:
             if stat.S_ISREG(status.st_mode):
                 findings.files[path] = status
@@ -148,7 +149,8 @@ def _is_folder(entry: os.DirEntry[str], findings: Findings, *, follow: bool) -> 
     try:
         return entry.is_dir(follow_symlinks=follow)
     except OSError as error:
-        findings.problems[entry.path] = error
+        if error.errno != errno.ELOOP:
+            findings.problems[entry.path] = error
         return False
 
 

@@ -29,7 +29,7 @@ class Answer(enum.Enum):
 class Past(NamedTuple):
     """What was read, or will be. `awaited`: another moment tells more. `is_over`: what comes behind it nobody else reads.
 
-    `settles`: it was truncated, and a copy of it is looked for.
+    `settles`: it was truncated, and a copy of it is looked for. `counted_to`: up to there its bytes are accounted for.
     """
 
     head: bytes
@@ -38,6 +38,7 @@ class Past(NamedTuple):
     awaited: bool = False
     is_over: bool = False
     settles: bool = False
+    counted_to: int = 0
 
     @property
     def is_telling(self) -> bool:
@@ -61,7 +62,10 @@ class Stream(Protocol):
 
 def pasts(files: Files, departed: Iterable[Position], of: TrackedFile) -> list[Past]:
     """All that is known, but for the file that it is asked of."""
-    made = [Past(position.head, position.offset, position.anchor, is_over=True) for position in departed]
+    made = [
+        Past(position.head, position.offset, position.anchor, is_over=True, counted_to=position.size_seen)
+        for position in departed
+    ]
     for file in files:
         if file is not of and not file.suspected:
             made += _of_file(file)
@@ -112,7 +116,7 @@ def _answer(found: list[Past], is_beginning: bool, size: int) -> Told:
     if any(past.settles for past in telling) or (is_over and any(past.awaited for past in found)):
         return Told(Answer.NOT_YET)  # of two that begin so, the other may be the one that was packed
     if telling:
-        return Told(Answer.READ, max(telling, key=lambda past: past.offset) if is_over else None)
+        return Told(Answer.READ, max(telling, key=lambda past: (past.offset, past.counted_to)) if is_over else None)
     if any(size in (past.offset, len(past.head)) for past in found) and size < HEAD_BYTES:  # equal to the byte
         return Told(Answer.READ)
     return Told(Answer.UNTOLD if found or is_beginning else Answer.UNREAD)

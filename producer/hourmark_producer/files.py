@@ -111,10 +111,11 @@ class Observation:
     The account is relative to the examination that ended at `base_s`: once there was another, it says nothing.
     """
 
-    size: int
+    size: int  # of the content: without the NULs at the end, see `hourmark_producer.looking`
     mtime_ns: int
     account: Account
     base_s: float
+    allocated: int = -1  # the file's size
 
     def of(self, progress: Progress) -> Account:
         """The account since the examination that this is the progress of."""
@@ -122,17 +123,36 @@ class Observation:
             return self.account
         return Account(progress.position.size_seen, (), progress.position.head)
 
-    def next(self, status: os.stat_result, at_s: float, progress: Progress, found: Fingerprints | None) -> Observation:
-        """After another look; `found` where it was looked into, too."""
+    def next(
+        self, status: os.stat_result, at_s: float, progress: Progress, found: Fingerprints | None, size: int | None = None
+    ) -> Observation:
+        """Return the observation after another look.
+
+        Args:
+            status: Of the file.
+            at_s: When the look began, monotonic seconds.
+            progress: The file's.
+            found: Fingerprints, where it was looked into.
+            size: Of its content, where it was looked into.
+        """
         account = self.of(progress)
+        if size is None:
+            size = self.size if self.stamp == (status.st_size, status.st_mtime_ns) else status.st_size
         if at_s > progress.examined_at_s:  # else the examination may have been the later look
-            account = account.next(status.st_size, found, progress.position)
-        return Observation(size=status.st_size, mtime_ns=status.st_mtime_ns, account=account, base_s=progress.examined_at_s)
+            account = account.next(size, found, progress.position)
+        return Observation(
+            size=size, mtime_ns=status.st_mtime_ns, account=account, base_s=progress.examined_at_s, allocated=status.st_size
+        )
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the file ends with NULs: what is written there changes neither its size nor, perhaps, its time."""
+        return self.allocated > self.size
 
     @property
     def stamp(self) -> tuple[int, int]:
-        """Differs where a file has changed."""
-        return self.size, self.mtime_ns
+        """Differs where a file has changed; but see `has_room`."""
+        return self.allocated, self.mtime_ns
 
 
 NEVER = Observation(size=-1, mtime_ns=-1, account=Account(0), base_s=-2.0)
@@ -163,8 +183,16 @@ class TrackedFile:
     older: tuple[Position, ...] = ()  # of some before that, without their anchors
     saved: Account | None = None  # what the checkpoint has of its account
     flush_at_s: float | None = None  # monotonic: when a record that waits for its end is sent as it is
+    nuls: tuple[int, int, float] = (-1, 0, 0.0)  # generation; up to there NULs in it were seen; first at, monotonic
+    kept: tuple[int, int] = (0, 0)  # generation; up to there it holds what was left of the one before, which was read
     counted_from: int | None = None  # looks that were over when a loss was to be counted
     suspected: bool = False  # packed, and perhaps never read: it is looked into, and not in the checkpoint yet
+
+    @property
+    def kept_to(self) -> int:
+        """Up to which byte its generation may hold what was read in the one before, as it was truncated in part."""
+        generation, kept_to = self.kept
+        return kept_to if generation == self.progress.position.generation else 0
 
     @property
     def is_packed(self) -> bool:
@@ -205,6 +233,7 @@ class TrackedFile:
             and progress.examined_scan >= self.due
             and not (progress.in_flight or self.unfound or self.deleted or self.suspected or self.place.missing or self.retired)
             and self.rest is None
+            and not self.observed.has_room
         )
 
     @property

@@ -14,6 +14,7 @@ import functools
 import itertools
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -26,7 +27,7 @@ from hourmark_producer.accounts import keep_head
 from hourmark_producer.archives import depart
 from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.compressing import Press, Presses
-from hourmark_producer.copies import Origin, end_of_lines, look_at, origin_of
+from hourmark_producer.copies import BeingCopied, Origin, end_of_lines, is_telling, look_at, origin_of
 from hourmark_producer.counters import Counters
 from hourmark_producer.cutting import Cut, Pending
 from hourmark_producer.elsewhere import Elsewhere
@@ -35,7 +36,7 @@ from hourmark_producer.flight import Flight, Lanes, Sent
 from hourmark_producer.generations import Generations
 from hourmark_producer.looking import is_anchored, look_into, read_at, read_into
 from hourmark_producer.losses import Loss
-from hourmark_producer.marks import GENERATIONS_MAX, forget_older, next_marks, save_marks
+from hourmark_producer.marks import GENERATIONS_MAX, forget_older, is_marked, next_marks, save_marks
 from hourmark_producer.passing_over import pass_over
 from hourmark_producer.range_sizes import RangeSizes
 from hourmark_producer.refused_lines import RefusedLines
@@ -47,8 +48,14 @@ from hourmark_producer.spooled_ranges import note_several, spool, unspool
 from hourmark_producer.truncation import HEAD_BYTES, Judgement, Shrink, Verdict, are_alike, judge, next_anchor
 
 RANGES_PER_TURN: Final = 16  # then other files have their turn
+NULS_S: Final = 3.0  # so long NULs among other bytes must stay: on some file systems, or through a mapping, these are seen first
+_NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
 _FLUSH_AGAIN_S: Final = 0.05  # where a flush is due, and the latest look saw less than there is
 _LOG = logging.getLogger(__name__)
+
+
+class BeingWritten(BeingCopied):
+    """It holds NULs where bytes may appear in a moment; the step is tried again."""
 
 
 class ChangedWhileRead(OSError):
@@ -239,9 +246,9 @@ class Follower:
     def _examine(self, file: TrackedFile, descriptor: int, press: Press) -> Cut | None:
         """Compare the file with what is known of it, write down what is lost, and look for the next cut."""
         due, observed, before = file.due, file.observed, file.progress
-        found, status = look_into(descriptor, before.position)
+        found, _, size = look_into(descriptor, before.position)
         now_s = self.clock.monotonic_s()  # a scan that begins later has looked later
-        size, known = status.st_size, before.position
+        known = before.position
         account = observed.of(before).next(size, found, known)
         judgement = judge(known.offset, account.shrinks)
         position, quiet_to = dataclasses.replace(known, size_seen=size, head=account.head), before.quiet_to
@@ -253,7 +260,8 @@ class Follower:
         if judgement.verdict is not Verdict.SAME:
             judgement = self._known_lost(file, known, account)
             position, quiet_to = dataclasses.replace(position, settled=known.settled + 1), position.offset
-            self._write_loss(file, judgement, account.shrinks, position)
+            kept_to = _kept_to(descriptor, known, account) if position.generation != known.generation else 0
+            self._write_loss(file, judgement, account.shrinks, position, kept_to)
         elif self._is_received(file):
             pass  # only this program writes it, and never truncates it: lines that are alike are no reason for doubt
         elif size > known.size_seen and not known.doubted and known.offset and are_alike(known.head, known.anchor):
@@ -263,7 +271,7 @@ class Follower:
             position, quiet_to = passed, passed.offset
         file.progress = before = dataclasses.replace(before, position=position, quiet_to=quiet_to, examined_at_s=now_s)
         # of an empty file it was not told whether it is a copy: what it may hold by now is cut once it was looked at again
-        cut = self._cut(file, descriptor, position, quiet_to, press) if size else Pending(0)
+        cut = self._cut(file, descriptor, position, quiet_to, size, press) if size else Pending(0)
         if isinstance(cut, Pending):
             quiet_to = position.offset + cut.searched
         file.progress = dataclasses.replace(before, quiet_to=quiet_to, examined_scan=due)
@@ -271,13 +279,16 @@ class Follower:
 
     def _known_lost(self, file: TrackedFile, known: Position, account: Account) -> Judgement:
         search = self.elsewhere.of(file)
-        judgement = judge(known.offset, account.shrinks, search)
+        judgement = judge(known.offset, account.shrinks, search, file.kept_to)
         if judgement.lost_bytes and search.was_asked and self.elsewhere.may_come(file):
             raise NotYet("what was truncated unread may be in a copy that the next looks find")
         file.counted_from = None
         return judgement
 
-    def _write_loss(self, file: TrackedFile, judgement: Judgement, shrinks: Sequence[Shrink], position: Position) -> None:
+    def _write_loss(
+        self, file: TrackedFile, judgement: Judgement, shrinks: Sequence[Shrink], position: Position, kept_to: int
+    ) -> None:
+        """`kept_to`: see `_kept_to`."""
         known = file.progress.position
         loss = Loss(
             source=file.place.source, path=file.place.seen_at, at_ms=self.clock.now_ms(), bytes=judgement.lost_bytes,
@@ -289,8 +300,11 @@ class Follower:
                 changes.save_account(file.file_id, position),
                 *changes.lose(loss),
                 *(_end_generation(file, known) if position.generation != known.generation else []),
+                *([changes.save_kept(file.file_id, position.generation, kept_to)] if kept_to else []),
             ]
         )
+        if kept_to:
+            file.kept = position.generation, kept_to
         self.counters.lost(loss)
         _LOG.warning(
             "%s was truncated: it was read up to byte %d, %d bytes were known, %d are there now; lost unread: %d bytes, "
@@ -301,11 +315,23 @@ class Follower:
 
     def _passed_over(self, file: TrackedFile, descriptor: int) -> Position | None:
         """Up to where the lines of a copy were, or will be, sent from the file that it is of; what comes after is its own."""
-        looked = look_at(descriptor, self.clock.now_ms() / 1000, self.clock.monotonic_s() - file.held_since_s)
+        now_s = self.clock.monotonic_s()
+        looked = look_at(descriptor, self.clock.now_ms() / 1000, now_s - file.held_since_s, now_s - file.changed_at_s)
         origin = origin_of(self.files, file, looked)
         if origin is None or not (end := _end_of_copy(origin, descriptor)):
             return None
         return pass_over(self.checkpoint, file, origin, end, looked.read)
+
+    def _check_written(self, file: TrackedFile, body: bytes | memoryview, position: Position, size: int) -> None:
+        """Raise BeingWritten where NULs are in a range for less than NULS_S: a range that is spooled is never read again."""
+        if _NULS.search(body) is None:
+            return
+        now_s, end = self.clock.monotonic_s(), position.offset + len(body)
+        generation, sure_to, since_s = file.nuls
+        if generation != position.generation or end > sure_to:
+            file.nuls = generation, sure_to, since_s = position.generation, size, now_s
+        if now_s - since_s < NULS_S:
+            raise BeingWritten("it holds NULs, in whose place lines may appear")
 
     def _doubt(self, file: TrackedFile, what: str, position: Position) -> None:
         loss = Loss(source=file.place.source, path=file.place.seen_at, at_ms=self.clock.now_ms(), bytes=0, unknown=1, what=what)
@@ -313,12 +339,17 @@ class Follower:
         self.counters.lost(loss)
         _LOG.warning("%s: %s; loss is unknown", file.place.seen_at, what)
 
-    def _cut(self, file: TrackedFile, descriptor: int, position: Position, quiet_to: int, press: Press) -> Cut | Pending:
+    def _cut(
+        self, file: TrackedFile, descriptor: int, position: Position, quiet_to: int, end: int, press: Press
+    ) -> Cut | Pending:
+        """`end`: of the content that was found; what is behind it may be NULs."""
+        size = max(0, end - position.offset)
+
         def read(skip: int, count: int) -> bytes:
-            return read_at(descriptor, position.offset + skip, count)
+            return read_at(descriptor, position.offset + skip, max(0, min(count, size - skip)))
 
         def whole(count: int) -> memoryview:
-            return read_into(descriptor, position.offset, press.room[:count])
+            return read_into(descriptor, position.offset, press.room[: min(count, size)])
 
         source = self.sources[file.place.source]
         flush_at_s = file.changed_at_s + source.flush_seconds
@@ -332,11 +363,26 @@ class Follower:
             anchored = is_anchored(descriptor, position) and (position.offset > 0 or position.head.startswith(head))
             if not anchored or os.fstat(descriptor).st_size < position.offset + len(found.body):
                 raise ChangedWhileRead("it was truncated while it was read")
+            self._check_written(file, found.body, position, end)
         return found
 
 
 def _end_generation(file: TrackedFile, known: Position) -> list[Change]:
     return [changes.save_former(file.file_id, known), forget_older(file.file_id, known.generation), *depart(known)]
+
+
+def _kept_to(descriptor: int, known: Position, account: Account) -> int:
+    """Return up to where a file that was truncated holds what was read before; 0 where it is other content, or nothing tells.
+
+    Its lines are sent again all the same: a program that writes what it wrote before is not told from a truncation in part. But
+    they are not known to be lost, should they be truncated once more.
+    """
+    low = account.shrinks[-1].low
+    if len(account.shrinks) > 1 or not is_telling(known) or not known.head.startswith(account.head):
+        return 0
+    if low <= len(known.head):
+        return low
+    return low if is_marked(known.marks, low, functools.partial(read_at, descriptor)) else 0
 
 
 def _end_of_copy(origin: Origin, descriptor: int) -> int:

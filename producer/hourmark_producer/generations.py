@@ -50,6 +50,7 @@ class Generations:
         self._lock = threading.Lock()
         self._known: dict[str, Beginning] = {}
         self._host_id = host_id
+        self._appended = 0  # lines, since the files were written as a whole
         self._paths = [folder / _NAME for folder in folders]
         for path in self._paths:
             self._read(path)
@@ -82,7 +83,19 @@ class Generations:
                     file.flush()
                     if generation:
                         os.fdatasync(file.fileno())
+            self._known.pop(file_id, None)
             self._known[file_id] = beginning
+            self._appended += 1
+            if self._appended >= 2 * FILES_MAX:
+                self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        """Keep the latest FILES_MAX beginnings, here and in the files. Raises OSError as `write_durably`."""
+        for file_id in list(self._known)[:-FILES_MAX]:
+            del self._known[file_id]
+        for path in self._paths:
+            write_durably(path, self._content())
+        self._appended = 0
 
     def _read(self, path: Path) -> None:
         for fields in _lines(path):

@@ -1,4 +1,4 @@
-"""SIGHUP: the tailer goes on with the configuration as it stands now, if that is in order; else with the one that it has.
+"""SIGHUP: the tailer goes on with the configuration as it stands now, if a start would accept it; else with the one that it has.
 
 A tailer whose configuration changed is another one: sources, folders, services, limits. So the running one ends as on SIGTERM,
 and the same process begins anew (execv) on the same checkpoint, with the same arguments and process id: there is no second way of

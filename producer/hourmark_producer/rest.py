@@ -49,7 +49,7 @@ NOTHING: Final = -1
 
 def compare(plain: Plain, known: Known, pause: Callable[[], object]) -> Content | None:
     """Read all of it; None where it is something else. `pause` is called now and then, and may raise. OSError."""
-    size, head, before, flaw, grows, damaged = 0, b"", b"", "", False, False
+    size, end, head, before, flaw, grows, damaged = 0, 0, b"", b"", "", False, False  # `end`: without NULs behind
     try:
         while block := plain.read(_BLOCK_BYTES):
             head += block[: len(known.head) - len(head)]
@@ -59,6 +59,8 @@ def compare(plain: Plain, known: Known, pause: Callable[[], object]) -> Content 
                 before = (before + block[: known.offset - size])[-ANCHOR_BYTES:]
                 if size + len(block) >= known.offset and not before.endswith(known.anchor):
                     return None
+            if left := block.rstrip(b"\0"):
+                end = size + len(left)
             size += len(block)
             pause()
     except CutOff as error:
@@ -70,7 +72,7 @@ def compare(plain: Plain, known: Known, pause: Callable[[], object]) -> Content 
         return None
     if not flaw and size < known.high:
         flaw = f"it holds {size} bytes, and {known.high} had been seen"
-    return Content(size if is_it and not damaged else NOTHING, flaw, grows)
+    return Content(max(end, known.offset) if is_it and not damaged else NOTHING, flaw, grows)
 
 
 class Unpacked:

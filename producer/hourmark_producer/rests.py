@@ -147,9 +147,8 @@ class Rests:
         found = self.next_cut(file, file.rest)
         if found is None:
             file.drop_rest()
-            self._of_truncated.discard(file)
-        else:
-            self._of_truncated.add(file)
+        with self._lock:
+            (self._of_truncated.discard if found is None else self._of_truncated.add)(file)
         return found
 
     def _make_room(self) -> None:
@@ -168,7 +167,8 @@ class Rests:
         few = min(len(known.head), max(known.offset, known.high)) < OFFSET_MIN
         readable = [one for one in found if one.content.readable != NOTHING]
         if not readable or (few and len(found) > 1):
-            self._nowhere = [*self._nowhere[-_NOWHERE_MAX:], set(rest.candidates.values())]
+            with self._lock:
+                self._nowhere = [*self._nowhere[-_NOWHERE_MAX:], set(rest.candidates.values())]
             rest.end(Stage.NOWHERE, "; ".join(f"{one.path}: {one.content.flaw or 'perhaps'}" for one in found[:3]))
             return
         whole = (one for one in readable if not one.content.flaw)
@@ -209,20 +209,28 @@ class Rests:
             answer, past = Answer.UNTOLD, None
         if answer is Answer.NOT_YET:
             raise NotYet(f"{path} may be what another file held, which is looked at first")
-        has_more = past is not None and content.readable > past.offset  # than was read of it before it was over
+        # than was read of it before it was over, or counted as lost
+        has_more = past is not None and content.readable > max(past.offset, past.counted_to)
         if (answer is Answer.READ and not has_more) or content.readable == 0:
             return rest.end(Stage.NOWHERE)
         if answer is Answer.UNTOLD or content.flaw:
             if any(_is_sought(other) for other in self.files):
                 raise NotYet(f"{path} may be what a file that vanished was packed into")
             why = content.flaw or "too little is known to tell whether it was read before"
-            if said := next((inodes for inodes in self._nowhere if rest.candidates[path] in inodes), None):
-                self._nowhere.remove(said)  # as what is unknown of the file that was looked for in it
+            if self._was_looked_for_in(rest.candidates[path]):  # reported as unknown with the file that was looked for in it
                 why = ""
             return rest.end(Stage.NOWHERE, why)
         self._admit(file, past, content.readable, archives.Stamp.of(status))
         self._begin(file, rest, found)
         return None
+
+    def _was_looked_for_in(self, inode: int) -> bool:
+        """Return whether the rest of a file was looked for in this one in vain. Each such search answers once."""
+        with self._lock:
+            found = next((inodes for inodes in self._nowhere if inode in inodes), None)
+            if found is not None:
+                self._nowhere.remove(found)
+            return found is not None
 
     def _admit(self, file: TrackedFile, past: Past | None, size: int, stamp: archives.Stamp) -> None:
         known = past or Past(b"", 0, b"")

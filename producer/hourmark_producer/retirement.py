@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark_producer import archives
+from hourmark_producer import archives, forgotten
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.counters import Counters
@@ -87,7 +87,7 @@ class Retirement:
         position = Position(generation=file.progress.position.generation + 1, settled=file.progress.position.settled + 1)
         place = file.place._replace(missing=True)
         end = [changes.save_place(file, place), changes.save_position(file.file_id, position)]
-        end += archives.depart(file.progress.position, unread)
+        end += archives.depart(file.progress.position, unread, high=self._account(file).high)
         self._count(file, what, end, known_to_end=known_to_end)
         file.close()
         file.place, file.progress, file.observed, file.deleted = place, Progress(position=position), NEVER, False
@@ -113,8 +113,18 @@ class Retirement:
         if file.retired and not file.progress.in_flight and self.schedule.is_idle(file):
             self.files.remove(file)
 
+    def forget(self, file: TrackedFile) -> None:
+        """Forget a missing file that has left its folder; what was unread of it was counted when it was found missing."""
+        assert file.place.missing, "what is not missing may be read"
+        end = [*changes.forget_file(file.file_id), *archives.depart(file.progress.position), *forgotten.forget(file)]
+        self.checkpoint.commit(end)
+        _LOG.info("%s (file %s) is not in its folder any more, and is forgotten", file.place.seen_at, file.file_id)
+        self.files.retire(file)
+        self.files.remove(file)
+
     def _end(self, file: TrackedFile, what: str, *, known_to_end: bool = False, unread: tuple[bytes, int] = (b"", 0)) -> None:
-        end = [*changes.forget_file(file.file_id), *archives.depart(file.progress.position, unread)]
+        high = 0 if file.place.missing else self._account(file).high
+        end = [*changes.forget_file(file.file_id), *archives.depart(file.progress.position, unread, high=high)]
         self._count(file, what, end, known_to_end=known_to_end)
         self.files.retire(file)
         self.release(file)
@@ -146,9 +156,9 @@ class Retirement:
         # to its end: what is left of it is no line
         is_read = rest is not None and rest.stage is Stage.FINISHED and rest.truncated_at is None
         find = nowhere if is_read else self.elsewhere.of(file)
-        judgement = judge(offset, account.shrinks, find)
-        read_to = 0 if judgement.verdict is Verdict.REPLACED else offset
-        return judgement.lost_bytes + unread(account.high, read_to, account.head, find)
+        judgement = judge(offset, account.shrinks, find, file.kept_to)
+        read_to, kept_to = (0, 0) if judgement.verdict is Verdict.REPLACED else (offset, file.kept_to)
+        return judgement.lost_bytes + unread(account.high, read_to, account.head, find, kept_to)
 
 
 def _why_no_rest(file: TrackedFile) -> str:

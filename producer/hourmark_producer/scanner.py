@@ -19,16 +19,17 @@ from hourmark.clock import Clock
 from hourmark.config_groups import TailedSource
 from hourmark.ranges import file_id
 from hourmark_producer import checkpoint as changes
+from hourmark_producer import forgotten
 from hourmark_producer.accounts import keep_accounts
 from hourmark_producer.beginnings import Beginnings
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
-from hourmark_producer.copies import awaited_origins
+from hourmark_producer.copies import awaited_origins, is_telling
 from hourmark_producer.descriptors import Descriptors
 from hourmark_producer.discovery import Findings, Pattern, check_mounted, look
-from hourmark_producer.files import Files, Place, Progress, TrackedFile
+from hourmark_producer.files import Files, Place, Position, Progress, TrackedFile
 from hourmark_producer.generations import Generations
 from hourmark_producer.identity import Identity
-from hourmark_producer.looking import look_into, read_at
+from hourmark_producer.looking import is_anchored, look_into, read_at
 from hourmark_producer.recognition import is_as_it_was, is_still_at, target
 from hourmark_producer.rest import Stage
 from hourmark_producer.rests import Rests
@@ -41,6 +42,7 @@ from hourmark_producer.truncation import HEAD_BYTES
 from hourmark_producer.unseen import Unseen
 
 LOOKS_MAX: Final = 3  # at a folder that keeps changing, before the next scan has to do
+FORGET_EVERY_S: Final = 60.0  # between searches for missing files that have left their folder
 UNFOUND_SCANS: Final = 3  # so often a file must not be found before it is called missing
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LOG = logging.getLogger(__name__)
@@ -71,6 +73,7 @@ class Scanner:
         self._packed: dict[str, set[str]] = {}  # by source
         self._empty: set[str] = set()  # sources of which it was said that nothing matches
         self._awaited: set[TrackedFile] | None = None  # of this scan, once somebody asks
+        self._forgot_s = self.clock.monotonic_s()
         self._receiving = {source.name for source in self.sources if source.input is not None}
         self._unseen = Unseen(
             self.files, self.checkpoint, self.schedule, self.retirement, self.beginnings, self.clock, self.identify
@@ -101,6 +104,7 @@ class Scanner:
         seen.astir = [file for file in self.files if file not in self._found or not file.is_at_rest]
         self._follow_unfound(seen)
         self._unseen.end()
+        self._forget_departed()
         seen.has_waiting = self._give_turns(seen.astir)
         keep_accounts(self.checkpoint, seen.astir)
         self.files.looks += 1
@@ -116,7 +120,7 @@ class Scanner:
             at_s = self.clock.monotonic_s()
             try:
                 status = os.fstat(file.descriptor)
-                if (status.st_size, status.st_mtime_ns) != file.observed.stamp:
+                if (status.st_size, status.st_mtime_ns) != file.observed.stamp or file.observed.has_room:
                     self._observe(file, status, at_s)
                     changed.append(file)
                 unsettled |= status.st_nlink == 0
@@ -151,7 +155,8 @@ class Scanner:
             return
         if file is None and self.beginnings.was_left_out(source, path, status):
             return
-        if file is None or (file.descriptor is None and file.observed.stamp != (status.st_size, status.st_mtime_ns)):
+        changed = file is None or file.observed.has_room or file.observed.stamp != (status.st_size, status.st_mtime_ns)
+        if file is None or (file.descriptor is None and changed):
             opened = self._open(source, path, at_s)
             if opened is None:
                 return
@@ -184,7 +189,7 @@ class Scanner:
                 os.close(descriptor)
                 return None
             identity = self.identify(descriptor)
-            if self.files.match(identity) is None and self.beginnings.leaves_out(source, path, status):
+            if self._match(descriptor, identity) is None and self.beginnings.leaves_out(source, path, status):
                 self.beginnings.leave_out(source, path, status)
                 os.close(descriptor)
                 return None
@@ -200,12 +205,25 @@ class Scanner:
                 self.schedule.add(file)
         return file, status
 
+    def _match(self, descriptor: int, identity: Identity) -> TrackedFile | None:
+        """Return the tracked file that this is: by its identity, or by inode and content.
+
+        overlayfs gives a file another birth time once it copies it up, as does a restore onto the same inode. What was read of
+        the file tells: its first bytes, and those before its position.
+        """
+        if (file := self.files.match(identity)) is not None:
+            return file
+        here = self.files.at_inode(identity.device, identity.inode)
+        if here is None or here.descriptor is not None or not is_telling(here.progress.position):
+            return None
+        position = here.progress.position
+        is_it = read_at(descriptor, 0, len(position.head)) == position.head and is_anchored(descriptor, position)
+        return here if is_it else None
+
     def _adopt(self, source: str, path: str, descriptor: int, identity: Identity) -> TrackedFile:
-        file = self.files.match(identity)
+        file = self._match(descriptor, identity)
         if file is None:
-            known_as = file_id(*identity)
-            generation = self.generations.of(known_as, read_at(descriptor, 0, HEAD_BYTES))
-            position = self.beginnings.position(source, descriptor, generation)
+            known_as, position = self._beginning(source, descriptor, identity)
             file = TrackedFile(
                 file_id=known_as,
                 identity=identity,
@@ -221,10 +239,18 @@ class Scanner:
             self.descriptors.hold(file, descriptor)
         else:
             os.close(descriptor)
-        if file.identity.device != identity.device:
+        if file.identity != identity and identity.birth_ns:
             self.files.moved(file, identity)
             self._move(file, file.place.source, path)
         return file
+
+    def _beginning(self, source: str, descriptor: int, identity: Identity) -> tuple[str, Position]:
+        """The id of a file that is not tracked, and where it is read from."""
+        if (known := self.checkpoint.read(lambda db: forgotten.find(db, identity))) is not None:
+            return known
+        known_as = file_id(*identity)
+        generation = self.generations.of(known_as, read_at(descriptor, 0, HEAD_BYTES))
+        return known_as, self.beginnings.position(source, descriptor, generation)
 
     def _move(self, file: TrackedFile, source: str, path: str) -> None:
         """The file has another name now, or is back."""
@@ -235,14 +261,17 @@ class Scanner:
         self._moved.add(file)
 
     def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float) -> None:
-        before, progress, found = file.observed, file.progress, None
-        if file.descriptor is not None and (status.st_size, status.st_mtime_ns) != before.stamp:
-            found, status = look_into(file.descriptor, progress.position)
-        file.observed = before.next(status, at_s, progress, found)
+        before, progress, found, size = file.observed, file.progress, None, None
+        may_differ = before.has_room or (status.st_size, status.st_mtime_ns) != before.stamp
+        if file.descriptor is not None and may_differ:
+            found, status, size = look_into(file.descriptor, progress.position)
+        file.observed = before.next(status, at_s, progress, found, size)
         if len(file.observed.account.shrinks) > max(progress.position.offset > 0, len(before.account.shrinks)):
             self._rotated.truncated(file)
-        if file.observed.stamp != before.stamp:
+        changed = (file.observed.stamp, file.observed.size) != (before.stamp, before.size)
+        if changed:
             file.changed_at_s = at_s
+        if changed or (file.observed.has_room and file.descriptor is not None):
             file.due = self._number
             if file not in self._added:
                 self.schedule.add(file)
@@ -299,6 +328,20 @@ class Scanner:
                 seen.complete.discard(file.place.source)
         self._commit()
 
+    def _forget_departed(self) -> None:
+        """Forget missing files whose inode is not in their folder any more. Without birth times they are kept."""
+        now_s = self.clock.monotonic_s()
+        if now_s - self._forgot_s < FORGET_EVERY_S:
+            return
+        self._forgot_s, inodes = now_s, dict[str, set[int] | None]()
+        for file in [file for file in self.files if file.place.missing and file.identity.birth_ns and not file.is_packed]:
+            folder = os.path.dirname(file.place.seen_at)  # noqa: PTH120
+            if folder not in inodes:
+                inodes[folder] = _inodes_in(folder)
+            there, idle = inodes[folder], not file.progress.in_flight and self.schedule.is_idle(file)
+            if there is not None and file.identity.inode not in there and idle and not self._is_awaited(file):
+                self.retirement.forget(file)
+
     def _give_turns(self, astir: list[TrackedFile]) -> bool:
         """Open some of the files that were known, and unread, when there was no room for them; whether there were any."""
         waiting = [
@@ -335,7 +378,7 @@ class Scanner:
             if folder not in listings:
                 try:
                     with os.scandir(folder) as entries:
-                        listings[folder] = {entry.inode(): entry.path for entry in entries}
+                        listings[folder] = {entry.inode(): entry.path for entry in entries if not entry.is_symlink()}
                 except (FileNotFoundError, NotADirectoryError):
                     listings[folder] = {}
             path = listings[folder].get(file.identity.inode)
@@ -365,7 +408,12 @@ class Scanner:
         return True
 
     def _open_if(self, file: TrackedFile, path: str) -> bool:
-        """Open `path` if it is that file; without room for it, look into it once, so that it is known, and known to be unread."""
+        """Open `path` if it is that file; without room for it, look into it once, so that it is known, and known to be unread.
+
+        Which file it is, is found out without opening it for reading: what has the inode now may be a socket, or unreadable.
+        """
+        if not self._is_at(file, path):
+            return False
         room, at_s = self.descriptors.room(), self.clock.monotonic_s()
         descriptor = os.open(path, _OPEN_FLAGS)
         try:
@@ -385,6 +433,15 @@ class Scanner:
             self.descriptors.give_back(file)
         return True
 
+    def _is_at(self, file: TrackedFile, path: str) -> bool:
+        """Return whether `path` leads to this file. Needs no permission to read it. Raises OSError as open(2) with O_PATH."""
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            return is_regular and self.files.match(self.identify(descriptor)) is file
+        finally:
+            os.close(descriptor)
+
     def _name_empty(self, source: str, findings: Findings) -> None:
         if findings.files:
             self._empty.discard(source)
@@ -394,5 +451,19 @@ class Scanner:
 
     def _name_packed(self, source: str, findings: Findings) -> None:
         if new := findings.compressed - self._packed.get(source, set()):
-            _LOG.info("passed over, being compressed: %s", ", ".join(sorted(new)[:5]))
+            more = f", and {len(new) - 5} more" if len(new) > 5 else ""
+            _LOG.info(
+                "source %s: %d compressed files match its paths, and are not followed as logs; one that holds lines that were "
+                "not read is read from its content: %s%s",
+                source, len(new), ", ".join(sorted(new)[:5]), more,
+            )  # fmt: skip
         self._packed[source] = findings.compressed
+
+
+def _inodes_in(folder: str) -> set[int] | None:
+    """The inodes that a folder lists; None where it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.inode() for entry in entries}
+    except OSError:
+        return None

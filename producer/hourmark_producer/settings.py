@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hourmark.config_groups import TailedSource
@@ -11,6 +13,8 @@ from hourmark.range_fields import range_fields
 from hourmark_producer import beginnings
 from hourmark_producer.container_names import NAMES
 from hourmark_producer.spool.inputs import check_inputs
+
+_BRACES: Final = re.compile(r"(?<!\[)\{[^{}/]*,[^{}/]*\}")
 
 
 def checked(settings: TailerConfig) -> TailerConfig:
@@ -26,6 +30,9 @@ def checked(settings: TailerConfig) -> TailerConfig:
         for path in source.paths:
             if not path.startswith("/"):
                 raise ConfigError(f"{where}.paths = {path!r}: allowed: absolute globs, such as /var/log/app/*.log")
+        for name, globs in (("paths", source.paths), ("exclude", source.exclude)):
+            for glob in globs:
+                _check_braces(glob, f"{where}.{name}")
         if source.record_start is not None:
             _check_record_start(source.record_start, where)
         _check_cri(source, where)
@@ -41,6 +48,15 @@ def checked(settings: TailerConfig) -> TailerConfig:
     if len(settings.host_name.encode()) > 255:
         raise ConfigError(f"tailer.host_name = {settings.host_name[:40]!r}…: allowed: up to 255 bytes")
     return settings
+
+
+def _check_braces(glob: str, where: str) -> None:
+    if match := _BRACES.search(glob):
+        first = match[0][1:-1].split(",")[0]
+        raise ConfigError(
+            f"{where} = {glob!r}: alternatives in braces are not supported. Write one glob for each, as "
+            f"{glob.replace(match[0], first)!r}; a brace of a name is written as [{{]"
+        )
 
 
 def _check_cri(source: TailedSource, where: str) -> None:

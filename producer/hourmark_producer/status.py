@@ -6,6 +6,7 @@ memory knows is what it wrote down last (`standing`).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 from hourmark.state_folder import StateFolder
 from hourmark_producer.books import Balance, balances
 from hourmark_producer.installation import CHECKPOINT
+from hourmark_producer.looking import content_end
 from hourmark_producer.losses import Loss, Losses
 from hourmark_producer.peek import KnownFile, peek
 from hourmark_producer.standing import EVERY_S, Standing, kept
@@ -90,7 +92,7 @@ def _file(file: KnownFile, now_ms: int) -> FileStatus:
     try:
         found = os.stat(file.seen_at)  # noqa: PTH116
         if found.st_ino == file.inode:  # the device's number may be another after a restart of the machine
-            size, changed = found.st_size, max(0.0, now_ms / 1000 - found.st_mtime)
+            size, changed = _content_size(file, found.st_size), max(0.0, now_ms / 1000 - found.st_mtime)
     except OSError:
         pass
     end = file.high if size is None else size
@@ -100,6 +102,19 @@ def _file(file: KnownFile, now_ms: int) -> FileStatus:
         pending_bytes=0 if file.missing else end - read_to, in_flight_bytes=file.in_flight,
         changed_seconds_ago=changed, missing=file.missing,
     )  # fmt: skip
+
+
+def _content_size(file: KnownFile, size: int) -> int:
+    """Return the size without the NULs of a file that was allocated ahead, where this user may read it."""
+    if size <= file.offset:
+        return size
+    with contextlib.suppress(OSError), open(file.seen_at, "rb", opener=_opened) as opened:
+        return content_end(opened.fileno(), size, file.offset)
+    return size
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _source(name: str, files: list[FileStatus], losses: Losses, books: Balance | None, lag_s: float | None) -> SourceStatus:

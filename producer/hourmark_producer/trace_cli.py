@@ -12,7 +12,7 @@ import click
 
 from hourmark.config import config_file_option, load_config
 from hourmark.errors import UsageError
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, printable, say_json
 from hourmark_producer.trace import Stage, Trace, trace_line
 
 _ROTATED: Final = re.compile(r"([.-][0-9]+)*\.(gz|bz2|xz|zst)$")  # what logrotate and gzip add to a name
@@ -78,7 +78,7 @@ def trace(context: click.Context, place: str, config_file: Path | None, offset: 
     if as_json:
         say_json({**dataclasses.asdict(found), "stage": found.stage.value, "next": _next_step(found)})
     else:
-        click.echo("\n".join(_text(found)))
+        click.echo("\n".join(map(printable, _text(found))))
     if not found.stage.is_found:
         raise SystemExit(1)
 

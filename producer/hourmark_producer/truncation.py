@@ -50,24 +50,31 @@ def nowhere(_head: bytes, _read_to: int) -> int:
     return 0
 
 
-def judge(offset: int, shrinks: Sequence[Shrink], find: Find = nowhere) -> Judgement:
-    """`offset`: read before the first of these shrinks. What came after one that voids it is unread from its start."""
+def judge(offset: int, shrinks: Sequence[Shrink], find: Find = nowhere, kept_to: int = 0) -> Judgement:
+    """Return what these shrinks mean. What came after one that voids the position is unread from its start.
+
+    Args:
+        offset: Up to where the file was read before the first of the shrinks.
+        shrinks: In their order.
+        find: Returns how much of some content is read elsewhere.
+        kept_to: Up to there the file holds what was left of the generation before, all of which was read: it is not lost.
+    """
     verdict, lost, read_to = Verdict.SAME, 0, offset
     for high, low, other, head in shrinks:
         if other or low < read_to:
-            lost += unread(high, read_to, head, find)
-            verdict, read_to = Verdict.REPLACED, 0
+            lost += unread(high, read_to, head, find, kept_to)
+            verdict, read_to, kept_to = Verdict.REPLACED, 0, 0
         else:
-            lost += min(high - low, unread(high, read_to, head, find))
+            lost += min(high - low, unread(high, read_to, head, find, kept_to))
             verdict = Verdict.REPLACED if verdict is Verdict.REPLACED else Verdict.SHORTENED
     return Judgement(verdict, lost)
 
 
-def unread(high: int, read_to: int, head: bytes, find: Find) -> int:
-    """How much nobody reads of content of this size."""
-    if high <= read_to:
+def unread(high: int, read_to: int, head: bytes, find: Find, kept_to: int = 0) -> int:
+    """Return how many bytes of content of this size are read nowhere. `kept_to`: as `judge` has it."""
+    if high <= max(read_to, kept_to):
         return 0
-    return max(0, high - max(read_to, find(head, read_to)))
+    return max(0, high - max(read_to, kept_to, find(head, read_to)))
 
 
 def next_anchor(anchor: bytes, body: bytes | memoryview) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,6 +90,58 @@ def test_a_sigterm_that_comes_while_it_begins_anew_is_not_forgotten(tmp_path: Pa
         tail.send_signal(signal.SIGHUP)
         _, said = tail.communicate(timeout=30)
         assert tail.returncode == 0, said.decode()
+    finally:
+        tail.kill()
+        tail.wait()
+
+
+@pytest.mark.parametrize("refused", ["url", "port", "certificate", "state_dir", "state_dir_unusable", "second_state_dir"])
+def test_what_a_start_refuses_is_not_taken(tmp_path: Path, recorder: Recorder, refused: str) -> None:
+    host = Host(tmp_path, recorder.url)
+    config, log = host.configured(tmp_path), tmp_path / "tail.log"
+    (tmp_path / "a-file").touch()
+    host.append(lines(10))
+    with log.open("wb") as stderr, socket.create_server(("127.0.0.1", 0)) as taken:
+        good, address = config.read_text(), f"127.0.0.1:{taken.getsockname()[1]}"
+        receives = f'\n[[tailer.sources]]\nname = "net"\ninput = "syslog+%s://{address}"\n'
+        bad = {
+            "url": good.replace("http://", "htp://"),
+            "port": good + receives % "tcp",
+            "certificate": good + receives % "tls" + '[tailer.syslog.tls]\ncertificate = "/nowhere.pem"\n',
+            "state_dir": good.replace('/state"', '/state2"'),
+            "state_dir_unusable": good.replace('/state"', '/a-file/state"'),
+            "second_state_dir": good.replace("scan_seconds", f'second_state_dir = "{tmp_path}/a-file/second"\nscan_seconds'),
+        }[refused]
+        tail = subprocess.Popen([sys.executable, "-m", "hourmark", "tail", "--config", str(config)], stderr=stderr)
+        try:
+            recorder.wait_text(lines(10))
+            config.write_text(bad)
+            tail.send_signal(signal.SIGHUP)
+            wait_for(lambda: b"the configuration is not taken" in log.read_bytes(), "it says why not", 30)
+            host.append(lines(10, 10))
+            recorder.wait_text(lines(20))
+            assert tail.poll() is None
+            tail.terminate()
+            assert tail.wait(30) == 0, log.read_text()
+        finally:
+            tail.kill()
+            tail.wait()
+    assert len({one.range.host_id for one in recorder.stored}) == 1
+
+
+def test_a_sighup_while_the_program_loads_does_not_end_it(tmp_path: Path, recorder: Recorder) -> None:
+    host = Host(tmp_path, recorder.url)
+    config = host.configured(tmp_path)
+    host.append(lines(10))
+    tail = subprocess.Popen([sys.executable, "-m", "hourmark", "tail", "--config", str(config)], stderr=subprocess.PIPE)
+    try:
+        maps = Path(f"/proc/{tail.pid}/maps")
+        wait_for(lambda: "zstandard" in maps.read_text(), "it loads what it needs", 30)
+        tail.send_signal(signal.SIGHUP)
+        recorder.wait_text(lines(10))
+        tail.terminate()
+        _, said = tail.communicate(timeout=30)
+        assert tail.returncode == 0 and b"SIGHUP: going on" in said, said.decode()
     finally:
         tail.kill()
         tail.wait()

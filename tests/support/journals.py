@@ -16,23 +16,33 @@ _BOOT: Final = "7a0e5f8f6f7c4d0f9f3a8f3b1c2d4e5f"
 _PROGRAM: Final = """#!{python}
 import json, os, sys, time
 from pathlib import Path
-after = next((word.partition("=")[2] for word in sys.argv if word.startswith("--after-cursor=")), "")
+sought = next((word.partition("=")[2] for word in sys.argv if word.startswith("--cursor=")), "")
 since = float(next((word.partition("=@")[2] for word in sys.argv if word.startswith("--since=")), 0))
 with open("{folder}/asked", "a") as asked:
-    print(*(word for word in sys.argv if word.startswith(("--since=", "--after-cursor="))), file=asked)
+    print(*(word for word in sys.argv if word.startswith(("--since=", "--cursor="))), file=asked)
 broken, content = Path("{folder}/broken"), open("{folder}/entries", "rb")
 if broken.exists():
     sys.exit("Failed to open the journal")
 while Path("{folder}/slow").exists():
     time.sleep(0.005)
-passing = bool(after)
+def numbers(cursor):
+    fields = dict(field.split("=") for field in cursor.split(";"))
+    return fields["s"], int(fields["i"], 16)
+is_there = sought in Path("{folder}/entries").read_text()
+passing = bool(sought) and is_there  # else it begins with what is behind that place
+def is_behind(entry):
+    if not sought or is_there:
+        return True
+    (sequence, number), (own, at) = numbers(sought), numbers(entry["__CURSOR"])
+    return sequence == own and at > number
 while True:
     place = content.tell()
     line = content.readline()
     if line.endswith(b"\\n"):
-        if not passing and int(json.loads(line)["__REALTIME_TIMESTAMP"]) >= since * 1e6:
+        entry = json.loads(line)
+        passing = passing and entry["__CURSOR"] != sought
+        if not passing and int(entry["__REALTIME_TIMESTAMP"]) >= since * 1e6 and is_behind(entry):
             sys.stdout.buffer.write(line)
-        passing = passing and json.loads(line)["__CURSOR"] != after
         continue
     content.seek(place)
     sys.stdout.buffer.flush()
@@ -49,9 +59,9 @@ class FakeJournal:
         folder.mkdir()
         self.folder, self.program = folder, str(folder / "journalctl")
         (folder / "entries").touch()
-        Path(self.program).write_text(_PROGRAM.format(python=sys.executable, folder=folder))
+        Path(self.program).write_text(_PROGRAM.replace("{python}", sys.executable).replace("{folder}", str(folder)))
         Path(self.program).chmod(0o700)
-        self._count = 0
+        self._count = self._sequence = 0
 
     def asked(self) -> list[str]:
         """Of each start, where it was to begin."""
@@ -63,9 +73,25 @@ class FakeJournal:
             for message in messages:
                 self._count += 1
                 made = entry(self._count, message)
+                if self._sequence:
+                    made["__CURSOR"] = made["__CURSOR"].replace("s=dff25", f"s={self._sequence:05x}")
                 if realtime_s is not None:
                     made["__REALTIME_TIMESTAMP"] = str(round(realtime_s * 1e6))
                 file.write(json.dumps(made) + "\n")
+
+    def vacuum(self, *, left: int) -> None:
+        """Remove all but the latest entries."""
+        entries = (self.folder / "entries").read_text().splitlines(keepends=True)
+        (self.folder / "entries").write_text("".join(entries[len(entries) - left :]))
+
+    def make_again(self) -> None:
+        """An empty journal in its place, whose entries are of another sequence."""
+        (self.folder / "entries").write_text("")
+        self.begin_a_sequence()
+
+    def begin_a_sequence(self) -> None:
+        """What comes is of another sequence than what is there."""
+        self._sequence += 1
 
     def set_broken(self, broken: bool) -> None:
         """Whether the program ends with an error, at once."""

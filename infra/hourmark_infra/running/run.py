@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import tempfile
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -132,22 +133,15 @@ class Run:
     def _drained(self) -> Mapping[str, Any]:
         """What the tailer says that it came to."""
         self._tell("delivering what the files hold")
-        with self.components.log("tailer").open("ab") as log:
-            command = self.components.command("tail", "--drain", "--json")
-            tailer = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
-        with tailer:
-            try:
-                wait_for(lambda: tailer.poll() is not None, "all lines to be acknowledged", _DRAIN_S, self._clock, self._each)
-            finally:
-                tailer.terminate()
-            assert tailer.stdout is not None
-            said = tailer.stdout.read()
-        if tailer.returncode != 0:
-            raise Unavailable(
-                f"the tailer did not deliver all (exit {tailer.returncode}); its log is {self.components.log('tailer')}"
-            )
+        command = self.components.command("tail", "--drain", "--json")
+        status, said = run_awaited(command, self.components.log("tailer"), self._await_drained)
+        if status != 0:
+            raise Unavailable(f"the tailer did not deliver all (exit {status}); its log is {self.components.log('tailer')}")
         told: dict[str, Any] = json.loads(said)
         return told
+
+    def _await_drained(self, tailer: subprocess.Popen[bytes]) -> None:
+        wait_for(lambda: tailer.poll() is not None, "all lines to be acknowledged", _DRAIN_S, self._clock, self._each)
 
     def _closed(self, drained: Hour, wait_s: float) -> list[dict[str, Any]]:
         """Rows of `bucket ls`, once no type has this bucket open."""
@@ -187,6 +181,26 @@ class Run:
 
     def _tell(self, line: str) -> None:
         self._say(f"[{self._clock.monotonic_s() - self._began_s:5.0f} s] {line}")
+
+
+def run_awaited(command: Sequence[str], log: Path, await_end: Callable[[subprocess.Popen[bytes]], None]) -> tuple[int, bytes]:
+    """Run a command and return its exit code and all of its standard output.
+
+    The output goes to a temporary file: a pipe that is not read holds 64 KiB only, and the command would wait for ever.
+
+    Args:
+        command: The program and its arguments.
+        log: Where its standard error is appended.
+        await_end: Returns when the process has ended. The process is terminated where this raises.
+    """
+    with log.open("ab") as errors, tempfile.TemporaryFile() as output:
+        with subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors) as process:
+            try:
+                await_end(process)
+            finally:
+                process.terminate()
+        output.seek(0)
+        return process.returncode, output.read()
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -50,7 +50,8 @@ def check_inputs(settings: TailerConfig) -> None:
         raise ConfigError("tailer.sources: standard input is there once, so one source can have input = 'stdin'")
     if sum(source.input == JOURNAL for source in settings.sources) > 1:
         raise ConfigError("tailer.sources: one source can have input = 'journald'; its type tells units apart")
-    if settings.syslog.message_bytes_max > settings.line_bytes_max:
+    receives_syslog = any(source.input not in (None, STDIN, JOURNAL) for source in settings.sources)
+    if receives_syslog and settings.syslog.message_bytes_max > settings.line_bytes_max:
         raise ConfigError(
             f"tailer.syslog.message_bytes_max = {settings.syslog.message_bytes_max} is more than tailer.line_bytes_max = "
             f"{settings.line_bytes_max}: a message becomes a line"

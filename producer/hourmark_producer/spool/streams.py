@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _BACKLOG: Final = 128
 _HANDSHAKE_S: Final = 10.0
+_ACCEPT_AGAIN_S: Final = 1.0  # after no connection could be accepted, as descriptors are used up
 _KERNEL_BYTES: Final = 1 << 18  # of a connection: a kill loses them, so not as many as the system would give
 _LOG = logging.getLogger(__name__)
 
@@ -30,7 +31,6 @@ class Streams:
     """One address to listen at."""
 
     is_lost_in_between = False
-    is_at_hand = True
     has_end = False
     resumes = False
 
@@ -41,15 +41,27 @@ class Streams:
         self._message_bytes_max, self._connections_max, self._idle_s = message_bytes_max, connections_max, idle_s
         self._tls = tls
         self._connections: dict[int, Connection] = {}
+        self._accepts_from_s: float | None = None  # monotonic; until then the listener is not watched
 
     def open(self, receiver: Receiver) -> None:
         self._receiver = receiver
         self._listener = listening(self._asked, socket.SOCK_STREAM, receiver.source)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
-        receiver.watch(self._listener.fileno(), Polled(self._accept))
+        self._watch_listener()
         _LOG.info("source %s listens for syslog over TCP at %s port %d", receiver.source, *self.address)
 
+    def _watch_listener(self) -> None:
+        self._accepts_from_s = None
+        self._receiver.watch(self._listener.fileno(), Polled(self._accept))
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether senders that wait are accepted."""
+        return self._accepts_from_s is None
+
     def tend(self, now_s: float) -> None:
+        if self._accepts_from_s is not None and now_s >= self._accepts_from_s:
+            self._watch_listener()
         if self._receiver.is_held:
             for connection in self._connections.values():
                 connection.active_s = now_s  # it is we who make it wait
@@ -72,7 +84,13 @@ class Streams:
             except BlockingIOError:
                 return not accepted  # what new ones have sent is read in the next round
             except OSError as error:  # too many open files; or it is gone again
-                self._warn("accept", f"no connection could be accepted: {error.strerror}")
+                self._warn(
+                    "accept",
+                    f"no connection could be accepted: {error.strerror}; tried again every {_ACCEPT_AGAIN_S:.0f} s. Raise "
+                    "LimitNOFILE, or lower tailer.syslog.connections_max",
+                )
+                self._receiver.unwatch(self._listener.fileno())
+                self._accepts_from_s = self._receiver.clock.monotonic_s() + _ACCEPT_AGAIN_S
                 return False
             if len(self._connections) >= self._connections_max:
                 accepted_socket.close()

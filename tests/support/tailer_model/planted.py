@@ -205,6 +205,24 @@ def takes_any_configuration() -> None:
     _put("reloading:Reloading.ask", ask)
 
 
+@fault("settle", "reload_what_a_start_refuses", "settle")
+def takes_what_a_start_refuses() -> None:
+    """Settings are looked at, and nothing else."""
+    _put("cli:check_reload", lambda *_: None)
+
+
+@fault("settle", "reserve", "append", "settle", "append", "settle", *2 * ["reserve", "append", "append", "settle"])
+def searches_once_for_the_end_of_a_line() -> None:
+    """NULs at the end of a file are content like any other."""
+    _put("looking:content_end", lambda _, size, __: size)
+
+
+@fault("append", "rotate_by_date", "settle", "stop", "delete_and_put_something_else", "settle")
+def opens_what_has_the_inode_of_a_log() -> None:
+    """Whatever has it is opened, to see which file it is."""
+    _put("scanner:Scanner._is_at", lambda *_: True)
+
+
 @fault("settle", "reload", "settle")
 def ends_where_it_should_begin_anew() -> None:
     """SIGHUP is as SIGTERM."""

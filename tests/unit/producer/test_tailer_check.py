@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,24 @@ def test_a_wrong_setting_is_named_and_more_options_are_refused(host: Host, tmp_p
         checked(config)
     with pytest.raises(UsageError, match="--check ends before anything"):
         CliRunner().invoke(root, ["tail", "--config", str(config), "--check", "--drain"], catch_exceptions=False)
+
+
+def test_each_pattern_that_matches_nothing_is_a_warning_that_says_why(host: Host, tmp_path: Path) -> None:
+    host.append(lines(1))
+    host.append(lines(1), host.logs / "old.log.gz")
+    patterns = [f"{host.logs}/app.log", f"{host.logs}/none.log", f"{host.logs}/old*", f"{host.logs}/**.log2", f"{host.logs}/$APP"]
+    listed = ", ".join(f'"{pattern}"' for pattern in patterns)
+    config = host.configured(tmp_path, f'[[tailer.sources]]\nname = "app"\npaths = [{listed}]\n')
+    done = CliRunner().invoke(root, ["tail", "--config", str(config), "--check", "--json"], catch_exceptions=False)
+    answers = [one for one in json.loads(done.stdout)["checks"] if one["subject"] == "source app"]
+    said = [one["said"] for one in answers if one["level"] == "warning"]
+    assert [pattern in text for pattern, text in zip(patterns[1:], said, strict=True)] == [True] * 4
+    assert "compressed" in said[1] and "whole part" in said[2] and "environment variables" in said[3]
+    assert [one["level"] for one in answers].count("well") == 1
+
+
+def test_an_address_that_is_taken_is_an_error(host: Host, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        text = f'[[tailer.sources]]\nname = "net"\ninput = "syslog+tcp://127.0.0.1:{taken.getsockname()[1]}"\n'
+        found = checked(host.configured(tmp_path, text), code=1)
+    assert found["input"][0] == "error" and "cannot be listened at" in found["input"][1]

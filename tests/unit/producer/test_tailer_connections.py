@@ -204,3 +204,24 @@ def test_a_user_in_a_url_is_shown_to_the_service() -> None:
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(ValueError):
         Address.of(url)
+
+
+def test_a_chunked_answer_without_end_is_read_up_to_the_limit_only() -> None:
+    chunk = b"10000\r\n" + b"x" * (1 << 16) + b"\r\n"
+    with serving(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * (ANSWER_BYTES_MAX // (1 << 16) + 1)) as (
+        _,
+        to,
+    ):
+        connections = Connections()
+        with pytest.raises(http.client.HTTPException, match=f"more than {ANSWER_BYTES_MAX} bytes"):
+            connections.ask(to, "GET", "/", {}, b"", timeout_s=20, tls=TLS)
+        connections.close()
+
+
+def test_a_chunked_answer_is_read_to_its_end_and_its_connection_kept() -> None:
+    with serving(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n") as (server, to):
+        connections = Connections()
+        for _ in range(2):
+            assert connections.ask(to, "GET", "/", {}, b"", timeout_s=20, tls=TLS).content == b"{}"
+        connections.close()
+        assert len(server.accepted) == 1

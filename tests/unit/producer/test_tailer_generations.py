@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 
 from hourmark.errors import ConfigError, UsageError
+from hourmark_producer import generations
 from hourmark_producer.generations import FILES_MAX, Generations
 
 
@@ -99,3 +101,16 @@ def test_a_torn_line_is_passed_over_and_the_latest_files_are_kept(host: Host, mo
     third = Generations([host.state], "1" * 32)
     assert [third.of(f"{number:032x}", b"head") for number in range(5)] == [0, 0, 2, 3, 4]
     assert FILES_MAX >= 10_000
+
+
+def test_a_file_of_generations_does_not_grow_without_bound_while_a_tailer_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generations, "FILES_MAX", 50)
+    noted = Generations([tmp_path], "host-1")
+    for number in range(1000):
+        noted.note(f"file-{number}", 0, b"line %d" % number)
+    assert (tmp_path / "generations").read_bytes().count(b"\n") <= 150
+    assert noted.of("file-999", b"other") == 1 and noted.of("file-0", b"other") == 0, "the latest are known"
+    again = Generations([tmp_path], "host-1")
+    assert again.of("file-999", b"line 999") == 0 and again.of("file-999", b"other") == 1

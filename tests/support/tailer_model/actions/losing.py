@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
+from pathlib import Path
 
 from tests.support.tailer_model.actions.rotation import make_way, pack
 from tests.support.tailer_model.actions.weights import hard
@@ -32,6 +34,7 @@ def copy_and_truncate(world: World) -> None:
         return
     world.doubts.add("truncated")
     make_way(world)
+    world.reserve(file, 0)
     content = world.path("logs/app.log").read_bytes()
     with world.path("logs/app.log.1").open("wb", buffering=0) as target:  # what is written meanwhile, it may have or not
         half = world.rng.randrange(len(content) + 1)
@@ -76,6 +79,29 @@ def delete_and_make_again(world: World) -> None:
         world.doubts.add("deleted")
         world.delete(file)
         world.write("logs/app.log", 3)
+
+
+@hard(2)
+def delete_and_put_something_else(world: World) -> None:
+    """Its inode may be that of a link, a socket, a pipe or a folder from now on, which is no log."""
+    if file := some(world, "logs/app.log", "logs/old-"):
+        if not (world.is_running and file.looked_at):
+            world.doubts.add("deleted while nobody held it open")
+        world.delete(file)
+        for number in range(3):
+            _put_something(world, world.path(f"logs/app.log-other-{len(world.done)}-{number}"))
+
+
+def _put_something(world: World, path: Path) -> None:
+    kind = world.rng.choice(("dangling", "loop", "socket", "pipe", "folder"))
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "socket":
+        os.mknod(path, 0o600 | stat.S_IFSOCK)
+    else:
+        path.symlink_to("nowhere" if kind == "dangling" else path.name)
 
 
 @hard(1)

@@ -76,6 +76,7 @@ def pack(world: World, file: File, *, is_whole: bool = True) -> None:
         else:
             world.doubts.add("packed before the first look, so that nothing tells whether it was read long ago")
             file.looked_at, file.is_nobodys = False, True
+        world.reserve(file, 0)  # as its writer does when it closes it
         name = file.name or ""
         suffix = world.rng.choice(SUFFIXES)
         content = packed(world.path(name).read_bytes(), suffix)

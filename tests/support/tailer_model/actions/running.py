@@ -77,6 +77,28 @@ def reload_what_is_not_in_order(world: World) -> None:
 
 
 @plain(1)
+def reload_what_a_start_refuses(world: World) -> None:
+    """Settings that are in order by themselves. It says why not, and goes on as it was, as the same host."""
+    if world.is_running and world.has_reported and not (world.was_reloaded or world.disk_is_full):
+        good = world.config.read_text()
+        bad = {
+            "another folder": good.replace('/state"', '/state2"'),
+            "no service": good.replace("http://", "htp://"),
+            "no token": good.replace("[tailer]", '[tailer]\ntoken_file = "/nowhere"'),
+            "a port that is taken": f'{good}\n[[tailer.sources]]\nname = "net"\ninput = "syslog+tcp://127.0.0.1:{_port(world)}"\n',
+        }
+        world.config.write_text(bad[world.rng.choice(list(bad))])
+        if not world.reloads_and_says("the configuration is not taken"):
+            world.services.findings.append("it takes what a start refuses")
+        world.configure()
+
+
+def _port(world: World) -> str:
+    """One that is taken: a service's."""
+    return world.services.urls[0].rpartition(":")[2]
+
+
+@plain(1)
 def take_the_folder_away(world: World) -> None:
     with world.services.lock:
         if not world.is_away:

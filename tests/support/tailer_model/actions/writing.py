@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 from tests.support.tailer_model.actions.weights import plain
 from tests.support.tailer_model.forms import CONTAINER_LOG, FOLLOWED
 from tests.support.tailer_model.packing import suffix_of
@@ -45,6 +48,21 @@ def write_records(world: World) -> None:
 def write_in_a_container(world: World) -> None:
     """To both streams, with partial lines."""
     world.write(CONTAINER_LOG, world.rng.choice((1, 2, 30, 100)), unfinished=world.rng.random() < 0.2)
+
+
+@plain(2)
+def reserve(world: World) -> None:
+    """As a writer that allocates ahead, or maps its file; more than a range may have, now and then."""
+    if (file := some(world, "logs/app.log")) and not file.is_copy:
+        world.reserve(file, world.rng.choice((0, 1000, 100_000)))
+
+
+@plain(1)
+def set_its_time_ahead(world: World) -> None:
+    """As where the clock was set back since it was written."""
+    if file := some(world, "logs/app.log"):
+        ahead_s = time.time() + world.rng.choice((2, 3600))
+        os.utime(world.path(file.name or ""), (ahead_s, ahead_s))
 
 
 def append_several_ranges(world: World) -> None:

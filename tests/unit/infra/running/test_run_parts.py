@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.support.clock import FakeClock
+from tests.support.waiting import wait_for
 
 from hourmark.config import Config
 from hourmark.config_groups import Buckets, Types
@@ -18,7 +20,7 @@ from hourmark_infra.components import Components
 from hourmark_infra.running.cli import run
 from hourmark_infra.running.closed import as_text, closed_since, next_hours, told, waiting
 from hourmark_infra.running.one_log import OneLog
-from hourmark_infra.running.run import Run
+from hourmark_infra.running.run import Run, run_awaited
 from hourmark_infra.running.settings import beginning, has_servers, run_settings
 from hourmark_infra.running.supervising import PAUSE_MAX_S, STEADY_S, Supervisor
 from hourmark_infra.stack.process import Process, spawn
@@ -182,3 +184,12 @@ def test_few_buckets_are_told_one_by_one_and_of_many_how_many() -> None:
         "a 2026-11-21T05:02: proved, 2 events",
         "b 2026-11-21T05:00 to 2026-11-21T05:19: 20 buckets, 19 proved, 1 timed_out, 40 events",
     ]
+
+
+def test_an_output_larger_than_a_pipe_does_not_keep_the_command_from_its_end(tmp_path: Path) -> None:
+    def ended(process: subprocess.Popen[bytes]) -> None:
+        wait_for(lambda: process.poll() is not None, "it ends")
+
+    command = [sys.executable, "-c", "import sys; print('x' * (1 << 20)); print('said', file=sys.stderr)"]
+    status, output = run_awaited(command, tmp_path / "log", ended)
+    assert (status, len(output), (tmp_path / "log").read_text()) == (0, (1 << 20) + 1, "said\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -102,3 +103,23 @@ def test_what_the_kernel_dropped_is_counted_to_the_datagram(monkeypatch: pytest.
     finally:
         receiving.close()
     assert told["unknown"] > 0 and told["unknown"] + told["lines"] == 501
+
+
+def test_drops_at_the_end_of_a_burst_are_reported_before_the_source_is_caught_up(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No datagram comes after them that could tell of them."""
+    monkeypatch.setattr(datagrams, "_KERNEL_BYTES", 1 << 14)
+    receives(host, UDP)
+    with host.running() as tailer:
+        to = address(tailer)
+        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it listens, and is caught up")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.connect(to)
+            for _ in range(20_000):
+                sender.send(b"x" * 1000)
+        sent_ms = time.time_ns() // 1_000_000
+        wait_for(lambda: (recorder.last.caught_up_at_ms or 0) > sent_ms, "it is caught up after the burst", 60)
+        came = recorder.text().count(b"\n")
+        assert came < 20_000, "the kernel dropped some, else this test shows nothing"
+        assert recorder.last.unknown_losses == 20_000 - came

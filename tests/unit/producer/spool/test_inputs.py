@@ -63,4 +63,16 @@ def test_standard_input_is_there_once() -> None:
 
 def test_a_message_is_no_longer_than_a_line() -> None:
     with pytest.raises(ConfigError, match=r"message_bytes_max = 65536 is more than tailer\.line_bytes_max = 1024"):
-        checked(settings({"input": "stdin"}, line_bytes_max=1024))
+        checked(settings({"input": "syslog+udp://127.0.0.1:5514"}, line_bytes_max=1024))
+
+
+def test_a_limit_of_messages_is_nothing_to_a_tailer_that_receives_none() -> None:
+    checked(settings({"input": "stdin"}, line_bytes_max=1024))
+    checked(settings({"paths": ["/var/log/app.log"]}, line_bytes_max=1024))
+
+
+@pytest.mark.parametrize("setting", ["paths", "exclude"])
+def test_alternatives_in_braces_are_refused_with_what_to_write(setting: str) -> None:
+    with pytest.raises(ConfigError, match=r"sources\.0\.\w+ = '/var/log/\*\.\{log,err\}': .* as '/var/log/\*\.log'"):
+        checked(settings({"paths": ["/var/log/x"]} | {setting: ["/var/log/*.{log,err}"]}))
+    checked(settings({"paths": ["/var/log/{one}.log", "/var/log/[{]a,b}.log"]}))

@@ -16,6 +16,7 @@ from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
 from hourmark.errors import ConfigError
+from hourmark_producer.spool import journal as journal_module
 from hourmark_producer.spool import spools
 from hourmark_producer.spool.journal import Journal
 from hourmark_producer.spool.journal_entry import cursor_of, entry_line
@@ -181,7 +182,7 @@ def test_reading_begins_where_it_was_first_said(host: Host, journal: FakeJournal
     assert messages(recorder) == ["new"]
     journal.add("newer", realtime_s=time.time() + 2)
     host.drain()
-    assert messages(recorder) == ["new", "newer"] and journal.asked()[-1].startswith("--after-cursor=")
+    assert messages(recorder) == ["new", "newer"] and journal.asked()[-1].startswith("--cursor=")
     assert recorder.last.unknown_losses == recorder.last.lost_bytes == 0
 
 
@@ -212,3 +213,81 @@ def test_a_real_journal_from_a_time_on(host: Host, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(spools, "Journal", lambda read_from: Journal(read_from, program))
     host.drain()
     assert messages(recorder) == numbered(1000, 2000)
+
+
+@pytest.mark.parametrize("priority", ["²", "9" * 5000, "", "-1", "7 "])
+def test_a_priority_that_is_no_number_does_not_hold_the_journal_up(priority: str) -> None:
+    """Any local user can send one: `printf 'PRIORITY=²\\nMESSAGE=x\\n' | logger --journald`."""
+    line = entry_line(json.dumps({**entry(7, "x"), "PRIORITY": priority}).encode())
+    assert "priority" not in json.loads(line) and json.loads(line)["message"] == "x"
+
+
+def test_entries_behind_one_that_was_vacuumed_are_all_read_and_loss_is_unknown(
+    host: Host, journal: FakeJournal, recorder: Recorder
+) -> None:
+    journal.add(*numbered(0, 10))
+    host.drain()
+    journal.add(*numbered(10, 20))
+    journal.vacuum(left=5)
+    host.drain()
+    assert messages(recorder) == [*numbered(0, 10), *numbered(15, 20)]
+    assert recorder.last.unknown_losses == 1
+    journal.add(*numbered(20, 25))
+    host.drain()
+    assert messages(recorder) == [*numbered(0, 10), *numbered(15, 25)]
+    assert recorder.last.unknown_losses == 1, "it is reported once"
+
+
+@pytest.mark.parametrize("earlier_s", [-3600, 3600])
+def test_a_journal_that_was_made_again_is_read_whatever_its_clock(
+    host: Host, journal: FakeJournal, recorder: Recorder, earlier_s: int
+) -> None:
+    journal.add(*numbered(0, 10))
+    host.drain()
+    journal.make_again()
+    journal.add(*numbered(10, 20), realtime_s=1795452320 + earlier_s)
+    host.drain()
+    host.drain()
+    assert sorted(messages(recorder)) == sorted(numbered(0, 20)), "each once"
+    assert recorder.last.unknown_losses == 1
+
+
+def test_a_journal_that_was_made_again_and_is_empty_yet_is_followed(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+    journal.add(*numbered(0, 10))
+    host.drain()
+    journal.make_again()
+    recorder.reports.clear()
+    with host.running():
+        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it is caught up", 30)
+        assert recorder.last.unknown_losses == 1
+        journal.add(*numbered(10, 20))
+        wait_for(lambda: len(messages(recorder)) == 20, "what came")
+    assert messages(recorder) == numbered(0, 20)
+
+
+def test_sequences_that_were_read_are_not_read_again_where_the_last_entry_is_gone(
+    host: Host, journal: FakeJournal, recorder: Recorder
+) -> None:
+    journal.add(*numbered(0, 10))
+    first = (journal.folder / "entries").read_text()
+    journal.make_again()
+    journal.add(*numbered(10, 20))
+    second = (journal.folder / "entries").read_text()
+    (journal.folder / "entries").write_text(first + second)
+    host.drain()
+    (journal.folder / "entries").write_text(first)
+    journal.begin_a_sequence()
+    journal.add(*numbered(20, 25))
+    host.drain()
+    assert sorted(messages(recorder)) == sorted(numbered(0, 25)), "each once"
+    assert recorder.last.unknown_losses == 1
+
+
+def test_an_entry_that_is_too_long_is_passed_over_and_counted(
+    host: Host, journal: FakeJournal, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "ENTRY_BYTES_MAX", 300_000)
+    journal.add("before", "x" * 1_000_000, "after")
+    host.drain()
+    assert messages(recorder) == ["before", "after"]
+    assert 1_000_000 < recorder.last.lost_bytes < 1_001_000
