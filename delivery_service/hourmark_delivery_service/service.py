@@ -133,13 +133,13 @@ class Service:
             async with self.workers.admitted(records):
                 if not is_large(records):  # one large one at a time needs no other bound
                     self.inflight.reserve(held, max(0, records * _RECORD_BYTES - len(body)))
-                await self._deliver(work, parser, body)
+                await self._deliver(work, parser, body, held)
             return parser
 
-    async def _deliver(self, work: Work[Parser], parser: Parser, body: bytes) -> None:
+    async def _deliver(self, work: Work[Parser], parser: Parser, body: bytes, held: Request) -> None:
         """Parse and append everything, then the audit record. NotNow if the queue did not take all of it."""
         try:
-            await self._append_all(work, parser, body)
+            await self._append_all(work, parser, body, held)
             work.lasting = True
             assert self.framing is not None, "check_accepting comes first"
             records = parser.event_count + parser.dead_letter_count
@@ -164,16 +164,23 @@ class Service:
         await self.queue.append({HOSTS: [{"key": report.host_id.encode(), "value": value}]})
         self.metrics.reports.labels(report.kind).inc()
 
-    async def _append_all(self, work: Work[Parser], parser: Parser, body: bytes) -> None:
+    async def _append_all(self, work: Work[Parser], parser: Parser, body: bytes, held: Request) -> None:
+        """Append all records, some at a time.
+
+        Memory is reserved where their values are larger than the body, because fields that are left out take their defaults.
+        """
         slices, job = parser.slices(), Job()
         is_long = has_long_line(body) or (parser.joins_lines and len(body) > LONG_BYTES)
         turn = self.workers.beside if is_long else self.workers.short
-        waiting = Slice()
+        waiting, counted = Slice(), len(body)
         while True:
             part = await turn(job, functools.partial(next, slices, None))
             if part is None:
                 break
             waiting.add(part)
+            if waiting.size > counted:
+                self.inflight.reserve(held, waiting.size - counted)
+                counted = waiting.size
             if waiting.count >= _APPEND_RECORDS or waiting.size >= _APPEND_BYTES:
                 await self._append(work, waiting)
                 waiting = Slice()

@@ -18,13 +18,14 @@ from hourmark_delivery_service.message import Chunk, Messages
 from hourmark_delivery_service.parsing.blank_lines import blank_lines, lines, lines_not_blank
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.dead_letter import withheld
-from hourmark_delivery_service.parsing.primitives import put_bytes
+from hourmark_delivery_service.parsing.primitives import ENCODED_BYTES_MAX, put_bytes
 from hourmark_delivery_service.parsing.promised import Promised
 from hourmark_delivery_service.parsing.reject import Rejected
 
-EVENT_BYTES_MAX: Final = 6 << 20  # key and value; under Kafka's limit along the path, above any dead letter
+EVENT_BYTES_MAX: Final = ENCODED_BYTES_MAX  # key and value; under Kafka's limit along the path, above any dead letter
 SLICE_RECORDS: Final = 128  # what is parsed in one go: about two milliseconds
 SLICE_BYTES: Final = 32 << 10
+_SLICE_VALUE_BYTES: Final = 1 << 20  # values of a slice, at most one record more: short lines can become long values
 TIME_MS_END: Final = 221_845_392_000_000  # 9000-01-01: where calendars are safe and ids hold the time
 
 _DETAIL_CHARS_MAX: Final = 500
@@ -136,7 +137,7 @@ class Parser:
         seen = 0
         for size in self._read():
             seen += size
-            if self._pending.count >= SLICE_RECORDS or seen >= SLICE_BYTES:
+            if self._pending.count >= SLICE_RECORDS or seen >= SLICE_BYTES or self._pending.size >= _SLICE_VALUE_BYTES:
                 yield self._pending
                 self._pending, seen = Slice(), 0
         if self._pending.count:
@@ -241,7 +242,9 @@ class Parser:
         }
         for name in self._rules.undeclared:
             del values[name]
-        event = Event(kind, origin.observed_at_ms, origin.host, kind.encode_object(values))
+        body = kind.encode_object(values)
+        assert len(body) < ENCODED_BYTES_MAX, "a line and what is said of it are below the limit, so nothing was cut off"
+        event = Event(kind, origin.observed_at_ms, origin.host, body)
         self._take(event, event_id, self._value(event, event_id, position))
         self.reasons[reason] += 1
         claimed = refusal.claimed_type or ""

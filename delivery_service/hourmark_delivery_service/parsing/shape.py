@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from hourmark.avro import put_long
 from hourmark.dead_letters import Reason
 from hourmark.line_rule import SD_PARAM, LineRule
-from hourmark_delivery_service.parsing.primitives import Encoder, Mismatch, put_bytes
+from hourmark_delivery_service.parsing.primitives import ENCODED_BYTES_MAX, Encoder, Mismatch, put_bytes
 from hourmark_delivery_service.parsing.redaction import Redact, redact_of
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog import SyslogHeader
@@ -78,6 +78,8 @@ class Shape:
                 self._put_absent(field, out, nulls=nulls or name in self._rule.header)
             else:
                 self._put(field, value, out)
+            if len(out) > ENCODED_BYTES_MAX:
+                del out[ENCODED_BYTES_MAX:]
         return out
 
     def header_of(self, header: SyslogHeader) -> _Header:
