@@ -11,6 +11,7 @@ HourmarkError
 │   ├── UnknownEncoding     415
 │   ├── TooMuch             429  with Retry-After: the token's rate is used up; send the same again
 │   ├── HeadersTooLarge     431
+│   ├── NotSupported        501  a transfer coding that this service does not read
 │   └── NotNow              503  with Retry-After: nothing was acknowledged, send the same again
 └── Unavailable
     └── QueueError          nothing may be acknowledged; trying again may help
@@ -97,7 +98,7 @@ class TooLarge(ServiceError):
 
 
 class UnknownEncoding(ServiceError):
-    """The body's encoding is not understood."""
+    """The body's encoding or media type is not understood."""
 
     status = 415
 
@@ -116,6 +117,12 @@ class TooMuch(ServiceError):
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__("rate", message, f"send the same request again after {retry_after_s} s, or ask for a higher rate")
         self.retry_after_s = retry_after_s
+
+
+class NotSupported(ServiceError):
+    """The request needs what this service does not implement."""
+
+    status = 501
 
 
 class NotNow(ServiceError):

@@ -15,18 +15,20 @@ from hourmark.wire import CLIENT_HEADER, IDEMPOTENCY_HEADER, OBSERVED_AT_HEADER,
 from hourmark_delivery_service.access.grants import grant_of
 from hourmark_delivery_service.answers import json_answer
 from hourmark_delivery_service.body import encoding_of
-from hourmark_delivery_service.errors import BadRequest, NotFound, ServiceError, TooLarge, bad_request
+from hourmark_delivery_service.errors import BadRequest, NotFound, ServiceError, TooLarge, UnknownEncoding, bad_request
 from hourmark_delivery_service.key_time import time_of_key
 from hourmark_delivery_service.parsing import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
 from hourmark_delivery_service.parsing.json_bodies import as_lines
 from hourmark_delivery_service.peer import Peer, peer_of
+from hourmark_delivery_service.request_headers import check_headers
 from hourmark_delivery_service.service import Service, check_observed_at
 from hourmark_delivery_service.turns import Job
 from hourmark_delivery_service.workers import LONG_BYTES
 
 _CLIENT_DEFAULT: Final = "api"
 _NAME_CHARS_MAX: Final = 255
+_SPACE: Final = b" \t\r\n\xef\xbb\xbf"  # and a byte order mark
 _NEXT_STEP: Final = (
     "sent again, this may be doubled; send as Idempotency-Key a UUIDv7 or a ULID that is made with the batch and kept for its "
     "retries, or see docs/http-api.md"
@@ -58,7 +60,9 @@ class EventsEndpoint:
             grant = grant_of(http)
             grant.check_types((http.path_params["type"],))
             grant.check_rate()
+            check_headers(http.headers)
             encoding_of(http)
+            _check_media_type(http)
             service.check_accepting()
             batch, fixed = self._batch(http, request.start_ms)
             try:
@@ -67,6 +71,7 @@ class EventsEndpoint:
                 _check_type(batch.event_type, rules)
                 body = await service.bodies.plain(http, request, self._line_max + 1)
                 grant.charge(size=len(body))
+                _check_no_form(http, body)
                 if rules.parser.reads_json_bodies:
                     body = await self._as_lines(body, peer_of(http))
                 self._check_size(body)
@@ -112,6 +117,26 @@ class EventsEndpoint:
     def _check_size(self, body: bytes) -> None:
         if len(body) > self._batch_max and body.find(b"\n") not in (-1, len(body) - 1):
             raise TooLarge("too_large", f"a batch of several lines may have {self._batch_max} bytes", "send smaller batches")
+
+
+def _media_type(http: Request) -> str:
+    return http.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _check_media_type(http: Request) -> None:
+    if _media_type(http).startswith("multipart/"):
+        raise _unknown_media_type(http)
+
+
+def _check_no_form(http: Request, body: bytes) -> None:
+    """Raise UnknownEncoding for a body in the form encoding. `curl -d` calls JSON a form: by itself that means nothing."""
+    if _media_type(http) == "application/x-www-form-urlencoded" and body.lstrip(_SPACE)[:1] not in (b"", b"{", b"["):
+        raise _unknown_media_type(http)
+
+
+def _unknown_media_type(http: Request) -> UnknownEncoding:
+    command = f"curl -H 'Content-Type: application/x-ndjson' --data-binary @events.ndjson {http.url.replace(query='')}"
+    return UnknownEncoding("media_type", f"the body is {_media_type(http):.80}, not JSON", f"send an event a line: {command}")
 
 
 def _check_type(event_type: str, rules: CompiledRules) -> None:

@@ -31,6 +31,7 @@ from hourmark.wire import (
     RULES_HEADER,
 )
 from hourmark_delivery_service.answers import PROBLEM
+from hourmark_delivery_service.body import ENCODINGS
 
 OPENAPI_PATH: Final = "/openapi.json"
 
@@ -62,7 +63,7 @@ _HEADER_SCHEMAS: Final[dict[str, _Json]] = {
 }
 _COMMON: Final = (401, 500, 503)
 _DENIED: Final = (403, 429)  # by what a token covers
-_BODY: Final = (400, 408, 413, 415)  # what may be wrong with a body
+_BODY: Final = (400, 408, 413, 415, 501)  # what may be wrong with a body
 
 
 def document(settings: ServiceSettings) -> _Json:
@@ -231,4 +232,4 @@ def _header(name: str, schema: _Json, *, required: bool = False, description: st
 
 
 def _encoding() -> _Json:
-    return _header("Content-Encoding", {"enum": ["zstd", "gzip", "identity"]})
+    return _header("Content-Encoding", {"enum": list(ENCODINGS)})
