@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-SOURCES: Final = "2b4bc85e5afbce9c"  # the digest of `core/native`, as `native_build` has it
+SOURCES: Final = "01dcbfd9c9028fef"  # the digest of `core/native`, as `native_build` has it
 
 
 _ALONE: Final = (
