@@ -9,6 +9,7 @@ HourmarkError
 │   ├── TooSlow             408  the body did not come in time
 │   ├── TooLarge            413
 │   ├── UnknownEncoding     415
+│   ├── BatchRejected       422  a batch that is taken whole or not at all has an event that cannot be taken
 │   ├── TooMuch             429  with Retry-After: the token's rate is used up; send the same again
 │   ├── HeadersTooLarge     431
 │   ├── NotSupported        501  a transfer coding that this service does not read
@@ -101,6 +102,16 @@ class UnknownEncoding(ServiceError):
     """The body's encoding or media type is not understood."""
 
     status = 415
+
+
+class BatchRejected(ServiceError):
+    """An event of an atomic batch cannot be taken, so nothing of the batch was."""
+
+    status = 422
+
+    def __init__(self, message: str, rejected: list[dict[str, Any]]) -> None:
+        super().__init__("rejected", message, "correct the events that `rejected` names, and send the batch again")
+        self.problem["rejected"] = rejected
 
 
 class HeadersTooLarge(ServiceError):

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import uuid
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from hourmark import dead_letters
-from hourmark.wire import CLIENT_HEADER, IDEMPOTENCY_HEADER, OBSERVED_AT_HEADER, RULES_HEADER
+from hourmark.wire import ATOMIC_HEADER, CLIENT_HEADER, IDEMPOTENCY_HEADER, OBSERVED_AT_HEADER, RULES_HEADER
 from hourmark_delivery_service.access.grants import grant_of
 from hourmark_delivery_service.answers import json_answer
 from hourmark_delivery_service.body import encoding_of
-from hourmark_delivery_service.errors import BadRequest, NotFound, ServiceError, TooLarge, UnknownEncoding, bad_request
+from hourmark_delivery_service.errors import (
+    BadRequest,
+    BatchRejected,
+    NotFound,
+    ServiceError,
+    TooLarge,
+    UnknownEncoding,
+    bad_request,
+)
 from hourmark_delivery_service.key_time import time_of_key
 from hourmark_delivery_service.parsing import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
@@ -63,6 +72,7 @@ class EventsEndpoint:
             check_headers(http.headers)
             encoding_of(http)
             _check_media_type(http)
+            atomic = _atomic(http)
             service.check_accepting()
             batch, fixed = self._batch(http, request.start_ms)
             try:
@@ -77,6 +87,8 @@ class EventsEndpoint:
                 self._check_size(body)
                 with bad_request("batch", "send at least one line of JSON"):
                     parser = BatchParser(batch, body, rules)
+                if atomic:
+                    await self._check_all(BatchParser(batch, body, rules), body, peer_of(http))
                 parser = await service.deliver(batch, parser, body, request, peer_of(http))
                 grant.charge(events=parser.event_count + parser.dead_letter_count)
             except ServiceError as error:
@@ -89,6 +101,7 @@ class EventsEndpoint:
                     "dead_letters": parser.dead_letter_count,
                     "blanks": parser.blanks,
                     "dead_letter_reasons": parser.reasons,
+                    **({"rejected": _rejected(parser)} if parser.rejected else {}),
                     **({"delivery": "exactly once"} if exactly else {"delivery": "at least once", "next_step": _NEXT_STEP}),
                     "repeat": _repeat(batch),
                 }
@@ -108,6 +121,13 @@ class EventsEndpoint:
             rules=http.headers.get(RULES_HEADER, latest.id),
         )
         return batch, _Fixed(key is not None, time_ms is not None)
+
+    async def _check_all(self, parser: BatchParser, body: bytes, peer: Peer) -> None:
+        """Raise BatchRejected if any event cannot be taken. Parsing is pure: the delivery parses the batch in the same way."""
+        await self._service.read_through(parser, body, peer)
+        if count := parser.dead_letter_count:
+            which = f"{count} of {count + parser.event_count} events cannot be taken, so none was"
+            raise BatchRejected(which, _rejected(parser))
 
     async def _as_lines(self, body: bytes, peer: Peer) -> bytes:
         if len(body) <= LONG_BYTES:
@@ -147,6 +167,22 @@ def _check_type(event_type: str, rules: CompiledRules) -> None:
         raise NotFound(
             "unknown_type", f"there is no type {event_type!r:.120}; there are {known}", "`hourmark types apply` adds types"
         )
+
+
+def _atomic(http: Request) -> bool:
+    text = http.headers.get(ATOMIC_HEADER, "false")
+    if text not in ("true", "false"):
+        raise BadRequest("headers", f"{ATOMIC_HEADER} is {text!r:.40}", "send true or false")
+    return text == "true"
+
+
+def _rejected(parser: BatchParser) -> list[dict[str, Any]]:
+    """Return the rejected events as the answer names them. Details quote the payload, so a type that redacts has none."""
+    rows = [dataclasses.asdict(event) for event in parser.rejected]
+    if parser.withholds:
+        for row in rows:
+            del row["detail"]
+    return rows
 
 
 def _time_ms(http: Request, key: str | None) -> int | None:

@@ -7,6 +7,7 @@ answer. Whatever fails on the way, nothing was acknowledged, and the retry makes
 from __future__ import annotations
 
 import functools
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from hourmark.clock import Clock
@@ -169,9 +170,7 @@ class Service:
 
         Memory is reserved where their values are larger than the body, because fields that are left out take their defaults.
         """
-        slices, job = parser.slices(), Job()
-        is_long = has_long_line(body) or (parser.joins_lines and len(body) > LONG_BYTES)
-        turn = self.workers.beside if is_long else self.workers.short
+        slices, job, turn = parser.slices(), Job(), self._turns_for(parser, body)
         waiting, counted = Slice(), len(body)
         while True:
             part = await turn(job, functools.partial(next, slices, None))
@@ -186,6 +185,17 @@ class Service:
                 waiting = Slice()
         if waiting.count:
             await self._append(work, waiting)
+
+    async def read_through(self, parser: Parser, body: bytes, peer: Peer) -> None:
+        """Parse everything and keep nothing but the parser's counts. ClientDisconnect if the client is gone."""
+        async with self.workers.admitted(parser.records_at_most(body)):
+            slices, job, turn = parser.slices(), Job(), self._turns_for(parser, body)
+            while await turn(job, functools.partial(next, slices, None)) is not None:
+                peer.check()
+
+    def _turns_for(self, parser: Parser, body: bytes) -> Callable[[Job, Callable[[], Slice | None]], Awaitable[Slice | None]]:
+        is_long = has_long_line(body) or (parser.joins_lines and len(body) > LONG_BYTES)
+        return self.workers.beside if is_long else self.workers.short
 
     async def _append(self, work: Work[Parser], some: Slice) -> None:
         work.lasting = True

@@ -164,7 +164,8 @@ class CompiledType:
                 raise Rejected(Reason.MISSING_FIELD, f"the field {name} is missing", self.name, name)
         if left:
             unknown = sorted(set(values) - {field.name for field in self.fields})
-            raise Rejected(Reason.UNKNOWN_FIELD, f"{self.name} has no field {', '.join(unknown)[:200]}", self.name)
+            detail = f"{self.name} has no field {', '.join(unknown)[:200]}"
+            raise Rejected(Reason.UNKNOWN_FIELD, detail, self.name, key=unknown[0])
         return out
 
     def encode_texts(self, texts: Mapping[str, bytes | None]) -> bytearray:

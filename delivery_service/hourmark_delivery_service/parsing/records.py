@@ -28,7 +28,7 @@ SLICE_BYTES: Final = 32 << 10
 _SLICE_VALUE_BYTES: Final = 1 << 20  # values of a slice, at most one record more: short lines can become long values
 TIME_MS_END: Final = 221_845_392_000_000  # 9000-01-01: where calendars are safe and ids hold the time
 
-_DETAIL_CHARS_MAX: Final = 500
+DETAIL_CHARS_MAX: Final = 500
 
 assert [f["name"] for f in ENVELOPE] == ["event_id", "event_time", "host", "source", "file", "position"], "as `_value` writes it"
 
@@ -113,7 +113,7 @@ class Parser:
     def __init__(self, rules: CompiledRules, origin: Origin, *, withholds: bool, **identity: object) -> None:
         """`withholds`: whether lines may be of a type that redacts. `identity`: fields of the audit record not of all origins."""
         self._rules = rules
-        self._withholds = withholds
+        self.withholds = withholds
         self._origin = origin
         self._identity = identity
         self._of_dead_letters: dict[str, object] = {
@@ -230,12 +230,12 @@ class Parser:
     def _dead_letter(self, refusal: Rejected, raw: bytes, event_id: EventId, position: int) -> None:
         """Take what could be no event. `event_id` holds the time of `observed_at`."""
         refusal.__traceback__ = None  # its frames hold it and all of the range: a circle that only the collector would end
-        if self._withholds:
+        if self.withholds:
             refusal, raw = withheld(refusal, raw, self._rules.types)
         kind, origin, reason = self._rules.dead_letters, self._origin, refusal.reason.value
         values = {
             "reason": reason,
-            "detail": refusal.detail[:_DETAIL_CHARS_MAX],
+            "detail": refusal.detail[:DETAIL_CHARS_MAX],
             "claimed_type": refusal.claimed_type,
             "raw": raw,
             **self._of_dead_letters,

@@ -64,7 +64,7 @@ class Shape:
         unknown = {name: value for name, value in given.items() if name not in own} if given.keys() - own else {}
         if unknown and self._rule.unknown == "refuse":
             names = ", ".join(sorted(unknown))[:200]
-            raise Rejected(Reason.UNKNOWN_FIELD, f"{self._type} has no field {names}", self._type)
+            raise Rejected(Reason.UNKNOWN_FIELD, f"{self._type} has no field {names}", self._type, key=min(unknown))
         out = bytearray()
         for field in self._fields:
             name = field.name
