@@ -29,6 +29,7 @@ _FORMS: Final = tuple(  # each with one field more at its end, the first is that
 SCHEMA_BEFORE_UNKNOWN: Final = _FORMS[0]
 _AS_SENT: Final = ConfigDict(extra="forbid", strict=True)  # how a report that came as JSON is checked
 _Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+_Amount = Annotated[int, Field(ge=0, lt=1 << 53)]  # 9 PB: above what a host has, and sums of a thousand fit into 64 bits
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,9 +40,9 @@ class SourceReport:
 
     source: str
     caught_up_at_ms: _Count | None
-    pending_bytes: _Count
-    lost_bytes: _Count
-    unknown_losses: _Count = 0
+    pending_bytes: _Amount
+    lost_bytes: _Amount
+    unknown_losses: _Amount = 0
     unrepeatable: bool = False  # its senders cannot be asked again
 
 

@@ -33,6 +33,7 @@ RULES_HEADER: Final = "Hourmark-Rules"
 OBSERVED_AT_HEADER: Final = "Hourmark-Observed-At"
 IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
 CLIENT_HEADER: Final = "Hourmark-Client"
+ATOMIC_HEADER: Final = "Hourmark-Atomic"
 
 # header: (attribute of ByteRange, how to read it)
 RANGE_HEADERS: Final = {

@@ -11,6 +11,7 @@ struct writer {
     const struct tape *tape;
     struct places *places;
     struct buffer *out;
+    size_t end_max; /* of `out` */
     uint64_t steps_left; /* a value tried for branch after branch of nested unions is no endless work */
     int depth;
 };
@@ -80,6 +81,8 @@ static enum verdict put_fields(struct writer *it, const struct node *record, uin
                 return found;
         } else if (field->default_at == NONE) {
             return MISMATCH;
+        } else if (it->out->size > it->end_max) {
+            return UNSURE;
         } else if (!buffer_put(it->out, it->program->text + field->default_at, field->default_size)) {
             return NO_MEMORY;
         }
@@ -201,7 +204,7 @@ static enum verdict symbol(struct writer *it, const struct node *node, const str
 
 static enum verdict value(struct writer *it, uint32_t index, uint32_t token_index)
 {
-    if (it->steps_left == 0 || it->depth == DEPTH_MAX)
+    if (it->steps_left == 0 || it->depth == DEPTH_MAX || it->out->size > it->end_max)
         return UNSURE;
     it->steps_left--;
     it->depth++;
@@ -220,9 +223,10 @@ static enum verdict value(struct writer *it, uint32_t index, uint32_t token_inde
     return found;
 }
 
-enum verdict avro_object(const struct program *program, const struct tape *tape, struct places *places, struct buffer *out)
+enum verdict avro_object(const struct program *program, const struct tape *tape, struct places *places, size_t size_max,
+                         struct buffer *out)
 {
-    struct writer it = {.program = program, .tape = tape, .places = places, .out = out};
+    struct writer it = {.program = program, .tape = tape, .places = places, .out = out, .end_max = out->size + size_max};
     it.steps_left = STEPS_FEW + (uint64_t)STEPS_PER_TOKEN * tape->count;
     places->size = 0;
     return value(&it, 0, 0);

@@ -15,7 +15,10 @@ struct places {
     uint32_t size, capacity;
 };
 
-/* Appends the datum of a payload on a tape, which must be an object. On anything but TAKEN, `out` holds rests of it. */
-enum verdict avro_object(const struct program *program, const struct tape *tape, struct places *places, struct buffer *out);
+/* Append the datum of a payload on a tape, which must be an object. UNSURE as soon as the datum has over `size_max` bytes, so that
+ * a small payload whose fields have large defaults takes no more memory. On anything but TAKEN, `out` holds a part of the datum.
+ */
+enum verdict avro_object(const struct program *program, const struct tape *tape, struct places *places, size_t size_max,
+                         struct buffer *out);
 
 #endif

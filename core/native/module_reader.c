@@ -21,11 +21,29 @@ static void destroy(PyObject *capsule)
 static struct reader *reader_of(PyObject *object)
 {
     struct reader *reader = PyCapsule_GetPointer(object, READER);
-    if (reader != NULL && reader->rk == NULL) {
+    if (reader != NULL && (reader->closed || reader->rk == NULL)) {
         glue_wrong("the reader was closed");
         return NULL;
     }
     return reader;
+}
+
+/* Close it once no call uses it any more: librdkafka must not be destroyed below a thread that waits for records. */
+static void close_if_unused(struct reader *reader)
+{
+    if (!reader->closed || reader->users > 0)
+        return;
+    reader->users++; /* no other thread closes it meanwhile */
+    Py_BEGIN_ALLOW_THREADS
+    reader_close(reader);
+    Py_END_ALLOW_THREADS
+    reader->users--;
+}
+
+static void leave_reader(struct reader *reader)
+{
+    reader->users--;
+    close_if_unused(reader);
 }
 
 /* Settings, each a tuple of name and value; they end with a zero byte, as Python's bytes do. */
@@ -63,7 +81,12 @@ PyObject *native_reader(PyObject *self, PyObject *const *args, Py_ssize_t count)
         free(reader);
         return NULL;
     }
-    return PyCapsule_New(reader, READER, destroy);
+    PyObject *capsule = PyCapsule_New(reader, READER, destroy);
+    if (capsule == NULL) {
+        reader_close(reader);
+        free(reader);
+    }
+    return capsule;
 }
 
 PyObject *native_close(PyObject *self, PyObject *const *args, Py_ssize_t count)
@@ -74,9 +97,8 @@ PyObject *native_close(PyObject *self, PyObject *const *args, Py_ssize_t count)
     struct reader *reader = PyCapsule_GetPointer(args[0], READER);
     if (reader == NULL)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    reader_close(reader);
-    Py_END_ALLOW_THREADS
+    reader->closed = 1;
+    close_if_unused(reader);
     Py_IncRef(Py_None);
     return Py_None;
 }
@@ -85,9 +107,17 @@ PyObject *native_close(PyObject *self, PyObject *const *args, Py_ssize_t count)
 static rd_kafka_topic_partition_list_t *partitions_of(PyObject *given)
 {
     Py_ssize_t count = PyTuple_Size(given);
-    if (count < 0 || count > PARTITIONS_MAX)
+    if (count < 0)
+        return NULL; /* it is no tuple, and the error says so */
+    if (count > PARTITIONS_MAX) {
+        glue_wrong("too many partitions");
         return NULL;
+    }
     rd_kafka_topic_partition_list_t *list = kafka_known()->list_new((int)count);
+    if (list == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *place = PyTuple_GetItem(given, i);
         struct span topic;
@@ -116,6 +146,7 @@ static PyObject *with_partitions(PyObject *const *args, Py_ssize_t count, int le
     int code = KAFKA_OK;
     if (list == NULL)
         return NULL;
+    reader->users++;
     Py_BEGIN_ALLOW_THREADS
     if (leave)
         reader_leave(reader, list);
@@ -123,6 +154,7 @@ static PyObject *with_partitions(PyObject *const *args, Py_ssize_t count, int le
         code = reader_assign(reader, list);
     kafka_known()->list_destroy(list);
     Py_END_ALLOW_THREADS
+    leave_reader(reader);
     return PyLong_FromLongLong(code);
 }
 
@@ -256,12 +288,14 @@ PyObject *native_consume(PyObject *self, PyObject *const *args, Py_ssize_t count
     if (messages == NULL || runs == NULL) {
         PyErr_NoMemory();
     } else {
+        reader->users++;
         Py_BEGIN_ALLOW_THREADS
         got = reader_take(reader, messages, (size_t)wanted, (int)timeout_ms);
         Py_END_ALLOW_THREADS
         both = got < 0 ? PyLong_FromLongLong(got) : taken(messages, (size_t)got, runs);
         if (got > 0)
             reader_give_back(messages, (size_t)got);
+        leave_reader(reader);
     }
     free(messages);
     free(runs);

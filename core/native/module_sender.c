@@ -33,7 +33,10 @@ PyObject *native_sender(PyObject *self, PyObject *const *args, Py_ssize_t count)
         Py_IncRef(Py_None);
         return Py_None;
     }
-    return PyCapsule_New(sender, SENDER, leave);
+    PyObject *capsule = PyCapsule_New(sender, SENDER, leave);
+    if (capsule == NULL)
+        sender_leave(sender);
+    return capsule;
 }
 
 /* Whether each value has bytes, and all of them are there. */
@@ -49,16 +52,6 @@ static int is_whole(const struct cargo *cargo, struct span ends)
             return 0;
     }
     return last == cargo->values.size && cargo->at < cargo->until;
-}
-
-/* Where the values lie that are to be sent. */
-static struct span part(const struct cargo *cargo)
-{
-    uint32_t start = 0, end;
-    if (cargo->at > 0)
-        memcpy(&start, cargo->ends + END_BYTES * (cargo->at - 1), END_BYTES);
-    memcpy(&end, cargo->ends + END_BYTES * (cargo->until - 1), END_BYTES);
-    return (struct span){cargo->values.bytes + start, end - start};
 }
 
 static void flight_end(struct flight *flight)
@@ -103,19 +96,20 @@ PyObject *native_send(PyObject *self, PyObject *const *args, Py_ssize_t count)
     if (flight == NULL)
         return PyErr_NoMemory();
     PyObject *values = args[3];
-    struct span sent = part(&cargo);
-    if (sender_holds(sender, sent.bytes, sent.bytes + sent.size)) { /* twice the same: nobody could tell which is which */
-        values = glue_new_bytes(cargo.values.bytes, cargo.values.size);
-        if (values == NULL || !glue_bytes(values, &cargo.values)) {
+    Py_IncRef(values);
+    Py_IncRef(args[7]);
+    flight->values = values; /* whole before it begins: its news may be asked for at once */
+    flight->tell = args[7];
+    if (!sender_begin(sender, &cargo, flight)) {
+        flight->values = glue_new_bytes(cargo.values.bytes, cargo.values.size);
+        Py_DecRef(values);
+        if (flight->values == NULL || !glue_bytes(flight->values, &cargo.values)) {
+            Py_DecRef(flight->tell);
             free(flight);
             return NULL;
         }
-    } else {
-        Py_IncRef(values);
+        (void)sender_begin(sender, &cargo, flight); /* nothing of a new object is under way */
     }
-    Py_IncRef(args[7]);
-    flight->values = values;
-    flight->tell = args[7];
     return send(sender, (const char *)topic.bytes, &cargo, flight);
 }
 

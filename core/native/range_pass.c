@@ -82,13 +82,16 @@ static enum verdict text_body(const struct line_type *type, struct span text, st
     return UNSURE;
 }
 
-static enum verdict body_of(const struct line_type *type, struct work *work, struct span msg)
+static enum verdict body_of(const struct line_type *type, struct work *work, struct span msg, size_t size_max)
 {
-    if (type->program == NULL)
+    if (type->program == NULL) {
+        if (type->before.size + type->after.size > size_max)
+            return UNSURE;
         return text_body(type, msg, &work->values);
+    }
     msg = without_mark(msg);
     enum verdict found = tape_read(&work->tape, msg.bytes, msg.size);
-    return found != TAKEN ? found : avro_object(type->program, &work->tape, &work->places, &work->values);
+    return found != TAKEN ? found : avro_object(type->program, &work->tape, &work->places, size_max, &work->values);
 }
 
 static void put_big_endian(uint8_t *out, uint64_t value, int size)
@@ -200,7 +203,7 @@ static enum verdict read_line(const struct range *range, struct work *work, stru
     size_t start = work->values.size;
     if (!put_envelope(range, type, parts.host, time_ms, position, &work->values))
         return NO_MEMORY;
-    enum verdict found = body_of(type, work, parts.msg);
+    enum verdict found = body_of(type, work, parts.msg, (size_t)range->event_bytes_max);
     if (found != TAKEN)
         return found;
     if (work->values.size - start + KEY_BYTES > (uint64_t)range->event_bytes_max)

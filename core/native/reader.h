@@ -9,6 +9,8 @@ enum { WHY_BYTES = 512, RUN_BYTES_MAX = 1 << 30 };
 struct reader {
     rd_kafka_t *rk;
     rd_kafka_queue_t *queue;
+    int users;  /* calls under way; both are changed only by who holds Python's lock */
+    int closed; /* no further call begins: the last of those under way closes it */
 };
 
 struct setting {

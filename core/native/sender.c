@@ -142,6 +142,33 @@ static size_t hand_over(rd_kafka_topic_t *topic, const struct cargo *cargo, size
     return count;
 }
 
+int sender_begin(struct sender *sender, const struct cargo *cargo, struct flight *flight)
+{
+    int apart = 1;
+    flight->start = cargo->values.bytes + end_of(cargo, cargo->at);
+    flight->end = cargo->values.bytes + end_of(cargo, cargo->until);
+    flight->left = (int64_t)(cargo->until - cargo->at) + 1; /* it cannot land before all was handed over */
+    pthread_mutex_lock(&sender->guard);
+    for (struct flight *other = sender->flights; other != NULL && apart; other = other->next)
+        apart = other->start >= flight->end || flight->start >= other->end;
+    if (apart) {
+        flight->next = sender->flights;
+        sender->flights = flight;
+    }
+    pthread_mutex_unlock(&sender->guard);
+    return apart;
+}
+
+/* Within the guard. */
+static void forget(struct sender *sender, const struct flight *flight)
+{
+    for (struct flight **place = &sender->flights; *place != NULL; place = &(*place)->next)
+        if (*place == flight) {
+            *place = flight->next;
+            return;
+        }
+}
+
 size_t sender_send(struct sender *sender, const char *topic, const struct cargo *cargo, struct flight *flight, int *flies, int *code)
 {
     size_t at = cargo->at, refused = 0;
@@ -153,15 +180,11 @@ size_t sender_send(struct sender *sender, const char *topic, const struct cargo 
     rd_kafka_topic_t *opened = rk == NULL ? NULL : kafka_known()->topic_new(rk, topic, NULL);
     if (opened == NULL) {
         *code = rk == NULL ? KAFKA_INVALID : kafka_known()->last_error();
+        pthread_mutex_lock(&sender->guard);
+        forget(sender, flight);
+        pthread_mutex_unlock(&sender->guard);
         return at;
     }
-    flight->start = cargo->values.bytes + end_of(cargo, cargo->at);
-    flight->end = cargo->values.bytes + end_of(cargo, cargo->until);
-    flight->left = (int64_t)(cargo->until - cargo->at) + 1; /* it cannot land before all was handed over */
-    pthread_mutex_lock(&sender->guard);
-    flight->next = sender->flights;
-    sender->flights = flight;
-    pthread_mutex_unlock(&sender->guard);
     while (at < cargo->until && *code == KAFKA_OK) {
         size_t taken = hand_over(opened, cargo, at, &refused, code);
         at += taken;
@@ -173,23 +196,10 @@ size_t sender_send(struct sender *sender, const char *topic, const struct cargo 
     flight->left -= (int64_t)(cargo->until - at + refused) + 1;
     flight->end = cargo->values.bytes + end_of(cargo, at);
     *flies = at - cargo->at > refused; /* else it has nothing under way, and nobody counts on it */
-    for (struct flight **place = &sender->flights; !*flies && *place != NULL; place = &(*place)->next)
-        if (*place == flight) {
-            *place = flight->next;
-            break;
-        }
+    if (!*flies)
+        forget(sender, flight);
     pthread_mutex_unlock(&sender->guard);
     return at;
-}
-
-int sender_holds(struct sender *sender, const uint8_t *start, const uint8_t *end)
-{
-    int found = 0;
-    pthread_mutex_lock(&sender->guard);
-    for (struct flight *flight = sender->flights; flight != NULL && !found; flight = flight->next)
-        found = start < flight->end && flight->start < end;
-    pthread_mutex_unlock(&sender->guard);
-    return found;
 }
 
 struct flight *sender_news(struct sender *sender, int *landed, int64_t *failed, int *code)

@@ -33,13 +33,15 @@ struct cargo {
     size_t key_size;
 };
 
-/* Hand records over. The index of the first for which there was no room, or `until`; `*code` is why another was refused.
+/* Make the flight of these records the sender's, before any is handed over. Whether it is: not where values at the same place are
+ * under way, whoever sends them, as nobody could tell which record is acknowledged. Then send a copy.
+ */
+int sender_begin(struct sender *sender, const struct cargo *cargo, struct flight *flight);
+
+/* Hand over the records of a flight that began. The index of the first for which there was no room, or `until`; `*code` is why another was refused.
  * The flight is the sender's from then on, unless none was taken: then `*flies` is 0.
  */
 size_t sender_send(struct sender *sender, const char *topic, const struct cargo *cargo, struct flight *flight, int *flies, int *code);
-
-/* Whether values within these are under way. */
-int sender_holds(struct sender *sender, const uint8_t *start, const uint8_t *end);
 
 /* The next flight with news since it was asked last: it has landed (`*landed`; it is the caller's then), or records failed. */
 struct flight *sender_news(struct sender *sender, int *landed, int64_t *failed, int *code);

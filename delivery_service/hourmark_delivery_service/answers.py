@@ -15,7 +15,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hourmark.wire import CLOCK_HEADER, RULES_HEADER
-from hourmark_delivery_service.errors import BadRequest, ServiceError
+from hourmark_delivery_service.errors import ServiceError
 from hourmark_delivery_service.service import Service, clock_trouble
 
 _LOG = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _HTTP_ERRORS: Final = {
     405: ("method", "this path does not take this method", "see docs/http-api.md for the methods"),
 }
 PROBLEM: Final = "application/problem+json"
-REFUSE_UPGRADE: Final = "hourmark.refuse_upgrade"  # in a scope's extensions: the HTTP server never reads this request's body
+REFUSED: Final = "hourmark.refused"  # in a scope's extensions: a ServiceError, and this request's body is never read
 _CLOSE: Final = {"Connection": "close"}
 
 
@@ -64,9 +64,8 @@ async def fault(_: Request, __: Exception) -> Response:
     return problem(ServiceError("fault", "the service failed; nothing was acknowledged", "send it again; see its log"))
 
 
-async def _refuse_upgrade(scope: Scope, receive: Receive, send: Send) -> None:
-    error = BadRequest("upgrade", "this service speaks HTTP/1.1 alone", "send it without Upgrade or CONNECT")
-    await problem(error, headers=_CLOSE)(scope, receive, send)
+async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    await problem(scope["extensions"][REFUSED], headers=_CLOSE)(scope, receive, send)
 
 
 class EveryAnswer:
@@ -92,7 +91,7 @@ class EveryAnswer:
                 self._mark(MutableHeaders(scope=message))
             await send(message)
 
-        app = _refuse_upgrade if REFUSE_UPGRADE in scope.get("extensions", {}) else self._app
+        app = _refuse if REFUSED in scope.get("extensions", {}) else self._app
         try:
             await app(scope, receive, send_marked)
         except Exception:

@@ -21,7 +21,7 @@ from hourmark_delivery_service.peer import peer_of
 from hourmark_delivery_service.turns import Job
 from hourmark_delivery_service.workers import Workers
 
-ENCODINGS: Final = ("zstd", "gzip", "identity")
+ENCODINGS: Final = ("zstd", "gzip", "x-gzip", "deflate", "identity")
 COMPRESSED_SLACK: Final = 64 * 1024  # what compression may add to bytes that cannot be compressed
 _LONG_BODY: Final = 64 * 1024  # above it, tiny frames by the thousand: inflated in a thread, so that others are not held up
 _WINDOW_MAX: Final = 8 << 20  # of zstd; level 19 needs no more
@@ -115,7 +115,7 @@ def inflate(encoding: str, body: bytes, bytes_max: int) -> bytes:
         plain = body
     else:
         try:
-            plain = _unzstd(body, bytes_max + 1) if encoding == "zstd" else _gunzip(body, bytes_max + 1)
+            plain = _INFLATE[encoding](body, bytes_max + 1)
         except (zstandard.ZstdError, zlib.error, EOFError, gzip.BadGzipFile) as error:
             raise BadRequest("broken_encoding", f"the body is no valid {encoding}: {error}", "compress it anew") from error
     if len(plain) > bytes_max:
@@ -161,6 +161,23 @@ def _end_of_frame(body: bytes, at: int) -> int:
 def _gunzip(body: bytes, size_max: int) -> bytes:
     with gzip.GzipFile(fileobj=io.BytesIO(body)) as reader:
         return reader.read(size_max)
+
+
+def _undeflate(body: bytes, size_max: int) -> bytes:
+    """Inflate zlib's format (RFC 1950), which HTTP means by deflate, or bare deflate (RFC 1951), which some clients send."""
+    is_zlib = len(body) >= 2 and body[0] & 0x0F == zlib.DEFLATED and int.from_bytes(body[:2]) % 31 == 0
+    inflater = zlib.decompressobj(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
+    plain = inflater.decompress(body, size_max)
+    if len(plain) < size_max:
+        plain += inflater.flush()
+        if not inflater.eof:
+            raise EOFError("it ends before its last block does")
+        if inflater.unused_data:
+            raise zlib.error("something follows its end")
+    return plain
+
+
+_INFLATE: Final = {"zstd": _unzstd, "gzip": _gunzip, "x-gzip": _gunzip, "deflate": _undeflate}
 
 
 def _too_large(bytes_max: int) -> TooLarge:

@@ -9,8 +9,10 @@ HourmarkError
 │   ├── TooSlow             408  the body did not come in time
 │   ├── TooLarge            413
 │   ├── UnknownEncoding     415
+│   ├── BatchRejected       422  a batch that is taken whole or not at all has an event that cannot be taken
 │   ├── TooMuch             429  with Retry-After: the token's rate is used up; send the same again
 │   ├── HeadersTooLarge     431
+│   ├── NotSupported        501  a transfer coding that this service does not read
 │   └── NotNow              503  with Retry-After: nothing was acknowledged, send the same again
 └── Unavailable
     └── QueueError          nothing may be acknowledged; trying again may help
@@ -97,9 +99,19 @@ class TooLarge(ServiceError):
 
 
 class UnknownEncoding(ServiceError):
-    """The body's encoding is not understood."""
+    """The body's encoding or media type is not understood."""
 
     status = 415
+
+
+class BatchRejected(ServiceError):
+    """An event of an atomic batch cannot be taken, so nothing of the batch was."""
+
+    status = 422
+
+    def __init__(self, message: str, rejected: list[dict[str, Any]]) -> None:
+        super().__init__("rejected", message, "correct the events that `rejected` names, and send the batch again")
+        self.problem["rejected"] = rejected
 
 
 class HeadersTooLarge(ServiceError):
@@ -116,6 +128,12 @@ class TooMuch(ServiceError):
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__("rate", message, f"send the same request again after {retry_after_s} s, or ask for a higher rate")
         self.retry_after_s = retry_after_s
+
+
+class NotSupported(ServiceError):
+    """The request needs what this service does not implement."""
+
+    status = 501
 
 
 class NotNow(ServiceError):

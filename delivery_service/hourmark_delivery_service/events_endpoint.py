@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import uuid
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from hourmark import dead_letters
-from hourmark.wire import CLIENT_HEADER, IDEMPOTENCY_HEADER, OBSERVED_AT_HEADER, RULES_HEADER
+from hourmark.wire import ATOMIC_HEADER, CLIENT_HEADER, IDEMPOTENCY_HEADER, OBSERVED_AT_HEADER, RULES_HEADER
 from hourmark_delivery_service.access.grants import grant_of
 from hourmark_delivery_service.answers import json_answer
 from hourmark_delivery_service.body import encoding_of
-from hourmark_delivery_service.errors import BadRequest, NotFound, ServiceError, TooLarge, bad_request
+from hourmark_delivery_service.errors import (
+    BadRequest,
+    BatchRejected,
+    NotFound,
+    ServiceError,
+    TooLarge,
+    UnknownEncoding,
+    bad_request,
+)
 from hourmark_delivery_service.key_time import time_of_key
 from hourmark_delivery_service.parsing import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
 from hourmark_delivery_service.parsing.json_bodies import as_lines
 from hourmark_delivery_service.peer import Peer, peer_of
+from hourmark_delivery_service.request_headers import check_headers
 from hourmark_delivery_service.service import Service, check_observed_at
 from hourmark_delivery_service.turns import Job
 from hourmark_delivery_service.workers import LONG_BYTES
 
 _CLIENT_DEFAULT: Final = "api"
 _NAME_CHARS_MAX: Final = 255
+_SPACE: Final = b" \t\r\n\xef\xbb\xbf"  # and a byte order mark
 _NEXT_STEP: Final = (
     "sent again, this may be doubled; send as Idempotency-Key a UUIDv7 or a ULID that is made with the batch and kept for its "
     "retries, or see docs/http-api.md"
@@ -58,7 +69,10 @@ class EventsEndpoint:
             grant = grant_of(http)
             grant.check_types((http.path_params["type"],))
             grant.check_rate()
+            check_headers(http.headers)
             encoding_of(http)
+            _check_media_type(http)
+            atomic = _atomic(http)
             service.check_accepting()
             batch, fixed = self._batch(http, request.start_ms)
             try:
@@ -67,11 +81,14 @@ class EventsEndpoint:
                 _check_type(batch.event_type, rules)
                 body = await service.bodies.plain(http, request, self._line_max + 1)
                 grant.charge(size=len(body))
+                _check_no_form(http, body)
                 if rules.parser.reads_json_bodies:
                     body = await self._as_lines(body, peer_of(http))
                 self._check_size(body)
                 with bad_request("batch", "send at least one line of JSON"):
                     parser = BatchParser(batch, body, rules)
+                if atomic:
+                    await self._check_all(BatchParser(batch, body, rules), body, peer_of(http))
                 parser = await service.deliver(batch, parser, body, request, peer_of(http))
                 grant.charge(events=parser.event_count + parser.dead_letter_count)
             except ServiceError as error:
@@ -84,6 +101,7 @@ class EventsEndpoint:
                     "dead_letters": parser.dead_letter_count,
                     "blanks": parser.blanks,
                     "dead_letter_reasons": parser.reasons,
+                    **({"rejected": _rejected(parser)} if parser.rejected else {}),
                     **({"delivery": "exactly once"} if exactly else {"delivery": "at least once", "next_step": _NEXT_STEP}),
                     "repeat": _repeat(batch),
                 }
@@ -104,6 +122,13 @@ class EventsEndpoint:
         )
         return batch, _Fixed(key is not None, time_ms is not None)
 
+    async def _check_all(self, parser: BatchParser, body: bytes, peer: Peer) -> None:
+        """Raise BatchRejected if any event cannot be taken. Parsing is pure: the delivery parses the batch in the same way."""
+        await self._service.read_through(parser, body, peer)
+        if count := parser.dead_letter_count:
+            which = f"{count} of {count + parser.event_count} events cannot be taken, so none was"
+            raise BatchRejected(which, _rejected(parser))
+
     async def _as_lines(self, body: bytes, peer: Peer) -> bytes:
         if len(body) <= LONG_BYTES:
             return as_lines(body)
@@ -114,6 +139,26 @@ class EventsEndpoint:
             raise TooLarge("too_large", f"a batch of several lines may have {self._batch_max} bytes", "send smaller batches")
 
 
+def _media_type(http: Request) -> str:
+    return http.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _check_media_type(http: Request) -> None:
+    if _media_type(http).startswith("multipart/"):
+        raise _unknown_media_type(http)
+
+
+def _check_no_form(http: Request, body: bytes) -> None:
+    """Raise UnknownEncoding for a body in the form encoding. `curl -d` calls JSON a form: by itself that means nothing."""
+    if _media_type(http) == "application/x-www-form-urlencoded" and body.lstrip(_SPACE)[:1] not in (b"", b"{", b"["):
+        raise _unknown_media_type(http)
+
+
+def _unknown_media_type(http: Request) -> UnknownEncoding:
+    command = f"curl -H 'Content-Type: application/x-ndjson' --data-binary @events.ndjson {http.url.replace(query='')}"
+    return UnknownEncoding("media_type", f"the body is {_media_type(http):.80}, not JSON", f"send an event a line: {command}")
+
+
 def _check_type(event_type: str, rules: CompiledRules) -> None:
     if event_type == dead_letters.TYPE:
         raise NotFound("unknown_type", "dead letters are made by the service alone", "post events of a declared type")
@@ -122,6 +167,22 @@ def _check_type(event_type: str, rules: CompiledRules) -> None:
         raise NotFound(
             "unknown_type", f"there is no type {event_type!r:.120}; there are {known}", "`hourmark types apply` adds types"
         )
+
+
+def _atomic(http: Request) -> bool:
+    text = http.headers.get(ATOMIC_HEADER, "false")
+    if text not in ("true", "false"):
+        raise BadRequest("headers", f"{ATOMIC_HEADER} is {text!r:.40}", "send true or false")
+    return text == "true"
+
+
+def _rejected(parser: BatchParser) -> list[dict[str, Any]]:
+    """Return the rejected events as the answer names them. Details quote the payload, so a type that redacts has none."""
+    rows = [dataclasses.asdict(event) for event in parser.rejected]
+    if parser.withholds:
+        for row in rows:
+            del row["detail"]
+    return rows
 
 
 def _time_ms(http: Request, key: str | None) -> int | None:

@@ -17,6 +17,7 @@ from hourmark.dead_letters import Reason
 from hourmark.host_reports import HostReport
 from hourmark.ranges import Part
 from hourmark.wire import (
+    ATOMIC_HEADER,
     CLIENT_HEADER,
     CLOCK_HEADER,
     EVENTS_PATH,
@@ -31,6 +32,7 @@ from hourmark.wire import (
     RULES_HEADER,
 )
 from hourmark_delivery_service.answers import PROBLEM
+from hourmark_delivery_service.body import ENCODINGS
 
 OPENAPI_PATH: Final = "/openapi.json"
 
@@ -49,6 +51,20 @@ _REASONS: Final[_Json] = {
     "propertyNames": {"enum": [reason.value for reason in Reason]},
     "additionalProperties": {"type": "integer", "minimum": 1},
 }
+_REJECTED: Final[_Json] = {
+    "type": "array",
+    "description": "the first 1000 events of a batch that cannot be taken",
+    "items": {
+        "type": "object",
+        "required": ["index", "reason", "field"],
+        "properties": {
+            "index": {**_COUNT, "description": "of the line, or of the element of an array, from 0"},
+            "reason": {"enum": [reason.value for reason in Reason]},
+            "field": {"type": ["string", "null"], "description": "null where no field is wrong"},
+            "detail": {"type": "string", "description": "absent where the type redacts"},
+        },
+    },
+}
 _WHOLE_NUMBER: Final = r"^[0-9]{1,19}$"
 _NAME: Final[_Json] = {"type": "string", "minLength": 1, "maxLength": 255}
 _OBSERVED_AT: Final[_Json] = {"type": "string", "pattern": r"^[0-9]{12,15}$"}
@@ -62,7 +78,7 @@ _HEADER_SCHEMAS: Final[dict[str, _Json]] = {
 }
 _COMMON: Final = (401, 500, 503)
 _DENIED: Final = (403, 429)  # by what a token covers
-_BODY: Final = (400, 408, 413, 415)  # what may be wrong with a body
+_BODY: Final = (400, 408, 413, 415, 501)  # what may be wrong with a body
 
 
 def document(settings: ServiceSettings) -> _Json:
@@ -130,6 +146,7 @@ def _events(settings: ServiceSettings) -> _Json:
     repeat = _object(**{OBSERVED_AT_HEADER: {"type": "string"}, RULES_HEADER: {"type": "string"}})
     delivery = {"enum": ["exactly once", "at least once"]}
     answer = _object(**_delivered(), delivery=delivery, repeat=repeat)
+    answer["properties"]["rejected"] = _REJECTED
     answer["properties"]["next_step"] = {"type": "string", "description": "how to change `at least once`"}
     name = _header(IDEMPOTENCY_HEADER, _NAME, description="the batch's name; a UUIDv7 or a ULID is its time, too")
     return {
@@ -140,6 +157,11 @@ def _events(settings: ServiceSettings) -> _Json:
             {"name": "type", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
             name,
             _header(CLIENT_HEADER, {**_NAME, "default": "api"}, description="who sends"),
+            _header(
+                ATOMIC_HEADER,
+                {"enum": ["true", "false"], "default": "false"},
+                description="true: if any event cannot be taken, none is, and the answer is 422",
+            ),
             _header(OBSERVED_AT_HEADER, _OBSERVED_AT, description="the batch's time, Unix milliseconds"),
             _header(RULES_HEADER, {"type": "string"}, description="the rules revision to read it by"),
             _encoding(),
@@ -153,7 +175,7 @@ def _events(settings: ServiceSettings) -> _Json:
         },
         "responses": {
             "200": _answer("All of it is on all in-sync replicas", answer),
-            **_problems(*_BODY, 404, *_DENIED, *_COMMON),
+            **_problems(*_BODY, 404, 422, *_DENIED, *_COMMON),
         },
     }
 
@@ -201,6 +223,7 @@ def _problem() -> _Json:
         code={"type": "string", "pattern": "^[a-z0-9_]+$", "description": "stable"},
         next_step={"type": "string", "minLength": 1},
     )
+    members["properties"]["rejected"] = _REJECTED
     return {"description": "RFC 9457, with a code and a next step", **members}
 
 
@@ -231,4 +254,4 @@ def _header(name: str, schema: _Json, *, required: bool = False, description: st
 
 
 def _encoding() -> _Json:
-    return _header("Content-Encoding", {"enum": ["zstd", "gzip", "identity"]})
+    return _header("Content-Encoding", {"enum": list(ENCODINGS)})

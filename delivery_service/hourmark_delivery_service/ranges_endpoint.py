@@ -15,6 +15,7 @@ from hourmark_delivery_service.body import encoding_of
 from hourmark_delivery_service.errors import BadRequest, TooLarge, bad_request
 from hourmark_delivery_service.parsing import CompiledRules, RangeParser
 from hourmark_delivery_service.peer import peer_of
+from hourmark_delivery_service.request_headers import check_headers
 from hourmark_delivery_service.service import Service, check_observed_at
 
 
@@ -29,6 +30,7 @@ class RangesEndpoint:
         """200 once everything is on all in-sync replicas; a retry of the same range gets the same answer."""
         service = self._service
         with service.inflight.request() as request:
+            check_headers(http.headers)
             with bad_request("headers", "send the headers that docs/http-api.md lists"):
                 byte_range = parse_range_headers(http.headers)
                 check_observed_at(byte_range.observed_at_ms)

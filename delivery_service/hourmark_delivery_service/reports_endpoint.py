@@ -37,7 +37,7 @@ class ReportsEndpoint:
                 raise ValueError("host_id must be 32 hex digits")
             if any("\0" in text for text in (sent.host_id, sent.host_name, sent.incarnation, *(s.source for s in sent.sources))):
                 raise ValueError("a text holds a NUL (\\u0000)")
-        grant.check_host(sent.host_name, sent.host_id)
+        grant.check_report(sent)
         report = sent.received(self._service.clock.now_ms())
         try:
             await self._service.append_report(report)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import collections
 import contextlib
 import logging
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from hourmark.errors import ConfigError
 from hourmark.kafka import quiet_logger, serves
 from hourmark_delivery_service.message import Packed
 from hourmark_delivery_service.pacing import Gate
@@ -23,6 +25,8 @@ from hourmark_delivery_service.parsing import native
 _LOG = logging.getLogger(__name__)
 
 _GRACE_S: Final = 5.0
+_PROPERTY: Final = re.compile(r'configuration property:? "([A-Za-z0-9._]+)"')  # in librdkafka's messages
+_FAILED: Final = re.compile(r"Failed to create producer: ([a-z]+\.[a-z.]+)")
 
 MakeProducer = Callable[[dict[str, Any]], Any]
 Report = Callable[[KafkaError | None, Any], None]
@@ -30,8 +34,21 @@ News = Callable[[int, KafkaError | None, bool], None]  # how many records failed
 
 
 def make_producer(settings: dict[str, Any]) -> Producer:
-    """librdkafka's own."""
-    return Producer(settings, logger=quiet_logger())
+    """Return librdkafka's own producer.
+
+    Raises:
+        ConfigError: If librdkafka does not accept a property. The message names it, without its value, which may be a secret.
+    """
+    try:
+        return Producer(settings, logger=quiet_logger())
+    except KafkaException as error:
+        why = str(error.args[0].str())
+        named = _PROPERTY.search(why) or _FAILED.search(why)
+        property_name = f' "{named[1]}"' if named is not None else ""
+        wrong = "there is no such property" if why.startswith("No such") else "its value cannot be used"
+        raise ConfigError(
+            f"kafka.edge.properties{property_name}: {wrong}. Next step: correct it; CONFIGURATION.md of librdkafka lists all"
+        ) from None
 
 
 def is_fatal(error: KafkaError) -> bool:

@@ -29,7 +29,7 @@ from hourmark.ranges import LINE_BYTES_MAX
 from hourmark_delivery_service.app import create_app
 from hourmark_delivery_service.claims import Claims
 from hourmark_delivery_service.connections import OTHER_FILES
-from hourmark_delivery_service.http_protocol import protocol_of
+from hourmark_delivery_service.http_protocol import check_uvicorn, protocol_of
 from hourmark_delivery_service.identity import take_identity
 from hourmark_delivery_service.parsing import EVENT_BYTES_MAX, native
 from hourmark_delivery_service.parsing.parser_check import check_parser
@@ -54,12 +54,14 @@ _RECORD_OVERHEAD: Final = 1 << 20  # Kafka's batch around the largest event, wit
 def run(config: Config, on_listening: Callable[[str], None], read_config: ReadConfig) -> None:
     """Serve until SIGTERM or SIGINT, then drain; `on_listening` gets the URL. `read_config` is what several workers do on SIGHUP.
 
-    ConfigError, or Finding where this software does not parse as it did, before anything is started.
+    ConfigError, before anything is started; or Finding where this software does not parse as it did, or was not tested with the
+    installed uvicorn.
     """
     check_limits(config)
     allow_connections(config.service.connections_max)
     check_machines_clock(SystemClock())
     check_parser()
+    check_uvicorn()
     if native.WHY_NOT:
         _LOG.warning("%s", native.WHY_NOT)
     identity = take_identity(config.service.state_dir)

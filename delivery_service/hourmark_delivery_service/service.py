@@ -7,6 +7,7 @@ answer. Whatever fails on the way, nothing was acknowledged, and the retry makes
 from __future__ import annotations
 
 import functools
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from hourmark.clock import Clock
@@ -133,13 +134,13 @@ class Service:
             async with self.workers.admitted(records):
                 if not is_large(records):  # one large one at a time needs no other bound
                     self.inflight.reserve(held, max(0, records * _RECORD_BYTES - len(body)))
-                await self._deliver(work, parser, body)
+                await self._deliver(work, parser, body, held)
             return parser
 
-    async def _deliver(self, work: Work[Parser], parser: Parser, body: bytes) -> None:
+    async def _deliver(self, work: Work[Parser], parser: Parser, body: bytes, held: Request) -> None:
         """Parse and append everything, then the audit record. NotNow if the queue did not take all of it."""
         try:
-            await self._append_all(work, parser, body)
+            await self._append_all(work, parser, body, held)
             work.lasting = True
             assert self.framing is not None, "check_accepting comes first"
             records = parser.event_count + parser.dead_letter_count
@@ -164,21 +165,37 @@ class Service:
         await self.queue.append({HOSTS: [{"key": report.host_id.encode(), "value": value}]})
         self.metrics.reports.labels(report.kind).inc()
 
-    async def _append_all(self, work: Work[Parser], parser: Parser, body: bytes) -> None:
-        slices, job = parser.slices(), Job()
-        is_long = has_long_line(body) or (parser.joins_lines and len(body) > LONG_BYTES)
-        turn = self.workers.beside if is_long else self.workers.short
-        waiting = Slice()
+    async def _append_all(self, work: Work[Parser], parser: Parser, body: bytes, held: Request) -> None:
+        """Append all records, some at a time.
+
+        Memory is reserved where their values are larger than the body, because fields that are left out take their defaults.
+        """
+        slices, job, turn = parser.slices(), Job(), self._turns_for(parser, body)
+        waiting, counted = Slice(), len(body)
         while True:
             part = await turn(job, functools.partial(next, slices, None))
             if part is None:
                 break
             waiting.add(part)
+            if waiting.size > counted:
+                self.inflight.reserve(held, waiting.size - counted)
+                counted = waiting.size
             if waiting.count >= _APPEND_RECORDS or waiting.size >= _APPEND_BYTES:
                 await self._append(work, waiting)
                 waiting = Slice()
         if waiting.count:
             await self._append(work, waiting)
+
+    async def read_through(self, parser: Parser, body: bytes, peer: Peer) -> None:
+        """Parse everything and keep nothing but the parser's counts. ClientDisconnect if the client is gone."""
+        async with self.workers.admitted(parser.records_at_most(body)):
+            slices, job, turn = parser.slices(), Job(), self._turns_for(parser, body)
+            while await turn(job, functools.partial(next, slices, None)) is not None:
+                peer.check()
+
+    def _turns_for(self, parser: Parser, body: bytes) -> Callable[[Job, Callable[[], Slice | None]], Awaitable[Slice | None]]:
+        is_long = has_long_line(body) or (parser.joins_lines and len(body) > LONG_BYTES)
+        return self.workers.beside if is_long else self.workers.short
 
     async def _append(self, work: Work[Parser], some: Slice) -> None:
         work.lasting = True

@@ -30,7 +30,18 @@ def token() -> None:
     "--type", "types", multiple=True, metavar="PATTERN", help="A type it covers, or a pattern of * and ?. Default: all."
 )
 @click.option("--host", "hosts", multiple=True, metavar="PATTERN", help="A host name whose ranges it covers. Default: all.")
-@click.option("--host-id", "host_ids", multiple=True, metavar="ID", help="A host id it covers, beside the name. Default: all.")
+@click.option(
+    "--host-id", "host_ids", multiple=True, metavar="ID", help="A host id it covers, of ranges and reports. Default: all."
+)
+@click.option(
+    "--reports",
+    multiple=True,
+    metavar="PATTERN",
+    help="A host name whose tailer reports with it. Tailers need one. Default: none.",
+)
+@click.option(
+    "--service-reports", multiple=True, metavar="PATTERN", help="A service name that reports with it over HTTP. Default: none."
+)
 @click.option("--expires-in", metavar="TIME", help="How long it is in force, such as 90d or 12h. Default: until revoked.")
 @click.option("--bytes-per-second", type=click.IntRange(min=1), help="At each service instance, inflated. Default: no limit.")
 @click.option("--events-per-second", type=click.IntRange(min=1), help="At each service instance. Default: no limit.")
@@ -42,6 +53,8 @@ def create(
     types: tuple[str, ...],
     hosts: tuple[str, ...],
     host_ids: tuple[str, ...],
+    reports: tuple[str, ...],
+    service_reports: tuple[str, ...],
     expires_in: str | None,
     bytes_per_second: int | None,
     events_per_second: int | None,
@@ -49,11 +62,12 @@ def create(
 ) -> None:
     """Create a token called NAME, and show it once: Kafka holds its digest alone.
 
-    A range needs both: its host, and every type that its source may carry. Services know a new token within seconds.
+    A range needs both: its host, and every type that its source may carry. Hours close by what host reports say, so reports need
+    a permission of their own (--reports), bound to named hosts. Services know a new token within seconds.
 
     \b
     Examples:
-      hourmark token create web-tailers --host 'web-*' > token
+      hourmark token create web-tailers --host 'web-*' --reports 'web-*' > token
       hourmark token create shop --type 'order-*' --expires-in 90d --bytes-per-second 1000000
     """
     from hourmark_delivery_service.access.topic import write_token  # Kafka's client is loaded only now
@@ -63,6 +77,7 @@ def create(
     try:
         made = new_token(
             name, now_ms, types=types or ("*",), hosts=hosts or ("*",), host_ids=host_ids,
+            reports=reports, service_reports=service_reports,
             expires_at_ms=None if expires_in is None else now_ms + _duration_ms(expires_in),
             bytes_per_second=bytes_per_second, events_per_second=events_per_second,
         )  # fmt: skip
@@ -93,7 +108,7 @@ def list_tokens(config: Config, as_json: bool) -> None:
         return
     now_ms = SystemClock().now_ms()
     for t in tokens:
-        covers = f"types {', '.join(t.types)}; hosts {', '.join((*t.hosts, *t.host_ids))}"
+        covers = f"types {', '.join(t.types)}; hosts {', '.join((*t.hosts, *t.host_ids))}; {_reports_text(t)}"
         click.echo(f"{t.id}  {_state(t, now_ms):40} {t.name}: {covers}")
 
 
@@ -141,6 +156,13 @@ def _state(t: Token, now_ms: int) -> str:
     if t.expires_at_ms is not None:
         return f"{'expired' if t.expired(now_ms) else 'in force until'} {_time(t.expires_at_ms)}"
     return "in force"
+
+
+def _reports_text(t: Token) -> str:
+    if t.reports is None:
+        return "reports of tailers on these hosts (created by 0.3.0 or earlier)"
+    of_services = f", of services {', '.join(t.service_reports)}" if t.service_reports else ""
+    return f"reports of {', '.join(t.reports) or 'no host'}{of_services}"
 
 
 def _row(t: Token) -> dict[str, object]:

@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from hourmark.clock import Clock
+from hourmark.host_reports import HostReport
 from hourmark_delivery_service.access.book import TokenBook
 from hourmark_delivery_service.access.rates import Allowance
 from hourmark_delivery_service.access.token import Token, id_in, is_text_of
@@ -52,6 +53,19 @@ class Grant:
         if not token.covers_host(name, host_id):
             what = f"the host {name!r:.120} (host id {host_id:.32})"
             raise self._forbidden(what, f"hosts {', '.join(token.hosts)} {' '.join(token.host_ids)}".rstrip())
+
+    def check_report(self, report: HostReport) -> None:
+        """Raise Forbidden unless the token may report for the host: whose hours wait for it, and no other's."""
+        if self._allowance is None:
+            return
+        token, name, host_id = self._allowance.token, report.host_name, report.host_id
+        if not token.covers_report(report.kind, name, host_id):
+            option, hosts = "--reports", token.reports
+            if report.kind == "service":
+                option, hosts = "--service-reports", token.service_reports
+            covers = ", ".join(token.hosts if hosts is None else hosts) or "none"
+            what = f"reports of the {report.kind} {name!r:.120} (host id {host_id:.32})"
+            raise self._forbidden(what, f"reports of {covers} {' '.join(token.host_ids)}".rstrip() + f" ({option})")
 
     def check_rate(self) -> None:
         """TooMuch while what was sent before has used up the token's rate."""

@@ -35,6 +35,10 @@ class Token(BaseModel):
     types: Patterns = ("*",)
     hosts: Patterns = ("*",)
     host_ids: Patterns = ()
+    reports: Patterns | None = None
+    """names of hosts whose tailers may report with it; None: created by 0.3.0 or earlier, which did not ask"""
+    service_reports: Patterns = ()
+    """names of delivery services that may report with it"""
     created_at_ms: Milliseconds
     expires_at_ms: Milliseconds | None = None
     bytes_per_second: Rate | None = None
@@ -55,16 +59,28 @@ class Token(BaseModel):
         return _fits(event_type, self.types)
 
     def covers_host(self, name: str, host_id: str) -> bool:
-        """Whether ranges and reports of this host may be."""
-        return _fits(name, self.hosts) and (not self.host_ids or host_id in self.host_ids)
+        """Return whether ranges of this host may be posted with it."""
+        return _fits(name, self.hosts) and self._covers_id(host_id)
+
+    def covers_report(self, kind: str, name: str, host_id: str) -> bool:
+        """Return whether a host report may be posted with it. `kind`: of the host, `tailer` or `service`.
+
+        A token of 0.3.0 or earlier covers the tailers of its hosts, so that they go on reporting after an upgrade.
+        """
+        if kind == "service":
+            return _fits(name, self.service_reports) and self._covers_id(host_id)
+        return _fits(name, self.hosts if self.reports is None else self.reports) and self._covers_id(host_id)
+
+    def _covers_id(self, host_id: str) -> bool:
+        return not self.host_ids or host_id in self.host_ids
 
     def revoke(self, now_ms: int) -> Token:
         """The same, refused from now on; one that is revoked stays as it is."""
         return self if self.revoked else self.model_copy(update={"revoked_at_ms": now_ms})
 
     def to_json(self) -> str:
-        """The value of its record; the key is its id."""
-        return self.model_dump_json()
+        """Return the value of its record; the key is its id. 0.3.0 reads what it wrote itself, revoked or not."""
+        return self.model_dump_json(exclude={"reports", "service_reports"} if self.reports is None else None)
 
     @classmethod
     def from_json(cls, key: str, text: bytes) -> Token:
@@ -89,16 +105,30 @@ def new_token(
     types: tuple[str, ...] = ("*",),
     hosts: tuple[str, ...] = ("*",),
     host_ids: tuple[str, ...] = (),
+    reports: tuple[str, ...] = (),
+    service_reports: tuple[str, ...] = (),
     expires_at_ms: int | None = None,
     bytes_per_second: int | None = None,
     events_per_second: int | None = None,
 ) -> NewToken:
-    """A fresh one; ValueError says what is wrong."""
+    """Return a new token.
+
+    Args:
+        reports: Names of hosts, or patterns of them, whose tailers may report with it.
+        service_reports: Likewise of delivery services.
+
+    Raises:
+        ValueError: If a value is not allowed. A pattern of reports must name hosts: `*` alone is refused without host ids.
+    """
+    for pattern in (*reports, *service_reports):
+        if not (host_ids or pattern.strip("*?")):
+            raise ValueError(f"reports of {pattern!r} would be those of every host: name them (`web-*`), or give their host ids")
     token_id = secrets.token_hex(8)
     text = f"hmk_{token_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
     token = Token(
-        id=token_id, digest=digest_of(text), name=name, types=types, hosts=hosts, host_ids=host_ids, created_at_ms=now_ms,
-        expires_at_ms=expires_at_ms, bytes_per_second=bytes_per_second, events_per_second=events_per_second,
+        id=token_id, digest=digest_of(text), name=name, types=types, hosts=hosts, host_ids=host_ids, reports=reports,
+        service_reports=service_reports, created_at_ms=now_ms, expires_at_ms=expires_at_ms, bytes_per_second=bytes_per_second,
+        events_per_second=events_per_second,
     )  # fmt: skip
     return NewToken(token, text)
 

@@ -21,11 +21,13 @@ from hourmark.ranges import batch_range_id
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.json_payload import json_object
 from hourmark_delivery_service.parsing.lines import check_plausible
-from hourmark_delivery_service.parsing.records import Event, Origin, Parser, avro_string
+from hourmark_delivery_service.parsing.records import DETAIL_CHARS_MAX, Event, Origin, Parser, avro_string
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.timestamps import rfc3339_us
 
 CLIENT_ID_CHARS_MAX: Final = 255
+REJECTED_MAX: Final = 1000  # rejected events that an answer names
+_NAME_CHARS_MAX: Final = 255
 _NO_FILE: Final = b"\x00"  # the union's branch 0
 
 
@@ -38,6 +40,16 @@ class Batch:
     key: str
     observed_at_ms: int
     rules: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RejectedEvent:
+    """An event of a batch that became a dead letter. `index`: of its line, or of its element of an array, from 0."""
+
+    index: int
+    reason: str
+    field: str | None
+    detail: str
 
 
 class BatchParser(Parser):
@@ -56,6 +68,7 @@ class BatchParser(Parser):
         self._parsing = rules.parsing
         self._host = avro_string(batch.client)
         self._key = f"{batch.client}\n{batch.key}\n{hashlib.blake2b(body, digest_size=16).hexdigest()}"
+        self.rejected: list[RejectedEvent] = []  # the first REJECTED_MAX
         self.rests_on_key = self.rests_on_time = False  # whether the id of any record does, on those of the batch
         origin = Origin(
             range_id=batch_range_id(batch.event_type, batch.key, batch.client, batch.observed_at_ms, batch.rules, body),
@@ -96,8 +109,15 @@ class BatchParser(Parser):
         except Rejected as refusal:
             self.rests_on_key = self.rests_on_time = True
             refusal.claimed_type = kind.name
+            self._note(refusal, index)
             dead_id = batch_event_id(self._batch.observed_at_ms, dead_letters.TYPE, self._key, index)
             self._dead_letter(refusal, line, dead_id, index)
+
+    def _note(self, refusal: Rejected, index: int) -> None:
+        if len(self.rejected) < REJECTED_MAX:
+            name = refusal.field or refusal.key
+            field = None if name is None else name[:_NAME_CHARS_MAX]
+            self.rejected.append(RejectedEvent(index, refusal.reason.value, field, refusal.detail[:DETAIL_CHARS_MAX]))
 
     def _id_and_time(self, values: dict[str, Any], index: int) -> tuple[EventId, int]:
         """Id and time, taken out of `values`."""
@@ -109,7 +129,8 @@ class BatchParser(Parser):
             self.rests_on_key = True
             return batch_event_id(time_ms, self._type.name, self._key, index), time_ms
         if type(client_id) is not str or not 0 < len(client_id) <= CLIENT_ID_CHARS_MAX:
-            raise Rejected(Reason.WRONG_FIELD, f"event_id must be a string of 1 to {CLIENT_ID_CHARS_MAX} characters")
+            detail = f"event_id must be a string of 1 to {CLIENT_ID_CHARS_MAX} characters"
+            raise Rejected(Reason.WRONG_FIELD, detail, key="event_id")
         return client_event_id(time_ms, self._type.name, client_id), time_ms
 
 
@@ -118,5 +139,6 @@ def _time_ms(value: object) -> int:
         return value
     micros = rfc3339_us(value.encode()) if type(value) is str else None
     if micros is None:
-        raise Rejected(Reason.BAD_TIMESTAMP, "event_time must be Unix milliseconds or an RFC 3339 time")
+        detail = "event_time must be Unix milliseconds or an RFC 3339 time"
+        raise Rejected(Reason.BAD_TIMESTAMP, detail, key="event_time")
     return micros // 1000

@@ -25,7 +25,7 @@ from hourmark_delivery_service.parsing.native import PARSERS as NATIVE_PARSERS
 from hourmark_delivery_service.parsing.native import NativeType, native_source, native_type
 from hourmark_delivery_service.parsing.parsers import check_at_hand
 from hourmark_delivery_service.parsing.patterns import Pattern
-from hourmark_delivery_service.parsing.primitives import Encoder, Mismatch, encoded
+from hourmark_delivery_service.parsing.primitives import ENCODED_BYTES_MAX, Encoder, Mismatch, encoded
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.shape import Shape
 from hourmark_delivery_service.parsing.syslog import SyslogHeader
@@ -158,12 +158,14 @@ class CompiledType:
                 except Mismatch as error:
                     raise self._wrong(name, error) from None
             elif default is not None:
-                out += default
+                if len(out) < ENCODED_BYTES_MAX:
+                    out += default
             else:
                 raise Rejected(Reason.MISSING_FIELD, f"the field {name} is missing", self.name, name)
         if left:
             unknown = sorted(set(values) - {field.name for field in self.fields})
-            raise Rejected(Reason.UNKNOWN_FIELD, f"{self.name} has no field {', '.join(unknown)[:200]}", self.name)
+            detail = f"{self.name} has no field {', '.join(unknown)[:200]}"
+            raise Rejected(Reason.UNKNOWN_FIELD, detail, self.name, key=unknown[0])
         return out
 
     def encode_texts(self, texts: Mapping[str, bytes | None]) -> bytearray:
@@ -183,6 +185,8 @@ class CompiledType:
                 out += field.absent
             else:
                 raise Rejected(Reason.MISSING_FIELD, f"the field {field.name} is missing", self.name, field.name)
+            if len(out) > ENCODED_BYTES_MAX:  # each group of a pattern may hold the whole line
+                del out[ENCODED_BYTES_MAX:]
         return out
 
     def match(self, line: bytes) -> dict[str, bytes | None] | None:

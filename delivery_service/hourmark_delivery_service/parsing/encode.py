@@ -24,6 +24,7 @@ from typing import Any, Final
 from hourmark.avro import put_long
 from hourmark.avro_fields import UUID_TEXT
 from hourmark_delivery_service.parsing.primitives import (
+    ENCODED_BYTES_MAX,
     PRIMITIVES,
     Encoder,
     Mismatch,
@@ -158,7 +159,8 @@ def _record(fields: list[tuple[str, Encoder, bytes | None]]) -> Encoder:
                 except Mismatch as error:
                     raise error.below(f".{name}") from None
             elif default is not None:
-                out += default
+                if len(out) < ENCODED_BYTES_MAX:
+                    out += default
             else:
                 raise Mismatch(f"must have {name}")
         if left:

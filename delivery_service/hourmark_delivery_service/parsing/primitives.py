@@ -1,4 +1,12 @@
-"""Scalars of Avro in binary: what each type accepts, and how it is written. The rules stand in `encode`."""
+"""Scalars of Avro in binary: what each type accepts, and how it is written. The rules stand in `encode`.
+
+`ENCODED_BYTES_MAX` bounds the memory of an encoding. A small payload can have a large encoding: `{}` in an array of
+records becomes all of the record's defaults, and each group of a pattern can hold the whole line. Once `out` has reached
+the limit, encoders append no defaults, and what exceeds the limit after a field of text is cut off. The rest of the value
+is still checked, so the outcome does not depend on the limit: a value that is not of its type is a `Mismatch`, and
+`Parser` rejects an encoding that reached the limit, because its event is over `EVENT_BYTES_MAX`. Without defaults an
+encoding has at most five bytes for each byte of its payload.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +18,8 @@ from hourmark.avro import SHORT_END, SHORT_LONGS, put_long
 from hourmark.avro_fields import INTEGER_RANGES, UUID_TEXT
 from hourmark.dead_letters import Reason
 from hourmark_delivery_service.parsing.timestamps import rfc3339_us
+
+ENCODED_BYTES_MAX: Final = 6 << 20  # of a datum; an event has this limit with its key and envelope
 
 Encoder = Callable[[Any, bytearray], None]  # appends the value's encoding; Mismatch if it is not of the type
 

@@ -18,16 +18,17 @@ from hourmark_delivery_service.message import Chunk, Messages
 from hourmark_delivery_service.parsing.blank_lines import blank_lines, lines, lines_not_blank
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.dead_letter import withheld
-from hourmark_delivery_service.parsing.primitives import put_bytes
+from hourmark_delivery_service.parsing.primitives import ENCODED_BYTES_MAX, put_bytes
 from hourmark_delivery_service.parsing.promised import Promised
 from hourmark_delivery_service.parsing.reject import Rejected
 
-EVENT_BYTES_MAX: Final = 6 << 20  # key and value; under Kafka's limit along the path, above any dead letter
+EVENT_BYTES_MAX: Final = ENCODED_BYTES_MAX  # key and value; under Kafka's limit along the path, above any dead letter
 SLICE_RECORDS: Final = 128  # what is parsed in one go: about two milliseconds
 SLICE_BYTES: Final = 32 << 10
+_SLICE_VALUE_BYTES: Final = 1 << 20  # values of a slice, at most one record more: short lines can become long values
 TIME_MS_END: Final = 221_845_392_000_000  # 9000-01-01: where calendars are safe and ids hold the time
 
-_DETAIL_CHARS_MAX: Final = 500
+DETAIL_CHARS_MAX: Final = 500
 
 assert [f["name"] for f in ENVELOPE] == ["event_id", "event_time", "host", "source", "file", "position"], "as `_value` writes it"
 
@@ -112,7 +113,7 @@ class Parser:
     def __init__(self, rules: CompiledRules, origin: Origin, *, withholds: bool, **identity: object) -> None:
         """`withholds`: whether lines may be of a type that redacts. `identity`: fields of the audit record not of all origins."""
         self._rules = rules
-        self._withholds = withholds
+        self.withholds = withholds
         self._origin = origin
         self._identity = identity
         self._of_dead_letters: dict[str, object] = {
@@ -136,7 +137,7 @@ class Parser:
         seen = 0
         for size in self._read():
             seen += size
-            if self._pending.count >= SLICE_RECORDS or seen >= SLICE_BYTES:
+            if self._pending.count >= SLICE_RECORDS or seen >= SLICE_BYTES or self._pending.size >= _SLICE_VALUE_BYTES:
                 yield self._pending
                 self._pending, seen = Slice(), 0
         if self._pending.count:
@@ -232,19 +233,21 @@ class Parser:
     def _dead_letter(self, refusal: Rejected, raw: bytes, event_id: EventId, position: int) -> None:
         """Take what could be no event. `event_id` holds the time of `observed_at`."""
         refusal.__traceback__ = None  # its frames hold it and all of the range: a circle that only the collector would end
-        if self._withholds:
+        if self.withholds:
             refusal, raw = withheld(refusal, raw, self._rules.types)
         kind, origin, reason = self._rules.dead_letters, self._origin, refusal.reason.value
         values = {
             "reason": reason,
-            "detail": refusal.detail[:_DETAIL_CHARS_MAX],
+            "detail": refusal.detail[:DETAIL_CHARS_MAX],
             "claimed_type": refusal.claimed_type,
             "raw": raw,
             **self._of_dead_letters,
         }
         for name in self._rules.undeclared:
             del values[name]
-        event = Event(kind, origin.observed_at_ms, origin.host, kind.encode_object(values))
+        body = kind.encode_object(values)
+        assert len(body) < ENCODED_BYTES_MAX, "a line and what is said of it are below the limit, so nothing was cut off"
+        event = Event(kind, origin.observed_at_ms, origin.host, body)
         self._take(event, event_id, self._value(event, event_id, position))
         self.reasons[reason] += 1
         claimed = refusal.claimed_type or ""

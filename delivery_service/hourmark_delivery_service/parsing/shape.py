@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from hourmark.avro import put_long
 from hourmark.dead_letters import Reason
 from hourmark.line_rule import SD_PARAM, LineRule
-from hourmark_delivery_service.parsing.primitives import Encoder, Mismatch, put_bytes
+from hourmark_delivery_service.parsing.primitives import ENCODED_BYTES_MAX, Encoder, Mismatch, put_bytes
 from hourmark_delivery_service.parsing.redaction import Redact, redact_of
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog import SyslogHeader
@@ -64,7 +64,7 @@ class Shape:
         unknown = {name: value for name, value in given.items() if name not in own} if given.keys() - own else {}
         if unknown and self._rule.unknown == "refuse":
             names = ", ".join(sorted(unknown))[:200]
-            raise Rejected(Reason.UNKNOWN_FIELD, f"{self._type} has no field {names}", self._type)
+            raise Rejected(Reason.UNKNOWN_FIELD, f"{self._type} has no field {names}", self._type, key=min(unknown))
         out = bytearray()
         for field in self._fields:
             name = field.name
@@ -78,6 +78,8 @@ class Shape:
                 self._put_absent(field, out, nulls=nulls or name in self._rule.header)
             else:
                 self._put(field, value, out)
+            if len(out) > ENCODED_BYTES_MAX:
+                del out[ENCODED_BYTES_MAX:]
         return out
 
     def header_of(self, header: SyslogHeader) -> _Header:

@@ -19,6 +19,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import Reporter
 
 KEPT_MS: Final = 30 * 86_400_000  # longer than any hour is held open
+_SUM_MAX: Final = (1 << 63) - 1  # what markers and the ledger hold
 
 
 class HostLossRow(TypedDict):
@@ -85,6 +86,6 @@ def losses_of(hour: Hour, sources: Collection[str], all_losses: Iterable[HostLos
     lost, unknown = Counter[str](), Counter[str]()
     for loss in all_losses:
         if loss.source in sources and loss.from_ms < hour.end_ms and loss.to_ms >= hour.start_s * 1000:
-            lost[loss.source] += loss.lost_bytes
+            lost[loss.source] = min(lost[loss.source] + loss.lost_bytes, _SUM_MAX)
             unknown[loss.source] += loss.unknown
     return {s: count for s, count in sorted(lost.items()) if count}, {s: count for s, count in sorted(unknown.items()) if count}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from sqlalchemy import Connection, select
 
@@ -13,6 +15,10 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, put, rows_named
 from hourmark_etl.ledger.host_losses import HostLossRow, losses_added, put_losses
 from hourmark_etl.model import Reporter, storable
+
+_LOG = logging.getLogger(__name__)
+
+RENAMED_AFTER_MS: Final = 60_000  # thirty reports of the default pace
 
 
 def reporters(database: Database) -> list[Reporter]:
@@ -55,8 +61,12 @@ def put_reports(connection: Connection, reports: Iterable[tuple[Reporter, ...]])
     changed, lost = set[str](), list[HostLossRow]()
     for report in told:
         before = known.get(report[0].host_id)
-        if before and is_overtaken(report[0], next(iter(before.values()))):
-            continue
+        if before and (last := next(iter(before.values()))):
+            if is_overtaken(report[0], last):
+                continue
+            if why := why_foreign(report[0], last):
+                _LOG.warning("a report of host %s (%.32s) is not believed: %s", report[0].host_name, report[0].host_id, why)
+                continue
         lost += losses_added(report, before or {})
         known[report[0].host_id] = {s.source: s for s in report}
         changed.add(report[0].host_id)
@@ -74,7 +84,26 @@ def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[st
 
 
 def is_overtaken(said: Reporter, known: Reporter) -> bool:
-    """Whether a report was overtaken by the one known. Between incarnations the services' clocks tell, within their agreement."""
+    """Whether a report was overtaken by the one known. Between incarnations the services' clocks tell, within their agreement.
+
+    A report with a lower sequence that comes minutes later was not sent before the known one: the known sequence is false,
+    and must not silence the host.
+    """
     if said.incarnation == known.incarnation:
-        return said.sequence < known.sequence
+        return said.sequence < known.sequence and said.received_at_ms - known.received_at_ms < CLOCKS_APART_MS_MAX
     return 0 < known.received_at_ms - said.received_at_ms < CLOCKS_APART_MS_MAX
+
+
+def why_foreign(said: Reporter, known: Reporter) -> str:
+    """Return why a report cannot be the host's own, human-readable; empty if it can.
+
+    A host keeps its kind: a delivery service never becomes a tailer. And it keeps its name while it reports; a host that was
+    renamed is believed once its last report is a goodbye, or a minute old. So whoever may report for one host only cannot speak
+    for another one that is live, though the host id is the other one's.
+    """
+    if known.kind == "service" and said.kind != "service":
+        return "this host id is a delivery service's, and the report is a tailer's"
+    apart_ms = abs(said.received_at_ms - known.received_at_ms)
+    if said.host_name != known.host_name and not known.goodbye and apart_ms < RENAMED_AFTER_MS:
+        return f"this host id reported as {known.host_name} {apart_ms / 1000:.1f} s before"
+    return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
@@ -14,11 +15,18 @@ from tests.support.service.harness import Harness, with_service
 from tests.support.service.tokens import bearer, known, made, record, tombstone
 
 from hourmark.wire import report_to_json
-from hourmark_delivery_service.access.token import Token, is_text_of
+from hourmark_delivery_service.access.token import NewToken, Token, is_text_of
 from hourmark_delivery_service.app import create_app
 
 LINE = b'{"user": "u", "ms": 1}'
+OF_REPORTS = {"reports", "service_reports"}  # fields of a token that 0.3.0 does not know
 with_tokens = with_service(tokens_required=True)
+
+
+async def post_report(h: Harness, token: NewToken, name: str, **report: Any) -> httpx.Response:
+    """Post a report of the host of this name."""
+    sent = host_report(NOW_MS, **{"host_id": HOST, "host_name": name, "kind": "tailer", **report})
+    return await h.client.post("/v1/reports", content=report_to_json(sent), headers=bearer(token))
 
 
 async def status(h: Harness, authorization: str | list[str] | None, path: str = "/v1/hello") -> tuple[int, str]:
@@ -112,12 +120,67 @@ async def test_a_range_needs_its_host_and_all_types_that_its_source_may_carry(h:
 
 
 @with_tokens
-async def test_a_report_needs_its_host(h: Harness) -> None:
-    token = known(h, hosts=("web-*",))
-    for name, expected in (("web-7", 200), ("db-1", 403)):
-        report = host_report(NOW_MS, host_id=HOST, host_name=name, kind="tailer")
-        answer = await h.client.post("/v1/reports", content=report_to_json(report), headers=bearer(token))
-        assert answer.status_code == expected, name
+async def test_a_token_of_one_type_cannot_report_for_any_host(h: Harness) -> None:
+    token = known(h, types=("click",))
+    for kind in ("tailer", "service"):
+        for goodbye in (False, True):
+            answer = await post_report(h, token, "db-1", kind=kind, goodbye=goodbye)
+            assert (answer.status_code, answer.json()["code"]) == (403, "not_covered")
+    assert not h.queue.of("hourmark.hosts")
+
+
+@with_tokens
+async def test_reports_are_covered_by_named_hosts_apart_from_ranges(h: Harness) -> None:
+    token = known(h, hosts=("*",), reports=("web-*",))
+    assert (await post_report(h, token, "web-7")).status_code == 200
+    assert (await post_report(h, token, "web-7", goodbye=True)).status_code == 200
+    assert (await post_report(h, token, "db-1")).status_code == 403
+    answer = await post_report(h, token, "web-7", kind="service")
+    assert answer.status_code == 403
+    assert "--service-reports" in answer.json()["detail"]
+    bound = known(h, reports=("*",), host_ids=("9" * 32,))
+    assert (await post_report(h, bound, "web-7")).status_code == 403, "the report names another host id"
+    assert (await post_report(h, bound, "web-7", host_id="9" * 32)).status_code == 200
+
+
+@with_tokens
+async def test_services_that_report_over_http_have_a_permission_of_their_own(h: Harness) -> None:
+    token = known(h, service_reports=("events-1",))
+    assert (await post_report(h, token, "events-1", kind="service")).status_code == 200
+    assert (await post_report(h, token, "events-1", kind="tailer")).status_code == 403
+    assert (await post_report(h, token, "events-2", kind="service")).status_code == 403
+
+
+@pytest.mark.parametrize("pattern", ["*", "**", "?*"])
+def test_a_permission_for_the_reports_of_every_host_is_not_given(pattern: str) -> None:
+    for option in ("reports", "service_reports"):
+        with pytest.raises(ValueError, match="name them"):
+            made(**{option: (pattern,)})
+        assert made(host_ids=(HOST,), **{option: (pattern,)}).token.host_ids == (HOST,)
+
+
+def of_0_3_0(**covers: Any) -> NewToken:
+    """A token as 0.3.0 wrote it: without a word of reports."""
+    new = made(**covers)
+    return new._replace(token=Token.from_json(new.token.id, new.token.model_dump_json(exclude=OF_REPORTS).encode()))
+
+
+@with_tokens
+async def test_a_token_of_0_3_0_keeps_its_tailers_reporting(h: Harness) -> None:
+    token = of_0_3_0(hosts=("web-*",))
+    h.service.access.book.feed([record(token.token)], anew=True)
+    assert (await h.post_range(syslog(), headers=bearer(token))).status_code == 200
+    assert (await post_report(h, token, "web-7")).status_code == 200
+    assert (await post_report(h, token, "web-7", goodbye=True)).status_code == 200
+    assert (await post_report(h, token, "db-1")).status_code == 403
+    assert (await post_report(h, token, "web-7", kind="service")).status_code == 403, "no tailer is a service"
+
+
+def test_a_token_of_0_3_0_stays_one_that_0_3_0_reads() -> None:
+    token = of_0_3_0().token
+    for written in (token.to_json(), token.revoke(NOW_MS).to_json()):
+        assert not OF_REPORTS & json.loads(written).keys()
+    assert json.loads(made().token.to_json()).keys() >= OF_REPORTS
 
 
 @with_tokens
@@ -239,7 +302,7 @@ async def test_a_request_under_way_is_finished_though_its_token_ends(h: Harness)
 
 @with_tokens
 async def test_a_rate_is_told_with_the_time_to_wait_and_a_retry_is_taken_then(h: Harness) -> None:
-    token, other = known(h, bytes_per_second=100), known(h)
+    token, other = known(h, bytes_per_second=100, reports=("web-7",)), known(h)
     body = b'{"user": "%s", "ms": 1}' % (b"u" * 600)
     first = await h.post_events(body, **bearer(token))
     assert first.status_code == 200, "however large: or it could never be sent"
@@ -251,8 +314,7 @@ async def test_a_rate_is_told_with_the_time_to_wait_and_a_retry_is_taken_then(h:
         assert int(again.headers["Retry-After"]) == wait_s, "asking costs nothing"
     assert (await h.post_events(body, **bearer(other))).status_code == 200, "each token has its own"
     assert (await h.client.get("/v1/hello", headers=bearer(token))).status_code == 200
-    report = host_report(NOW_MS, host_id=HOST, host_name="web-7", kind="tailer")
-    assert (await h.client.post("/v1/reports", content=report_to_json(report), headers=bearer(token))).status_code == 200
+    assert (await post_report(h, token, "web-7")).status_code == 200
     h.clock.advance(wait_s)
     assert (await h.post_events(body, **bearer(token))).status_code == 200
 

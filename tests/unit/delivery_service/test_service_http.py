@@ -36,24 +36,31 @@ def asking_for(protocol: str, *, proxy: bool = False) -> tuple[str, ...]:
     return f"Upgrade: {protocol}", connection, "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAA"
 
 
-@pytest.mark.parametrize(("protocol", "path"), [("websocket", EVENTS), ("h2c", "/v1/ranges"), ("TLS/1.0, X/2", "/v1/reports")])
-@pytest.mark.parametrize("method", ["POST", "GET", "HEAD", "PUT"])
+@pytest.mark.parametrize("protocol", ["websocket", "h2c", "TLS/1.0, X/2"])
 @pytest.mark.parametrize("proxy", [False, True])
 @with_scene(networked)
-async def test_a_request_to_upgrade_is_refused_at_once(n: Network, proxy: bool, method: str, protocol: str, path: str) -> None:
-    """The server reads no body of such a request. What is in it must not be taken for another request."""
+async def test_an_offer_to_upgrade_is_passed_over_and_the_body_is_read(n: Network, proxy: bool, protocol: str) -> None:
+    """As Java's HttpClient offers HTTP/2 with its first request."""
     headers = asking_for(protocol, proxy=proxy)
+    whole = request(EVENTS, *headers)
+    in_chunks = chunked(chunk(LINE), chunk(b""), headers=headers)
+    last = request(EVENTS, "Connection: close")
+    for sent in (whole, in_chunks):
+        for size in (len(sent) + len(last), 50, 7):
+            every = sent + last
+            answers = await n.exchange_all(*(every[at : at + size] for at in range(0, len(every), size)))
+            assert statuses(answers) == [200, 200]
+    assert len(n.harness.queue.of("hourmark.audit")) == 12
+
+
+@with_scene(networked)
+async def test_what_is_in_the_body_of_such_a_request_is_no_request(n: Network) -> None:
     hidden = request()
-    chunked = request(path, *headers, "Transfer-Encoding: chunked", method=method, body=b"").replace(
-        b"Content-Length: 0\r\n", b""
+    every = await n.exchange_all(
+        request(EVENTS, *asking_for("h2c"), body=hidden), request("/v1/hello", "Connection: close", method="GET")
     )
-    whole = request(path, *headers, method=method, body=hidden)
-    for pieces in ((whole,), (whole.removesuffix(hidden), hidden), (chunked, hidden)):
-        every = await n.exchange_all(*pieces)
-        assert statuses(every) == [400]
-        assert b"\r\nconnection: close\r\n" in every.lower()
-        assert (b'"code": "upgrade"' in every) == (method != "HEAD")
-    assert n.harness.queue.records == []
+    assert statuses(every) == [200, 200]
+    assert len(n.harness.queue.of("hourmark.audit")) == 1
 
 
 @pytest.mark.parametrize("target", [b"service:80", b"[::1]:80", b"/v1/events/click", b"http://service/v1/reports"])
@@ -174,10 +181,51 @@ async def test_a_trailer_is_never_taken_for_a_header(n: Network) -> None:
 
 
 @with_scene(networked)
-async def test_after_what_is_no_request_nothing_is_read_and_what_came_before_gets_no_answer_of_another(n: Network) -> None:
-    answers = await n.exchange_all(request() + b"\x16\x03\x01 garbage\r\n\r\n" + request())
-    assert 400 not in statuses(answers)
-    assert len(n.harness.queue.of("hourmark.audit")) <= 1
+async def test_requests_before_what_is_no_request_are_answered_and_nothing_after_it_is_read(n: Network) -> None:
+    for count in (1, 2, 5):
+        answers = await n.exchange_all(request() * count + b"\x16\x03\x01 garbage\r\n\r\n" + request())
+        assert statuses(answers) == [*[200] * count, 400]
+        assert ended(answers)
+    assert len(n.harness.queue.of("hourmark.audit")) == 8
+
+
+@with_scene(networked)
+async def test_requests_before_one_with_a_wrong_body_are_answered(n: Network) -> None:
+    n.harness.queue.hold = asyncio.Event()
+    answers = asyncio.create_task(n.exchange_all(request() * 2 + chunked(b"x\r\n") + request()))
+    await asyncio.sleep(0.2)
+    n.harness.queue.hold.set()
+    assert statuses(await answers) == [200, 200, 400]
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        (["POST {} HTTP/1.1"], (400, "host")),
+        (["POST {} HTTP/1.1", "Host: a", "Host: a"], (400, "host")),
+        (["POST {} HTTP/1.0", "Host: a", "Host: b"], (400, "host")),
+        (["POST {} HTTP/2.0", "Host: a"], (400, "http_version")),
+        (["POST {} HTTP/0.9", "Host: a"], (400, "http_version")),
+        (["POST {} HTTP/1.1", "Host: a", "Transfer-Encoding: gzip, chunked"], (501, "transfer_encoding")),
+        (["POST {} HTTP/1.1", "Host: a", "Transfer-Encoding: gzip", "Transfer-Encoding: chunked"], (501, "transfer_encoding")),
+    ],
+)
+@with_scene(networked)
+async def test_headers_that_contradict_http_are_refused_in_turn(n: Network, head: list[str], expected: tuple[int, str]) -> None:
+    framing = [] if any("Transfer" in line for line in head) else [f"Content-Length: {len(LINE)}"]
+    sent = "\r\n".join([head[0].format(EVENTS), *head[1:], *framing, "", ""]).encode()
+    body = LINE if framing else chunk(LINE) + chunk(b"")
+    assert (await n.exchange(sent + body)).code() == expected
+    answers = await n.exchange_all(request() + sent + body + request())
+    assert statuses(answers) == [200, expected[0]]
+    assert ended(answers)
+    assert len(n.harness.queue.of("hourmark.audit")) == 1
+
+
+@with_scene(networked)
+async def test_http_1_0_needs_no_host(n: Network) -> None:
+    sent = f"POST {EVENTS} HTTP/1.0\r\nContent-Length: {len(LINE)}\r\n\r\n".encode() + LINE
+    assert (await n.exchange(sent)).status == 200
 
 
 TWO_READINGS: Final = [
@@ -217,11 +265,14 @@ async def test_a_wrong_chunk_size_is_refused(n: Network) -> None:
 
 
 @with_scene(networked)
-async def test_more_requests_than_may_wait_end_the_connection(n: Network) -> None:
+async def test_more_requests_than_may_wait_are_refused_after_those_that_may(n: Network) -> None:
     n.harness.queue.hold = asyncio.Event()
-    answers = await n.exchange_all(request() * 40)
-    assert statuses(answers) == []
+    answers = asyncio.create_task(n.exchange_all(request() * 40))
+    await asyncio.sleep(0.2)
     n.harness.queue.hold.set()
+    found = statuses(await answers)
+    assert found == [*[200] * (len(found) - 1), 400]
+    assert 30 < len(found) < 40
     assert (await n.exchange(request() * 30)).status == 200
 
 

@@ -53,6 +53,10 @@ async def test_what_is_no_report_is_refused(h: Harness) -> None:
         json.dumps({**good, "kind": "other"}).encode(),
         json.dumps({**good, "sequence": 1 << 70}).encode(),
         json.dumps({**good, "host_id": "short"}).encode(),
+        *(
+            json.dumps({**good, "sources": [{**good["sources"][0], name: 1 << 62}]}).encode()
+            for name in ("lost_bytes", "pending_bytes", "unknown_losses")
+        ),
         json.dumps({**good, "host_name": "\ud800"}).encode(),
         *(json.dumps({**good, name: f"a{chr(0)}b"}).encode() for name in ("host_name", "incarnation")),
         json.dumps({**good, "host_id": chr(0) * 32}).encode(),

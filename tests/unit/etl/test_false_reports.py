@@ -1,0 +1,100 @@
+"""What a false report of a host can do to closing, from a client that may report for one host, or found another one's host id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.records import END, frontier, host_report
+
+from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport, SourceReport
+from hourmark.hours import Hour
+from hourmark_etl.closing.cut.readiness import Reports, clocks_apart, readiness
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.host_losses import HostLoss, losses_of
+from hourmark_etl.ledger.reporters import RENAMED_AFTER_MS, put_reports, reporters, reporters_of
+
+SERVICE = "5" * 32
+DEADLINE_MS = 3_600_000
+BEHIND = (SourceReport("app", END - 1000, 9, 0),)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    made = Database(f"sqlite:///{tmp_path}/ledger.sqlite")
+    put(made, host_report(END, host_id=SERVICE, host_name="events-1", kind="service", incarnation="s"))
+    put(made, host_report(END, host_name="web-1", sources=BEHIND))
+    yield made
+    made.close()
+
+
+def put(database: Database, *reports: HostReport) -> None:
+    with database.transaction() as connection:
+        put_reports(connection, [reporters_of(report, report.received_at_ms) for report in reports])
+
+
+def false(at_ms: int, **changes: Any) -> HostReport:
+    """A goodbye in the name of the host that is behind."""
+    return host_report(at_ms, **{"host_name": "web-1", "incarnation": "false", "goodbye": True, **changes})
+
+
+def real(at_ms: int, sequence: int) -> HostReport:
+    return host_report(at_ms, host_name="web-1", sequence=sequence, sources=BEHIND)
+
+
+def waits_for(database: Database, now_ms: int) -> tuple[str, ...]:
+    """What the hour that ends at END waits for."""
+    return readiness(frontier(hour=Hour(END // 1000 - 3600, 3600)), Reports(reporters(database)), now_ms, DEADLINE_MS).waits_for
+
+
+def test_a_false_goodbye_lasts_until_the_hosts_next_report(database: Database) -> None:
+    assert len(waits_for(database, END + 500)) == 1
+    put(database, false(END + 1000))
+    assert not waits_for(database, END + 1500), "a host may say goodbye at any time"
+    put(database, real(END + 2000, 1))
+    assert len(waits_for(database, END + 2500)) == 1
+
+
+def test_a_false_sequence_silences_a_host_for_minutes_not_for_good(database: Database) -> None:
+    put(database, false(END + 1000, incarnation="one", sequence=(1 << 63) - 1))
+    put(database, real(END + 2000, 1))
+    assert not waits_for(database, END + 2500), "it may have been sent before the other, through another service"
+    put(database, real(END + 1000 + CLOCKS_APART_MS_MAX, 2))
+    assert len(waits_for(database, END + 1000 + CLOCKS_APART_MS_MAX)) == 1
+
+
+def test_who_reports_for_another_name_cannot_say_goodbye_for_a_live_host(database: Database) -> None:
+    put(database, false(END + 1000, host_name="db-1"))
+    assert len(waits_for(database, END + 1500)) == 1
+
+
+def test_a_host_that_was_renamed_is_believed_after_its_goodbye_or_a_minute(database: Database) -> None:
+    renamed = host_report(END + 1000, host_name="web-2", incarnation="two")
+    put(database, renamed)
+    assert {r.host_name for r in reporters(database)} == {"events-1", "web-1"}
+    put(database, host_report(END + RENAMED_AFTER_MS, host_name="web-2", incarnation="two", sequence=1))
+    assert {r.host_name for r in reporters(database)} == {"events-1", "web-2"}
+    put(database, host_report(END + RENAMED_AFTER_MS + 1000, host_name="web-2", incarnation="two", sequence=2, goodbye=True))
+    put(database, host_report(END + RENAMED_AFTER_MS + 2000, host_name="web-3", incarnation="three"))
+    assert {r.host_name for r in reporters(database)} == {"events-1", "web-3"}
+
+
+def test_no_tailer_says_goodbye_for_a_delivery_service(database: Database) -> None:
+    put(database, false(END + 1000, host_id=SERVICE, host_name="events-1"))
+    assert clocks_apart(Reports(reporters(database)), END + 1500) is None
+    (service,) = (r for r in reporters(database) if r.host_id == SERVICE)
+    assert (service.kind, service.goodbye) == ("service", False)
+
+
+def test_a_service_takes_its_host_id_back_from_a_tailer(database: Database) -> None:
+    put(database, host_report(END, host_id="6" * 32, host_name="events-2"))
+    put(database, host_report(END + 1000, host_id="6" * 32, host_name="events-2", kind="service", incarnation="s"))
+    assert {r.kind for r in reporters(database) if r.host_id == "6" * 32} == {"service"}
+
+
+def test_losses_without_end_add_up_to_what_a_marker_can_hold() -> None:
+    hour = Hour(END // 1000 - 3600, 3600)
+    found = losses_of(hour, {"app"}, [HostLoss("app", END - 5, END, 1 << 62, 0)] * 3)
+    assert found == ({"app": (1 << 63) - 1}, {})
