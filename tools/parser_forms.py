@@ -1,7 +1,9 @@
-"""Types, sources and lines of the forms of the parser 2: syslog as it comes, logfmt, columns, JSON lines, redaction."""
+"""Types, sources and lines of the forms of the parsers 2 and 3: syslog as it comes, logfmt, columns, JSON lines, redaction."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any, Final
 
 from hourmark.event_types import SYSLOG, EventType, LineRule, Source
@@ -65,6 +67,10 @@ _SYSTEM: Final = [
         b'h a p id [x a="1]"] m', b"h a p id [x a=1] m", b'h nginx 1 - - {"path":"/"}',
     )),
 ]  # fmt: skip
+_DEVICES: Final = [
+    json.loads(line)["line"].encode("latin-1")
+    for line in (Path(__file__).parents[1] / "tests/contract/vectors/syslog_forms.jsonl").read_text().splitlines()
+]
 _PARAMS: Final = [
     b"<13>1 2026-11-21T01:00:00.123456Z h a p " + rest for rest in (
         b'form-param [meta sequenceId="7"][x y="z"] {"n":1}', b'form-param [meta sequenceId="x"] {"n":1}',
@@ -107,7 +113,8 @@ _REDACTED: Final = [
     b'{"user":"u","text":1}', b'{"user":"u","text":"1","12345":1}', b'{"user":"u","list":[1],"text":""}', b"12345", b"",
 ]  # fmt: skip
 FORM_LINES: Final[dict[str, list[bytes]]] = {
-    "form-system": _SYSTEM, "form-system-here": _SYSTEM[:4], "form-params": _PARAMS, "form-json": _JSON, "form-loose": _LOOSE,
+    "form-system": [*_SYSTEM, *_DEVICES],
+    "form-system-here": _SYSTEM[:4], "form-params": _PARAMS, "form-json": _JSON, "form-loose": _LOOSE,
     "form-logfmt": _LOGFMT, "form-strict": [*_LOGFMT[:4], b"msg=m"], "form-columns": _COLUMNS, "form-groups": _GROUPS,
     "form-redacted": _REDACTED, "form-mixed": _GROUPS + _COLUMNS[:2] + _JSON[:2], "nowhere": _REDACTED[:1],
 }  # fmt: skip

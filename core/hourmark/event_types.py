@@ -143,6 +143,7 @@ SYSLOG = EventType(
     line=LineRule(
         payload="text",
         field="message",
+        time="observed",
         header={name: name for name in ("program", "pid", "facility", "severity", "msgid", "structured_data")},
     ),
 )

@@ -46,8 +46,13 @@ class ParserVersion(NamedTuple):
         """Whether a batch may be one JSON value over several lines. To the first parser each of its lines was one."""
         return self.parser >= 2
 
+    @property
+    def reads_syslog_forms(self) -> bool:
+        """Whether `format = "syslog"` takes what devices write (`parsing.syslog_forms`). Parsers 1 and 2 know RFC 3164's form."""
+        return self.parser >= 3
 
-PARSER: Final = ParserVersion(2, "2026.6")  # of new revisions; the delivery service's `parsing` knows which it can still be
+
+PARSER: Final = ParserVersion(3, "2026.6")  # of new revisions; the delivery service's `parsing` knows which it can still be
 
 
 class SchemaMeaning(NamedTuple):

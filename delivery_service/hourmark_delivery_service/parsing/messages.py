@@ -23,6 +23,7 @@ from hourmark_delivery_service.parsing.syslog import (
     take_apart_any,
     take_apart_rfc5424,
 )
+from hourmark_delivery_service.parsing.syslog_forms import take_apart_forms
 from hourmark_delivery_service.parsing.timestamps import FRACTION_DIGITS_MAX, SYSLOG_FRACTION_DIGITS
 
 
@@ -33,7 +34,8 @@ class MessageReader(LineReader):
         super().__init__(byte_range, rules, source)
         self._context = time_context(byte_range, rules)
         self._zone_name = byte_range.zone
-        self._hosts = Hosts(byte_range, source)
+        self._hosts = Hosts(byte_range, source, rules.parser)
+        self._take_apart = take_apart_forms if rules.parser.reads_syslog_forms else take_apart_any
         self._tried = tuple((kind, frozenset(name.encode() for name in kind.rule.programs)) for kind in self._types.values())
         self._fraction_digits_max = SYSLOG_FRACTION_DIGITS if source.format == "rfc5424" else FRACTION_DIGITS_MAX
 
@@ -43,7 +45,7 @@ class MessageReader(LineReader):
             return self._first_that_fits(line, None, line)
         if self._source.format == "rfc5424":
             return self._named(line)
-        parts = take_apart_any(line)
+        parts = self._take_apart(line)
         if parts is None:
             return self._otherwise(line, not_syslog())
         return self._first_that_fits(line, parts.header, parts.message)
@@ -88,7 +90,10 @@ class MessageReader(LineReader):
             time_ms, form = kind.time_format.read_ms(text, self._context), kind.rule.time_format or "rfc3339"
         elif header is not None and header.time is not None:
             text, form = header.time, "of a header of syslog"
-            time_ms = header_time_ms(text, self._context, self._fraction_digits_max)
+            if header.stamp is not None:
+                time_ms = header.stamp.read_ms(self._context)
+            else:
+                time_ms = header_time_ms(text, self._context, self._fraction_digits_max)
         elif kind.rule.time == "observed":
             return self.unsaid_ms
         else:

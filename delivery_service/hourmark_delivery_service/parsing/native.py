@@ -18,7 +18,7 @@ from hourmark_delivery_service.parsing.native_program import Field, program_of, 
 if TYPE_CHECKING:
     from hourmark_delivery_service.parsing.compiled import CompiledField, CompiledType
 
-PARSERS: Final = (1, 2)  # those whose results the pass makes
+PARSERS: Final = (1, 2, 3)  # those whose results the pass makes
 LINES_MAX: Final = 2048  # in one go: about two milliseconds
 BYTES_MAX: Final = 256 << 10
 MODULE, WHY_NOT = native.MODULE, native.WHY_NOT

@@ -11,7 +11,7 @@ from typing import Final
 from hourmark.rules import ParserVersion
 from hourmark_delivery_service.parsing.zones import zone_of, zone_versions
 
-PARSERS: Final = (1, 2)
+PARSERS: Final = (1, 2, 3)
 
 
 def check_at_hand(named: ParserVersion) -> None:

@@ -3,7 +3,8 @@
 year    a time without one (or without a date) is the latest that is not ahead of observed_at by more than `future_seconds`
 zone    a time without one is of the range's zone, which its tailer is configured with, under the revision's zone data
 host    the line's own, in its header or its host field, where the source says host = "line"; else, and where it has none, the
-        host that it was read on
+        host that it was read on. Bytes of it that are no UTF-8 are `\\xHH`, so that hosts differ as their names do; under the
+        parsers 1 and 2 each is U+FFFD
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from hourmark.dead_letters import Reason
 from hourmark.event_types import Source
 from hourmark.ranges import ByteRange
+from hourmark.rules import ParserVersion
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.records import avro_string
 from hourmark_delivery_service.parsing.reject import Rejected
@@ -33,8 +35,9 @@ def time_context(byte_range: ByteRange, rules: CompiledRules) -> TimeContext:
 class Hosts:
     """Hosts of a range's lines, as the envelope has them."""
 
-    def __init__(self, byte_range: ByteRange, source: Source) -> None:
+    def __init__(self, byte_range: ByteRange, source: Source, parser: ParserVersion) -> None:
         self._tailer = avro_string(byte_range.host_name)
+        self._errors = "backslashreplace" if parser.reads_syslog_forms else "replace"
         self._by_line = source.host == "line"
         self._known: dict[bytes, bytes] = {}
 
@@ -46,5 +49,5 @@ class Hosts:
             raise Rejected(Reason.WRONG_FIELD, f"the host has more than {HOST_BYTES_MAX} bytes", kind.name)
         known = self._known.get(host)
         if known is None:
-            known = self._known[host] = avro_string(host.decode(errors="replace"))
+            known = self._known[host] = avro_string(host.decode(errors=self._errors))
         return known

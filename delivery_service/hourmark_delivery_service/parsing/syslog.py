@@ -1,4 +1,6 @@
-"""The header of a line of syslog, in any of its forms, taken apart on bytes.
+"""The header of a line of syslog, in any of its forms, taken apart on bytes, as the parsers 1 and 2 do.
+
+`syslog_forms` is what later parsers read; of it, RFC 5424 and the parts of a header are here.
 
     <PRI>1 TIME HOST PROGRAM PID MSGID STRUCTURED-DATA MESSAGE     RFC 5424, its TIME with up to nine digits of a second
     [<PRI>]TIME [HOST] [PROGRAM[[PID]]:] MESSAGE                   RFC 3164, and what daemons write into files
@@ -16,6 +18,7 @@ from typing import Final, NamedTuple
 from hourmark.dead_letters import Reason
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.rfc5424 import NIL, SD_ELEMENTS
+from hourmark_delivery_service.parsing.syslog_times import Stamp
 from hourmark_delivery_service.parsing.time_formats import TimeContext, TimeFormat
 from hourmark_delivery_service.parsing.timestamps import FRACTION_DIGITS_MAX, rfc3339_us
 
@@ -41,7 +44,7 @@ _SD_ESCAPE: Final = re.compile(rb'\\(["\\\]])')
 
 
 class SyslogHeader(NamedTuple):
-    """Its parts; None is one that is not there. `time` is not read yet."""
+    """Its parts; None is one that is not there. `time` is not read yet; `stamp`: its parts, where `syslog_forms` found it."""
 
     pri: bytes | None
     time: bytes | None
@@ -50,6 +53,7 @@ class SyslogHeader(NamedTuple):
     pid: bytes | None
     msgid: bytes | None
     structured_data: bytes | None
+    stamp: Stamp | None = None
 
     def part(self, name: str) -> bytes | None:
         """The text of a part by its name in declarations, but for structured data."""
@@ -86,7 +90,8 @@ def take_apart_rfc5424(line: bytes) -> SyslogLine | None:
     if match is None:
         return None
     pri, *parts, message = match.groups()
-    return SyslogLine(SyslogHeader(pri, *(None if part == NIL else part for part in parts)), message or b"")
+    time, host, program, pid, msgid, data = (None if part == NIL else part for part in parts)
+    return SyslogLine(SyslogHeader(pri, time, host, program, pid, msgid, data), message or b"")
 
 
 def take_apart_any(line: bytes) -> SyslogLine | None:

@@ -161,6 +161,7 @@ class Expectations(_Told):
     observed_ms: tuple[int, int] = Field(
         (0, (1 << 48) - 1), description="when all of it was delivered, at the earliest and latest"
     )
+    parser: Literal[1, 2, 3] = Field(3, description="of the rules: before 3, lines of syslog had fewer forms")
     rules: list[str] | None = Field(None, description="revisions in force then; absent: not checked")
     future_seconds: int = Field(900, description="as the rules have it")
     lateness_seconds: int = Field(7 * 86_400, description="as the rules have it")

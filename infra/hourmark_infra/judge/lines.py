@@ -84,7 +84,7 @@ class LineReader:
         )
 
     def _general(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> Expected:
-        header = None if file.form == "free" else headers.read(line, older=file.form == "syslog")
+        header = None if file.form == "free" else headers.read(line, older=file.form == "syslog", parser=self._told.parser)
         if file.form != "free" and header is None:
             return self._otherwise(file, line, Refused("not_syslog" if file.form == "syslog" else "not_rfc5424"), observed)
         message = line if header is None else header.message.encode("latin-1")
@@ -119,6 +119,8 @@ class LineReader:
         if time is not None or (header is not None and header.time is not None):
             if time is not None:
                 time_ms = moment_ms(time, rule.time_format or "rfc3339")
+            elif header is not None and header.when is not None:
+                time_ms = headers.moment_ms(header.when, file.zone, latest_ms)
             elif header is not None and header.time is not None:
                 time_ms = headers.time_ms(header.time, file.zone, latest_ms, file.form == "rfc5424")
             if time_ms is None:
@@ -127,8 +129,9 @@ class LineReader:
         host = host or (header.host if header is not None else None)
         if file.hosts == "line" and host is not None and len(host) > 255:
             raise Refused
+        errors = "backslashreplace" if self._told.parser >= 3 else "replace"
         own = host if file.hosts == "line" and host and host != "-" else None
-        readable = None if own is None else own.encode("latin-1").decode(errors="replace")
+        readable = None if own is None else own.encode("latin-1").decode(errors=errors)
         return Expected(type=kind.name, time_ms=time_ms, host=readable, fields=kind.of_said(said, header))
 
     def posted(self, row: ApiEvent) -> Expected:

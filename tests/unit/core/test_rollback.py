@@ -150,7 +150,11 @@ def test_rules_of_a_later_parser_are_in_the_way_whatever_came_after() -> None:
     known = dataclasses.replace(RULES, parser=ParserVersion(1, PARSER.zones))
     assert seen(unusable_rules([known], OLDER)) == []
     (found,) = seen(unusable_rules([known, dataclasses.replace(RULES, sequence=4, parser=PARSER), known], OLDER))
-    assert found.startswith("revision 4-") and "names parser 2" in found
+    assert found.startswith("revision 4-") and "names parser 3" in found
+    of_0_3_0 = dataclasses.replace(RULES, parser=ParserVersion(2, PARSER.zones))
+    assert seen(unusable_rules([of_0_3_0], VERSIONS["0.3.0"])) == []
+    (found,) = seen(unusable_rules([of_0_3_0, dataclasses.replace(RULES, sequence=4, parser=PARSER)], VERSIONS["0.3.0"]))
+    assert "names parser 3, which 0.3.0 has not" in found
     assert seen(unusable_rules([known, RULES], KNOWS_ALL)) == []
 
 

@@ -128,7 +128,7 @@ async def test_where_the_newest_parser_is_not_at_hand_everything_waits(h: Harnes
         unknown.id,
         repr(parser.parser),
         repr(parser.zones),
-        "the parsers 1, 2 ",
+        "the parsers 1, 2, 3 ",
         PARSER.zones,
         "upgrade this service",
     ):

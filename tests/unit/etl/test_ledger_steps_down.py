@@ -24,7 +24,6 @@ from hourmark_etl.ledger.stepping_down import put_back, step_down
 from hourmark_etl.operators.ledger import ledger
 
 OLD = 2
-CLOSE = "INSERT INTO buckets (type, hour, grade, manifest, closed_at_ms) VALUES ('click', 3600, 'proved', '{}', 1)"
 
 
 @pytest.fixture
