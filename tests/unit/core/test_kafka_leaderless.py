@@ -46,7 +46,7 @@ class PlayedAdmin:
         told = next(self._offsets)
         named = {tp: Partition(tp.topic, tp.partition) for tp in request}
         return {
-            tp: answered(told[p] if isinstance(told[p], Exception) else SimpleNamespace(offset=told[p]))
+            tp: answered(told[p] if isinstance(told[p], Exception) else SimpleNamespace(offset=told[p], leader_epoch=None))
             for tp, p in named.items()
             if p in told
         }
