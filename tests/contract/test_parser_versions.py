@@ -155,7 +155,7 @@ CHANGES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "patterns in UTF-8": lambda patch: patch.setattr(patterns, "re2", SimpleNamespace(**vars(re2) | {"compile": in_utf8})),
     "hours of another length": lambda patch: patch.setattr(records, "hour_start_s", lambda ms, length_s: ms // 1000),
-    "dead letters without their detail": lambda patch: patch.setattr(records, "_DETAIL_CHARS_MAX", 20),
+    "dead letters without their detail": lambda patch: patch.setattr(records, "DETAIL_CHARS_MAX", 20),
     "a library that fails": lambda patch: patch.setattr(json_payload, "_decode", lambda payload: [][0]),
 }
 
