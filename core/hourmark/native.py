@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-SOURCES: Final = "25ed1be5ecc8f361"  # the digest of `core/native`, as `native_build` has it
+SOURCES: Final = "50339530e26019dd"  # the digest of `core/native`, as `native_build` has it
 
 
 _ALONE: Final = (
