@@ -17,7 +17,6 @@ from types import ModuleType
 from typing import Any, Final
 
 import fastavro
-from typing_extensions import Buffer
 
 from hourmark import native
 
@@ -96,12 +95,12 @@ def holds_event_id(schema: Mapping[str, Any]) -> bool:
 
 def check_datums(
     program: bytes,
-    keys: Buffer,
+    keys: bytes | memoryview,
     key_bytes: int,
-    offsets: Buffer,
+    offsets: bytes | memoryview,
     offset_bytes: int,
     skip: int,
-    content: Buffer,
+    content: bytes | memoryview,
     *,
     module: ModuleType | None = native.MODULE,
 ) -> bytes:
