@@ -52,6 +52,14 @@ def value_hashes(seeds: Buffer, offsets: Buffer, offset_bytes: int, skip: int, c
     Raises ValueError if the offsets do not describe such a column within `content`.
     """
 
+def check_datums(
+    program: Buffer, keys: Buffer, key_bytes: int, offsets: Buffer, offset_bytes: int, skip: int, content: Buffer, /
+) -> bytes:
+    """Return a verdict (one byte) for each value of an Arrow binary column, as `hourmark.datum_check.check_datums` has it.
+
+    Raises ValueError if the buffers do not describe such a column, or `program` is none.
+    """
+
 def tally(reports: int, tell: Callable[[Any], object], /) -> Callable[[Any, object], None]:
     """A callback for so many delivery reports, `(error or None, message)`; `tell` gets every error, and the last report's."""
 

@@ -25,6 +25,7 @@ PyObject *native_range(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_read(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_promises(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_value_hashes(PyObject *, PyObject *const *, Py_ssize_t);
+PyObject *native_check_datums(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_tally(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_blake2b(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_kafka(PyObject *, PyObject *const *, Py_ssize_t);

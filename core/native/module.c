@@ -83,7 +83,7 @@ static PyObject *native_sources(PyObject *self, PyObject *const *args, Py_ssize_
 
 static PyMethodDef FUNCTIONS[] = {
     FUNCTION(program), FUNCTION(source), FUNCTION(range), FUNCTION(read), FUNCTION(promises), FUNCTION(blake2b),
-    FUNCTION(value_hashes), FUNCTION(tally), FUNCTION(kafka), FUNCTION(sender), FUNCTION(send), FUNCTION(news),
+    FUNCTION(value_hashes), FUNCTION(check_datums), FUNCTION(tally), FUNCTION(kafka), FUNCTION(sender), FUNCTION(send), FUNCTION(news),
     FUNCTION(reader), FUNCTION(assign), FUNCTION(leave), FUNCTION(high), FUNCTION(consume), FUNCTION(close), FUNCTION(sources),
     {NULL, NULL, 0, NULL},
 };

@@ -1,0 +1,179 @@
+"""Datum checks: native code, Python and fastavro agree on what is valid; hostile counts and depths end quickly."""
+
+from __future__ import annotations
+
+import array
+import io
+import struct
+from typing import Any, Final
+
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hourmark import native
+from hourmark.avro import encode_long
+from hourmark.datum_check import REASONS, Verdict, check_datums, check_value, compile_schema, holds_event_id
+
+ID: Final = bytes(range(16))
+FRAME: Final = b"\x00\x00\x00\x00\x07"
+ENVELOPE: Final = {"name": "event_id", "type": {"type": "fixed", "name": "Id", "size": 16}}
+needs_module = pytest.mark.skipif(native.MODULE is None, reason="the compiled module is not there")
+
+# Pairs (Avro type, strategy of values); no item of an array or map has zero bytes: fastavro would count to 2^62.
+_SCALARS: Final[list[tuple[Any, st.SearchStrategy[Any]]]] = [
+    ("boolean", st.booleans()),
+    ("int", st.integers(-(1 << 31), (1 << 31) - 1)),
+    ("long", st.integers(-(1 << 63), (1 << 63) - 1)),
+    ("double", st.floats(allow_nan=False)),
+    ("float", st.floats(allow_nan=False, width=32)),
+    ("bytes", st.binary(max_size=9)),
+    ("string", st.text(max_size=9)),
+]
+
+
+@st.composite
+def _types(draw: st.DrawFn, depth: int = 3, name: str = "T") -> tuple[Any, st.SearchStrategy[Any]]:
+    kind = draw(st.sampled_from(["scalar", "enum", "fixed", "array", "map", "record", "union"] if depth else ["scalar"]))
+    if kind == "enum":
+        return {"type": "enum", "name": name, "symbols": ["A", "B", "C"]}, st.sampled_from(["A", "B", "C"])
+    if kind == "fixed":
+        return {"type": "fixed", "name": name, "size": 3}, st.binary(min_size=3, max_size=3)
+    if kind == "array":
+        items, values = draw(_types(depth - 1, f"{name}i"))
+        return {"type": "array", "items": items}, st.lists(values, max_size=3)
+    if kind == "map":
+        items, values = draw(_types(depth - 1, f"{name}i"))
+        return {"type": "map", "values": items}, st.dictionaries(st.text(max_size=3), values, max_size=3)
+    if kind == "record":
+        fields = [draw(_types(depth - 1, f"{name}{n}")) for n in range(draw(st.integers(1, 3)))]
+        schema = {"type": "record", "name": name, "fields": [{"name": f"f{n}", "type": t} for n, (t, _) in enumerate(fields)]}
+        return schema, st.fixed_dictionaries({f"f{n}": values for n, (_, values) in enumerate(fields)})
+    scalar, values = draw(st.sampled_from(_SCALARS))
+    return (["null", scalar], st.none() | values) if kind == "union" else (scalar, values)
+
+
+def _schema(own: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "E", "fields": [ENVELOPE, {"name": "own", "type": own}]}
+
+
+def _verdict(schema: Any, datum: bytes, event_id: bytes = ID) -> Verdict:
+    """Of native code, which must be that of Python."""
+    program, value = compile_schema(schema), FRAME + datum
+    found = check_value(array.array("I", program), event_id, value, len(FRAME))
+    if native.MODULE is not None:
+        offsets = struct.pack("2i", 0, len(value))
+        assert check_datums(program, event_id, len(event_id), offsets, 4, len(FRAME), value) == bytes([found])
+    return found
+
+
+@given(st.data())
+def test_what_fastavro_writes_is_valid_and_what_is_refused_it_does_not_write(data: st.DataObject) -> None:
+    own, values = data.draw(_types())
+    schema = _schema(own)
+    parsed = fastavro.parse_schema(schema)
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, parsed, {"event_id": ID, "own": data.draw(values)})
+    datum = out.getvalue()
+    assert _verdict(schema, datum) is Verdict.VALID
+    changed = bytearray(datum)
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(changed)))
+        changed[place : place + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
+    if len(changed) < len(ID) or changed[: len(ID)] != ID:
+        assert _verdict(schema, bytes(changed)) is not Verdict.VALID
+        return
+    is_valid = _verdict(schema, bytes(changed)) is Verdict.VALID
+    stream, again = io.BytesIO(bytes(changed)), io.BytesIO()
+    try:
+        row = fastavro.schemaless_reader(stream, parsed, None)
+        fastavro.schemaless_writer(again, parsed, row)
+        read = stream.tell() == len(changed)
+    except Exception:  # noqa: BLE001  # a decoder raises anything
+        read = False
+    assert read if is_valid else not read or again.getvalue() != changed
+
+
+@pytest.mark.parametrize(
+    ("own", "datum", "wanted"),
+    [
+        ("null", b"", Verdict.VALID),
+        ("null", b"x", Verdict.TRAILING),
+        ("boolean", b"\x02", Verdict.BAD_BOOLEAN),
+        ("int", encode_long(1 << 31), Verdict.BAD_NUMBER),
+        ("long", b"\xff" * 9 + b"\x01", Verdict.VALID),
+        ("long", b"\xff" * 9 + b"\x02", Verdict.BAD_NUMBER),
+        ("long", b"\xff\xff\xff", Verdict.TOO_SHORT),
+        ("double", b"1234567", Verdict.TOO_SHORT),
+        ("bytes", encode_long(-1), Verdict.BAD_LENGTH),
+        ("bytes", encode_long((1 << 63) - 1), Verdict.TOO_SHORT),
+        ("string", encode_long(2) + b"\xc0\x80", Verdict.BAD_TEXT),
+        ("string", encode_long(3) + b"\xed\xa0\x80", Verdict.BAD_TEXT),
+        ({"type": "enum", "name": "N", "symbols": ["A"]}, encode_long(-1), Verdict.BAD_ENUM),
+        (["null", "long"], encode_long(2), Verdict.BAD_UNION),
+        ({"type": "array", "items": "long"}, encode_long(-2) + encode_long(2) + b"\x02\x02\x00", Verdict.VALID),
+        ({"type": "array", "items": "long"}, encode_long(-2) + encode_long(3) + b"\x02\x02\x00", Verdict.BAD_BLOCK),
+        ({"type": "array", "items": "long"}, encode_long(-(1 << 63)) + encode_long(0), Verdict.BAD_BLOCK),
+        ({"type": "array", "items": "null"}, encode_long(1000) + b"\x00", Verdict.VALID),
+    ],
+)
+def test_each_violation_has_its_reason(own: Any, datum: bytes, wanted: Verdict) -> None:
+    assert _verdict(_schema(own), ID + datum) is wanted
+
+
+@pytest.mark.parametrize("items", ["null", {"type": "record", "name": "Empty", "fields": []}])
+def test_a_count_of_items_without_bytes_ends_quickly(items: Any) -> None:
+    schema = _schema({"type": "array", "items": items})
+    assert _verdict(schema, ID + encode_long(1 << 62) + b"\x00") is Verdict.TOO_MUCH
+
+
+def test_a_recursive_record_is_valid_up_to_a_bounded_depth() -> None:
+    own = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
+    assert _verdict(_schema(own), ID + encode_long(1) * 50 + b"\x00") is Verdict.VALID
+    assert _verdict(_schema(own), ID + encode_long(1) * 5000 + b"\x00") is Verdict.TOO_DEEP
+
+
+def test_another_id_and_a_missing_datum_are_refused() -> None:
+    assert _verdict(_schema("null"), ID, bytes(16)) is Verdict.OTHER_ID
+    assert _verdict(_schema("null"), b"") is Verdict.TOO_SHORT
+    assert check_value(array.array("I", compile_schema(_schema("null"))), ID, b"\x00", len(FRAME)) is Verdict.NO_FRAMING
+
+
+def test_every_refusal_has_a_text_and_only_records_with_an_id_hold_one() -> None:
+    assert REASONS.keys() == set(Verdict) - {Verdict.VALID}
+    assert holds_event_id(_schema("long"))
+    assert not holds_event_id({"type": "record", "name": "E", "fields": [{"name": "a", "type": "long"}]})
+
+
+def test_an_unknown_type_is_no_schema() -> None:
+    with pytest.raises(ValueError, match="not valid"):
+        compile_schema(_schema("no-such-type"))
+
+
+@needs_module
+@given(st.lists(st.integers(0, 20), max_size=40))
+def test_words_that_are_no_program_are_refused_and_others_run(words: list[int]) -> None:
+    program = array.array("I", words).tobytes()
+    try:
+        found = check_datums(program, ID, 16, struct.pack("2i", 0, 40), 4, 0, bytes(40))
+    except ValueError:
+        return
+    assert Verdict(found[0]) is check_value(words, ID, bytes(40), 0)
+
+
+@needs_module
+@pytest.mark.parametrize(
+    ("keys", "offsets", "size"),
+    [
+        (ID, struct.pack("2i", 0, 6), 4),  # past the content
+        (ID, struct.pack("2i", 5, 4), 4),
+        (ID, struct.pack("2i", -1, 4), 4),
+        (ID[:-1], struct.pack("2i", 0, 5), 4),
+        (ID, struct.pack("2i", 0, 5), 5),
+        (ID, struct.pack("i", 0), 4),
+    ],
+)
+def test_buffers_that_are_no_column_are_refused(keys: bytes, offsets: bytes, size: int) -> None:
+    with pytest.raises(ValueError, match="there is one key"):
+        check_datums(compile_schema(_schema("null")), keys, 16, offsets, size, 0, b"12345")
