@@ -27,6 +27,11 @@ def made(**covers: Any) -> NewToken:
     return new_token("test", NOW_MS, **covers)
 
 
+def of_tailer(h: Harness, host: str = "host-*", **covers: Any) -> NewToken:
+    """A token that the service knows, with which tailers of these hosts deliver and report."""
+    return known(h, reports=(host,), **covers)
+
+
 def known(h: Harness, **covers: Any) -> NewToken:
     """A token that the service knows."""
     token = made(**covers)

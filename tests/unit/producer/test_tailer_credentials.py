@@ -9,7 +9,7 @@ import pytest
 from tests.support.certificates import Authority
 from tests.support.service.examples import NOW_MS, syslog
 from tests.support.service.threaded import Served, served
-from tests.support.service.tokens import known, record
+from tests.support.service.tokens import of_tailer, record
 from tests.support.tailer.host import Host
 from tests.support.waiting import wait_for
 
@@ -59,7 +59,7 @@ def clicks(service: Served) -> int:
 
 
 def test_it_delivers_over_tls_with_a_certificate_and_a_token(host: Host, service: Served) -> None:
-    give(host, known(service.harness, hosts=("host-*",)).text)
+    give(host, of_tailer(service.harness, hosts=("host-*",)).text)
     assert host.drain(syslog() * 10).events == 10
     assert clicks(service) == 10
 
@@ -67,7 +67,7 @@ def test_it_delivers_over_tls_with_a_certificate_and_a_token(host: Host, service
 def test_refused_it_waits_says_what_to_do_and_goes_on_with_a_new_token(
     host: Host, service: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    good, other = known(service.harness), known(service.harness, hosts=("db-*",))
+    good, other = of_tailer(service.harness), of_tailer(service.harness, hosts=("db-*",))
     give(host, good.text)
     with host.running(syslog()):
         wait_for(lambda: clicks(service) == 1, "the first line")
@@ -77,7 +77,7 @@ def test_refused_it_waits_says_what_to_do_and_goes_on_with_a_new_token(
         give(host, other.text)
         wait_for(lambda: "does not cover the host" in caplog.text, "it is told")
         assert clicks(service) == 1
-        give(host, known(service.harness).text)
+        give(host, of_tailer(service.harness).text)
         wait_for(lambda: clicks(service) == 2, "the second line")
     assert "tailer.token_file" in caplog.text
     for token in (good, other):
@@ -86,7 +86,7 @@ def test_refused_it_waits_says_what_to_do_and_goes_on_with_a_new_token(
 
 def test_past_its_rate_it_waits_and_everything_arrives(host: Host, service: Served) -> None:
     lines = syslog() * 10
-    give(host, known(service.harness, bytes_per_second=(len(lines) - 1) // 2).text)  # a byte more than may come at once
+    give(host, of_tailer(service.harness, bytes_per_second=(len(lines) - 1) // 2).text)  # a byte more than may come at once
     with host.running(lines):
         wait_for(lambda: clicks(service) == 10, "the first range, whole")
         host.append(syslog())
@@ -100,7 +100,7 @@ def test_past_its_rate_it_waits_and_everything_arrives(host: Host, service: Serv
 def test_certificates_are_renewed_while_it_runs(
     host: Host, service: Served, authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
-    give(host, known(service.harness).text)
+    give(host, of_tailer(service.harness).text)
     with caplog.at_level("INFO"), host.running(syslog()):
         wait_for(lambda: clicks(service) == 1, "the first line")
         host.settings["tls"].key.write_text("nonsense")
@@ -116,7 +116,7 @@ def test_certificates_are_renewed_while_it_runs(
 def test_a_service_of_another_ca_is_not_believed(
     tmp_path: Path, host: Host, service: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    give(host, known(service.harness).text)
+    give(host, of_tailer(service.harness).text)
     host.settings["tls"] = TailerTls(ca=Authority(tmp_path / "other").ca)
     with host.running(syslog()):
         wait_for(lambda: "certificate verify failed" in caplog.text, "it is told")

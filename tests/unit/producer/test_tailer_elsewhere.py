@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from tests.support.certificates import Authority
 from tests.support.net_namespace import OtherHost, other_host
 from tests.support.service.examples import NOW_MS, syslog
 from tests.support.service.threaded import Served, served
-from tests.support.service.tokens import known, record
+from tests.support.service.tokens import of_tailer, record
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import ServiceTls
@@ -65,7 +66,7 @@ paths = ["{logs}/*.log"]
 """
     with served(tls, host=elsewhere.address, tokens_required=True) as service:
         config.write_text(text.replace("PORT", str(service.port)))
-        token = known(service.harness)
+        token = of_tailer(service.harness, socket.gethostname())
         with tailing(elsewhere, config) as log:
             wait_for(lambda: "answered 401: there is no Authorization header" in log.read_text(), "it is refused, and says why")
         assert service.harness.queue.records == [], "neither events nor reports"
