@@ -181,7 +181,7 @@ NO_SPARK = {"py4j", "pyspark", "prometheus_client"}
 NO_ARROW = {"numpy", "pyarrow"}
 NO_RECORDS = {"re2"}
 LACKING = {  # what some of its modules import that is not for this place
-    "hourmark-producer": {"confluent_kafka", "fastavro", "prometheus_client"},
+    "hourmark-producer": {"confluent_kafka", "fastavro", "prometheus_client", "xxhash"},
     "hourmark-mirror": NO_RECORDS,
     "hourmark-infra": NO_RECORDS | {"prometheus_client"},
     FULL: NO_RECORDS,

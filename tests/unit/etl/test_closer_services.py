@@ -25,7 +25,7 @@ def report(
     kind = "service" if source == API_SOURCE else "tailer"
     sources = (SourceReport(source, now_ms - round(1000 * behind_s), 0, 0),)
     said = host_report(
-        now_ms, host_id=host_id, host_name="h", kind=kind, sequence=world.clock.now_ms(), goodbye=goodbye, sources=sources
+        now_ms, host_id=host_id, host_name=f"host-{host_id[-1]}", kind=kind, sequence=world.clock.now_ms(), goodbye=goodbye, sources=sources
     )
     world.producers._append(Partition(HOSTS, 0), host_id.encode(), frame(1) + said.encode())
 
@@ -45,7 +45,7 @@ def test_after_all_goodbyes_a_closers_clock_ten_hours_ahead_closes_nothing(world
     world.clock.advance(10 * 3600)  # the closer's alone
     outcome = poll(world)
     assert not world.judge.manifests, "hours that have not even begun"
-    assert "every delivery service has said goodbye, service h source api" in outcome.what[0]
+    assert "every delivery service has said goodbye, service host-5 source api" in outcome.what[0]
     assert "`hourmark serve`" in wait_of(world).what[0]
 
 
@@ -84,7 +84,7 @@ def test_a_service_whose_clock_lags_by_minutes_is_awaited_beside_one_that_is_ahe
         report(world, SERVICE, ahead_s=120)
         report(world, OTHER, ahead_s=-120, behind_s=240)  # a request is under way since before the hour's end
         outcome = poll(world)
-    assert f"service h source api ({OTHER}): caught up" in outcome.by_type["click"][1][0]
+    assert f"service host-6 source api ({OTHER}): caught up" in outcome.by_type["click"][1][0]
     report(world, OTHER, ahead_s=-120)
     poll(world)
     assert grade(world) == "proved"
