@@ -25,7 +25,13 @@ def report(
     kind = "service" if source == API_SOURCE else "tailer"
     sources = (SourceReport(source, now_ms - round(1000 * behind_s), 0, 0),)
     said = host_report(
-        now_ms, host_id=host_id, host_name=f"host-{host_id[-1]}", kind=kind, sequence=world.clock.now_ms(), goodbye=goodbye, sources=sources
+        now_ms,
+        host_id=host_id,
+        host_name=f"host-{host_id[-1]}",
+        kind=kind,
+        sequence=world.clock.now_ms(),
+        goodbye=goodbye,
+        sources=sources,
     )
     world.producers._append(Partition(HOSTS, 0), host_id.encode(), frame(1) + said.encode())
 
