@@ -280,6 +280,25 @@ class Reporter:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SetAside:
+    """Records in one partition of a topic of events that cannot be in a bucket, all for the same reason.
+
+    Attributes:
+        topic: Name in the central cluster.
+        offsets: Of the records, ascending; at least one.
+        staged: Whether they were found when a bucket was written: then a staged file has them as rows.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    event_type: str
+    reason: str
+    offsets: tuple[int, ...]
+    staged: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedBatch:
     """What one micro-batch commits, whole or not at all. `folder` holds all its files, and is its name."""
 
@@ -290,6 +309,7 @@ class StagedBatch:
     groups: tuple[StagedGroup, ...]
     audit_groups: tuple[AuditGroup, ...]
     reports: tuple[tuple[Reporter, ...], ...]  # each of one host, in the order of the topic
+    set_aside: tuple[SetAside, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from hourmark_etl.ledger.database import Database, Lease, rows_named
 from hourmark_etl.ledger.digests import check, with_digest
 from hourmark_etl.ledger.frontier_rows import offsets_of, settled_columns
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, begin_anew, put_gaps
+from hourmark_etl.ledger.set_aside import list_set_aside
 from hourmark_etl.model import NONE_MEANT, Frontier, Position, Reporter, Seal, State, Sums, hours_on
 
 _ROWS: Final = tables.frontiers
@@ -157,6 +158,7 @@ def seal(
         moved = [(f, State.SEALED, {"seal": _seals_json(chains[f.event_type]), "alarm": None}) for f in frozen]
         _move_all(connection, State.FROZEN, moved)
         _unlist(connection, {f.event_type: hours_on(f.hour, len(chains[f.event_type])) for f in frozen})
+        list_set_aside(connection, {f.event_type: f.hour.start_s for f in frozen})
         _waive(connection, together.waived)
         if together.unaudited:
             connection.execute(insert(tables.unaudited), [dict(row) for row in together.unaudited])

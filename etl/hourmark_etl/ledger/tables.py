@@ -220,19 +220,25 @@ quarantined = Table(
     _number("quarantined_at_ms"),
 )
 
-# Records of event topics that were left out of staging because they cannot be staged; each is counted in one bucket's manifest.
+# Records of event topics that cannot be in a bucket (`ledger.set_aside`). One row for those that staging found in one piece of a
+# partition for one reason; each row is counted in one bucket's manifest.
 set_aside = Table(
     "set_aside",
     metadata,
     _key("topic", Text),
     _key("topic_id", Text),
-    _key("partition", Integer),
-    _key("offset", BigInteger),
+    _key("partition", Integer, autoincrement=False),
+    _key("offset", BigInteger, autoincrement=False),  # the first; a record has one reason
+    _number("last_offset"),
+    _number("records"),
+    _bytes("offsets"),  # zstandard of a JSON list
     _text("type"),
     _text("reason"),
+    _flag("staged"),  # found when a bucket was written: a staged file has these rows
     _number("found_at_ms"),
-    Column("listed_hour", BigInteger),  # of the bucket whose manifest counts it; null: not yet
-    Column("reviewed_at_ms", BigInteger),  # when an operator marked it as reviewed
+    Column("listed_hour", BigInteger, info={UNDIGESTED: True}),  # of the bucket whose manifest counts it; null: not yet
+    Column("reviewed_at_ms", BigInteger, info={UNDIGESTED: True}),  # when an operator marked it as reviewed
+    _bytes(DIGEST),
     Index("set_aside_by_listing", "type", "listed_hour"),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from alembic import op
-from sqlalchemy import BigInteger, Column, Integer, Text, inspect
+from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, Text, inspect
 
 revision = "6"
 down_revision = "5"
@@ -32,13 +32,18 @@ def upgrade() -> None:
             "set_aside",
             Column("topic", Text, primary_key=True),
             Column("topic_id", Text, primary_key=True),
-            Column("partition", Integer, primary_key=True),
-            Column("offset", BigInteger, primary_key=True),
+            Column("partition", Integer, primary_key=True, autoincrement=False),
+            Column("offset", BigInteger, primary_key=True, autoincrement=False),
+            Column("last_offset", BigInteger, nullable=False),
+            Column("records", BigInteger, nullable=False),
+            Column("offsets", LargeBinary, nullable=False),
             Column("type", Text, nullable=False),
             Column("reason", Text, nullable=False),
+            Column("staged", Boolean, nullable=False),
             Column("found_at_ms", BigInteger, nullable=False),
             Column("listed_hour", BigInteger),
             Column("reviewed_at_ms", BigInteger),
+            Column("digest", LargeBinary, nullable=False),
         )
         op.create_index("set_aside_by_listing", "set_aside", ["type", "listed_hour"])
     if not there.has_table("read_errors"):
