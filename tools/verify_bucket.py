@@ -156,6 +156,8 @@ def check_marker(bucket: Bucket, where: Path, report: Report) -> None:
         "it says that more events were checked by checksum than were promised": not 0
         <= m.get("checked", 0)
         <= m["evidence"]["promised"],
+        "it names more records that were set aside than it counts": m.get("set_aside", 0)
+        < sum(r["records"] for r in m.get("set_aside_records", ())),
         "it was closed before its hour had ended": m["closed_at_ms"] < 1000 * (bucket.start_s + bucket.length_s),
         "its books do not add up to its events": bool(books) and sum(b["events"] for b in books) != m["events"],
         "its books do not account for its duplicates": bool(books)

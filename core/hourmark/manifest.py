@@ -96,7 +96,19 @@ class Book(Group):
     """records that no audit record had promised when this bucket was sealed"""
 
 
-_LATER: Final = ("lost", "unknown", "unrepeatable", "checked")  # 0.2.0 had none of these, 0.3.0 not the last
+class SetAsideRecords(Group):
+    """Records of one partition that cannot be in a bucket, for one reason."""
+
+    topic: str
+    partition: int
+    reason: str
+    records: int
+    first_offset: int
+    last_offset: int
+
+
+# Fields that a marker has only where they say something. 0.2.0 knows none of them, 0.3.0 not the last three.
+_LATER: Final = ("lost", "unknown", "unrepeatable", "checked", "set_aside", "set_aside_records")
 
 
 class Manifest(Group):
@@ -122,6 +134,10 @@ class Manifest(Group):
     """records that no audit record promised (yet)"""
     checked: int = 0
     """promised events whose values were proved by a checksum; absent where there are none, as in markers before 0.4.0"""
+    set_aside: int = 0
+    """records on the type's topics that were read since the bucket before, and cannot be in any bucket; absent if none"""
+    set_aside_records: list[SetAsideRecords] = Field([])
+    """which they are: at most 50 entries, those with the most records"""
     lost: dict[str, int] = Field({})
     """by source: bytes that hosts know to have been destroyed before they were read, and that may have been of this hour"""
     unknown: dict[str, int] = Field({})

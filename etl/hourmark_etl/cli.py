@@ -1,4 +1,4 @@
-"""`hourmark etl`: run the job; stage a type again that was quarantined; skip what cannot be read."""
+"""`hourmark etl`: run the job; review records that were set aside; skip what cannot be read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import click
 
 from hourmark.config import Config, config_option
 from hourmark.log import set_up_logging
-from hourmark_etl.options import shard_option, type_argument
+from hourmark_etl.operators.set_aside import set_aside
+from hourmark_etl.options import shard_option
 
 
 @click.group()
@@ -28,23 +29,6 @@ def run(config: Config, shards: tuple[str, ...]) -> None:
     run_job(config, submitted=False, shards=shards)
 
 
-@etl.command()
-@type_argument
-@click.option("--skip-record", is_flag=True, help="Leave out the one record for which the type was quarantined.")
-@config_option
-def resume(event_type: str, skip_record: bool, config: Config) -> None:
-    """Stage a type again that was quarantined because a record on its topic cannot be staged.
-
-    Example:  hourmark etl resume click --skip-record
-    """
-    from hourmark_etl.staging.resume import resume_type
-
-    set_up_logging(config.log_level)
-    aside = resume_type(config, event_type, skip_record=skip_record)
-    begin = f"offset {aside.offset + skip_record} of {aside.topic} partition {aside.partition}"
-    click.echo(f"{event_type} is staged again, from {begin} on")
-
-
 @etl.command("skip-unreadable")
 @click.argument("topic")
 @click.argument("partition", type=click.IntRange(min=0))
@@ -57,7 +41,10 @@ def skip_unreadable(topic: str, partition: int, config: Config) -> None:
 
     Example:  hourmark etl skip-unreadable edge.events.click 0
     """
-    from hourmark_etl.staging.resume import skip_unreadable as skip
+    from hourmark_etl.staging.unreadable import skip_unreadable as skip
 
     set_up_logging(config.log_level)
     click.echo(skip(config, topic, partition).what)
+
+
+etl.add_command(set_aside)

@@ -72,7 +72,6 @@ class Phase(enum.StrEnum):
     PROMISES = "promises"
     EVENTS = "events"
     ARRIVAL = "arrival"
-    QUARANTINED = "quarantined"
     UNREADABLE = "unreadable"
     CONFLICT = "conflict"
     STAGED = "staged"

@@ -16,14 +16,13 @@ from tests.support.etl import EtlRun
 from tests.support.ledger_queries import rewrite
 from tests.support.waiting import holds, wait_for
 
-from hourmark.errors import UsageError
 from hourmark.hours import Hour
 from hourmark.kafka import Cluster, Partition, client_settings
+from hourmark.manifest import Grade
 from hourmark.topics import events_topic
 from hourmark_etl.ledger import batches, tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.overview import quarantined
-from hourmark_etl.staging.resume import resume_type
+from hourmark_etl.ledger.set_aside import unreviewed_records
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -37,27 +36,26 @@ def database(run: EtlRun) -> Iterator[Database]:
         yield made
 
 
-def test_a_poisoned_type_is_quarantined_and_holds_nobody_up_until_it_is_resumed(
+def test_records_of_another_program_are_set_aside_and_hold_nothing_up(
     run: EtlRun, delivery: DirectDelivery, database: Database, first_hour: Hour
 ) -> None:
     for event_type in (CLICK, POISONED):
         delivery.deliver(delivery.make(event_type, times(first_hour, 20)))
     producer = Producer(client_settings(run.config.kafka.edge))
-    producer.produce(events_topic(POISONED), key=b"nobody's", value=b"poison")
+    for value in (b"poison", b"more", None):
+        producer.produce(events_topic(POISONED), key=b"nobody's", value=value)
+    producer.produce(events_topic(POISONED), key=None, value=b"a line of the console producer")
     assert producer.flush(30) == 0
     delivery.deliver(delivery.make(POISONED, times(first_hour, 5)))
     delivery.report(first_hour.end_ms)
     assert run.closed(CLICK, first_hour, 300).events == 20
-    (held,) = quarantined(database).values()
-    assert (held.event_type, held.topic, held.partition, held.offset) == (POISONED, events_topic(POISONED), 0, 20)
-    assert run.logged(f"the type {POISONED} is quarantined")
-    assert run.manifest(POISONED, first_hour) is None
-    command = [sys.executable, "-m", "hourmark", "etl", "resume", POISONED, "--skip-record", "--config", str(run.file)]
+    marker = run.closed(POISONED, first_hour, 300)
+    assert (marker.grade, marker.events, marker.set_aside) == (Grade.PROVED, 25, 4)
+    assert run.logged("set aside and in no bucket: the key does not have 24 bytes")
+    assert unreviewed_records(database, POISONED) == 4
+    command = [sys.executable, "-m", "hourmark", "etl", "set-aside", "review", POISONED, "--config", str(run.file)]
     subprocess.run(command, check=True)
-    assert quarantined(database) == {}
-    assert run.closed(POISONED, first_hour, 300).events == 25
-    with pytest.raises(UsageError, match="not quarantined"):
-        resume_type(run.config, POISONED, skip_record=False)
+    assert unreviewed_records(database) == 0
 
 
 def test_a_type_moved_to_another_shard_goes_on_where_it_stood(

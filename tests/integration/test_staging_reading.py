@@ -24,7 +24,7 @@ from hourmark_etl.model import FIRST_SITE, Span
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.read import FETCH_BYTES, Piece, SpanReader
-from hourmark_etl.staging.stage import Bad, stage_pieces
+from hourmark_etl.staging.stage import stage_pieces
 from hourmark_etl.storage import open_storage
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(120)]
@@ -141,7 +141,7 @@ def event(n: int) -> tuple[int, bytes, bytes]:
     return 0, RecordKey(IDS.make(1_800_000_000_000 + n, n, b"line"), RangeId(b"12345678")).encode(), frame(1) + b"datum%d" % n
 
 
-def test_a_record_that_cannot_be_staged_ends_its_partition_before_it_and_nothing_else(
+def test_a_record_that_cannot_be_staged_is_set_aside_on_a_topic_of_events_alone(
     central: Cluster, topic: str, reader: SpanReader, tmp_path: Path
 ) -> None:
     other = [(1, key, value) for _, key, value in map(event, range(100, 110))]
@@ -155,9 +155,10 @@ def test_a_record_that_cannot_be_staged_ends_its_partition_before_it_and_nothing
         hosts={"hosts"},
     )
     (answer,) = stage_pieces(reader.read(spans(central, topic)), plan, open_storage(plan.storage))
-    assert {s.partition: (s.start, s.end) for s in answer.spans} == {0: (0, 2), 1: (0, 10)}
-    assert sum(g.rows for g in answer.piece.groups) == 12
-    assert answer.bad == (Bad(topic, 0, 2, answer.bad[0].why),)
+    assert {s.partition: (s.start, s.end) for s in answer.spans} == {0: (0, 4), 1: (0, 10)}
+    assert sum(g.rows for g in answer.piece.groups) == 13
+    (of,) = answer.piece.set_aside
+    assert (of.topic, of.topic_id, of.partition, of.offsets) == (topic, "id", 0, (2,))
     assert pickle.loads(pickle.dumps(answer)) == answer
     control = StagePlan(
         storage=plan.storage, folder="_staging/two", bucket_seconds=3600, types={}, audits={"audit": FIRST_SITE}, hosts={topic}

@@ -60,7 +60,7 @@ class Stager:
             answers: list[TaskResult] = []
             for task in planned.tasks:
                 topics = {s.span.topic for s in task}
-                plan = stage_plan(self.config, planned.folder, topics, "a ledger", self.planner.schema_types())
+                plan = stage_plan(self.config, planned.folder, topics, "a ledger", self.planner.schemas(topics))
                 central = self.config.kafka.central_cluster
                 answers += read_and_stage(task, plan, central, self.config.kafka.max_message_bytes)
             batch = batch_of(answers, self.cluster_id, "default", 1)

@@ -30,8 +30,8 @@ from hourmark_etl.model import FIRST_SITE, Position, Span, StagedBatch
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.planner import Planner
-from hourmark_etl.staging.resume import skip_unreadable
 from hourmark_etl.staging.stage import TaskResult, read_and_stage
+from hourmark_etl.staging.unreadable import skip_unreadable
 from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
@@ -108,8 +108,8 @@ def test_an_operator_skips_the_damaged_batch_alone_and_it_is_a_gap_by_topic_part
         begin_positions(database, lease, [at_it])
         nothing = StagedBatch(folder="", starts=(), ends=(), files=(), groups=(), audit_groups=(), reports=())
         error = ReadError(topic=damaged, partition=0, offset=BATCH, reason="its CRC is wrong", since_ms=1_000)
-        assert len(commit_batch(database, lease, nothing, (), [error])) == 1
-        assert commit_batch(database, lease, nothing, (), [error]) == [], "known by now"
+        assert len(commit_batch(database, lease, nothing, [error])) == 1
+        assert commit_batch(database, lease, nothing, [error]) == [], "known by now"
         assert read_errors(database)[Partition(damaged, 0)].again_at_ms == 1_000 + 2 * PAUSE_MS
         with pytest.raises(UsageError, match=f"can be read from offset {BATCH} on now"):
             skip_unreadable(config, damaged, 0)

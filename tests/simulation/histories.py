@@ -53,6 +53,8 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "restore": 1,
     "read_unrecorded": 2,
     "change_value": 1,
+    "change_key": 1,
+    "outsider": 1,
 }
 # What breaks a promise on the way: a fault that closing must notice, and name.
 LOSSES: Final[Mapping[str, int]] = {"mirror_drops": 1, "retention_overtakes": 1, "central_overtakes": 1, "central_forgets": 1}

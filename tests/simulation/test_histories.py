@@ -42,7 +42,7 @@ HISTORY = st.lists(st.tuples(_KIND, st.integers(0, NUMBERS - 1)), min_size=30, m
 PLAIN = hypothesis.settings(deadline=None, database=None, print_blob=False, suppress_health_check=list(HealthCheck))
 
 
-@pytest.mark.timeout(seconds_max(HISTORIES))
+@pytest.mark.timeout(2 * seconds_max(HISTORIES))
 def test_every_history_keeps_the_promise(ledgers: Path, template: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\nhistories of seed {SEED} (HOURMARK_SEED repeats them)")
@@ -50,8 +50,10 @@ def test_every_history_keeps_the_promise(ledgers: Path, template: Path, capsys: 
     seen = hold(HISTORIES, SEED, ledgers, template)
     with capsys.disabled():
         tell(seen, began)
-    if HISTORIES >= 100:  # else somebody looks at a few
-        cover_much(seen)
+    if HISTORIES >= 100 and kinds_missing(seen):  # one seed may miss a rare kind
+        seen.update(hold(HISTORIES, SEED + 1, ledgers, template))
+    if HISTORIES >= 100:
+        assert not kinds_missing(seen), f"the histories cover too little: {kinds_missing(seen)}"
 
 
 @pytest.mark.long
@@ -65,7 +67,7 @@ def test_ten_thousand_histories_keep_the_promise(ledgers: Path, template: Path, 
         seen.update(hold(min(CHUNK, LONG - done), SEED + number, ledgers, template))
     with capsys.disabled():
         tell(seen, began)
-    cover_much(seen)
+    assert not kinds_missing(seen), f"the histories cover too little: {kinds_missing(seen)}"
 
 
 def test_a_line_of_two_ranges_is_asked_of_the_one_that_brought_it(ledgers: Path, template: Path) -> None:
@@ -97,9 +99,9 @@ def tell(seen: collections.Counter[str], began_s: float) -> None:
     print("\n".join(f"{count:9} {what}" for what, count in sorted(seen.items())))
 
 
-def cover_much(seen: collections.Counter[str]) -> None:
-    """Each kind of thing happened."""
-    for kind in (
+def kinds_missing(seen: collections.Counter[str]) -> list[str]:
+    """Return the kinds of things that did not happen and should have."""
+    kinds = (
         "buckets proved",
         "buckets timed_out",
         "buckets forced",
@@ -110,5 +112,6 @@ def cover_much(seen: collections.Counter[str]) -> None:
         "staged in the middle of a step",
         "staged again",
         "cleaned",
-    ):
-        assert seen[kind] > 0, f"{kind}: never, so the histories cover too little"
+        "records of outsiders counted",
+    )
+    return [kind for kind in kinds if not seen[kind]]

@@ -17,6 +17,7 @@ from sqlalchemy import select, update
 from tests.simulation.histories import WEIGHTS, first_broken
 from tests.support.simulator.world import World
 
+from hourmark.datum_check import Verdict
 from hourmark.event_id import EventId, LineIds
 from hourmark.manifest import Manifest
 from hourmark_etl.closing import publishing, sealing
@@ -27,14 +28,14 @@ from hourmark_etl.ids.lookups import Asked
 from hourmark_etl.ledger import batches, tables
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.model import Frontier, StagedBatch, State, Sums
-from hourmark_etl.staging import stage
+from hourmark_etl.staging import records, stage
 from hourmark_etl.storage import Storage
 
 HISTORIES_MAX = 40
 # Faults of the closing core show in histories where nobody leaves and the ledger stays; see test_planted_world_faults too.
 CALM = {
     # The rules of a cut know no leaders and no values, and each action more makes the others rarer.
-    **{name: weight for name, weight in WEIGHTS.items() if name not in ("elect", "change_value")},
+    **{name: weight for name, weight in WEIGHTS.items() if name not in ("elect", "change_value", "change_key", "outsider")},
     **dict.fromkeys(
         ("host_leaves", "service_leaves", "second_service", "all_leave", "lose_ledger", "keep_checks", "read_otherwise"), 0
     ),
@@ -144,6 +145,22 @@ def checksums_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stage, "_audit_rows", lambda *of: [(*row[:-2], None, None) for row in real(*of)])
 
 
+def ids_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """Staging does not compare the event id in a value with the one in its key."""
+    real = records._checked
+
+    def checked(*of: Any) -> npt.NDArray[np.uint8]:
+        verdicts = real(*of)
+        return np.where(verdicts == Verdict.OTHER_ID, np.uint8(Verdict.VALID), verdicts)
+
+    patch.setattr(records, "_checked", checked)
+
+
+def set_aside_unseen(patch: pytest.MonkeyPatch) -> None:
+    """Records that fail are left out, and nothing counts them."""
+    patch.setattr(batches, "put_set_aside", lambda *_: [])
+
+
 # More of what a fault needs to show.
 PLANTS: Mapping[str, tuple[Plant, Mapping[str, int]]] = {
     "stage-into-frozen": (stage_into_frozen, {"go_on_at": 20}),
@@ -156,6 +173,8 @@ PLANTS: Mapping[str, tuple[Plant, Mapping[str, int]]] = {
     "recut-new-id": (recut_new_id, {}),
     "copies-believed": (copies_believed, {"read_unrecorded": 10}),
     "checksums-ignored": (checksums_ignored, {"change_value": 10}),
+    "ids-not-compared": (ids_not_compared, {"outsider": 10}),
+    "set-aside-unseen": (set_aside_unseen, {"outsider": 10}),
 }
 
 
@@ -171,7 +190,16 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch, le
 
 
 @pytest.mark.parametrize(
-    "name", ["stage-into-frozen", "mirror-gap", "zombie-closer", "count-only", "copies-believed", "checksums-ignored"]
+    "name",
+    [
+        "stage-into-frozen",
+        "mirror-gap",
+        "zombie-closer",
+        "count-only",
+        "copies-believed",
+        "checksums-ignored",
+        "ids-not-compared",
+    ],
 )
 def test_the_same_histories_hold_without_the_fault(name: str, ledgers: Path, template: Path) -> None:
     _, more = PLANTS[name]

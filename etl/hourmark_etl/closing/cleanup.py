@@ -34,6 +34,7 @@ from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.offset_gaps import all_gaps
 from hourmark_etl.ledger.reporters import reporters
+from hourmark_etl.ledger.set_aside import forget_set_aside
 from hourmark_etl.ledger.staged_files import Garbage
 from hourmark_etl.model import EARLIEST_MS, State
 from hourmark_etl.storage import Storage, delete_all, entries_of
@@ -104,6 +105,7 @@ class Cleaner:
         if below is not None:
             audits, self._audit_after = ledger.settled_audit_files(self._database, self._audit_after, below, FILES_AT_ONCE)
         self._delete(lease, events + audits)
+        forget_set_aside(self._database, lease, now_ms)
         return Cleaned(
             event_files=len(events),
             audit_files=len(audits),

@@ -36,7 +36,6 @@ from hourmark_etl.ledger.conflicts import conflicts, forget_if_damaged, holding,
 from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overrides import Override, overrides
-from hourmark_etl.ledger.overview import Quarantined, quarantined
 from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.ledger.sites import check_sites
 from hourmark_etl.ledger.staged_files import give_up, known_file, places, types_in
@@ -130,9 +129,9 @@ class Closer:
         if forced := overridden(opened, given):
             return self._close_forced(forced, given)
         self._check_if_due([f.event_type for f in frontiers])
-        bad, conflicting = quarantined(self._database), self._conflicting(frontiers)
+        conflicting = self._conflicting(frontiers)
         unread, for_all = self._unreadable()
-        out = bad.keys() | conflicting.keys() | unread.keys()
+        out = conflicting.keys() | unread.keys()
         cut = self._taker.poll([f for f in opened if f.event_type not in out])
         if isinstance(cut, Waiting):
             self._say(
@@ -142,7 +141,6 @@ class Closer:
                     **dict.fromkeys(self._ended(frontiers) if for_all else (), (Phase.UNREADABLE, for_all)),
                     **{t: (Phase.UNREADABLE, what) for t, what in unread.items()},
                     **{t: (Phase.CONFLICT, shortened(what)) for t, what in conflicting.items()},
-                    **{t: (Phase.QUARANTINED, (_described(q),)) for t, q in bad.items()},
                     **{f.event_type: (Phase.LEDGER, f.alarm) for f in frontiers if f.state is State.DAMAGED},
                 },
             )
@@ -385,10 +383,3 @@ def _phase_of(error: Unavailable) -> Phase:
 def _is_under(cut: Cut, f: Frontier) -> bool:
     """Whether the cut allows the hour. Not if an override closed the one before it under a later cut of promises meanwhile."""
     return f.hour.end_ms <= cut.watermarks_ms.get(f.event_type, 0) and cut.audit_next.reaches(f.settled_next)
-
-
-def _described(q: Quarantined) -> str:
-    return (
-        f"the type is quarantined: topic {q.topic} partition {q.partition} offset {q.offset} cannot be staged ({q.reason}); "
-        f"`hourmark etl resume {q.event_type}`, with --skip-record to leave that record out"
-    )

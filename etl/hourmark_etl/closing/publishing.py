@@ -14,16 +14,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
 from hourmark.errors import Finding
 from hourmark.hours import Hour
-from hourmark.manifest import MARKER, Book, BucketFile, Evidence, Grade, Manifest, Offsets, Previous
+from hourmark.manifest import MARKER, Book, BucketFile, Evidence, Grade, Manifest, Offsets, Previous, SetAsideRecords
 from hourmark.rules import KnownSchema
 from hourmark_etl.buckets.reader import NotClosed, any_marker, decoded_manifest, read_marker, standing_manifest
 from hourmark_etl.closing.engine import Engine
@@ -36,9 +36,11 @@ from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import Closing
 from hourmark_etl.ledger.listings import listed_groups, listed_sums
 from hourmark_etl.ledger.schemas import schemas_of, unreadable
-from hourmark_etl.model import AuditOffsets, Frontier, OriginHourSums, Seal, StagedGroup
+from hourmark_etl.ledger.set_aside import listed_set_aside
+from hourmark_etl.model import AuditOffsets, Frontier, OriginHourSums, Seal, SetAside, StagedGroup
 from hourmark_etl.storage import AccessDenied, AlreadyExists, Storage, StorageError
 
+_SET_ASIDE_MAX: Final = 50  # entries of `Manifest.set_aside_records`
 _HELP = (
     "Restore the newest copy of the ledger, or recreate it by `hourmark ledger rebuild`; or, where this is a new installation, "
     "give it a root of its own (storage.root). Nothing was changed"
@@ -50,6 +52,7 @@ def manifest_of(
     written: WrittenHour,
     *,
     listed: Collection[StagedGroup],
+    set_aside: Collection[SetAside] = (),
     fingerprints: Mapping[int, str],
     previous: Previous | None,
     ledger: tuple[str, int],
@@ -91,6 +94,8 @@ def manifest_of(
         duplicates_removed=sum(rows.events for rows in written.duplicates.values()),
         unaudited=seal.unaudited,
         checked=seal.checked or 0,
+        set_aside=sum(len(of.offsets) for of in set_aside),
+        set_aside_records=_set_aside(set_aside),
         lost=dict(seal.lost),
         unknown=dict(seal.unknown),
         unrepeatable=list(seal.unrepeatable),
@@ -102,6 +107,19 @@ def manifest_of(
         closed_at_ms=now_ms,
         software=f"hourmark {version('hourmark')}",
     ).sealed()  # fmt: skip
+
+
+def _set_aside(found: Collection[SetAside]) -> list[SetAsideRecords]:
+    offsets = defaultdict[tuple[str, int, str], list[int]](list)
+    for of in found:
+        offsets[of.topic, of.partition, of.reason] += of.offsets
+    most = sorted(offsets.items(), key=lambda item: (-len(item[1]), item[0]))[:_SET_ASIDE_MAX]
+    return [
+        SetAsideRecords(
+            topic=topic, partition=partition, reason=reason, records=len(of), first_offset=min(of), last_offset=max(of)
+        )
+        for (topic, partition, reason), of in most
+    ]
 
 
 def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
@@ -226,12 +244,14 @@ class Publisher:
         readable = [hours[f.event_type, f.hour] for chain in chains for f in chain]
         written = self.engine.write(readable, texts, f"{folder}/_tasks")  # no type has such a name
         by_hour = {(w.event_type, w.hour_s): w for w in written}
+        set_aside = listed_set_aside(self.database, {(f.event_type, f.hour.start_s) for f in asked})
         identity = self.database.identity()
 
         def published(f: Frontier) -> Manifest:
             of = by_hour[f.event_type, f.hour.start_s]
             manifest = manifest_of(
                 f, of, listed=hours[f.event_type, f.hour].listed, fingerprints=marks,
+                set_aside=set_aside.get((f.event_type, f.hour.start_s), ()),
                 previous=previous_of(self.storage, f), ledger=identity, attempt=attempt, now_ms=self.clock.now_ms(),
             )  # fmt: skip
             return publish(self.storage, f, of, manifest)

@@ -9,19 +9,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import zstandard
-from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select, union
+from sqlalchemy import ColumnElement, Connection, Table, insert, select, union
 
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition, TopicInfo
 from hourmark.topics import AUDIT, CONTROL
 from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, put, rows_named
+from hourmark_etl.ledger.database import Database, Lease, rows_named
 from hourmark_etl.ledger.digests import check, rewrite, with_digest
 from hourmark_etl.ledger.offset_gaps import OffsetGap, open_gaps, put_gaps
-from hourmark_etl.ledger.overview import Quarantined
 from hourmark_etl.ledger.read_errors import ReadError, end_errors, forget_error, put_errors
 from hourmark_etl.ledger.reporters import put_reports
+from hourmark_etl.ledger.set_aside import put_set_aside
 from hourmark_etl.model import (
     DEFAULT_SHARD,
     FIRST_SITE,
@@ -31,7 +31,6 @@ from hourmark_etl.model import (
     StagedFile,
     StagedGroup,
     from_columns,
-    from_row,
     to_columns,
     to_signed,
 )
@@ -195,29 +194,6 @@ def hand_over(database: Database, lease: Lease, shards: Mapping[str, str]) -> No
             _change_positions(connection, tables.positions.c.topic == topic, shard=shard)
 
 
-def resume(database: Database, event_type: str, *, skip_record: bool) -> Quarantined:
-    """Stage a type again that was quarantined; `skip_record` moves past the record that it was quarantined for, and only past
-    that.
-
-    UsageError if it is not quarantined, or its partition is not at that record.
-    """
-    table, rows = tables.quarantined, tables.positions
-    with database.transaction() as connection:
-        found = connection.execute(select(table).where(table.c.type == event_type)).first()
-        if found is None:
-            raise UsageError(f"the type {event_type} is not quarantined; `hourmark bucket why` says what an hour waits for")
-        aside = from_row(Quarantined, found)
-        if skip_record:
-            at_it = (rows.c.topic == aside.topic, rows.c.partition == aside.partition, rows.c.next_offset == aside.offset)
-            if _change_positions(connection, *at_it, next_offset=aside.offset + 1, leader_epoch=None, epoch_next=None) != 1:
-                raise UsageError(
-                    f"topic {aside.topic} partition {aside.partition} is not at offset {aside.offset}; resume "
-                    "without --skip-record"
-                )
-        connection.execute(delete(table).where(table.c.type == event_type))
-    return aside
-
-
 def skip_unreadable(database: Database, at_edge: Callable[[str], str], error: ReadError, end: int) -> OffsetGap:
     """Go on at offset `end` of a partition that cannot be read; what lies before it is a gap of its topic.
 
@@ -243,23 +219,22 @@ def commit_batch(
     database: Database,
     lease: Lease,
     batch: StagedBatch,
-    bad: Sequence[Quarantined] = (),
     unread: Sequence[ReadError] = (),
+    *,
+    now_ms: int = 0,
 ) -> list[ReadError]:
-    """The only way offsets move on; types with a bad record are quarantined in the same transaction.
+    """Move offsets on, the only way that they do, with all that was staged or set aside up to them.
 
     `unread`: partitions that could not be read further. Returns those of them that were not known to be unreadable from there.
 
     StaleDriver, with nothing changed, if a position is not where the batch began.
     """
     with database.transaction(lease) as connection:
-        aside = set(connection.execute(select(tables.quarantined.c.type)).scalars()) if bad else set()
-        first = {b.event_type: b for b in reversed(bad) if b.event_type not in aside}
-        put(connection, tables.quarantined, ["type"], [to_columns(b) for b in first.values()])
         moved = list(zip(batch.starts, batch.ends, strict=True))
         assert all(end.next_offset >= start.next_offset for start, end in moved), "a batch cannot end before it begins"
         _compare_and_set(connection, moved, keep_epochs=True)
         put_staged(connection, batch)
+        put_set_aside(connection, batch.set_aside, now_ms)
         put_reports(connection, batch.reports)
         end_errors(connection, {end.of: end.next_offset for end in batch.ends})
         return put_errors(connection, unread)

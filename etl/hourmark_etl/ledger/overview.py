@@ -11,7 +11,7 @@ from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import State, from_row
+from hourmark_etl.model import State
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -20,18 +20,6 @@ class Fixed:
 
     closed_to_s: int
     fixed_to_s: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Quarantined:
-    """A type that is not staged for now, because of the record at this place. In the table's columns."""
-
-    event_type: str
-    topic: str
-    partition: int
-    offset: int
-    reason: str
-    quarantined_at_ms: int
 
 
 def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, Fixed]:
@@ -45,11 +33,6 @@ def _fixed(hour_s: int, state: State, seals: str | None, bucket_seconds: int) ->
     """A frozen type has listed its frontier hour at least; a sealed one has a seal for each hour that it closes next."""
     count = 0 if state is State.OPEN else len(json.loads(seals)) if seals else 1
     return Fixed(hour_s, hour_s + count * bucket_seconds)
-
-
-def quarantined(database: Database) -> dict[str, Quarantined]:
-    """Types that are quarantined."""
-    return {row.type: from_row(Quarantined, row) for row in database.ask(select(tables.quarantined))}
 
 
 def closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:

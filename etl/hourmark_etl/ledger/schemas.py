@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Result, select
 
+from hourmark.datum_check import compile_schema, holds_event_id
 from hourmark.errors import Finding
 from hourmark.rules import KnownSchema, check_second_meaning
 from hourmark_etl.errors import DamagedRow
@@ -29,6 +31,26 @@ def schemas_of(database: Database, ids: Collection[int]) -> dict[int, KnownSchem
 def types_of_ids(database: Database) -> dict[int, str]:
     """Of each known id, its type: cheap, for staging."""
     return dict(database.ask(select(tables.schemas.c.schema_id, tables.schemas.c.type)).all())
+
+
+def programs_of(database: Database, ids: Collection[int]) -> dict[int, bytes]:
+    """Return the programs that check datums (`hourmark.datum_check`) of those of these ids whose schema the ledger knows.
+
+    An id whose schema cannot be used has an empty program: its datums are checked when they are written, and its row is named.
+    """
+    return {schema_id: _program(known) for schema_id, known in schemas_of(database, ids).items() if _text(known)}
+
+
+def _text(known: KnownSchema | DamagedRow) -> str:
+    return known.text if isinstance(known, KnownSchema) else ""
+
+
+def _program(known: KnownSchema | DamagedRow) -> bytes:
+    try:
+        schema = json.loads(_text(known))
+        return compile_schema(schema) if holds_event_id(schema) else b""
+    except ValueError:
+        return b""
 
 
 def unreadable(event_type: str, schema_id: int, known: KnownSchema | DamagedRow | None) -> Finding | None:

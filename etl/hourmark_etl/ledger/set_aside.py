@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import zstandard
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
 
 from hourmark.errors import UsageError
 from hourmark_etl.ledger import tables
@@ -22,6 +23,7 @@ from hourmark_etl.ledger.digests import check, with_digest
 from hourmark_etl.model import SetAside, Span, to_columns
 
 _TABLE: Final = tables.set_aside
+_HOURS_AT_ONCE: Final = 1000
 KEPT_MS: Final = 30 * 24 * 3_600_000  # after that, a row that a closed bucket counts is deleted
 
 
@@ -91,6 +93,26 @@ def set_aside_rows(
     return [_told(row) for row in database.ask(query).mappings()]
 
 
+def listed_set_aside(database: Database, buckets: Collection[tuple[str, int]]) -> dict[tuple[str, int], list[SetAside]]:
+    """Return the records that these buckets (type, the hour's start in Unix seconds) count."""
+    found = defaultdict[tuple[str, int], list[SetAside]](list)
+    hours = sorted({hour_s for _, hour_s in buckets})
+    for first in range(0, len(hours), _HOURS_AT_ONCE):
+        query = select(_TABLE).where(_TABLE.c.listed_hour.in_(hours[first : first + _HOURS_AT_ONCE]))
+        for row in database.ask(query.order_by(_TABLE.c.topic, _TABLE.c.partition, _TABLE.c.offset)).mappings():
+            if (key := (row["type"], row["listed_hour"])) in buckets:
+                found[key].append(_told(row).of)
+    return found
+
+
+def unreviewed_records(database: Database, event_type: str | None = None) -> int:
+    """Return how many records of the type, or of all types, were set aside and not reviewed."""
+    query = select(func.coalesce(func.sum(_TABLE.c.records), 0)).where(_TABLE.c.reviewed_at_ms.is_(None))
+    if event_type is not None:
+        query = query.where(_TABLE.c.type == event_type)
+    return int(database.ask(query).scalar_one())
+
+
 def unstaged_offsets(database: Database, spans: Sequence[Span]) -> set[tuple[str, int, int]]:
     """Return (topic, partition, offset) of records in these spans that were set aside when they were staged."""
     found = set()
@@ -110,7 +132,7 @@ def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> in
     if not open_rows:
         of = f" of {event_type}" if event_type else ""
         raise UsageError(f"no record{of} that was set aside waits for a review; `hourmark etl set-aside ls --all` lists all")
-    here = [_TABLE.c.reviewed_at_ms.is_(None)]
+    here: list[ColumnElement[bool]] = [_TABLE.c.reviewed_at_ms.is_(None)]
     if event_type is not None:
         here.append(_TABLE.c.type == event_type)
     with database.transaction() as connection:
@@ -146,7 +168,7 @@ def _row(of: SetAside, now_ms: int) -> dict[str, Any]:
 
 
 def _told(row: Mapping[Any, Any]) -> SetAsideRow:
-    check(_TABLE, row)
+    check(_TABLE, row, event_type=row["type"])
     return SetAsideRow(
         of=SetAside(
             topic=row["topic"],

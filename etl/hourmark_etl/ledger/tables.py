@@ -208,18 +208,6 @@ blockers = Table(
     _number("since_ms"),
 )
 
-# Types that are not staged for now, because a record on their topic cannot be: an alarm, until an operator resumes them.
-quarantined = Table(
-    "quarantined",
-    metadata,
-    _key("type", Text),
-    _text("topic"),
-    Column("partition", Integer, nullable=False),
-    _number("offset"),
-    _text("reason"),
-    _number("quarantined_at_ms"),
-)
-
 # Records of event topics that cannot be in a bucket (`ledger.set_aside`). One row for those that staging found in one piece of a
 # partition for one reason; each row is counted in one bucket's manifest.
 set_aside = Table(

@@ -39,7 +39,7 @@ from hourmark_etl.options import hour_of, say
 from hourmark_etl.storage import open_storage
 
 _COUNTS: Final = (
-    "promised", "staged", "closed", "late", "open", "duplicates_removed", "unaudited", "waived", "on_its_way"
+    "promised", "staged", "closed", "late", "open", "duplicates_removed", "unaudited", "waived", "on_its_way", "set_aside"
 )  # fmt: skip
 _MARGIN_SECONDS: Final = 24 * 3600  # audit files are kept so much longer than topics
 _NO_END: Final = 1 << 62
@@ -110,6 +110,7 @@ def audit(
     unaudited             events in closed buckets that no audit record had promised
     waived             at least so many events a bucket was closed without (timed_out, forced)
     on its way          at least so many events promised and not staged yet
+    set aside           records that cannot be in a bucket (`hourmark etl set-aside ls`)
 
     Without TYPE one line a type, with TYPE one line an hour. A difference names the stage, and hosts and ranges where it can.
     Where no hour of the span is closed, there is nothing to compare, and it says so (exit 0; `looked_at` of --json).

@@ -50,6 +50,11 @@ def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
         f"  follows     {f'{previous.hour}, whose marker has {previous.blake2b}' if previous else 'none: it is the first'}",
         *(f"  waived     {waived}" for waived in evidence.waived),
         f"  removed     {manifest.duplicates_removed} duplicates",
+        *(
+            f"  set aside   {r.records} records of {r.topic} partition {r.partition}, offsets {r.first_offset} to "
+            f"{r.last_offset}: {r.reason}"
+            for r in manifest.set_aside_records
+        ),
         f"  unaudited     {manifest.unaudited} events that no audit record promised so far",
         *(f"  lost        {count} bytes of source {source} before they were read" for source, count in manifest.lost.items()),
         *(

@@ -16,7 +16,6 @@ from hourmark_etl.closing.cut.readiness import Reports, clocks_apart, no_service
 from hourmark_etl.humanize import counted, duration, iso
 from hourmark_etl.ledger.heartbeat import no_driver
 from hourmark_etl.ledger.overrides import Blocker, Override
-from hourmark_etl.ledger.overview import Quarantined
 from hourmark_etl.model import Frontier, Phase, Reporter, State
 
 SILENT_SECONDS: Final = 60.0  # a source reports every few seconds
@@ -77,7 +76,7 @@ class Facts:
     reporters: tuple[Reporter, ...] = ()
     wait: Blocker | None = None
     override: Override | None = None
-    quarantined: Quarantined | None = None
+    set_aside: int = 0  # records of the type that wait for a review
     manifest: Manifest | None = None  # of the hour, where it is closed
     driver_seen_ms: int | None = None
 
@@ -148,7 +147,7 @@ def _times_out_at_ms(facts: Facts, f: Frontier) -> int | None:
     if f.state is not State.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
         return None
     by_none = facts.wait is not None and facts.wait.phase in _BY_NO_DEADLINE
-    if by_none or facts.quarantined is not None or facts.override is not None or facts.silent:
+    if by_none or facts.override is not None or facts.silent:
         return None
     return None if clocks_apart(Reports(facts.reporters), facts.now_ms) else at_ms
 
@@ -220,9 +219,6 @@ def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
         yield Reason(f"{silent}, and {since}", do, facts.driver_seen_ms)
     if facts.override is not None and facts.override.hour_s == f.hour.start_s:
         yield _ordered(facts.override, f)
-    aside = facts.quarantined if f.state is not State.SEALED else None  # what a sealed hour holds is staged
-    if aside is not None:
-        yield _quarantined(aside)
     if facts.now_ms < f.hour.end_ms:
         yield Reason(f"the hour ends in {duration((f.hour.end_ms - facts.now_ms) / 1000)}", "nothing: wait for its end")
         return
@@ -237,14 +233,19 @@ def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
     behind = list(_behind(facts, f)) if f.state is State.OPEN else []
     yield from behind
     wait = facts.wait if facts.wait is not None and facts.wait.hour == f.hour else None
-    waits = wait is not None and wait.phase != Phase.QUARANTINED  # the ledger says that better
-    if wait is not None and waits:
+    if wait is not None:
         yield from _waiting(wait, behind)
     if f.alarm and not (wait is not None and wait.phase is Phase.PROOF):
         do = _DO_BY_PHASE[Phase.PROOF].format(type=f.event_type, hour=f.hour)
         yield from (Reason(f"promise not kept: {what}", do) for what in f.alarm)
-    if not (silent or stale or behind or waits or f.alarm or facts.override or aside):
+    if not (silent or stale or behind or wait or f.alarm or facts.override):
         yield Reason("nothing that the ledger knows of", "the closer polls every second: ask again, and see what its log says")
+    if facts.set_aside:
+        yield Reason(
+            f"{counted(facts.set_aside, 'record')} on the type's topic cannot be in a bucket and were set aside. Where "
+            "one was an acknowledged event, the promise of it is not kept",
+            f"`hourmark etl set-aside ls {f.event_type}` names each with its reason",
+        )
 
 
 def _ordered(override: Override, f: Frontier) -> Reason:
@@ -252,16 +253,6 @@ def _ordered(override: Override, f: Frontier) -> Reason:
     if f.state is State.SEALED and f.seal is not None:
         do = f"nothing: it is sealed as {f.seal.grade}, and closes as that; the override only gives up staged files that are lost"
     return Reason(f"{override.requested_by} ordered it closed by force: {override.reason}", do, override.requested_at_ms)
-
-
-def _quarantined(found: Quarantined) -> Reason:
-    return Reason(
-        f"the type is quarantined: topic {found.topic} partition {found.partition} offset {found.offset}: {found.reason}; it is "
-        "not staged, and no deadline closes its hours",
-        f"find who wrote that record (only the delivery service may); then `hourmark etl resume {found.event_type}`, or with "
-        "--skip-record where the record itself must be passed over",
-        found.quarantined_at_ms,
-    )
 
 
 def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:

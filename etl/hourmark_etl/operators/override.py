@@ -28,6 +28,7 @@ from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.heartbeat import driver_seen_ms, no_driver
 from hourmark_etl.ledger.overrides import Blocker, blockers, changes_nothing, check_sealed, overrides, put_override, put_overrides
 from hourmark_etl.ledger.reporters import reporters
+from hourmark_etl.ledger.set_aside import unreviewed_records
 from hourmark_etl.model import Frontier
 from hourmark_etl.operators.explain import Explanation, Facts, as_lines, closed
 from hourmark_etl.operators.explain import why as explain
@@ -176,7 +177,7 @@ def _facts(database: Database, config: Config, event_type: str, hour: Hour, now_
         reporters=tuple(reporters(database)),
         wait=blockers(database, length_s).get(event_type),
         override=overrides(database).get(event_type),
-        quarantined=overview.quarantined(database).get(event_type),
+        set_aside=unreviewed_records(database, event_type),
         manifest=overview.closed_manifest(database, event_type, hour),
         driver_seen_ms=driver_seen_ms(database),
     )

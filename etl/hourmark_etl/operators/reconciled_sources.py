@@ -44,6 +44,7 @@ def facts_of(database: Database, length_s: int, window: Window) -> tuple[list[Ty
     with database.reading() as connection:
         listed, promised, buckets = _listed(connection, window), _promised(connection, window), _buckets(connection, window)
         _add_further(connection, window, promised)
+        set_aside = _set_aside(connection)
         facts = [
             TypeFacts(
                 event_type=event_type,
@@ -54,6 +55,7 @@ def facts_of(database: Database, length_s: int, window: Window) -> tuple[list[Ty
                 listed=listed[event_type],
                 promised=promised[event_type],
                 buckets=buckets[event_type],
+                set_aside=set_aside[event_type],
             )
             for event_type, hour_s, settled_next, further, alarm in connection.execute(known)
             if window.event_type in (None, event_type)
@@ -69,6 +71,16 @@ def _listed(connection: Connection, window: Window) -> dict[str, dict[tuple[int 
     query = select(*keys, func.sum(groups.c.rows)).where(*window.begins(groups)).group_by(*keys)
     for event_type, listed_s, origin_s, rows in connection.execute(query):
         found[event_type][listed_s, origin_s] = int(rows)
+    return found
+
+
+def _set_aside(connection: Connection) -> dict[str, dict[int | None, int]]:
+    """Records that were set aside, by type and by the bucket that counts them (None: none yet)."""
+    table = tables.set_aside
+    found = defaultdict[str, dict[int | None, int]](dict)
+    keys = (table.c.type, table.c.listed_hour)
+    for event_type, listed_s, records in connection.execute(select(*keys, func.sum(table.c.records)).group_by(*keys)):
+        found[event_type][listed_s] = int(records)
     return found
 
 
@@ -146,4 +158,5 @@ def closed_bucket(manifest: Manifest, hour_s: int) -> BucketFacts:
         promised=manifest.evidence.promised,
         unaudited=manifest.unaudited,
         entries=entries,
+        set_aside=manifest.set_aside,
     )

@@ -71,6 +71,7 @@ class BucketFacts:
     promised: int
     unaudited: int
     entries: Mapping[int, Book]
+    set_aside: int = 0
 
     def events_of(self, origin_s: int) -> int:
         """Of this origin hour."""
@@ -97,11 +98,14 @@ class TypeFacts:
     listed: Mapping[tuple[int | None, int], int]
     promised: Mapping[int, Promised]
     buckets: Mapping[int, BucketFacts]
+    set_aside: Mapping[int | None, int] = dataclasses.field(default_factory=dict)  # records, by the bucket that counts them
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HourAccount:
     """One origin hour of one type. Counts of rows, but for `closed`, `late` (of `closed`), `promised`, `unaudited`: of events.
+
+    `set_aside`: records of the type, of whatever time, that this hour's bucket counts, or the next to close will.
 
     `waived` is what at least is missing of promises that a bucket was closed without; `on_its_way` what at least is promised
     and not staged yet.
@@ -119,6 +123,7 @@ class HourAccount:
     unaudited: int
     waived: int
     on_its_way: int
+    set_aside: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -174,7 +179,13 @@ def _hour(facts: TypeFacts, origin_s: int) -> HourAccount:
         unaudited=unaudited,
         waived=min(missing, settled) if own is not None and waives(facts, origin_s) else 0,
         on_its_way=missing if own is None else min(missing, by_ledger.unsettled),
+        set_aside=own.set_aside if own is not None else _not_closed(facts, origin_s),
     )
+
+
+def _not_closed(facts: TypeFacts, origin_s: int) -> int:
+    unlisted = facts.set_aside.get(UNLISTED, 0) if origin_s == facts.frontier_s else 0
+    return facts.set_aside.get(origin_s, 0) + unlisted
 
 
 def _is_open(facts: TypeFacts, listed_s: int | None) -> bool:
@@ -201,6 +212,9 @@ def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]
     ):
         if said != summed:
             yield differs(Stage.WRITING, f"its evidence speaks of {said} {what}, its books of {summed}")
+    if (aside := facts.set_aside.get(bucket.hour_s, 0)) > bucket.set_aside:  # fewer: old rows are deleted
+        counts = f"the ledger counts {aside} records that were set aside for it, its manifest {bucket.set_aside}"
+        yield differs(Stage.STAGING, counts)
     for origin_s in sorted({*bucket.entries, *bucket.late, bucket.hour_s}):
         entry, events, origin = bucket.entries.get(origin_s, _NOTHING), bucket.events_of(origin_s), _label(facts, origin_s)
         if entry.events != events:

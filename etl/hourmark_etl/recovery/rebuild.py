@@ -7,9 +7,8 @@ Where the mirror stood at the last checks of the edge, and which gaps there were
 (`offset_records`); without it those checks begin anew, and what the edge has deleted by now counts as a gap. That a log lost
 its end is kept there before any driver runs with the new ledger: once the log has grown again, another rebuild would not find it.
 
-Not rebuilt, because nothing tells it: overrides, whom a bucket waived, and types that were quarantined (their next batch
-quarantines them again). The index of ids is a cache: what of it stands on storage is taken over, as what is staged again is
-looked up in closed buckets.
+Not rebuilt, because nothing tells it: overrides, whom a bucket waived, and which records were set aside. The index of ids is a
+cache: what of it stands on storage is taken over, as what is staged again is looked up in closed buckets.
 """
 
 from __future__ import annotations

@@ -8,5 +8,5 @@ read.py      spans of offsets from Kafka, as Arrow columns
 stage.py     a task: reads its spans, stages them as one sorted Parquet file, leaves out what cannot be staged
 files.py     the format of staged files; verified.py: files that verify themselves: name → footer → chunks
 pieces.py    what tasks are told and answer, and what a staged file says of itself
-restage.py   a damaged staged file is staged again; resume.py: a type that was quarantined goes on
+restage.py   a damaged staged file is staged again; unreadable.py: offsets that cannot be read are skipped
 """

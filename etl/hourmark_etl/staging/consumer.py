@@ -34,7 +34,6 @@ from hourmark.kafka import Cluster, Partition
 from hourmark_etl.errors import DataLoss, EtlStop
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.overview import Quarantined
 from hourmark_etl.ledger.read_errors import ReadError
 from hourmark_etl.ledger.reporters import reporters_of
 from hourmark_etl.model import Position, Span, StagedBatch
@@ -164,25 +163,13 @@ class Consumer:
     def _commit(self, answers: Sequence[TaskResult]) -> StagedBatch:
         now_ms = self._clock.now_ms()
         batch = batch_of(answers, self._cluster_id, self._shard, now_ms)
-        bad = [
-            Quarantined(
-                event_type=self._naming.type_of(b.topic) or "",
-                topic=b.topic,
-                partition=b.partition,
-                offset=b.offset,
-                reason=b.why,
-                quarantined_at_ms=now_ms,
-            )
-            for a in answers
-            for b in a.bad
-        ]
         unread = [
             ReadError(topic=u.topic, partition=u.partition, offset=u.offset, reason=u.why, since_ms=now_ms)
             for a in answers
             for u in a.unread
             if not u.is_truncated
         ]
-        for error in ledger.commit_batch(self._database, self._lease, batch, bad, unread):
+        for error in ledger.commit_batch(self._database, self._lease, batch, unread, now_ms=now_ms):
             _LOG.error(
                 "%s. It is tried again after growing pauses, and everything else is staged meanwhile; "
                 "`hourmark etl skip-unreadable %s %d` gives up what cannot be read", error, error.topic, error.partition,
@@ -190,11 +177,11 @@ class Consumer:
         if truncated := {Partition(u.topic, u.partition) for a in answers for u in a.unread if u.is_truncated}:
             central = Cluster(self._config.kafka.central_cluster, "central")
             begin_truncated(self._database, self._lease, central, self._cluster_id, self._naming.at_edge, truncated, now_ms)
-        for b in bad:
+        for of in batch.set_aside:
             _LOG.error(
-                "the type %s is quarantined, its hours stay open: topic %s partition %d offset %d cannot be staged (%s). Find "
-                "who wrote it, then `hourmark etl resume %s`, with --skip-record to leave that record out",
-                b.event_type, b.topic, b.partition, b.offset, b.reason, b.event_type,
+                "topic %s partition %d: %d records from offset %d on are set aside and in no bucket: %s. No delivery service "
+                "wrote them, or their bytes changed; `hourmark etl set-aside ls %s` lists them",
+                of.topic, of.partition, len(of.offsets), of.offsets[0], of.reason, of.event_type,
             )  # fmt: skip
         return batch
 
@@ -247,6 +234,7 @@ def batch_of(answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms:
         groups=tuple(g for a in answers for g in a.piece.groups),
         audit_groups=tuple(g for a in answers for g in a.piece.audit_groups),
         reports=tuple(reporters_of(HostReport.decode(r.datum), now_ms) for r in reports),
+        set_aside=tuple(of for a in answers for of in a.piece.set_aside),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hourmark.config_groups import Storage as StorageSettings
-from hourmark_etl.model import FIRST_SITE, AuditGroup, Span, StagedFile, StagedGroup, from_row
+from hourmark_etl.model import FIRST_SITE, AuditGroup, SetAside, Span, StagedFile, StagedGroup, from_row
 
 NOTE_FORMAT: Final = 1
 
@@ -25,6 +25,7 @@ class StagePlan:
     hosts: Collection[str]  # central topics of host reports
     ledger: str = ""  # UUID
     schema_types: Mapping[int, str] = dataclasses.field(default_factory=dict)  # schema id → type, as the rules fixed it
+    programs: Mapping[int, bytes] = dataclasses.field(default_factory=dict)  # schema id → check of its datums
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +90,11 @@ class ReportRecord(NamedTuple):
 
 
 class StagedPiece(NamedTuple):
-    """What one call of `stage_table` staged: at most one file of events and one of promises."""
+    """What one call of `stage_table` staged: at most one file of events and one of promises; and what it did not stage."""
 
     files: tuple[StagedNote, ...] = ()
     reports: tuple[ReportRecord, ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
 
     @property
     def groups(self) -> tuple[StagedGroup, ...]:

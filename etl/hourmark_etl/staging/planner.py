@@ -4,7 +4,7 @@ An "offset" of this source is a whole planned batch, so what Spark writes down o
 batch begins where the ledger stands. Why not Spark's own Kafka source: docs/decisions.
 
 `Planner` is the thin edge around `plan`, in Spark's process of the source. The ledger says where to begin and which types
-there are, so a type applied, a partition added or a type quarantined counts from the next batch on, without a restart.
+there are, so a type applied or a partition added counts from the next batch on, without a restart.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pickle
 import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -27,9 +27,8 @@ from hourmark.topics import AUDIT
 from hourmark_etl.folders import STAGING_FOLDER
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.overview import quarantined
 from hourmark_etl.ledger.read_errors import ReadError, forget_errors, read_errors, record_errors
-from hourmark_etl.ledger.schemas import types_of_ids
+from hourmark_etl.ledger.schemas import programs_of, types_of_ids
 from hourmark_etl.model import Position
 from hourmark_etl.reused import spare_loaded
 from hourmark_etl.staging.pieces import StagePlan
@@ -42,12 +41,24 @@ _LOG = logging.getLogger(__name__)
 REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numbers of partitions
 
 
-class _Task(InputPartition):
-    """One task's spans, where its files go, the type of each schema id, and the brokers that are known by now."""
+class Schemas(NamedTuple):
+    """What schema ids stand for.
 
-    def __init__(self, folder: str, spans: tuple[ReadSpan, ...], schema_types: Mapping[int, str], bootstrap: str) -> None:
+    Attributes:
+        types: By schema id, its type: of all ids that the ledger knows.
+        programs: By schema id, the program that checks its datums (`hourmark.datum_check`).
+    """
+
+    types: Mapping[int, str]
+    programs: Mapping[int, bytes]
+
+
+class _Task(InputPartition):
+    """One task's spans, where its files go, what schema ids stand for, and the brokers that are known by now."""
+
+    def __init__(self, folder: str, spans: tuple[ReadSpan, ...], schemas: Schemas, bootstrap: str) -> None:
         super().__init__(None)
-        self.folder, self.spans, self.schema_types, self.bootstrap = folder, spans, schema_types, bootstrap
+        self.folder, self.spans, self.schemas, self.bootstrap = folder, spans, schemas, bootstrap
 
 
 class StreamReader(DataSourceStreamReader):
@@ -70,16 +81,16 @@ class StreamReader(DataSourceStreamReader):
         planned = PlannedBatch.from_json(end)
         if not planned.tasks:  # a query begins with a batch, also where there is nothing to stage
             return []
-        schema_types = self._plans().schema_types()
         bootstrap = bootstrap_of(self._config.kafka.central_cluster)
-        return [_Task(planned.folder, spans, schema_types, bootstrap) for spans in planned.tasks]
+        schemas = [self._plans().schemas({s.span.topic for s in spans}) for spans in planned.tasks]
+        return [_Task(planned.folder, spans, of, bootstrap) for spans, of in zip(planned.tasks, schemas, strict=True)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Task)
         spare_loaded()
         kafka = self._config.kafka
         topics = {s.span.topic for s in partition.spans}
-        plan = stage_plan(self._config, partition.folder, topics, self._ledger, partition.schema_types)
+        plan = stage_plan(self._config, partition.folder, topics, self._ledger, partition.schemas)
         central = kafka.central_cluster.model_copy(update={"bootstrap": partition.bootstrap})
         for answer in read_and_stage(partition.spans, plan, central, kafka.max_message_bytes):
             yield pa.RecordBatch.from_pydict({COLUMN: [pickle.dumps(answer)]})
@@ -97,7 +108,7 @@ class StreamReader(DataSourceStreamReader):
         return {**self.__dict__, "_planner": None}
 
 
-def stage_plan(config: Config, folder: str, topics: set[str], ledger: str, schema_types: Mapping[int, str]) -> StagePlan:
+def stage_plan(config: Config, folder: str, topics: set[str], ledger: str, schemas: Schemas) -> StagePlan:
     """What staging records of these central topics must know; `ledger`: its UUID."""
     control = CentralTopics.of(config.kafka)
     return StagePlan(
@@ -108,8 +119,22 @@ def stage_plan(config: Config, folder: str, topics: set[str], ledger: str, schem
         audits=control.audits,
         hosts=control.hosts,
         ledger=ledger,
-        schema_types=schema_types,
+        schema_types=schemas.types,
+        programs=schemas.programs,
     )
+
+
+def schemas_for(config: Config, database: Database, topics: Collection[str], programs: dict[int, bytes] | None = None) -> Schemas:
+    """Return what schema ids stand for, with the programs of those of these topics' types.
+
+    `programs`: what earlier calls have found, which is added to: what an id stands for never changes.
+    """
+    naming, known = CentralTopics.of(config.kafka), {} if programs is None else programs
+    types, own = types_of_ids(database), {naming.type_of(topic) for topic in topics}
+    wanted = {schema_id for schema_id, event_type in types.items() if event_type in own}
+    if new := wanted - known.keys():
+        known |= programs_of(database, new)
+    return Schemas(types, {schema_id: known[schema_id] for schema_id in wanted if known.get(schema_id)})
 
 
 class Planner:
@@ -123,6 +148,7 @@ class Planner:
         self._at_edge = CentralTopics.of(config.kafka).at_edge
         self._types: frozenset[str] = frozenset()
         self._compared: dict[Partition, tuple[int, int]] = {}  # leader epoch and position
+        self._programs: dict[int, bytes] = {}  # what an id stands for never changes
         self._missing: frozenset[str] = frozenset()  # topics of events, as of the last refresh
         self._refreshed_s = -REFRESH_S
 
@@ -133,7 +159,7 @@ class Planner:
         """
         shards = ledger.type_shards(self._database)
         self._hand_over(shards)
-        types = frozenset(t for t, shard in shards.items() if shard == self._shard) - set(quarantined(self._database))
+        types = frozenset(t for t, shard in shards.items() if shard == self._shard)
         topics = frozenset(CentralTopics.of(self._config.kafka, types).of_shard(self._shard))
         if types != self._types or time.monotonic() - self._refreshed_s >= REFRESH_S:
             self._refresh(topics)
@@ -159,9 +185,9 @@ class Planner:
             return None
         return PlannedBatch(f"{STAGING_FOLDER}/{self._lease.epoch:012d}-{self._shard}-{uuid.uuid4().hex}", deal(spans, etl.tasks))
 
-    def schema_types(self) -> dict[int, str]:
-        """Of each schema id that the rules gave out, its type."""
-        return types_of_ids(self._database)
+    def schemas(self, topics: Collection[str]) -> Schemas:
+        """What schema ids stand for, as `schemas_for`."""
+        return schemas_for(self._config, self._database, topics, self._programs)
 
     def close(self) -> None:
         """Let go of the ledger."""

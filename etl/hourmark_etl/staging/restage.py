@@ -15,12 +15,12 @@ from hourmark.config import Config
 from hourmark.kafka import Cluster, Partition
 from hourmark_etl.errors import DataLoss, TopicReplaced
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.schemas import types_of_ids
-from hourmark_etl.ledger.staged_files import known_file, places, replace_file
+from hourmark_etl.ledger.set_aside import unstaged_offsets
+from hourmark_etl.ledger.staged_files import KnownFile, known_file, places, replace_file
 from hourmark_etl.model import AUDIT, Span, Sums
 from hourmark_etl.staging.pieces import StagedPiece
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.planner import stage_plan
+from hourmark_etl.staging.planner import Schemas, schemas_for, stage_plan
 from hourmark_etl.staging.read import SpanReader
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.storage import Storage
@@ -43,13 +43,15 @@ class Restager:
         spans = [s for s in known.file.spans if (s.topic in audits) == (known.file.kind == AUDIT)]
         try:
             self._refuse_lost(spans)
-            piece = self._stage(known.folder, spans)
+            piece = self._stage(known, spans, Schemas({}, {}))
+            if not _are_same(known.groups, _sums(piece, known.file.kind)):
+                # A ledger that was rebuilt does not know what was set aside: it is found again.
+                self._delete(piece)
+                piece = self._stage(known, spans, schemas_for(self._config, self._database, {s.topic for s in spans}))
         except (DataLoss, TopicReplaced) as error:
             raise DataLoss(f"{path} cannot be staged again: {error}. It came from {places(spans)}") from error
-        sums = _sums(piece, known.file.kind)
-        if not _are_same(known.groups, sums):
-            for file in piece.files:
-                self._storage.delete(file.path)
+        if not _are_same(known.groups, sums := _sums(piece, known.file.kind)):
+            self._delete(piece)
             raise DataLoss(f"{path} cannot be staged again: {_difference(known.groups, sums)}. It came from {places(spans)}")
         (made,) = (f for f in piece.files if f.kind == known.file.kind)
         replace_file(self._database, lease, known, made.path, piece.groups)
@@ -57,7 +59,15 @@ class Restager:
         _LOG.warning("%s was staged again as %s: %d rows, the same as before", path, made.path, made.rows)
         return made.path
 
-    def _stage(self, folder: str, spans: Sequence[Span]) -> StagedPiece:
+    def _delete(self, piece: StagedPiece) -> None:
+        for file in piece.files:
+            self._storage.delete(file.path)
+
+    def _stage(self, known: KnownFile, spans: Sequence[Span], schemas: Schemas) -> StagedPiece:
+        """Stage the spans without the records that the ledger knows to be set aside, and without those that fail a check.
+
+        Without schemas datums are not checked, as they were not when an older version staged the file.
+        """
         kafka = self._config.kafka
         wanted = [ReadSpan(s, bytes_max=1 << 62) for s in spans]
         with SpanReader(kafka.central_cluster, kafka.max_message_bytes) as reader:
@@ -67,8 +77,15 @@ class Restager:
         if not tables:
             return StagedPiece()
         ledger, _ = self._database.identity()
-        plan = stage_plan(self._config, folder, {s.topic for s in spans}, ledger, types_of_ids(self._database))
-        return stage_table(pa.concat_tables(tables), spans, plan, self._storage)
+        plan = stage_plan(self._config, known.folder, {s.topic for s in spans}, ledger, schemas)
+        return stage_table(self._without_set_aside(pa.concat_tables(tables), spans), spans, plan, self._storage)
+
+    def _without_set_aside(self, table: pa.Table, spans: Sequence[Span]) -> pa.Table:
+        if not (left_out := unstaged_offsets(self._database, spans)):
+            return table
+        columns = (table.column("topic").cast("string"), table.column("partition"), table.column("offset"))
+        places = zip(*(column.to_pylist() for column in columns), strict=True)
+        return table.filter(pa.array([place not in left_out for place in places]))
 
     def _refuse_lost(self, spans: Sequence[Span]) -> None:
         infos = self._central.topics(sorted({s.topic for s in spans}))

@@ -4,21 +4,19 @@ Rows of any number of topics become one staged file of events (see `files`), wit
 records go to a second file, one for each site, host reports back to the driver: both are few. Names are never reused, so a task
 that is tried again leaves an orphan that no ledger names, and harms nothing.
 
-A record that cannot be staged ends its partition's part of the batch just before it; all else goes on. The driver then
-quarantines its type. On the control topics, which are no types, it stops the driver.
+A record on a topic of events that cannot be staged is set aside, alone (see `records`). On the control topics, which are no
+types, it stops the driver: what it promised is not known.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import itertools
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,24 +26,32 @@ from hourmark.config_groups import KafkaCluster
 from hourmark.host_reports import HostReport
 from hourmark_etl.arrow import (
     Bools,
-    Int32s,
-    Malformed,
     fixed_array,
     hour_starts_s,
     in_one,
-    key_columns,
     lengths,
     run_starts,
-    schema_ids,
     schemas_of_runs,
     value_hashes,
 )
-from hourmark_etl.errors import BadRecord, EtlStop
-from hourmark_etl.model import AUDIT, EVENTS, RANGE_WEIGHT, AuditGroup, Span, StagedGroup, storable, to_signed, to_unsigned
+from hourmark_etl.errors import BadRecord
+from hourmark_etl.model import (
+    AUDIT,
+    EVENTS,
+    RANGE_WEIGHT,
+    AuditGroup,
+    SetAside,
+    Span,
+    StagedGroup,
+    storable,
+    to_signed,
+    to_unsigned,
+)
 from hourmark_etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
 from hourmark_etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, StagePlan
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.read import Piece, SpanReader, Unread
+from hourmark_etl.staging.records import CheckedRecords, check_records
 from hourmark_etl.staging.reports import without_repeated
 from hourmark_etl.storage import Storage, open_storage
 
@@ -61,8 +67,8 @@ _COUNT_MAX: Final = 1 << 40  # a range has its events in memory
 def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage: Storage) -> StagedPiece:
     """Stage all records of these spans, of any of the plan's topics; what the driver must know of it.
 
-    At most 2 GiB of keys or values. BadRecord, with nothing staged, for a record that only the delivery service may write, and
-    did not.
+    At most 2 GiB of keys or values. BadRecord, with nothing staged, for a record on a control topic that no delivery service
+    wrote.
     """
     topics = in_one(table.column("topic").unify_dictionaries()).dictionary_encode()
     names: list[str] = topics.dictionary.to_pylist()
@@ -81,10 +87,14 @@ def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage
         note = StagedNote(ledger=plan.ledger, kind=kind, rows=len(table), spans=spans_held, **held)
         files.append(write_rows(storage, f"{plan.folder}/{kind}-{uuid.uuid4().hex}", table, note))
 
+    set_aside: tuple[SetAside, ...] = ()
     if len(events := _chosen(table, kinds == "event")):
         types = [plan.types.get(t, "") for t in names]
-        in_file, groups = _sorted_events(events, types, topic_codes[kinds == "event"], plan)
-        write(EVENTS, in_file, plan.types, groups=groups)
+        checked = check_records(events, types, topic_codes[kinds == "event"], spans, plan)
+        set_aside = checked.set_aside
+        if len(checked.table):
+            in_file, groups = _sorted_events(checked, types, plan)
+            write(EVENTS, in_file, plan.types, groups=groups)
     for topic, rows in audits.items():
         if not rows:
             continue
@@ -93,7 +103,7 @@ def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage
         span_ms = (min(observed_ms), max(observed_ms))
         promises = pa.table(columns, schema=AUDIT_SCHEMA)
         write(AUDIT, promises, {topic}, audit_groups=_audit_groups(rows, plan.audits[topic]), observed_ms=span_ms)
-    return StagedPiece(tuple(files), reports)
+    return StagedPiece(tuple(files), reports, set_aside)
 
 
 def _kind(topic: str, plan: StagePlan) -> str:
@@ -112,15 +122,9 @@ def _chosen(table: pa.Table, mask: Bools) -> pa.Table:
     return table.filter(pa.array(mask)) if mask.any() else table.slice(0, 0)
 
 
-def _sorted_events(
-    table: pa.Table, types: list[str], codes: npt.NDArray[Any], plan: StagePlan
-) -> tuple[pa.Table, tuple[StagedGroup, ...]]:
+def _sorted_events(checked: CheckedRecords, types: list[str], plan: StagePlan) -> tuple[pa.Table, tuple[StagedGroup, ...]]:
     """Rows of EVENT_SCHEMA by (type, hour, id), and their groups. `types`: of each code, "" where it is no type's topic."""
-    try:
-        key, schemas = key_columns(in_one(table.column("key"))), schema_ids(in_one(table.column("value")))
-    except Malformed as error:
-        raise _bad(table, error.row, str(error)) from error
-    _check_schemas(table, schemas, types, codes, plan.schema_types)
+    table, codes, key, schemas, _ = checked
     ranked = sorted(set(types))  # in the file types stand by name, so that neighbours of a unit are neighbours in every file
     ranks = np.array([ranked.index(t) for t in types], np.int32)[codes]
     values = in_one(table.column("value"))
@@ -168,16 +172,6 @@ def _sorted_events(
         )
     )
     return pa.table(columns, schema=EVENT_SCHEMA), groups
-
-
-def _check_schemas(table: pa.Table, schemas: Int32s, types: list[str], codes: npt.NDArray[Any], known: Mapping[int, str]) -> None:
-    """BadRecord for the first record under an id that stands for another type's schema."""
-    for schema_id in np.unique(schemas).tolist():
-        if (meant := known.get(schema_id)) is None:
-            continue  # an older copy of the ledger may not know it yet; closing asks again
-        others = np.array([t != meant for t in types])[codes] & (schemas == schema_id)
-        if others.any():
-            raise _bad(table, int(np.argmax(others)), f"it is written under schema id {schema_id}, which stands for {meant}")
 
 
 def _audit_rows(table: pa.Table, bucket_seconds: int) -> list[PromiseRow]:
@@ -268,24 +262,11 @@ def _bad(table: pa.Table, row: int, why: str) -> BadRecord:
     return BadRecord(topic, partition, offset, why)
 
 
-class Bad(NamedTuple):
-    """A record that cannot be staged."""
-
-    topic: str
-    partition: int
-    offset: int
-    why: str
-
-
 class TaskResult(NamedTuple):
-    """What a task did with one piece: `piece` holds all records of `spans`; `bad` are records right after the end of a span.
-
-    `unread`: partitions that could not be read further.
-    """
+    """What a task did with one piece: `piece` is of all records of `spans`; `unread` could not be read further."""
 
     piece: StagedPiece
     spans: tuple[Span, ...]
-    bad: tuple[Bad, ...] = ()
     unread: tuple[Unread, ...] = ()
 
 
@@ -304,31 +285,6 @@ def read_and_stage(
 
 
 def stage_pieces(pieces: Iterable[Piece], plan: StagePlan, storage: Storage) -> Iterator[TaskResult]:
-    """Stage what was read, piece by piece, each partition's in order; nothing of one at or after its first bad record."""
-    known: list[Bad] = []
+    """Stage what was read, piece by piece, each partition's in order. EtlStop for a bad record on a control topic."""
     for table, spans in pieces:
-        for bad in known:
-            table, spans = _before(table, spans, bad)
-        before = len(known)
-        while True:
-            try:
-                staged = stage_table(table, spans, plan, storage)
-                break
-            except BadRecord as error:
-                if error.topic not in plan.types:
-                    raise EtlStop(str(error)) from error
-                known.append(Bad(*error.args))
-                table, spans = _before(table, spans, known[-1])
-        yield TaskResult(staged, spans, tuple(known[before:]))
-
-
-def _before(table: pa.Table, spans: Sequence[Span], bad: Bad) -> tuple[pa.Table, tuple[Span, ...]]:
-    """Rows and spans without what lies at or after the bad record in its partition."""
-    topic = table.column("topic").cast("string")
-    number, offset = np.asarray(table.column("partition")), np.asarray(table.column("offset"))
-    hit = np.asarray(pc.equal(topic, bad.topic)) & (number == bad.partition) & (offset >= bad.offset)
-    cut = (
-        dataclasses.replace(s, end=min(s.end, bad.offset)) if (s.topic, s.partition) == (bad.topic, bad.partition) else s
-        for s in spans
-    )
-    return table.filter(pa.array(~hit)), tuple(s for s in cut if s.end > s.start)
+        yield TaskResult(stage_table(table, spans, plan, storage), spans)

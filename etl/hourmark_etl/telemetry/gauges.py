@@ -58,7 +58,7 @@ def open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float
 
 
 def gauges_of(
-    frontiers: Collection[Frontier], reporters: Collection[Reporter], *, quarantined: int, unreadable: int,
+    frontiers: Collection[Frontier], reporters: Collection[Reporter], *, set_aside: int, unreadable: int,
     buckets_in_conflict: int, overrides: int, lag_s: tuple[float, float], now_ms: int,
 ) -> Gauges:  # fmt: skip
     """What the metrics show of it. `lag_s`: mean and greatest watermark lag."""
@@ -69,7 +69,7 @@ def gauges_of(
         open_bucket_age=max(ages_s.values(), default=0.0),
         oldest_open=ages_s,
         types_in_alarm=sum(bool(f.alarm) for f in frontiers),
-        types_quarantined=quarantined,
+        records_set_aside=set_aside,
         partitions_unreadable=unreadable,
         buckets_in_conflict=buckets_in_conflict,
         overrides=overrides,

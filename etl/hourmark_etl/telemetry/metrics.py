@@ -58,7 +58,7 @@ class Gauges:
     open_bucket_age: float
     oldest_open: Mapping[str, float]  # by type: ages of the `OLDEST_SHOWN` oldest
     types_in_alarm: int
-    types_quarantined: int
+    records_set_aside: int
     partitions_unreadable: int
     buckets_in_conflict: int
     overrides: int
@@ -140,7 +140,9 @@ class Metrics:
         self.buckets_in_conflict = gauge(
             "hourmark_etl_buckets_in_conflict", "Open buckets of a range with two audit records that differ."
         )
-        self.types_quarantined = gauge("hourmark_etl_types_quarantined", "Types that are not staged for now.")
+        self.records_set_aside = gauge(
+            "hourmark_etl_records_set_aside", "Records on topics of events that cannot be staged, and that were not reviewed."
+        )
         self.partitions_unreadable = gauge(
             "hourmark_etl_partitions_unreadable", "Partitions of the central cluster that could not be read when last tried."
         )

@@ -31,6 +31,7 @@ from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.overrides import blockers, overrides
 from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.ledger.reporters import reporters
+from hourmark_etl.ledger.set_aside import unreviewed_records
 from hourmark_etl.model import Frontier, Reporter, StagedBatch
 from hourmark_etl.telemetry.gauges import LagWindow, gauges_of, slowest, staged_of, watermarks_ms
 from hourmark_etl.telemetry.metrics import Metrics, Totals
@@ -97,7 +98,7 @@ class Progress:
         self._metrics.stands(
             gauges_of(
                 found, said,
-                quarantined=len(overview.quarantined(self._database)),
+                set_aside=unreviewed_records(self._database),
                 unreadable=len(read_errors(self._database)),
                 buckets_in_conflict=len({(c.event_type, c.hour_s) for of in conflicts(self._database).values() for c in of}),
                 overrides=len(overrides(self._database)),

@@ -12,10 +12,11 @@ from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.losses import Losses
 from tests.support.simulator.producers import Producers, has_checksums
 from tests.support.simulator.sites import FakeCluster, FakeMirror, Log
-from tests.support.simulator.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, TYPES, VALUE_CHANGED
+from tests.support.simulator.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, KEY_CHANGED, TYPES, VALUE_CHANGED
 
 from hourmark.clock import Clock
 from hourmark.config import Config
+from hourmark.event_id import SIZE as EVENT_ID_BYTES
 from hourmark.host_reports import HostReport
 from hourmark.kafka import Partition
 from hourmark.record_key import RecordKey
@@ -27,9 +28,11 @@ from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import last_checks
 from hourmark_etl.ledger.reporters import reporters_of
+from hourmark_etl.ledger.staged_files import KnownFile
 from hourmark_etl.model import Position, Span, StagedBatch
 from hourmark_etl.staging import plan as planning
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
+from hourmark_etl.staging.planner import Schemas, schemas_for
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.topics import CentralTopics
@@ -41,6 +44,7 @@ class Pipeline:
     def __init__(self, producers: Producers, storage: MemoryStorage, database: Database, config: Config) -> None:
         self.edge, self.seen, self.clock = producers.edge, producers.seen, producers.clock
         self.storage, self.database, self.config = storage, database, config
+        self.junk, self._programs = producers.junk, dict[int, bytes]()
         self.topics = CentralTopics.of(config.kafka, TYPES)
         aliases = [alias or "" for alias in self.topics.aliases.values()]
         self.central = FakeCluster(
@@ -71,17 +75,27 @@ class Pipeline:
         r = random.Random(draw)
         self.one_of(draw).copy(r.choice(EDGE_PARTITIONS), r.randint(1, 6))
 
+    def change_key(self, draw: int) -> None:
+        """An event's id in a record key changes before it is staged; no CRC tells. The event is lost, and must be missed."""
+        r = random.Random(draw)
+        if todo := self._unstaged_events():
+            p, offset = r.choice(todo)
+            record = self.central.logs[p].records[offset]
+            assert record is not None
+            at = r.randrange(EVENT_ID_BYTES)
+            key = record.key[:at] + bytes([record.key[at] ^ 1 << r.randrange(8)]) + record.key[at + 1 :]
+            self.central.logs[p].records[offset] = dataclasses.replace(record, key=key)
+            self.junk.add((key, record.value))
+            self.mirror.skipped.append(record)
+            self.seen[KEY_CHANGED] += 1
+
     def change_value(self, draw: int) -> None:
         """A value in the central log changes before it is staged, and is a value of its schema still; no CRC tells."""
-        positions = {Partition(p.topic, p.partition): p.next_offset for p in batches.positions(self.database, CLUSTER)}
-        types = {central_topic(events_topic(t), alias or "") for t in TYPES for alias in self.topics.aliases.values()}
         todo = [
             (p, offset)
-            for p, log in self.central.logs.items()
-            for offset, record in enumerate(log.records)
-            if p.topic in types and record is not None and offset >= positions.get(p, 0)
-            and has_checksums(RecordKey.decode(record.key).range_id)
-        ]  # fmt: skip
+            for p, offset in self._unstaged_events()
+            if (record := self.central.logs[p].records[offset]) and has_checksums(RecordKey.decode(record.key).range_id)
+        ]
         if todo:
             p, offset = todo[draw % len(todo)]
             record = self.central.logs[p].records[offset]
@@ -89,6 +103,19 @@ class Pipeline:
             changed = record.value[:-1] + bytes([record.value[-1] ^ 2])
             self.central.logs[p].records[offset] = dataclasses.replace(record, value=changed)
             self.seen[VALUE_CHANGED] += 1
+
+    def _unstaged_events(self) -> list[tuple[Partition, int]]:
+        """Where the central logs have events that are not staged, after the mirrors caught up."""
+        self.mirror_all(0)
+        positions = {Partition(p.topic, p.partition): p.next_offset for p in batches.positions(self.database, CLUSTER)}
+        types = {central_topic(events_topic(t), alias or "") for t in TYPES for alias in self.topics.aliases.values()}
+        return [
+            (p, offset)
+            for p, log in self.central.logs.items()
+            for offset, record in enumerate(log.records)
+            if p.topic in types and record is not None and offset >= positions.get(p, 0)
+            and (record.key, record.value) not in self.junk
+        ]  # fmt: skip
 
     def one_of(self, draw: int) -> FakeMirror:
         """One of the mirrors."""
@@ -269,10 +296,15 @@ class Pipeline:
             groups=piece.groups,
             audit_groups=piece.audit_groups,
             reports=tuple(reporters_of(report, self.clock.now_ms()) for report in reports),
+            set_aside=piece.set_aside,
         )
 
-    def staged(self, folder: str, spans: Sequence[Span]) -> StagedPiece:
+    def staged(self, folder: str, spans: Sequence[Span], schemas: Schemas | None = None) -> StagedPiece:
         """The real staging function over what the central cluster has there."""
+        return stage_table(self.records(spans), spans, self.plan(folder, schemas), self.storage)
+
+    def records(self, spans: Sequence[Span]) -> pa.Table:
+        """What the central cluster has there, as staging reads it."""
         rows = [
             (record.key, record.value, s.topic, s.partition, offset)
             for s in spans
@@ -281,11 +313,11 @@ class Pipeline:
         ]
         kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64())
         columns = [pa.array(c, k) for c, k in zip(list(zip(*rows, strict=True)) or [()] * 5, kinds, strict=True)]
-        table = pa.table(columns, names=["key", "value", "topic", "partition", "offset"])
-        return stage_table(table, spans, self.plan(folder), self.storage)
+        return pa.table(columns, names=["key", "value", "topic", "partition", "offset"])
 
-    def plan(self, folder: str) -> StagePlan:
+    def plan(self, folder: str, schemas: Schemas | None = None) -> StagePlan:
         """What staging into the folder must know."""
+        known = schemas or schemas_for(self.config, self.database, self.topics.types, self._programs)
         return StagePlan(
             storage=self.config.storage,
             folder=folder,
@@ -294,6 +326,8 @@ class Pipeline:
             audits=self.topics.audits,
             hosts=self.topics.hosts,
             ledger=self.database.identity()[0],
+            schema_types=known.types,
+            programs=known.programs,
         )
 
     def restage(self, lease: Lease, path: str) -> str:
@@ -315,11 +349,12 @@ class PlayedRestager(Restager):
     def _refuse_lost(self, spans: Sequence[Span]) -> None:
         pass
 
-    def _stage(self, folder: str, spans: Sequence[Span]) -> StagedPiece:
+    def _stage(self, known: KnownFile, spans: Sequence[Span], schemas: Schemas) -> StagedPiece:
         for s in spans:
             log = self._logs[Partition(s.topic, s.partition)]
             if s.start < log.start or s.end > len(log.records):
                 raise DataLoss(f"topic {s.topic} partition {s.partition}: offset {s.start} is to be staged, and it is gone")
-        piece = self._pipeline.staged(folder, spans)
+        plan = self._pipeline.plan(known.folder, schemas)
+        piece = stage_table(self._without_set_aside(self._pipeline.records(spans), spans), spans, plan, self._storage)
         self.made += [f.path for f in piece.files]
         return piece

@@ -15,9 +15,11 @@ from tests.support.simulator.truth import (
     EDGE_PARTITIONS,
     FIRST_HOUR,
     HOSTS_OF,
+    OUTSIDERS,
     PARSED,
     SCHEMA_IDS,
     SOURCES,
+    TYPES,
     Event,
     Host,
     Range,
@@ -60,6 +62,34 @@ class Producers:
         self.lines = 0
         self.ranges: list[Range] = []
         self.events: dict[EventId, Event] = {}
+        self.junk: set[tuple[bytes, bytes]] = set()  # key and value of records that no bucket may have
+
+    def outsider(self, draw: int) -> None:
+        """A program that is no delivery service writes one to three records into a topic of events."""
+        r = random.Random(draw)
+        event_type, other = r.sample(TYPES, 2)
+        self.at = r.choice(self.edges)
+        for number in range(r.randint(1, 3)):
+            event_id = LineIds("e" * 32, "f" * 32, draw % 256).make(self.clock.now_ms(), number + len(self.junk) + 1, b"line")
+            strange = RecordKey(event_id, RangeId(b"\0" * 8)).encode()
+            of_type = [e.value for e in self.events.values() if e.event_type == event_type]
+            own = frame(SCHEMA_IDS[event_type])
+            records = [
+                (b"k%d" % draw, b"text"),
+                (strange, b"text"),
+                (strange, own),
+                (strange, own + b"\xff" * 40),
+                (strange, frame(SCHEMA_IDS[other]) + b"\0" * 40),
+                (strange, r.choice(of_type) if of_type else own),  # an event under the id of another
+            ]
+            key, value = r.choice(records)
+            self.append_junk(event_type, key, value, r.randint(0, 1))
+
+    def append_junk(self, event_type: str, key: bytes, value: bytes, partition: int = 0) -> None:
+        """A record that no delivery service writes."""
+        self.junk.add((key, value))
+        self._append(Partition(events_topic(event_type), partition), key, value)
+        self.seen[OUTSIDERS] += 1
 
     def cut_range(self, draw: int) -> None:
         """A host writes lines, of now or as of some hours ago, and cuts a range."""

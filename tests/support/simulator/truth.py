@@ -26,6 +26,8 @@ SCHEMAS: dict[int, Schema] = {n: event_schema(t, [{"name": "number", "type": "lo
 PARSED = {n: fastavro.parse_schema(dict(schema)) for n, schema in SCHEMAS.items()}
 SCHEMA_IDS = {t: n for n, t in enumerate(TYPES, 1)}
 CLUSTER = "central-cluster"
+OUTSIDERS = "records of outsiders"  # likewise
+KEY_CHANGED = "key changed in the central log"  # likewise
 VALUE_CHANGED = "value changed in the central log"  # as the world counts it
 EDGE_PARTITIONS = [Partition(HOSTS, 0), Partition(AUDIT, 0), *(Partition(events_topic(t), n) for t in TYPES for n in range(2))]
 

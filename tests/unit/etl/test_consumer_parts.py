@@ -1,19 +1,17 @@
-"""What a batch commits, how a query's end is understood, how a type is quarantined and resumed."""
+"""What a batch commits, and how a query's end is understood."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
-from tests.support.records import position, span, staged_batch
+from tests.support.records import position, span
 
 from hourmark.config_groups import Kafka
-from hourmark.errors import Unavailable, UsageError
+from hourmark.errors import Unavailable
 from hourmark_etl.errors import DataLoss, EtlStop, StaleDriver
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.overview import Quarantined, quarantined
 from hourmark_etl.model import AUDIT, EVENTS
 from hourmark_etl.staging.consumer import batch_of, cause_of, checkpoint_of
 from hourmark_etl.staging.pieces import StagedNote, StagedPiece
@@ -22,9 +20,6 @@ from hourmark_etl.topics import CentralTopics
 
 NAMING = CentralTopics.of(Kafka(), ())
 (AUDIT_TOPIC,) = NAMING.audits
-BAD = Quarantined(
-    event_type="click", topic="events.click", partition=0, offset=5, reason="the key has not 24 bytes", quarantined_at_ms=1
-)
 
 
 def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans() -> None:
@@ -75,26 +70,6 @@ def database(tmp_path: Path) -> Database:
     made = Database(f"sqlite:///{tmp_path}/ledger.sqlite")
     ledger.begin_positions(made, made.acquire("consumer:default"), [position(5)])
     return made
-
-
-def test_a_type_is_quarantined_with_its_batch_and_resumed_past_its_record(database: Database) -> None:
-    lease = database.acquire("consumer:default")
-    for _ in range(2):
-        ledger.commit_batch(database, lease, staged_batch(), [BAD])  # another partition of it: the first record stays named
-    assert quarantined(database) == {"click": BAD}
-    assert ledger.resume(database, "click", skip_record=True) == BAD
-    assert quarantined(database) == {}
-    assert [p.next_offset for p in ledger.positions(database, "cluster")] == [6]
-    with pytest.raises(UsageError, match="is not quarantined"):
-        ledger.resume(database, "click", skip_record=False)
-
-
-def test_only_the_one_record_is_ever_skipped(database: Database) -> None:
-    lease = database.acquire("consumer:default")
-    ledger.commit_batch(database, lease, staged_batch(), [dataclasses.replace(BAD, offset=4)])
-    with pytest.raises(UsageError, match="is not at offset 4"):
-        ledger.resume(database, "click", skip_record=True)
-    assert [p.next_offset for p in ledger.positions(database, "cluster")] == [5]
 
 
 def test_topics_are_left_to_another_shard_only_under_the_lease(database: Database) -> None:

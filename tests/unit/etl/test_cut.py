@@ -107,7 +107,7 @@ def test_a_cut_passes_all_phases_in_their_order() -> None:
     assert set(cut.watermarks_ms) == {"click"}
 
 
-def test_a_type_quarantined_while_its_cut_is_taken_holds_up_nobody() -> None:
+def test_a_type_that_cannot_be_read_while_its_cut_is_taken_holds_up_no_other() -> None:
     sites = FakeSites()
     cuts, types = taker(sites), [frontier("click"), frontier("view")]
     assert phase(cuts.poll(types)) is Phase.CONTROL

@@ -15,11 +15,10 @@ from hourmark.hours import Hour
 from hourmark.manifest import Grade, Manifest
 from hourmark_etl.closing.cut.readiness import Reports, clocks_apart
 from hourmark_etl.ledger.overrides import Blocker, Override
-from hourmark_etl.ledger.overview import Quarantined
 from hourmark_etl.model import Phase, Reporter, State
 from hourmark_etl.operators.explain import REASONS_SHOWN, Explanation, Facts, Reason, as_lines, why
 
-PHASES = tuple(phase for phase in Phase if phase is not Phase.QUARANTINED)  # which the table of such types tells
+PHASES = tuple(Phase)
 FIRST = Hour(HOUR.start_s - 2 * 3600)
 TAILER = tailer(received_at_ms=END + 60_000, caught_up_at_ms=END + 60_000, heard_at_ms=END + 60_000)
 SERVICE = dataclasses.replace(TAILER, host_id="s" * 32, source="api", host_name="svc", kind="service")
@@ -34,14 +33,6 @@ def behind(**changes: Any) -> Reporter:
 BEHIND = behind()
 FRONTIER = frontier(first_hour=FIRST)
 SEALED = dataclasses.replace(FRONTIER, state=State.SEALED, seal=seal(grade="forced"))
-QUARANTINED = Quarantined(
-    event_type="click",
-    topic="edge.events.click",
-    partition=0,
-    offset=17,
-    reason="the key has not 24 bytes",
-    quarantined_at_ms=END,
-)
 OVERRIDE = Override(event_type="click", hour_s=HOUR.start_s, reason="ticket 17", requested_by="ann@ops", requested_at_ms=END + 1)
 
 
@@ -195,30 +186,16 @@ def test_promises_that_are_not_kept_are_named() -> None:
     assert "range 00ff" in reason.what and f"`hourmark audit click --from {HOUR} --to {HOUR}`" in reason.do
 
 
-def test_an_override_and_a_quarantined_type_are_told() -> None:
-    ordered, quarantined = why(facts(override=OVERRIDE, quarantined=QUARANTINED)).reasons
+def test_an_override_is_told() -> None:
+    (ordered,) = why(facts(override=OVERRIDE)).reasons
     assert ordered.what == "ann@ops ordered it closed by force: ticket 17"
-    assert "partition 0 offset 17: the key has not 24 bytes" in quarantined.what
-    assert "`hourmark etl resume click`" in quarantined.do
 
 
-def test_a_quarantined_type_is_told_once_and_without_a_deadline() -> None:
-    said = "the type is quarantined: topic edge.events.click partition 0 offset 17 cannot be staged (the key has not 24 bytes)"
-    answer = why(facts(quarantined=QUARANTINED, wait=blocker(Phase.QUARANTINED, said)))
-    (reason,) = answer.reasons
-    assert "no deadline closes" in reason.what
-    assert answer.times_out_at_ms is None and "timed_out" not in text(answer)
-
-
-def test_what_was_said_of_a_type_that_was_resumed_since_is_not_told() -> None:
-    answer = why(facts(wait=blocker(Phase.QUARANTINED, "the type is quarantined: …")))
-    assert [reason.what for reason in answer.reasons] == ["nothing that the ledger knows of"]
-    assert answer.times_out_at_ms is not None
-
-
-def test_a_sealed_hour_does_not_wait_for_its_quarantined_type() -> None:
-    answer = why(facts(quarantined=QUARANTINED, frontier=SEALED))
-    assert [reason.what for reason in answer.reasons] == ["nothing that the ledger knows of"]
+def test_records_that_were_set_aside_are_named_after_what_holds_the_hour() -> None:
+    first, last = why(facts(set_aside=20)).reasons
+    assert first.what == "nothing that the ledger knows of"
+    assert last.what.startswith("20 records on the type's topic cannot be in a bucket and were set aside.")
+    assert "`hourmark etl set-aside ls click`" in last.do
 
 
 @pytest.mark.parametrize("phase", [Phase.CONFLICT, Phase.STAGED, Phase.LEDGER])

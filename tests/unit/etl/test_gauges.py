@@ -139,7 +139,7 @@ def test_how_things_stand_is_counted() -> None:
     found = gauges_of(
         types,
         [SERVICE, TAILER, waived, gone],
-        quarantined=1,
+        set_aside=1,
         unreadable=1,
         buckets_in_conflict=0,
         overrides=2,

@@ -36,7 +36,7 @@ def shown(metrics: Metrics, expected: dict[str, float]) -> None:
 def standing(ages: dict[str, float]) -> Gauges:
     return Gauges(
         types={"open": len(ages), "frozen": 0, "sealed": 0}, oldest_open=ages,
-        open_bucket_age=max(ages.values(), default=0.0), types_in_alarm=1, types_quarantined=2,
+        open_bucket_age=max(ages.values(), default=0.0), types_in_alarm=1, records_set_aside=2,
         partitions_unreadable=1, overrides=3,
         buckets_in_conflict=4,
         reporters={"live": 4, "waived": 1, "gone": 0}, pending_bytes=10, lost_bytes=20, unknown_losses=3,

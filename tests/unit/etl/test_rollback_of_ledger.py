@@ -48,7 +48,8 @@ def test_without_a_ledger_there_is_nothing_to_say(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("lost", {"app": 7}), ("unknown", {"app": 1}), ("unrepeatable", ["app"]), ("checked", 3)]
+    ("field", "value"),
+    [("lost", {"app": 7}), ("unknown", {"app": 1}), ("unrepeatable", ["app"]), ("checked", 3), ("set_aside", 2)],
 )
 def test_a_marker_that_says_more_is_in_the_way_for_good(ledger_url: str, ledger: Database, field: str, value: object) -> None:
     rows = [
@@ -59,7 +60,8 @@ def test_a_marker_that_says_more_is_in_the_way_for_good(ledger_url: str, ledger:
         connection.execute(tables.buckets.insert(), rows)
     found = of_ledger(ledger_url)[1:]
     assert found == [
-        "1 closed buckets name lost or unknown or unrepeatable or checked, such as click 1970-01-01T01, and 0.2.0 refuses them"
+        "1 closed buckets name lost or unknown or unrepeatable or checked or set_aside or set_aside_records, "
+        "such as click 1970-01-01T01, and 0.2.0 refuses them"
     ]
 
 

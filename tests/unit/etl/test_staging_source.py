@@ -12,7 +12,7 @@ from hourmark.known_brokers import learn
 from hourmark_etl.ledger.database import Lease
 from hourmark_etl.model import Span
 from hourmark_etl.staging.plan import PlannedBatch, ReadSpan
-from hourmark_etl.staging.planner import StreamReader
+from hourmark_etl.staging.planner import Schemas, StreamReader
 
 BATCH = PlannedBatch("_staging/one", ((ReadSpan(Span(topic="t", topic_id="id", partition=0, start=0, end=5), 100),),))
 
@@ -21,7 +21,7 @@ def test_tasks_know_the_brokers_that_were_named_since_and_no_secret() -> None:
     properties = {"sasl.password": "pl4nted"}
     config = Config(kafka={"edge": {"bootstrap": f"{uuid.uuid4().hex}:9092", "properties": properties}})
     reader: Any = StreamReader(config, Lease("consumer", 1), "all", "0" * 32)
-    reader._planner = SimpleNamespace(schema_types=dict)
+    reader._planner = SimpleNamespace(schemas=lambda _: Schemas({}, {}))
     learn(config.kafka.edge, ["later:9092"])
     (task,) = reader.partitions({}, BATCH.to_json())
     assert task.bootstrap == f"{config.kafka.edge.bootstrap},later:9092"

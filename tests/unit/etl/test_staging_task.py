@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,8 +18,9 @@ from hypothesis import strategies as st
 from tests.support.records import Row, audit_record, host_report, kafka_table, stage_plan
 
 from hourmark.audit import Promise
-from hourmark.avro import frame
+from hourmark.avro import event_schema, frame
 from hourmark.config_groups import Storage
+from hourmark.datum_check import REASONS, Verdict, compile_schema
 from hourmark.event_id import LineIds
 from hourmark.host_reports import HostReport, SourceReport
 from hourmark.ranges import RangeId
@@ -41,9 +45,12 @@ def plan(folder: Path, **changes: Any) -> StagePlan:
     return stage_plan(storage=Storage(root=f"file://{folder}"), types=TYPES, audits={AUDIT: FIRST_SITE}, hosts={HOSTS}, **changes)
 
 
+def key_of(time_ms: int, offset: int) -> bytes:
+    return RecordKey(IDS.make(time_ms, offset, b"line"), RANGE).encode()
+
+
 def event(topic: str, time_ms: int, offset: int, schema_id: int = 1) -> Row:
-    event_id = IDS.make(time_ms, offset, b"line")
-    return RecordKey(event_id, RANGE).encode(), frame(schema_id) + b"datum%d" % offset, topic, 0, offset
+    return key_of(time_ms, offset), frame(schema_id) + b"datum%d" % offset, topic, 0, offset
 
 
 def staged(rows: list[Row] | pa.Table, folder: Path, **changes: Any) -> StagedPiece:
@@ -139,21 +146,28 @@ def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("key", "value", "reason"),
     [
-        (b"short", frame(1)),
-        (bytes(24), b"\x00\x00"),
-        (bytes(24), b"\x01\x00\x00\x00\x01x"),
-        (None, frame(1)),
-        (bytes(24), b"\x00\xff\xff\xff\xff"),
+        (b"short", frame(1), "the key does not have 24 bytes"),
+        (None, frame(1), "the key does not have 24 bytes"),
+        (None, None, "the key does not have 24 bytes"),
+        (bytes(24), None, "the value is null, or shorter than 5 bytes"),
+        (bytes(24), b"\x00\x00", "the value is null, or shorter than 5 bytes"),
+        (bytes(24), b"\x01\x00\x00\x00\x01x", "the value does not begin with 0x00 and a schema id"),
+        (bytes(24), b"\x00\xff\xff\xff\xff", "the value does not begin with 0x00 and a schema id"),
     ],
 )
-def test_a_record_that_nobody_may_write_stops_with_its_place(tmp_path: Path, key: bytes, value: bytes) -> None:
-    rows = [event(CLICK, TIME_MS, 0), (key, value, CLICK, 3, 77)]
-    with pytest.raises(BadRecord, match=r"topic edge.events.click partition 3 offset 77") as caught:
-        staged(rows, tmp_path)
-    again = pickle.loads(pickle.dumps(caught.value))
-    assert (again.topic, again.partition, again.offset, str(again)) == (CLICK, 3, 77, str(caught.value))
+def test_a_record_that_nobody_may_write_is_set_aside_alone(tmp_path: Path, key: bytes, value: bytes, reason: str) -> None:
+    rows: list[Row] = [event(CLICK, TIME_MS, 0), (key, value, CLICK, 3, 77), event(CLICK, TIME_MS, 1), (key, value, CLICK, 3, 79)]
+    piece = staged(rows, tmp_path)
+    (found,) = piece.set_aside
+    assert (found.topic, found.partition, found.event_type, found.offsets, found.reason) == (CLICK, 3, "click", (77, 79), reason)
+    assert sum(g.rows for g in piece.groups) == 2
+
+
+def test_only_records_that_can_be_staged_make_a_file(tmp_path: Path) -> None:
+    piece = staged([(b"short", frame(1), CLICK, 3, 77)], tmp_path)
+    assert piece.files == () and len(piece.set_aside) == 1
     assert not list(tmp_path.rglob("*.parquet"))
 
 
@@ -194,10 +208,45 @@ def test_texts_of_control_records_are_such_as_every_ledger_takes(tmp_path: Path)
     assert (told.source, told.host_name, told.incarnation) == ("s\ufffd", "w\ufffd", "i\ufffd")
 
 
-def test_a_record_under_another_types_id_is_refused(tmp_path: Path) -> None:
+def test_a_record_under_another_types_id_is_set_aside(tmp_path: Path) -> None:
     """The rules fixed what ids stand for; an id that they do not know (yet) is asked after when a bucket is written."""
     known = {1: "click", 2: "view"}
     rows = [event(VIEW, TIME_MS, 0, 2), event(CLICK, TIME_MS, 1, 1), event(VIEW, TIME_MS, 2, 3), event(VIEW, TIME_MS, 3, 1)]
-    assert staged(rows[:3], tmp_path, schema_types=known).files
-    with pytest.raises(BadRecord, match=f"{VIEW} partition 0 offset 3: it is written under schema id 1, which stands for click"):
-        staged(rows, tmp_path, schema_types=known)
+    assert staged(rows[:3], tmp_path, schema_types=known).set_aside == ()
+    (found,) = staged(rows, tmp_path, schema_types=known).set_aside
+    assert (found.topic, found.offsets, found.reason) == (VIEW, (3,), "its schema id 1 belongs to the type click")
+
+
+SCHEMA = event_schema("click", [{"name": "number", "type": "long"}])
+OTHER = event_schema("view", [{"name": "text", "type": "string"}])
+PROGRAMS = {1: compile_schema(SCHEMA), 2: compile_schema(OTHER)}
+
+
+def datum(schema: Mapping[str, Any], event_id: bytes, **fields: Any) -> bytes:
+    buffer = io.BytesIO()
+    row = {"event_id": event_id, "event_time": TIME_MS, "host": "h", "source": "s", "file": None, "position": 0, **fields}
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(dict(schema)), row)
+    return buffer.getvalue()
+
+
+def test_datums_are_checked_by_their_own_schema_and_against_their_keys(tmp_path: Path) -> None:
+    """Types and schema ids in turn, so that a run of one schema is no run of the piece."""
+    rows: list[Row] = []
+    for n in range(6):
+        kinds: list[tuple[str, int, Mapping[str, Any], dict[str, Any]]]
+        kinds = [(CLICK, 1, SCHEMA, {"number": n}), (VIEW, 2, OTHER, {"text": "t" * n})]
+        topic, schema_id, schema, more = kinds[n % 2]
+        key = key_of(TIME_MS, n)
+        rows.append((key, frame(schema_id) + datum(schema, key[:16], **more), topic, 0, n))
+    good = staged(rows, tmp_path, programs=PROGRAMS)
+    assert good.set_aside == () and sum(g.rows for g in good.groups) == 6
+    rows[2] = (rows[2][0], rows[2][1][:-1], CLICK, 0, 2)  # cut off
+    rows[3] = (rows[1][0], rows[3][1], VIEW, 0, 3)  # under the id of another event
+    rows[5] = (rows[5][0], rows[5][1] + b"\0", VIEW, 0, 5)
+    piece = staged(rows, tmp_path, programs=PROGRAMS)
+    assert {(of.event_type, of.offsets, of.reason) for of in piece.set_aside} == {
+        ("click", (2,), REASONS[Verdict.TOO_SHORT]),
+        ("view", (3,), REASONS[Verdict.OTHER_ID]),
+        ("view", (5,), REASONS[Verdict.TRAILING]),
+    }
+    assert sum(g.rows for g in piece.groups) == 3

@@ -267,7 +267,7 @@ class CutTaker:
         return Phase.ARRIVAL
 
     def _leave_out(self, frontiers: Collection[Frontier]) -> None:
-        """Types that were set back or quarantined meanwhile, or of whose topic a gap was found."""
+        """Types that were set back, or have a partition that cannot be read,, or of whose topic a gap was found."""
         still, gaps = {f.event_type for f in frontiers}, self._sites.gaps()
         for event_type in list(self._chosen):
             if event_type not in still:
@@ -290,7 +290,7 @@ class CutTaker:
         self._edge = {site: {p: end for p, end in ends.items() if p.topic not in behind} for site, ends in self._edge.items()}
 
     def _arrival(self, frontiers: Collection[Frontier]) -> Phase | Cut | Waiting:
-        if gone := self._chosen.keys() - {f.event_type for f in frontiers}:  # quarantined meanwhile: nothing more of it arrives
+        if gone := self._chosen.keys() - {f.event_type for f in frontiers}:  # of which nothing more arrives for now
             self._leave_to_the_next(gone)
             if not self._chosen:
                 self._begin_anew()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from alembic import op
-from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, Text, inspect
+from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, Text, inspect, text
 
 revision = "6"
 down_revision = "5"
@@ -46,6 +46,9 @@ def upgrade() -> None:
             Column("digest", LargeBinary, nullable=False),
         )
         op.create_index("set_aside_by_listing", "set_aside", ["type", "listed_hour"])
+    if there.has_table("quarantined"):
+        op.drop_table("quarantined")  # its records are read again, and set aside
+        op.execute(text("DELETE FROM blockers WHERE phase = 'quarantined'"))
     if not there.has_table("read_errors"):
         op.create_table(
             "read_errors",
@@ -63,5 +66,14 @@ def downgrade() -> None:
     """Drop what version 5 does not know."""
     op.drop_table("read_errors")
     op.drop_table("set_aside")
+    op.create_table(
+        "quarantined",
+        Column("type", Text, primary_key=True),
+        Column("topic", Text, nullable=False),
+        Column("partition", Integer, nullable=False),
+        Column("offset", BigInteger, nullable=False),
+        Column("reason", Text, nullable=False),
+        Column("quarantined_at_ms", BigInteger, nullable=False),
+    )
     for table, name in _COLUMNS:
         op.drop_column(table, name)

@@ -1,0 +1,94 @@
+"""`hourmark etl set-aside`: lists records that cannot be in a bucket, and marks them as reviewed, all at once."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import click
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config, config_option
+from hourmark.hours import Hour
+from hourmark.log import set_up_logging
+from hourmark.printing import json_option, say_json
+from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.set_aside import SetAsideRow, mark_reviewed, set_aside_rows
+from hourmark_etl.options import say
+
+_OFFSETS_SHOWN: Final = 5
+_OPTIONAL_TYPE: Final = click.argument("event_type", metavar="[TYPE]", required=False)
+
+
+@click.group("set-aside")
+def set_aside() -> None:
+    """Records on topics of events that cannot be in a bucket, with the reason of each.
+
+    No delivery service writes such a record: another program wrote it, or its bytes changed. Everything else is staged and
+    closes; the next bucket of the type counts the records in its marker. An event that was acknowledged and is among them is
+    missed by the promise of it, so its hour is not `proved`.
+    """
+
+
+@set_aside.command("ls")
+@_OPTIONAL_TYPE
+@click.option("--all", "is_all", is_flag=True, help="Also those that were reviewed.")
+@json_option
+@config_option
+def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> None:
+    """List records that were set aside, of TYPE or of all types.
+
+    Example:  hourmark etl set-aside ls click
+    """
+    set_up_logging(config.log_level)
+    with existing_ledger(config) as database:
+        rows = set_aside_rows(database, event_type, reviewed=None if is_all else False)
+    if as_json:
+        say_json({"set_aside": [_json(row, config.parsing.bucket_seconds) for row in rows]})
+    else:
+        say(_printed(rows, config.parsing.bucket_seconds))
+
+
+@set_aside.command("review")
+@_OPTIONAL_TYPE
+@click.option("--all", "is_all", is_flag=True, help="Of all types; instead of TYPE.")
+@config_option
+def review(event_type: str | None, is_all: bool, config: Config) -> None:
+    """Mark all records of TYPE that were set aside as reviewed: the metric and `bucket why` no longer count them.
+
+    Example:  hourmark etl set-aside review click
+    """
+    if (event_type is None) != is_all:
+        raise click.UsageError("give a TYPE, or --all")
+    set_up_logging(config.log_level)
+    with existing_ledger(config) as database:
+        count = mark_reviewed(database, event_type, SystemClock().now_ms())
+    click.echo(f"{count} records of {event_type or 'all types'} are marked as reviewed")
+
+
+def _printed(rows: Sequence[SetAsideRow], bucket_seconds: int) -> Iterator[str]:
+    for row in rows:
+        of = row.of
+        found_at = dt.datetime.fromtimestamp(row.found_at_ms / 1000, dt.UTC)
+        shown = ", ".join(map(str, of.offsets[:_OFFSETS_SHOWN]))
+        more = f" and {row.records - _OFFSETS_SHOWN} more" if row.records > _OFFSETS_SHOWN else ""
+        bucket = f"bucket {Hour(row.listed_hour, bucket_seconds)}" if row.listed_hour is not None else "the next bucket"
+        yield f"{of.event_type}  {of.topic} partition {of.partition} offsets {shown}{more}: {of.reason}"
+        yield f"  {row.records} records, found {found_at:%Y-%m-%dT%H:%M:%SZ}, counted by {bucket}"
+    total = sum(row.records for row in rows)
+    yield f"{total} records were set aside" + ("; `hourmark etl set-aside review TYPE` marks them as reviewed" if total else "")
+
+
+def _json(row: SetAsideRow, bucket_seconds: int) -> dict[str, Any]:
+    return {
+        "type": row.of.event_type,
+        "topic": row.of.topic,
+        "partition": row.of.partition,
+        "offsets": list(row.of.offsets),
+        "records": row.records,
+        "reason": row.of.reason,
+        "found_at_ms": row.found_at_ms,
+        "bucket": None if row.listed_hour is None else str(Hour(row.listed_hour, bucket_seconds)),
+        "reviewed_at_ms": row.reviewed_at_ms,
+    }

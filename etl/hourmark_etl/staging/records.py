@@ -1,0 +1,163 @@
+"""Checks of each record on a topic of events: its key, its framing, its schema id and its datum.
+
+A record that fails is set aside, alone, and everything else is staged. Rows are checked column-wise: the datums of one schema id
+in one native call (`hourmark.datum_check`), which also compares the event id in the datum with the one in the key.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hourmark.avro import FRAMING_SIZE
+from hourmark.datum_check import REASONS, Verdict, check_datums
+from hourmark.record_key import KEY_SIZE
+from hourmark_etl.arrow import (
+    Int32s,
+    KeyColumns,
+    UInt8s,
+    binary_buffers,
+    in_one,
+    key_columns,
+    lengths,
+    run_starts,
+    schema_ids,
+)
+from hourmark_etl.model import SetAside, Span
+from hourmark_etl.staging.pieces import StagePlan
+
+BAD_KEY: Final = f"the key does not have {KEY_SIZE} bytes"
+NO_FRAMING: Final = f"the value is null, or shorter than {FRAMING_SIZE} bytes"
+BAD_FRAMING: Final = "the value does not begin with 0x00 and a schema id"
+_MALFORMED: Final = ("", BAD_KEY, NO_FRAMING, BAD_FRAMING)
+
+
+class CheckedRecords(NamedTuple):
+    """Records that can be staged, in the order in which they were read, and those that cannot.
+
+    Attributes:
+        table: Columns as of `staging.read.Piece`.
+        codes: Of each row, the index of its type.
+        key: Of each row, its key.
+        schemas: Of each row, its schema id.
+        set_aside: All other records.
+    """
+
+    table: pa.Table
+    codes: npt.NDArray[Any]
+    key: KeyColumns
+    schemas: Int32s
+    set_aside: tuple[SetAside, ...]
+
+
+def check_records(
+    table: pa.Table, types: Sequence[str], codes: npt.NDArray[Any], spans: Sequence[Span], plan: StagePlan
+) -> CheckedRecords:
+    """Split records of event topics into those that can be staged, and those that are set aside.
+
+    Args:
+        table: Records, with the columns of `staging.read.Piece`.
+        types: Event types.
+        codes: Of each row, the index of its type in `types`.
+        spans: The spans that were read, for the ids of topics.
+        plan: Its schema ids and their programs.
+    """
+    topic_ids = {s.topic: s.topic_id for s in spans}
+    set_aside: list[SetAside] = []
+
+    def set_aside_where(faults: npt.NDArray[Any], reasons: Sequence[str]) -> None:
+        """`faults`: of each row, 0 or the index of the reason."""
+        nonlocal table, codes
+        if (wrong := faults != 0).any():
+            told = [reasons[fault] for fault in faults[wrong].tolist()]
+            set_aside.extend(_set_aside(table.filter(pa.array(wrong)), told, types, codes[wrong], topic_ids))
+            table, codes = table.filter(pa.array(~wrong)), codes[~wrong]
+
+    set_aside_where(_malformed(table), _MALFORMED)
+    set_aside_where(*_of_other_types(schema_ids(in_one(table.column("value"))), types, codes, plan.schema_types))
+    key, values = key_columns(in_one(table.column("key"))), in_one(table.column("value"))
+    schemas = schema_ids(values)
+    if (verdicts := _verdicts(key.matrix, values, schemas, plan.programs)).any():
+        set_aside_where(verdicts, [REASONS.get(verdict, "") for verdict in Verdict])
+        key, schemas = key_columns(in_one(table.column("key"))), schema_ids(in_one(table.column("value")))
+    return CheckedRecords(table, codes, key, schemas, tuple(set_aside))
+
+
+def _malformed(table: pa.Table) -> UInt8s:
+    """Return 0 or an index of `_MALFORMED` for each row."""
+    keys, values = in_one(table.column("key")), in_one(table.column("value"))
+    offsets, data = binary_buffers(values)
+    sizes = np.diff(offsets)
+    sizes[values.is_null().to_numpy(zero_copy_only=False)] = 0
+    framed = sizes >= FRAMING_SIZE
+    faults = np.full(len(table), _MALFORMED.index(NO_FRAMING), np.uint8)
+    starts = offsets[:-1][framed]
+    faults[framed] = np.where((data[starts] != 0) | (data[starts + 1] >= 0x80), _MALFORMED.index(BAD_FRAMING), 0)
+    faults[(lengths(keys) != KEY_SIZE) | keys.is_null().to_numpy(zero_copy_only=False)] = _MALFORMED.index(BAD_KEY)
+    return faults
+
+
+def _of_other_types(
+    schemas: Int32s, types: Sequence[str], codes: npt.NDArray[Any], known: Mapping[int, str]
+) -> tuple[Int32s, list[str]]:
+    """Return 0 or the index of a reason for each row, and the reasons."""
+    faults, reasons = np.zeros(len(schemas), np.int32), [""]
+    for schema_id in np.unique(schemas).tolist():
+        if (meant := known.get(schema_id)) is not None:  # a ledger that is an older copy may not know it; closing asks again
+            others = np.array([t != meant for t in types])[codes] & (schemas == schema_id)
+            faults[others] = len(reasons)
+            reasons.append(f"its schema id {schema_id} belongs to the type {meant}")
+    return faults, reasons
+
+
+def _verdicts(keys: UInt8s, values: pa.Array, schemas: Int32s, programs: Mapping[int, bytes]) -> UInt8s:
+    """Return a `Verdict` for each row; rows of schema ids without a program are valid here, and checked when they are written."""
+    found = np.zeros(len(values), np.uint8)
+    order = np.argsort(schemas, kind="stable")
+    starts = run_starts(schemas[order])
+    for start, end in itertools.pairwise([*starts.tolist(), len(order)]):
+        rows = order[start:end]
+        if program := programs.get(int(schemas[rows[0]])):
+            of_run = values if len(rows) == len(values) else values.take(pa.array(rows))
+            found[rows] = _checked(program, keys[rows], of_run)
+    return found
+
+
+def _checked(program: bytes, keys: UInt8s, values: pa.Array) -> UInt8s:
+    kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+    _, offset_buffer, content = values.buffers()
+    offsets = np.frombuffer(offset_buffer, kind)[values.offset : values.offset + len(values) + 1]
+    data = memoryview(content) if content is not None else memoryview(b"")
+    made = check_datums(program, keys.tobytes(), KEY_SIZE, offsets.tobytes(), offsets.itemsize, FRAMING_SIZE, data)
+    return np.frombuffer(made, np.uint8)
+
+
+def _set_aside(
+    table: pa.Table,
+    reasons: Sequence[str],
+    types: Sequence[str],
+    codes: npt.NDArray[Any],
+    topic_ids: Mapping[str, str],
+) -> list[SetAside]:
+    found = defaultdict[tuple[str, int, str, str], list[int]](list)
+    columns = (table.column("topic").cast("string"), table.column("partition"), table.column("offset"))
+    rows = zip(*(column.to_pylist() for column in columns), reasons, codes.tolist(), strict=True)
+    for topic, partition, offset, reason, code in rows:
+        found[topic, partition, types[code], reason].append(offset)
+    return [
+        SetAside(
+            topic=topic,
+            topic_id=topic_ids.get(topic, ""),
+            partition=partition,
+            event_type=event_type,
+            reason=reason,
+            offsets=tuple(sorted(offsets)),
+        )
+        for (topic, partition, event_type, reason), offsets in sorted(found.items())
+    ]
