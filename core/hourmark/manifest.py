@@ -107,8 +107,8 @@ class SetAsideRecords(Group):
     last_offset: int
 
 
-# Fields that a marker has only where they say something. 0.2.0 knows none of them, 0.3.0 not the last three.
-_LATER: Final = ("lost", "unknown", "unrepeatable", "checked", "set_aside", "set_aside_records")
+# Fields that a marker has only where they say something. 0.2.0 knows none of them, 0.3.0 not the last four.
+_LATER: Final = ("lost", "unknown", "unrepeatable", "checked", "set_aside", "set_aside_records", "left_out")
 
 
 class Manifest(Group):
@@ -138,6 +138,8 @@ class Manifest(Group):
     """records on the type's topics that were read since the bucket before, and cannot be in any bucket; absent if none"""
     set_aside_records: list[SetAsideRecords] = Field([])
     """which they are: at most 50 entries, those with the most records"""
+    left_out: int = 0
+    """staged rows whose datums could not be written, and that an override gave up; `waived` names some; absent if none"""
     lost: dict[str, int] = Field({})
     """by source: bytes that hosts know to have been destroyed before they were read, and that may have been of this hour"""
     unknown: dict[str, int] = Field({})

@@ -73,6 +73,7 @@ class Phase(enum.StrEnum):
     EVENTS = "events"
     ARRIVAL = "arrival"
     UNREADABLE = "unreadable"
+    UNWRITABLE = "unwritable"
     CONFLICT = "conflict"
     STAGED = "staged"
     PROOF = "proof"
@@ -376,6 +377,7 @@ class Seal:
     unknown: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by source: losses that nobody can measure
     unrepeatable: tuple[str, ...] = ()  # sources whose senders cannot be asked again
     checked: int | None = None  # promised events whose values a checksum proved; None in seals of version 0.3.0
+    leaves_out: bool = False  # rows that cannot be written, as an override says
 
 
 def hours_on(hour: Hour, count: int) -> Hour:

@@ -55,6 +55,7 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "change_value": 1,
     "change_key": 1,
     "outsider": 1,
+    "older_service": 1,
 }
 # What breaks a promise on the way: a fault that closing must notice, and name.
 LOSSES: Final[Mapping[str, int]] = {"mirror_drops": 1, "retention_overtakes": 1, "central_overtakes": 1, "central_forgets": 1}

@@ -20,6 +20,7 @@ from tests.support.simulator.world import World
 from hourmark.datum_check import Verdict
 from hourmark.event_id import EventId, LineIds
 from hourmark.manifest import Manifest
+from hourmark_etl import datums
 from hourmark_etl.closing import publishing, sealing
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import Proof
@@ -28,7 +29,7 @@ from hourmark_etl.ids.lookups import Asked
 from hourmark_etl.ledger import batches, tables
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.model import Frontier, StagedBatch, State, Sums
-from hourmark_etl.staging import records, stage
+from hourmark_etl.staging import stage
 from hourmark_etl.storage import Storage
 
 HISTORIES_MAX = 40
@@ -147,13 +148,13 @@ def checksums_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def ids_not_compared(patch: pytest.MonkeyPatch) -> None:
     """Staging does not compare the event id in a value with the one in its key."""
-    real = records._checked
+    real = datums.datum_verdicts
 
-    def checked(*of: Any) -> npt.NDArray[np.uint8]:
-        verdicts = real(*of)
-        return np.where(verdicts == Verdict.OTHER_ID, np.uint8(Verdict.VALID), verdicts)
+    def verdicts(*of: Any) -> npt.NDArray[np.uint8]:
+        found = real(*of)
+        return np.where(found == Verdict.OTHER_ID, np.uint8(Verdict.VALID), found)
 
-    patch.setattr(records, "_checked", checked)
+    patch.setattr("hourmark_etl.staging.records.datum_verdicts", verdicts)
 
 
 def set_aside_unseen(patch: pytest.MonkeyPatch) -> None:

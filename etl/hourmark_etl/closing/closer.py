@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from hourmark.config import Config
-from hourmark.errors import Unavailable
+from hourmark.errors import Finding, Unavailable
 from hourmark.hours import Hour
 from hourmark.topics import AUDIT as AUDIT_TOPIC
 from hourmark.topics import CONTROL, events_topic
@@ -26,7 +26,7 @@ from hourmark_etl.closing.cut.readiness import DuplicateHostWatch
 from hourmark_etl.closing.ports import Ports
 from hourmark_etl.closing.proof.readings import held
 from hourmark_etl.closing.proof.unaudited import unaudited_left_over
-from hourmark_etl.closing.publishing import Published, Publisher, check_foreign_root, check_published
+from hourmark_etl.closing.publishing import Published, Publisher, Unwritable, check_foreign_root, check_published
 from hourmark_etl.closing.sealing import Grading, Round, Sealer, plan_round
 from hourmark_etl.closing.told import closed_lines
 from hourmark_etl.errors import BadRecord, DamagedRow, DataLoss, ForeignLedger, Unreadable
@@ -119,8 +119,11 @@ class Closer:
         frontiers, given = self._frontiers(), overrides(self._database)
         for f in overridden(frontiers, given):
             # The override gives up what is lost.
-            if (trouble := self._troubles.get(f.event_type)) and trouble[1] is Phase.STAGED:
+            if (trouble := self._troubles.get(f.event_type)) and trouble[1] in (Phase.STAGED, Phase.UNWRITABLE):
                 self._not_before_s.pop(f.event_type, None)
+                if trouble[1] is Phase.UNWRITABLE and f.seal is not None and not f.seal.leaves_out:
+                    override = given[f.event_type]
+                    ledger.leave_out(self._database, self.lease, f, f"forced by {override.requested_by}: {override.reason}")
         for alarm in self._duplicate_hosts.feed(self._ports.progress.reporters()):
             _LOG.error("%s", alarm)
         if sealed := self._in_turn(frontiers, State.SEALED):
@@ -277,7 +280,7 @@ class Closer:
         frozen = [dataclasses.replace(f, state=State.FROZEN) for f in chosen]
         round_ = Round(frozen=frozen, last=last, offsets=offsets, cut=cut, overrides=given)
         verdict = self._sealer.judge(round_)
-        if verdict.refused:
+        if verdict.refused or verdict.unwritable:
             self._refuse(verdict)
         if not verdict.chains:
             return 0
@@ -305,7 +308,11 @@ class Closer:
         return [f for f in chosen if f.event_type not in held]
 
     def _refuse(self, verdict: Grading) -> None:
-        ledger.unfreeze_all(self._database, self.lease, verdict.refused)
+        unwritable = [(f, ()) for f, *_ in verdict.unwritable]
+        ledger.unfreeze_all(self._database, self.lease, [*verdict.refused, *unwritable])
+        for f, phase, why in verdict.unwritable:
+            self._set_back(f, phase, why)
+            _LOG.error("%s %s stays open, as some of its rows can be in no bucket: %s", f.event_type, f.hour, "; ".join(why))
         if verdict.conflicts:
             keep_compared(self._database, self.lease, (), verdict.conflicts)
         for conflict in verdict.conflicts:
@@ -347,7 +354,7 @@ class Closer:
         for line in closed_lines(closing.manifest for closing in published.closings):
             _LOG.info("%s", line)
         for f, error in published.troubles:
-            self._set_back(f, Phase.STORAGE if isinstance(error, StorageError) else Phase.PUBLISHING, (str(error),))
+            self._set_back(f, _phase_of_trouble(error), (str(error),))
             _LOG.error("%s %s is sealed and cannot be published: %s", f.event_type, f.hour, error)
         return len(published.closings)
 
@@ -374,6 +381,12 @@ class Closer:
         """Those in this state that are not set back."""
         now_s = self._clock.monotonic_s()
         return [f for f in frontiers if f.state is state and now_s >= self._not_before_s.get(f.event_type, 0.0)]
+
+
+def _phase_of_trouble(error: Finding | StorageError) -> Phase:
+    if isinstance(error, Unwritable):
+        return Phase.UNWRITABLE
+    return Phase.STORAGE if isinstance(error, StorageError) else Phase.PUBLISHING
 
 
 def _phase_of(error: Unavailable) -> Phase:

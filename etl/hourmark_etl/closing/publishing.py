@@ -79,7 +79,7 @@ def manifest_of(
             audit_records=seal.audit_records,
             promised=seal.promised,
             audit_next=seal.audit_next.in_marker(),
-            waived=list(seal.waived),
+            waived=[*seal.waived, *_left_out(written)],
         ),
         files=[
             BucketFile(
@@ -94,6 +94,7 @@ def manifest_of(
         duplicates_removed=sum(rows.events for rows in written.duplicates.values()),
         unaudited=seal.unaudited,
         checked=seal.checked or 0,
+        left_out=sum(rows.events for rows in written.left_out.values()),
         set_aside=sum(len(of.offsets) for of in set_aside),
         set_aside_records=_set_aside(set_aside),
         lost=dict(seal.lost),
@@ -107,6 +108,11 @@ def manifest_of(
         closed_at_ms=now_ms,
         software=f"hourmark {version('hourmark')}",
     ).sealed()  # fmt: skip
+
+
+def _left_out(written: WrittenHour) -> list[str]:
+    count = sum(rows.events for rows in written.left_out.values())
+    return [f"left out: {count} rows that cannot be written, such as {'; '.join(written.faults)}"] if count else []
 
 
 def _set_aside(found: Collection[SetAside]) -> list[SetAsideRecords]:
@@ -158,6 +164,8 @@ def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest
     """
     if written.trouble:
         raise Finding(written.trouble)
+    if written.unwritable:
+        raise Unwritable(f"{written.unwritable}. `hourmark bucket force` closes the hour without them")
     attempt = f"{ATTEMPTS_FOLDER}/{manifest.attempt}/{frontier.event_type}"
     target = frontier.hour.bucket_path(frontier.event_type)
     storage.make_folder(attempt)
@@ -191,6 +199,10 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
         raise Finding(f"{storage.url(attempt)} holds {found}, the manifest says {wanted}; the attempt is not published")
     if storage.read(f"{attempt}/{MARKER}", size=found[MARKER]) != manifest.encode():
         raise Finding(f"{storage.url(attempt)}/{MARKER} does not read back as written; the attempt is not published")
+
+
+class Unwritable(Finding):
+    """Rows of a sealed hour cannot be written; an override leaves them out."""
 
 
 class Trouble(NamedTuple):
@@ -232,14 +244,14 @@ class Publisher:
         asked = [h for f in sealed for h in f.sealed_hours]
         groups = listed_groups(self.database, asked)
         hours = {
-            (f.event_type, f.hour): SealedHour(f.event_type, f.hour, tuple(listed))
+            (f.event_type, f.hour): SealedHour(f.event_type, f.hour, tuple(listed), f.seal is not None and f.seal.leaves_out)
             for f, listed in zip(asked, groups, strict=True)
         }
         schemas = schemas_of(self.database, {s for h in hours.values() for s in _schema_ids(h)})
         troubles: list[Trouble] = []
         chains = [_readable(f.sealed_hours, hours, schemas, troubles) for f in sealed]
         whole = {schema_id: schema for schema_id, schema in schemas.items() if isinstance(schema, KnownSchema)}
-        texts = {schema_id: schema.text for schema_id, schema in whole.items()}
+        texts = {schema_id: schema.text for schema_id, schema in whole.items() if schema.text}
         marks = {schema_id: schema.fingerprint for schema_id, schema in whole.items()}
         readable = [hours[f.event_type, f.hour] for chain in chains for f in chain]
         written = self.engine.write(readable, texts, f"{folder}/_tasks")  # no type has such a name
@@ -313,8 +325,14 @@ def _unpublishable(f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSch
             "others: rows of the table staged_groups were changed or are gone; restore the newest copy of the ledger, or "
             "recreate it by `hourmark ledger rebuild`"
         )
-    found = (unreadable(f.event_type, schema_id, schemas.get(schema_id)) for schema_id in sorted(_schema_ids(hour)))
-    return next(filter(None, found), None)
+    for schema_id in sorted(_schema_ids(hour)):
+        known = schemas.get(schema_id)
+        if why := unreadable(f.event_type, schema_id, known):
+            if isinstance(known, DamagedRow):
+                return why
+            if not hour.leaves_out:
+                return Unwritable(f"{why}, or `hourmark bucket force` closes the hour without its events")
+    return None
 
 
 def check_foreign_root(storage: Storage, frontiers: Iterable[Frontier], closed_types: Collection[str]) -> list[Trouble]:

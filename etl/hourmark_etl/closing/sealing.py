@@ -33,14 +33,17 @@ from hourmark_etl.closing.cut.forced import accepted_topics
 from hourmark_etl.closing.cut.readiness import fallen_silent
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof, named
+from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger.conflicts import Conflict, conflicts, holding
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.host_losses import HostLoss, losses, losses_of, unrepeatable_of
+from hourmark_etl.ledger.listings import listed_schema_ids
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.overrides import Override
 from hourmark_etl.ledger.reporters import reporters
-from hourmark_etl.model import Frontier, Position, Reporter, Seal
+from hourmark_etl.ledger.schemas import schemas_of, unreadable
+from hourmark_etl.model import Frontier, Phase, Position, Reporter, Seal
 
 _LOG = logging.getLogger(__name__)
 EARLY_MS: Final = 15 * 60_000  # how far past its receipt an event's time may lie: design, "plausibility"
@@ -63,6 +66,7 @@ class Round:
 class Grading:
     """By type, seals of its first hours that may be sealed; and the types whose frontier hour may not, with what is missing.
 
+    `unwritable`: types whose frontier hour has rows under a schema id that stands for no schema of theirs, and why.
     `unaudited`: rows of the table `unaudited` of those that may. `conflicts`: what holds some of those that may not, until an
     override.
     """
@@ -70,6 +74,7 @@ class Grading:
     chains: dict[str, list[Seal]] = dataclasses.field(default_factory=dict)
     unaudited: list[Mapping[str, Any]] = dataclasses.field(default_factory=list)
     refused: list[tuple[Frontier, tuple[str, ...]]] = dataclasses.field(default_factory=list)
+    unwritable: list[tuple[Frontier, Phase, tuple[str, ...]]] = dataclasses.field(default_factory=list)
     conflicts: list[Conflict] = dataclasses.field(default_factory=list)
 
 
@@ -97,6 +102,11 @@ class Sealer:
         )
         verdict, asked = Grading(), list(of.frozen)
         while asked:
+            unwritable = self._unwritable(asked, of.overrides)
+            verdict.unwritable += [
+                (f, *unwritable[f.event_type]) for f in asked if f.event_type in unwritable and f.event_type not in verdict.chains
+            ]
+            asked = [f for f in asked if f.event_type not in unwritable]
             proofs = self.engine.prove(asked, of.cut.audit_next)
             following = []
             for f in asked:
@@ -121,6 +131,22 @@ class Sealer:
                     ]
             asked = following
         return verdict
+
+    def _unwritable(self, asked: Sequence[Frontier], given: Collection[str]) -> dict[str, tuple[Phase, tuple[str, ...]]]:
+        """By type, why some rows that are listed for its hour can be in no bucket. Nothing of it may be sealed.
+
+        Types that have an override (`given`) go on without such rows; but not where the ledger's row of the schema is damaged,
+        which can be repaired.
+        """
+        ids = listed_schema_ids(self.database, asked)
+        schemas = schemas_of(self.database, set().union(*ids)) if any(ids) else {}
+        found = {}
+        for f, own in zip(asked, ids, strict=True):
+            is_damaged = any(isinstance(schemas.get(s), DamagedRow) for s in own)
+            why = tuple(str(x) for s in sorted(own) if (x := unreadable(f.event_type, s, schemas.get(s))))
+            if why and (is_damaged or f.event_type not in given):
+                found[f.event_type] = (Phase.LEDGER if is_damaged else Phase.UNWRITABLE, why)
+        return found
 
     def seal(self, of: Round, verdict: Grading, all_types: set[str]) -> None:
         """Seal what may be, in one transaction with all that belongs to the seals."""
@@ -206,6 +232,7 @@ def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], over
         lost=lost,
         unknown=unknown,
         unrepeatable=unrepeatable_of(frontier.hour, frontier.sources, rule.reporters),
+        leaves_out=override is not None,
     )
 
 

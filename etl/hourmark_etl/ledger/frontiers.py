@@ -179,6 +179,23 @@ def force_sealed(connection: Connection, f: Frontier, lost: Mapping[int, Sums], 
         connection.execute(delete(tables.unaudited).where(unaudited.type == f.event_type, unaudited.hour.in_(hit)))
 
 
+def leave_out(database: Database, lease: Lease, f: Frontier, waived: str) -> None:
+    """The sealed frontier hour leaves out rows that cannot be written: it closes as forced.
+
+    Its unaudited rows are forgotten, as those rows may be among them: a promise that they would keep stays unmet.
+    """
+    assert f.seal is not None
+    seal = dataclasses.replace(f.seal, grade=Grade.FORCED.value, waived=(waived, *f.seal.waived), leaves_out=True)
+    with database.transaction(lease) as connection:
+        _move_all(connection, State.SEALED, [(f, State.SEALED, {"seal": _seals_json((seal, *f.later_seals))})])
+        _forget_unaudited(connection, f.event_type, f.hour.start_s)
+
+
+def _forget_unaudited(connection: Connection, event_type: str, hour_s: int) -> None:
+    own = tables.unaudited.c
+    connection.execute(delete(tables.unaudited).where(own.type == event_type, own.hour == hour_s))
+
+
 def _without(seal: Seal, lost: Sums | None, waived: tuple[str, ...]) -> Seal:
     if lost is None:
         return seal
@@ -202,6 +219,8 @@ def first_unsealed(frontier: Frontier) -> Hour:
 def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> None:
     """Remember published buckets and go on, each type to its next hour. What a marker says stands, whoever published it.
 
+    Unaudited rows of an hour that left out rows are forgotten, as `leave_out` says.
+
     Of one type there may be several, in turn; then the frontier passes them all. An override for a closed hour is done, and
     the conflicts that held it are named by its manifest, or an earlier one.
     """
@@ -217,6 +236,9 @@ def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> 
     with database.transaction(lease) as connection:
         _move_all(connection, State.SEALED, [(first[t], *_after_close(c.frontier)) for t, c in last.items()])
         connection.execute(insert(tables.buckets), [bucket_row(c.frontier.hour, c.manifest) for c in closings])
+        for c in closings:
+            if c.manifest.left_out:
+                _forget_unaudited(connection, c.frontier.event_type, c.frontier.hour.start_s)
         closed = [{"of_type": t, "closed": c.frontier.hour.start_s} for t, c in last.items()]
         for table in (tables.overrides, tables.conflicts):
             done = delete(table).where(table.c.type == bindparam("of_type"), table.c.hour <= bindparam("closed"))

@@ -114,6 +114,17 @@ def listed_groups(database: Database, asked: Sequence[Frontier]) -> list[list[St
     return _found(database, asked, _LISTED, group_of, listed)
 
 
+def listed_schema_ids(database: Database, asked: Sequence[Frontier]) -> list[set[int]]:
+    """For each frontier in turn, the schema ids of the rows that a freeze has listed for its hour."""
+    c = _LISTED.c
+    found: list[set[int]] = [set() for _ in asked]
+    for one in _portions(asked, FIRST_SITE):
+        listed = and_(c.type == one.c.type, c.listed_hour == one.c.hour)
+        for at, schema_ids in database.ask(select(one.c.at, c.schema_ids).join(_LISTED, listed).distinct()):
+            found[at].update(json.loads(schema_ids))
+    return found
+
+
 def counting_promises(database: Database, asked: Sequence[Frontier], below: AuditOffsets) -> list[list[AuditGroup]]:
     """For each frontier in turn, groups of which at least one promise counts for its hour."""
     c = _PROMISED.c

@@ -4,8 +4,8 @@ A gap in promises or reports concerns every type, and so it takes an override fo
 transaction): only then is such a gap accepted. An override for one type alone closes that type's hour, names the gap and leaves
 it standing. The hour's close removes the order.
 
-A sealed hour takes none: what it holds is fixed. Only what was in a staged file that is lost is given up by an override even
-then.
+A sealed hour takes none: what it holds is fixed. Only what was in a staged file that is lost, and rows that cannot be written,
+are given up by an override even then.
 
 Beside them, what each type's frontier hour waits for, as the closer last saw it: for `hourmark bucket why`.
 """
@@ -27,7 +27,7 @@ from hourmark_etl.model import Frontier, Phase, State, from_columns, from_row, t
 
 _TABLE = tables.overrides
 _WAITS = tables.blockers
-_HOLD_SEALED = (Phase.PUBLISHING, Phase.STAGED, Phase.LEDGER)  # until somebody acts
+_HOLD_SEALED = (Phase.PUBLISHING, Phase.STAGED, Phase.UNWRITABLE, Phase.LEDGER)  # until somebody acts
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +123,9 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
 
 
 def changes_nothing(f: Frontier, wait: Blocker | None) -> bool:
-    """Whether an override would: the hour is sealed, and waits for no staged file that is lost."""
-    lacks_file = wait is not None and wait.hour == f.hour and wait.phase is Phase.STAGED
-    return f.state is State.SEALED and not lacks_file
+    """Whether an override would: the hour is sealed, and waits for nothing that an override gives up."""
+    gives_up = wait is not None and wait.hour == f.hour and wait.phase in (Phase.STAGED, Phase.UNWRITABLE)
+    return f.state is State.SEALED and not gives_up
 
 
 def check_sealed(f: Frontier, wait: Blocker | None) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Result, select
 
-from hourmark.datum_check import compile_schema, holds_event_id
 from hourmark.errors import Finding
 from hourmark.rules import KnownSchema, check_second_meaning
+from hourmark_etl.datums import program_of
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, put
@@ -28,29 +27,25 @@ def schemas_of(database: Database, ids: Collection[int]) -> dict[int, KnownSchem
     return {row["schema_id"]: _told(row) for row in database.ask(query).mappings()}
 
 
-def types_of_ids(database: Database) -> dict[int, str]:
-    """Of each known id, its type: cheap, for staging."""
-    return dict(database.ask(select(tables.schemas.c.schema_id, tables.schemas.c.type)).all())
+class SchemaCheck(NamedTuple):
+    """What a schema id stands for, to check records under it: its type, and the program of `hourmark.datum_check`.
 
-
-def programs_of(database: Database, ids: Collection[int]) -> dict[int, bytes]:
-    """Return the programs that check datums (`hourmark.datum_check`) of those of these ids whose schema the ledger knows.
-
-    An id whose schema cannot be used has an empty program: its datums are checked when they are written, and its row is named.
+    A schema that cannot be used has an empty program: its datums are checked when a bucket is written, which names it.
     """
-    return {schema_id: _program(known) for schema_id, known in schemas_of(database, ids).items() if _text(known)}
+
+    event_type: str
+    program: bytes
 
 
-def _text(known: KnownSchema | DamagedRow) -> str:
-    return known.text if isinstance(known, KnownSchema) else ""
+def add_checks(database: Database, known: dict[int, SchemaCheck]) -> None:
+    """Add to `known` the schema ids that it lacks. What an id stands for never changes, so each is read once.
 
-
-def _program(known: KnownSchema | DamagedRow) -> bytes:
-    try:
-        schema = json.loads(_text(known))
-        return compile_schema(schema) if holds_event_id(schema) else b""
-    except ValueError:
-        return b""
+    An id whose row is damaged is left out, as it cannot tell its type.
+    """
+    if new := set(database.ask(select(tables.schemas.c.schema_id)).scalars()) - known.keys():
+        for schema_id, schema in schemas_of(database, new).items():
+            if isinstance(schema, KnownSchema):
+                known[schema_id] = SchemaCheck(schema.event_type, program_of(schema.text))
 
 
 def unreadable(event_type: str, schema_id: int, known: KnownSchema | DamagedRow | None) -> Finding | None:

@@ -38,6 +38,10 @@ _DO_BY_PHASE: Final[Mapping[Phase, str]] = {
         "`hourmark etl skip-unreadable TOPIC PARTITION` gives up the offsets that cannot be read, and `hourmark bucket force "
         "{type} {hour}` then closes without them"
     ),
+    Phase.UNWRITABLE: (
+        "an unknown schema id: `hourmark types repair` takes from hourmark.types what the ledger lacks; `hourmark bucket force "
+        "{type} {hour}` closes without the rows that cannot be written, and the marker counts them"
+    ),
     Phase.STAGED: (
         "bring the file back from a copy of the storage root: Kafka no longer holds its records; it is read by itself then"
     ),
@@ -57,7 +61,7 @@ _DO_BY_PHASE: Final[Mapping[Phase, str]] = {
     Phase.SERVERS: "see that the server named is up and can be reached from the driver; closing goes on by itself",
     Phase.STORAGE: "see that the file system is up, has space, and is not in safe mode; closing goes on by itself",
 }
-_BY_NO_DEADLINE: Final = (Phase.CONFLICT, Phase.STAGED, Phase.LEDGER)
+_BY_NO_DEADLINE: Final = (Phase.CONFLICT, Phase.STAGED, Phase.UNWRITABLE, Phase.LEDGER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +255,10 @@ def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
 def _ordered(override: Override, f: Frontier) -> Reason:
     do = "nothing: the closer carries it out at its next poll"
     if f.state is State.SEALED and f.seal is not None:
-        do = f"nothing: it is sealed as {f.seal.grade}, and closes as that; the override only gives up staged files that are lost"
+        do = (
+            f"nothing: it is sealed as {f.seal.grade}, and closes as that; the override only gives up staged files that "
+            "are lost, and rows that cannot be written"
+        )
     return Reason(f"{override.requested_by} ordered it closed by force: {override.reason}", do, override.requested_at_ms)
 
 

@@ -190,7 +190,7 @@ def _confirm(facts: Facts, yes: bool) -> None:
     told = {
         "open": "closing it by force takes as it is, and names in the manifest:",
         "sealed": "it is sealed already: the override gives up what a lost staged file held of it, if Kafka no longer has that, "
-        "and nothing else; then it closes as forced, and names topic, partition and offsets",
+        "and rows that cannot be written, and nothing else; then it closes as forced, and names them",
     }
     if answer.state in told:
         click.echo(told[answer.state], err=True)

@@ -159,4 +159,5 @@ def closed_bucket(manifest: Manifest, hour_s: int) -> BucketFacts:
         unaudited=manifest.unaudited,
         entries=entries,
         set_aside=manifest.set_aside,
+        left_out=manifest.left_out,
     )

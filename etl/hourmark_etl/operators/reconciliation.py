@@ -72,6 +72,7 @@ class BucketFacts:
     unaudited: int
     entries: Mapping[int, Book]
     set_aside: int = 0
+    left_out: int = 0
 
     def events_of(self, origin_s: int) -> int:
         """Of this origin hour."""
@@ -203,8 +204,9 @@ def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]
         yield differs(Stage.WRITING, f"its files hold {bucket.file_records} events, its manifest says {bucket.events}")
     entries = bucket.entries.values()
     rows = sum(entry.rows for entry in entries)
-    if rows != bucket.events + bucket.duplicates_removed:
+    if rows != bucket.events + bucket.duplicates_removed + bucket.left_out:
         accounted = f"{bucket.events} events and {bucket.duplicates_removed} duplicates removed"
+        accounted += f" and {bucket.left_out} rows left out" if bucket.left_out else ""
         yield differs(Stage.WRITING, f"it took in {rows} rows, but accounts for {accounted}")
     for what, said, summed in (
         ("promised events", bucket.promised, sum(entry.promised for entry in entries)),

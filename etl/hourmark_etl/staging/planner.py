@@ -28,7 +28,7 @@ from hourmark_etl.folders import STAGING_FOLDER
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.read_errors import ReadError, forget_errors, read_errors, record_errors
-from hourmark_etl.ledger.schemas import programs_of, types_of_ids
+from hourmark_etl.ledger.schemas import SchemaCheck, add_checks
 from hourmark_etl.model import Position
 from hourmark_etl.reused import spare_loaded
 from hourmark_etl.staging.pieces import StagePlan
@@ -45,7 +45,7 @@ class Schemas(NamedTuple):
     """What schema ids stand for.
 
     Attributes:
-        types: By schema id, its type: of all ids that the ledger knows.
+        types: By schema id, its type: of all ids that the ledger knows for certain.
         programs: By schema id, the program that checks its datums (`hourmark.datum_check`).
     """
 
@@ -124,17 +124,18 @@ def stage_plan(config: Config, folder: str, topics: set[str], ledger: str, schem
     )
 
 
-def schemas_for(config: Config, database: Database, topics: Collection[str], programs: dict[int, bytes] | None = None) -> Schemas:
+def schemas_for(
+    config: Config, database: Database, topics: Collection[str], known: dict[int, SchemaCheck] | None = None
+) -> Schemas:
     """Return what schema ids stand for, with the programs of those of these topics' types.
 
-    `programs`: what earlier calls have found, which is added to: what an id stands for never changes.
+    `known`: what earlier calls have read, which is added to.
     """
-    naming, known = CentralTopics.of(config.kafka), {} if programs is None else programs
-    types, own = types_of_ids(database), {naming.type_of(topic) for topic in topics}
-    wanted = {schema_id for schema_id, event_type in types.items() if event_type in own}
-    if new := wanted - known.keys():
-        known |= programs_of(database, new)
-    return Schemas(types, {schema_id: known[schema_id] for schema_id in wanted if known.get(schema_id)})
+    naming, checks = CentralTopics.of(config.kafka), {} if known is None else known
+    add_checks(database, checks)
+    own = {naming.type_of(topic) for topic in topics}
+    programs = {schema_id: of.program for schema_id, of in checks.items() if of.program and of.event_type in own}
+    return Schemas({schema_id: of.event_type for schema_id, of in checks.items()}, programs)
 
 
 class Planner:
@@ -148,7 +149,7 @@ class Planner:
         self._at_edge = CentralTopics.of(config.kafka).at_edge
         self._types: frozenset[str] = frozenset()
         self._compared: dict[Partition, tuple[int, int]] = {}  # leader epoch and position
-        self._programs: dict[int, bytes] = {}  # what an id stands for never changes
+        self._checks: dict[int, SchemaCheck] = {}
         self._missing: frozenset[str] = frozenset()  # topics of events, as of the last refresh
         self._refreshed_s = -REFRESH_S
 
@@ -187,7 +188,7 @@ class Planner:
 
     def schemas(self, topics: Collection[str]) -> Schemas:
         """What schema ids stand for, as `schemas_for`."""
-        return schemas_for(self._config, self._database, topics, self._programs)
+        return schemas_for(self._config, self._database, topics, self._checks)
 
     def close(self) -> None:
         """Let go of the ledger."""

@@ -6,7 +6,6 @@ in one native call (`hourmark.datum_check`), which also compares the event id in
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -16,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hourmark.avro import FRAMING_SIZE
-from hourmark.datum_check import REASONS, Verdict, check_datums
+from hourmark.datum_check import REASONS, Verdict
 from hourmark.record_key import KEY_SIZE
 from hourmark_etl.arrow import (
     Int32s,
@@ -26,9 +25,9 @@ from hourmark_etl.arrow import (
     in_one,
     key_columns,
     lengths,
-    run_starts,
     schema_ids,
 )
+from hourmark_etl.datums import NO_PROGRAM, datum_verdicts
 from hourmark_etl.model import SetAside, Span
 from hourmark_etl.staging.pieces import StagePlan
 
@@ -83,7 +82,9 @@ def check_records(
     set_aside_where(*_of_other_types(schema_ids(in_one(table.column("value"))), types, codes, plan.schema_types))
     key, values = key_columns(in_one(table.column("key"))), in_one(table.column("value"))
     schemas = schema_ids(values)
-    if (verdicts := _verdicts(key.matrix, values, schemas, plan.programs)).any():
+    verdicts = datum_verdicts(key.matrix, values, schemas, plan.programs, FRAMING_SIZE)
+    verdicts = np.where(verdicts == NO_PROGRAM, np.uint8(Verdict.VALID), verdicts)  # they are checked when they are written
+    if verdicts.any():
         set_aside_where(verdicts, [REASONS.get(verdict, "") for verdict in Verdict])
         key, schemas = key_columns(in_one(table.column("key"))), schema_ids(in_one(table.column("value")))
     return CheckedRecords(table, codes, key, schemas, tuple(set_aside))
@@ -114,28 +115,6 @@ def _of_other_types(
             faults[others] = len(reasons)
             reasons.append(f"its schema id {schema_id} belongs to the type {meant}")
     return faults, reasons
-
-
-def _verdicts(keys: UInt8s, values: pa.Array, schemas: Int32s, programs: Mapping[int, bytes]) -> UInt8s:
-    """Return a `Verdict` for each row; rows of schema ids without a program are valid here, and checked when they are written."""
-    found = np.zeros(len(values), np.uint8)
-    order = np.argsort(schemas, kind="stable")
-    starts = run_starts(schemas[order])
-    for start, end in itertools.pairwise([*starts.tolist(), len(order)]):
-        rows = order[start:end]
-        if program := programs.get(int(schemas[rows[0]])):
-            of_run = values if len(rows) == len(values) else values.take(pa.array(rows))
-            found[rows] = _checked(program, keys[rows], of_run)
-    return found
-
-
-def _checked(program: bytes, keys: UInt8s, values: pa.Array) -> UInt8s:
-    kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
-    _, offset_buffer, content = values.buffers()
-    offsets = np.frombuffer(offset_buffer, kind)[values.offset : values.offset + len(values) + 1]
-    data = memoryview(content) if content is not None else memoryview(b"")
-    made = check_datums(program, keys.tobytes(), KEY_SIZE, offsets.tobytes(), offsets.itemsize, FRAMING_SIZE, data)
-    return np.frombuffer(made, np.uint8)
 
 
 def _set_aside(

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.losses import Losses
-from tests.support.simulator.producers import Producers, has_checksums
+from tests.support.simulator.producers import Producers
 from tests.support.simulator.sites import FakeCluster, FakeMirror, Log
 from tests.support.simulator.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, KEY_CHANGED, TYPES, VALUE_CHANGED
 
@@ -28,6 +28,7 @@ from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import last_checks
 from hourmark_etl.ledger.reporters import reporters_of
+from hourmark_etl.ledger.schemas import SchemaCheck
 from hourmark_etl.ledger.staged_files import KnownFile
 from hourmark_etl.model import Position, Span, StagedBatch
 from hourmark_etl.staging import plan as planning
@@ -44,7 +45,7 @@ class Pipeline:
     def __init__(self, producers: Producers, storage: MemoryStorage, database: Database, config: Config) -> None:
         self.edge, self.seen, self.clock = producers.edge, producers.seen, producers.clock
         self.storage, self.database, self.config = storage, database, config
-        self.junk, self._programs = producers.junk, dict[int, bytes]()
+        self.junk, self.ranges, self._checks = producers.junk, producers.ranges, dict[int, SchemaCheck]()
         self.topics = CentralTopics.of(config.kafka, TYPES)
         aliases = [alias or "" for alias in self.topics.aliases.values()]
         self.central = FakeCluster(
@@ -91,10 +92,11 @@ class Pipeline:
 
     def change_value(self, draw: int) -> None:
         """A value in the central log changes before it is staged, and is a value of its schema still; no CRC tells."""
+        unchecked = {x.id for x in self.ranges if not x.has_checksums}
         todo = [
             (p, offset)
             for p, offset in self._unstaged_events()
-            if (record := self.central.logs[p].records[offset]) and has_checksums(RecordKey.decode(record.key).range_id)
+            if (record := self.central.logs[p].records[offset]) and RecordKey.decode(record.key).range_id not in unchecked
         ]
         if todo:
             p, offset = todo[draw % len(todo)]
@@ -317,7 +319,7 @@ class Pipeline:
 
     def plan(self, folder: str, schemas: Schemas | None = None) -> StagePlan:
         """What staging into the folder must know."""
-        known = schemas or schemas_for(self.config, self.database, self.topics.types, self._programs)
+        known = schemas or schemas_for(self.config, self.database, self.topics.types, self._checks)
         return StagePlan(
             storage=self.config.storage,
             folder=folder,

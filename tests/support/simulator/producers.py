@@ -38,11 +38,6 @@ from hourmark.topics import AUDIT, HOSTS, events_topic
 from hourmark.value_hash import value_hash
 
 
-def has_checksums(range_id: RangeId) -> bool:
-    """Whether the services that take this range write checksums, and its parser is none of before blank lines."""
-    return range_id[7] % 4 != 3 and range_id[7] % 5 != 0
-
-
 class Producers:
     """Tailers and one service. Every action takes a number from which it draws what it needs.
 
@@ -62,7 +57,12 @@ class Producers:
         self.lines = 0
         self.ranges: list[Range] = []
         self.events: dict[EventId, Event] = {}
+        self.older_services = False
         self.junk: set[tuple[bytes, bytes]] = set()  # key and value of records that no bucket may have
+
+    def older_service(self, draw: int) -> None:
+        """From now on, or no longer, a service of an older version takes one range in three."""
+        self.older_services = not self.older_services
 
     def outsider(self, draw: int) -> None:
         """A program that is no delivery service writes one to three records into a topic of events."""
@@ -324,10 +324,14 @@ class Producers:
 
     def _take(self, host: int, events: tuple[Event, ...]) -> None:
         range_id = RangeId((len(self.ranges) + 1).to_bytes(8, "big"))
-        self.ranges.append(Range(id=range_id, host=host, events=events, observed_at_ms=self.clock.now_ms()))
+        is_old = self.older_services and range_id[7] % 3 == 0
+        now_ms = self.clock.now_ms()
+        self.ranges.append(Range(id=range_id, host=host, events=events, observed_at_ms=now_ms, has_checksums=not is_old))
 
     def _audit(self, sent: Range, reading: tuple[Event, ...]) -> AuditRecord:
-        blanks = None if sent.id[7] % 5 == 0 else sent.id[7] % 3 + (not reading)  # by the range: a retry says the same
+        blanks = (
+            None if not sent.has_checksums and sent.id[7] % 5 == 0 else sent.id[7] % 3 + (not reading)
+        )  # by the range: a retry says the same
         return AuditRecord(
             range_id=sent.id, kind="range", host_id=f"{sent.host:032x}", host_name="host", file_id="f" * 32, generation=0,
             start=0, end=1, observed_at_ms=sent.observed_at_ms, rules="1-0", source="app", path="/log",
@@ -339,7 +343,7 @@ class Producers:
     def _promised(self, sent: Range, reading: tuple[Event, ...]) -> tuple[Promise, ...]:
         """With checksums, unless the range is served by an old service: by the range, so a retry says the same."""
         promised = promises((e.event_type, Hour.of(e.time_ms).start_s, e.id, value_hash(e.id, e.value)) for e in reading)
-        if has_checksums(sent.id):
+        if sent.has_checksums:
             return promised
         return tuple(dataclasses.replace(p, checksum=None) for p in promised)
 

@@ -60,6 +60,7 @@ class Range:
     observed_at_ms: int = 0
     acked: bool = False
     abandoned: bool = False  # will never be sent again
+    has_checksums: bool = True  # a service of before 0.4.0 promises it without
 
 
 @dataclasses.dataclass(kw_only=True)

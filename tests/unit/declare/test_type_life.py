@@ -26,7 +26,7 @@ from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
-from hourmark_etl.ledger.schemas import known_schemas, types_of_ids
+from hourmark_etl.ledger.schemas import known_schemas
 from hourmark_etl.model import FIRST_SITE
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.stage import stage_table
@@ -83,7 +83,7 @@ class TypeLife:
             }
         )
         topics = {events_topic(t): t for t in ("click", DEAD_LETTERS.name)}
-        ids = types_of_ids(self.world.database)
+        ids = {schema_id: of.event_type for schema_id, of in known_schemas(self.world.database).items()}
         plan = StagePlan(
             storage=self.world.config.storage,
             folder=f"_staging/{self.closed}",

@@ -188,10 +188,12 @@ def forget_schema(world: World, schema_id: int, **others: str) -> Callable[[], N
 )
 def test_an_id_that_does_not_stand_for_its_type_holds_up_that_type_alone(world: World, others: dict[str, str], said: str) -> None:
     send(world, ["click", "view"])
+    arrive(world)
     undo = forget_schema(world, schema_of(world, "click"), **others)
     settle(world, FIRST_HOUR)
     assert grades(world, "view") == ["proved"] and grades(world) == []
     assert said in wait_of(world).what[0]
+    assert (wait_of(world).phase, frontier(world).state) == ("unwritable", State.OPEN), "it is not sealed"
     undo()
     world.clock.advance(11)
     settle(world)

@@ -54,7 +54,7 @@ def invoke(command: object, *arguments: str) -> Callable[[Path], None]:
 
 COMMANDS: dict[str, Callable[[Path], None]] = {
     "etl run": lambda file: run_job(load_config(file), submitted=False),
-    "etl resume": invoke(etl, "resume", TYPE),
+    "etl set-aside ls": invoke(etl, "set-aside", "ls", TYPE),
     "types apply": apply_types,
     "bucket why": invoke(bucket, "why", TYPE, str(HOUR.next())),
     "bucket force": invoke(bucket, "force", TYPE, str(HOUR.next()), "--reason", "r", "--yes"),

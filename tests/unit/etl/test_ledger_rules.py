@@ -19,7 +19,7 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
-from hourmark_etl.ledger.schemas import known_schemas, types_of_ids
+from hourmark_etl.ledger.schemas import SchemaCheck, add_checks, known_schemas
 
 
 @pytest.fixture
@@ -48,7 +48,9 @@ def test_rules_schemas_and_frontiers_stand_together(database: Database, ledger: 
     first = revision(1, CLICK)
     assert ledger.put(first, None, HOUR) == ["click", "dead-letters"]
     assert ledger.book().latest == first
-    assert types_of_ids(database) == {1: "dead-letters", 2: "click"}
+    checks: dict[int, SchemaCheck] = {}
+    add_checks(database, checks)
+    assert {schema_id: of.event_type for schema_id, of in checks.items()} == {1: "dead-letters", 2: "click"}
     assert known_schemas(database)[2].meaning == first.types["click"].meaning
     assert sources_of(database, "click") == {"app"}
     assert ledger.put(first, first, HOUR) == [], "it can be repeated"

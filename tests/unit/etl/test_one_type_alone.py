@@ -105,7 +105,7 @@ def test_a_damaged_row_of_a_schema_holds_the_type_that_is_written_under_it(world
         connection.execute(update(tables.schemas).where(tables.schemas.c.type == "click").values(type=changed))
     polls(world, FIRST_HOUR)
     assert hours_of(world) == (FIRST_HOUR, hour(1))
-    assert wait_of(world).phase == "publishing" and "the ledger's row of schemas" in wait_of(world).what[0]
+    assert wait_of(world).phase == "ledger" and "the ledger's row of schemas" in wait_of(world).what[0]
 
 
 @pytest.mark.parametrize("damage", [('":', '";'), ('"late"', '"lete"')])

@@ -1,25 +1,19 @@
 """Container files of buckets while they are written: rolled over at the wanted size, read back when finished.
 
-Datums are copied without decoding, under the schema that the registry gives for their schema id. Should that be another schema
-than they were written with (a registry recreated, or restored from an older copy), the bucket could not be read, or not rightly.
-So some datums of each container are decoded when it is read back: the first and the last of each part that was written, and one
-between. Each must be decoded wholly by the schema that the container has, without a byte left, and have the id that its key had;
-and that schema must be one of the bucket's type. A schema that differs in names alone passes, as datums hold none.
+Datums are copied without decoding: `writing` has checked each by the schema that the container gets. A schema that differs in
+names alone passes, as datums hold none, so the container's must have the name of the bucket's type.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import io
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-import fastavro
 import numpy as np
 
 from hourmark.avro import event_schema
@@ -31,7 +25,6 @@ from hourmark_etl.model import Sums
 from hourmark_etl.storage import Storage
 
 _STEP_BYTES: Final = 8 << 20  # of datums between looks at a container's size
-_SAMPLES: Final = 3  # of each such part
 _Key = tuple[str, int, bool, int]  # of a container: type, the bucket's hour, whether it is of late events, schema id
 
 
@@ -63,7 +56,8 @@ class WrittenHour:
     """What one bucket is to be made of.
 
     `duplicates`: rows that were listed and left out, as their ids stand in it or in an earlier bucket, by origin hour. `trouble`:
-    why it is not to be published, "" if nothing is wrong.
+    why it is not to be published, "" if nothing is wrong. `left_out`: rows whose datums cannot be written, by origin hour;
+    `faults`: some of them, with their reasons. `unwritable`: the same as a trouble, where no override leaves them out.
     """
 
     event_type: str
@@ -71,6 +65,9 @@ class WrittenHour:
     files: tuple[WrittenFile, ...]
     duplicates: Mapping[int, Sums]
     trouble: str
+    left_out: Mapping[int, Sums] = dataclasses.field(default_factory=dict)
+    faults: tuple[str, ...] = ()
+    unwritable: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,14 +93,6 @@ class Run:
             hours=self.hours[start:end],
             index_row=self.index_row + start,
         )  # fmt: skip
-
-
-class Sample(NamedTuple):
-    """A datum that is to be decoded: bytes [start, end) of all datums of the container, one behind the other."""
-
-    start: int
-    end: int
-    event_id: bytes
 
 
 class Containers(ExitStack):
@@ -146,8 +135,6 @@ class _OpenContainer:
         self._writer = ContainerWriter(file.enter_context(storage.create(path, unseen=True)), schema_json)
         self._index: list[IdRun] = []
         self._id_sum = 0
-        self._samples: list[Sample] = []
-        self._taken = 0  # bytes of datums
         self._hours = defaultdict[int, Sums](Sums)
 
     @property
@@ -159,10 +146,6 @@ class _OpenContainer:
         tails = run.ids[:, 8:].copy().view(">u8").ravel().astype(np.uint64)
         self._id_sum += int(tails.sum(dtype=np.uint64))
         hashes = datum_hashes(tails, run.schema_id, run.offsets, run.data)
-        starts = run.offsets - run.offsets[0] + self._taken
-        self._taken = int(starts[-1])
-        for row in np.unique(np.linspace(0, len(run.ids) - 1, _SAMPLES).astype(np.int64)).tolist():
-            self._samples.append(Sample(int(starts[row]), int(starts[row + 1]), run.ids[row].tobytes()))
         for hour, rows in sums_by_hour(run.hours, run.digests, hashes).items():
             self._hours[hour] += rows
         self._add_index(run.index_path, run.index_row, len(run.ids))
@@ -191,45 +174,26 @@ class _OpenContainer:
             hours=self._hours,
             index=tuple(self._index),
         )
-        return dataclasses.replace(written, trouble=read_back(self._storage, written, self._samples))
+        return dataclasses.replace(written, trouble=read_back(self._storage, written))
 
 
-def read_back(storage: Storage, written: WrittenFile, samples: Sequence[Sample]) -> str:
-    """Read the file from storage: what of it is not as it was written; "" if all is (digest, size, records, decoded samples)."""
+def read_back(storage: Storage, written: WrittenFile) -> str:
+    """Read the file from storage: what of it is not as it was written (digest, size, records, type); "" if all is."""
     with storage.open(written.path, size=written.bytes) as file:
         seen = Digesting(file)
         try:
             container = ContainerReader(seen)  # type: ignore[arg-type]  # it reads, and nothing else
-            decode = _decoder(container, written.event_type)
-            records, at, left = 0, 0, collections.deque(samples)
-            for block in container:
-                records += block.records
-                end = at + container.content_size(block)
-                content = container.content(block) if left and left[0].start < end else b""
-                while left and left[0].start < end:
-                    sample = left.popleft()
-                    decode(content[sample.start - at : sample.end - at], sample.event_id)
-                at = end
+            _check_type(container, written.event_type)
+            records = sum(block.records for block in container)
         except Exception as error:  # noqa: BLE001  # damaged bytes make a decoder raise anything
             return f"{storage.url(written.path)} does not read back as Avro ({type(error).__name__}: {error})"
     found, wanted = (records, seen.bytes, seen.digest.hexdigest()), (written.records, written.bytes, written.blake2b)
-    return f"{storage.url(written.path)} reads back as {found}, {wanted} was written" if found != wanted or left else ""
+    return f"{storage.url(written.path)} reads back as {found}, {wanted} was written" if found != wanted else ""
 
 
-def _decoder(container: ContainerReader, event_type: str) -> Callable[[bytes, bytes], None]:
-    """Decodes a datum with this id by the container's schema; ValueError, or what a decoder raises, where that cannot be."""
+def _check_type(container: ContainerReader, event_type: str) -> None:
+    """ValueError if the container's schema is not one of the type."""
     schema = json.loads(container.metadata["avro.schema"])
     wanted = event_schema(event_type, [])
     if (schema["name"], schema.get("namespace")) != (wanted["name"], wanted["namespace"]):
         raise ValueError(f"its schema is of {schema.get('namespace')}.{schema['name']}, and not of the type {event_type}")
-    parsed = fastavro.parse_schema(schema)
-
-    def decode(datum: bytes, event_id: bytes) -> None:
-        stream = io.BytesIO(datum)
-        row: Any = fastavro.schemaless_reader(stream, parsed, None)
-        if stream.tell() != len(datum):
-            raise ValueError(f"its schema decodes {stream.tell()} of the {len(datum)} bytes of event {event_id.hex()}")
-        if row["event_id"] != event_id:
-            raise ValueError(f"its schema decodes event {event_id.hex()} as {row['event_id']!r}")
-
-    return decode

@@ -1,5 +1,9 @@
 """Writes sealed hours: deduplicated rows into Avro containers, as one job for many types at once; no event is decoded.
 
+Each datum is checked by the schema of its container, and the event id in it against the row's: a row that is not valid holds its
+hour, or is left out where an override says so. Staging checks the same, but not what version 0.3.0 staged, nor under a schema id
+that the ledger did not know.
+
 A task reads a unit (see `rows`), sorts it by id, drops equal neighbours and late events whose id a closed bucket holds, and
 copies each bucket's datums in that order into containers: one a schema, late ones apart. Containers are sorted by id. Slots of
 a large listing that stand in one task go into the same container, until it has reached the wanted size. What was written is read
@@ -25,12 +29,14 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from hourmark.datum_check import Verdict
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 from hourmark_etl.arrow import Bools, Int32s, Int64s, UInt8s, UInt64s, binary_buffers, run_starts
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.units import Listing, Overfull, Unit, check_read, plan_units, read_unit, sums_by_hour
 from hourmark_etl.closing.write.containers import Containers, Run, WrittenFile, WrittenHour
+from hourmark_etl.datums import datum_verdicts, program_of, reason_of
 from hourmark_etl.ids.lookups import Asked, IndexWriter, as_ids, held
 from hourmark_etl.ledger.closed import ClosedBucket
 from hourmark_etl.ledger.listings import row_sums
@@ -39,6 +45,7 @@ from hourmark_etl.storage import Storage
 
 _Key = TypeVar("_Key")
 _OVERFULL: Final = 2  # a slot is read in parts where it has so many times the bytes that it was planned for
+_FAULTS_SHOWN: Final = 10  # rows of an hour that cannot be written, and are named
 _WRITERS: Final = 16  # files of small types open at once in a task: a file on HDFS is mostly waiting
 
 
@@ -48,6 +55,7 @@ class SealedHour(NamedTuple):
     event_type: str
     hour: Hour
     listed: tuple[StagedGroup, ...]
+    leaves_out: bool = False  # rows that cannot be written, as an override says
 
     @property
     def late_hours_s(self) -> frozenset[int]:
@@ -77,6 +85,8 @@ class Written:
     files: list[WrittenFile] = dataclasses.field(default_factory=list)
     read: dict[StagedGroup, Sums] = dataclasses.field(default_factory=dict)
     duplicates: dict[tuple[str, int], dict[int, Sums]] = dataclasses.field(default_factory=dict)
+    left_out: dict[tuple[str, int], dict[int, Sums]] = dataclasses.field(default_factory=dict)
+    faults: dict[tuple[str, int], list[str]] = dataclasses.field(default_factory=dict)  # of some rows that were left out
     troubles: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
 
     def add(self, other: Written) -> None:
@@ -84,8 +94,11 @@ class Written:
         self.files.extend(other.files)
         self.troubles.update(other.troubles)
         _add(self.read, other.read)
-        for key, by_hour in other.duplicates.items():
-            _add(self.duplicates.setdefault(key, {}), by_hour)
+        for mine, others in ((self.duplicates, other.duplicates), (self.left_out, other.left_out)):
+            for key, by_hour in others.items():
+                _add(mine.setdefault(key, {}), by_hour)
+        for key, faults in other.faults.items():
+            self.faults.setdefault(key, []).extend(faults)
 
 
 def _add(total: dict[_Key, Sums], part: Mapping[_Key, Sums]) -> None:
@@ -121,11 +134,12 @@ def write_hours(
 
 def _written_hour(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Written) -> WrittenHour:
     key = sealed.event_type, sealed.hour.start_s
-    duplicates = done.duplicates.get(key, {})
+    duplicates, left_out = done.duplicates.get(key, {}), done.left_out.get(key, {})
+    faults = tuple(sorted(done.faults.get(key, ()))[:_FAULTS_SHOWN])
     listed, found = dict[int, Sums](), dict[int, Sums]()
     for g in sealed.listed:
         _add(listed, {g.hour_s: dataclasses.replace(row_sums(g), records=0)})
-    for part in (duplicates, *(f.hours for f in files)):
+    for part in (duplicates, left_out, *(f.hours for f in files)):
         _add(found, part)
     troubles = [done.troubles.get(key, ""), *(f.trouble for f in files)]
     for start_s in sorted(listed.keys() | found.keys()):
@@ -139,7 +153,10 @@ def _written_hour(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Writ
                 f"checksum of values {wanted.values:016x}, and {got.events} were written or left out as duplicates, digest "
                 f"{got.digest:016x}, checksum of values {got.values:016x}; it is not published, and written again"
             )
-    return from_row(WrittenHour, (*key, files, duplicates, "; ".join(sorted({t for t in troubles if t}))))
+    count = sum(of.events for of in left_out.values())
+    unwritable = f"{count} rows cannot be written: {'; '.join(faults)}" if count and not sealed.leaves_out else ""
+    trouble = "; ".join(sorted({t for t in troubles if t}))
+    return from_row(WrittenHour, (*key, files, duplicates, trouble, left_out, faults, unwritable))
 
 
 def plan_tasks(
@@ -172,6 +189,7 @@ def write_task(task: WriteTask, *, storage: Storage, schemas: Mapping[int, str],
     """One task's containers, and the index of their ids beside them."""
     index_path = f"{folder}/{uuid.uuid4().hex}.ids"
     containers = functools.partial(Containers, storage, folder, schemas, limits.target_file_bytes)
+    programs = {schema_id: program_of(text) for schema_id, text in schemas.items()}
     done = Written()
 
     def write_own(run: Run) -> list[WrittenFile]:
@@ -183,7 +201,7 @@ def write_task(task: WriteTask, *, storage: Storage, schemas: Mapping[int, str],
         """Runs of a slot go into `shared` containers, others into files of their own. The unit's memory ends with it."""
         parts: tuple[Unit, ...] = ()
         try:
-            chosen = _chosen(unit, task.earlier, storage, done, _OVERFULL * limits.unit_bytes_max)
+            chosen = _chosen(unit, task.earlier, storage, programs, done, _OVERFULL * limits.unit_bytes_max)
         except Overfull as overfull:
             parts = overfull.parts
         for part in parts:  # what was read of the whole has been let go of
@@ -219,10 +237,18 @@ class _Chosen:
 
 
 def _chosen(
-    unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Storage, done: Written, datum_bytes_max: int
+    unit: Unit,
+    earlier: Sequence[Sequence[ClosedBucket]],
+    storage: Storage,
+    programs: Mapping[int, bytes],
+    done: Written,
+    datum_bytes_max: int,
 ) -> _Chosen:
-    """Each id once, none that a closed bucket holds; adds to `done` what was read, the duplicates, and the trouble of listings
-    for which they cannot be told."""
+    """Each id once, none that a closed bucket holds, and only valid datums.
+
+    Adds to `done` what was read, the duplicates, the rows that cannot be written, and the trouble of listings for which
+    duplicates cannot be told.
+    """
     table, read = read_unit(unit, storage, ("event_id", "schema_id", "datum"), datum_bytes_max)
     _add(done.read, read)
     listing = table.column("listing").to_numpy().astype(np.int64)
@@ -230,7 +256,11 @@ def _chosen(
     ids = as_ids(table.column("event_id"))
     words = ids.view(">u8").reshape(-1, 2)
     head, tail = words[:, 0].astype(np.uint64), words[:, 1].astype(np.uint64)
-    order = np.lexsort((tail, head, listing))
+    datums = table.column("datum").cast(pa.large_binary()).combine_chunks()
+    table = table.drop_columns(["datum"])  # what is copied from here on is large
+    verdicts = datum_verdicts(words.view(np.uint8).reshape(-1, 16), datums, schemas, programs)
+    is_bad = verdicts != Verdict.VALID
+    order = np.lexsort((is_bad, tail, head, listing))  # of rows with one id, a valid one
     keep = np.zeros(len(order), bool)
     keep[run_starts(listing[order], head[order], tail[order])] = True
     starts = np.array([x.hour_s for x in unit.listings], np.int64)
@@ -242,21 +272,23 @@ def _chosen(
             done.troubles[unit.listings[at].event_type, unit.listings[at].hour_s] = str(is_held)
         else:
             keep[own] = ~is_held
-    for at, dropped in _by_listing(listing[order], np.flatnonzero(~keep)):
-        own = order[dropped]
-        key = unit.listings[at].event_type, unit.listings[at].hour_s
-        _add(done.duplicates.setdefault(key, {}), sums_by_hour(hours[own], digests[own], hashes[own]))
+    for left, rows in ((done.duplicates, ~keep), (done.left_out, keep & is_bad[order])):
+        for at, dropped in _by_listing(listing[order], np.flatnonzero(rows)):
+            own = order[dropped]
+            key = unit.listings[at].event_type, unit.listings[at].hour_s
+            _add(left.setdefault(key, {}), sums_by_hour(hours[own], digests[own], hashes[own]))
+            if left is done.left_out:
+                done.faults.setdefault(key, []).extend(
+                    f"event {ids[row].hex()}: {reason_of(int(verdicts[row]), int(schemas[row]))}" for row in own[:_FAULTS_SHOWN]
+                )
+    keep &= ~is_bad[order]
     order, late = order[keep], late[keep]
     keys = _key(listing[order], late, schemas[order])
     if len(keys) and (keys[1:] < keys[:-1]).any():
         again = np.argsort(keys, kind="stable")
         order, keys = order[again], keys[again]
-    datums = table.column("datum")
-    del table  # what is copied from here on is large
-    whole = datums.cast(pa.large_binary()).combine_chunks()
-    del datums
     kept_ids = words.view(np.uint8).reshape(-1, 16)[order]
-    return _Chosen(keys=keys, hours=hours[order], digests=digests[order], ids=kept_ids, datums=whole.take(pa.array(order)))
+    return _Chosen(keys=keys, hours=hours[order], digests=digests[order], ids=kept_ids, datums=datums.take(pa.array(order)))
 
 
 def _by_listing(listing: Int64s, rows: Int64s) -> list[tuple[int, Int64s]]:
