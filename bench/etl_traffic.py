@@ -21,7 +21,7 @@ import numpy.typing as npt
 from confluent_kafka import Producer
 
 from hourmark.audit import AuditRecord, Promise
-from hourmark.avro import frame, unframe
+from hourmark.avro import FRAMING_SIZE, frame, unframe
 from hourmark.config_groups import KafkaCluster
 from hourmark.event_id import EventId
 from hourmark.event_types import EventType
@@ -31,6 +31,7 @@ from hourmark.kafka import client_settings
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark.topics import AUDIT, HOSTS, events_topic
+from hourmark_etl.arrow import datum_hashes
 
 RANGE_EVENTS: Final = 500
 TYPES_IN_RANGE: Final = 10
@@ -224,7 +225,9 @@ def _block(
     pick = (order[:, None] * RANGE_EVENTS + np.arange(RANGE_EVENTS)).ravel()
     np.add.at(delivered.records, (type_index[pick], hour_index[pick]), 1)
     delivered.value_bytes += len(pick) * values.shape[1]
-    delivered.audit += _audit(plan, order, sent_ranges, type_index, hour_index, tails)
+    offsets = np.arange(len(values) + 1, dtype=np.int64) * values.shape[1]
+    hashes = datum_hashes(tails, ids_of_schema.astype(np.int32), offsets, memoryview(values.tobytes()), FRAMING_SIZE)
+    delivered.audit += _audit(plan, order, sent_ranges, type_index, hour_index, tails, hashes)
     keys = np.concatenate([ids[pick], np.repeat(sent_ranges, RANGE_EVENTS, axis=0)], axis=1)
     assert len(values) == rows
     return Block(type_index[pick], time_ms[pick], keys, values[pick])
@@ -309,7 +312,7 @@ def _with_repeats(
 
 def _audit(
     plan: Plan, order: npt.NDArray[np.int64], sent_ranges: Bytes, type_index: npt.NDArray[np.int64],
-    hour_index: npt.NDArray[np.int64], tails: npt.NDArray[np.uint64],
+    hour_index: npt.NDArray[np.int64], tails: npt.NDArray[np.uint64], hashes: npt.NDArray[np.uint64],
 ) -> list[tuple[bytes, bytes]]:  # fmt: skip
     """The audit record of each delivery, in order."""
     promised: dict[int, tuple[Promise, ...]] = {}
@@ -317,7 +320,7 @@ def _audit(
     for delivery, index in enumerate(order.tolist()):
         rows = slice(index * RANGE_EVENTS, (index + 1) * RANGE_EVENTS)
         if index not in promised:
-            promised[index] = _promises(plan, type_index[rows], hour_index[rows], tails[rows])
+            promised[index] = _promises(plan, type_index[rows], hour_index[rows], tails[rows], hashes[rows])
         range_id = RangeId(sent_ranges[delivery].tobytes())
         record = AuditRecord(
             range_id=range_id,
@@ -334,21 +337,24 @@ def _audit(
             path=_PATH.decode(),
             lines=RANGE_EVENTS,
             promised=promised[index],
+            blanks=0,
         )
         records.append((bytes(range_id), frame(1) + record.encode()))
     return records
 
 
 def _promises(
-    plan: Plan, types: npt.NDArray[np.int64], hours: npt.NDArray[np.int64], tails: npt.NDArray[np.uint64]
-) -> tuple[Promise, ...]:
+    plan: Plan, types: npt.NDArray[np.int64], hours: npt.NDArray[np.int64], tails: npt.NDArray[np.uint64],
+    hashes: npt.NDArray[np.uint64],
+) -> tuple[Promise, ...]:  # fmt: skip
     cell = types * plan.hours + hours
     cells, inverse, counts = np.unique(cell, return_inverse=True, return_counts=True)
-    sums = np.zeros(len(cells), np.uint64)
+    sums, checksums = np.zeros(len(cells), np.uint64), np.zeros(len(cells), np.uint64)
     np.add.at(sums, inverse, tails)
+    np.add.at(checksums, inverse, hashes)
     starts = plan.first_hour.start_s + (cells % plan.hours) * plan.first_hour.length_s
-    found = zip((cells // plan.hours).tolist(), starts.tolist(), counts.tolist(), sums.tolist(), strict=True)
-    return tuple(sorted(Promise(plan.types[t], start, count, total) for t, start, count, total in found))
+    found = zip((cells // plan.hours).tolist(), starts.tolist(), counts.tolist(), sums.tolist(), checksums.tolist(), strict=True)
+    return tuple(sorted(Promise(plan.types[t], *rest) for t, *rest in found))
 
 
 def _send(producer: Producer, topics: Sequence[str], block: Block, *, now: bool) -> None:
@@ -380,4 +386,6 @@ def check_sample(plan: Plan, schema_ids: dict[str, int]) -> None:
         assert schema_id == schema_ids[name]
         assert EventId(row["event_id"].bytes if hasattr(row["event_id"], "bytes") else row["event_id"]) == event_id
         assert event_id.time_ms == int(block.time_ms[n]) == round(row["event_time"].timestamp() * 1000)
-    assert all(AuditRecord.decode(unframe(value)[1]).range_id == key for key, value in delivered.audit[:50])
+    records = [AuditRecord.decode(unframe(value)[1]) for _, value in delivered.audit[:50]]
+    assert all(record.range_id == key for record, (key, _) in zip(records, delivered.audit, strict=False))
+    assert all(p.checksum is not None for record in records for p in record.promised)
