@@ -96,7 +96,8 @@ def _bucket_row(template: str, event_type: str, first: Hour, n: int) -> BucketRo
 def make(url: str, types: int, hours: int) -> tuple[Database, Hour]:
     """A ledger of so many types and closed hours; and its first hour. Packs while it is made."""
     now_s = int(time.time()) // _HOUR_S * _HOUR_S
-    first = Hour(now_s - _HOUR_S * hours, _HOUR_S)
+    first = Hour((now_s - _HOUR_S * hours) // DAY_S * DAY_S, _HOUR_S)  # a whole day is packed in one row
+    hours = (now_s - first.start_s) // _HOUR_S
     config = Config(kafka=Kafka(central=KafkaCluster()), etl=Etl(ledger=url))
     names = [f"type-{n:04d}" for n in range(types)]
     declared = [EventType(name=name, fields=[{"name": "number", "type": "long"}]) for name in names]
