@@ -35,8 +35,9 @@ from hourmark_etl.ledger.listings import listed_groups
 from hourmark_etl.model import Frontier
 from hourmark_etl.storage import Storage
 
-# What a manifest says where it lacks rows of ranges that it does not name (`proof.named`, `sealing.decide`, `Closer._give_up`).
-_MANY_LACK: Final = ("more ranges", "accepted: ", "are lost with the staged file")
+# What a manifest says where it lacks rows of ranges that it does not name (`proof.named`, `sealing.decide`, `Closer._give_up`,
+# `publishing.manifest_of`).
+_MANY_LACK: Final = ("more ranges", "accepted: ", "are lost with the staged file", "left out: ")
 
 
 class SecondReading(NamedTuple):
