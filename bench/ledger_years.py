@@ -51,7 +51,7 @@ def _hex(number: int, digits: int) -> str:
 
 
 def manifest_of(event_type: str, hour: Hour, number: int, ledger: str) -> Manifest:
-    """A manifest as closing writes them, without a digest of itself: packed ones are made from one text."""
+    """A manifest as closing writes them."""
     late = {str(hour.before()): 7} if number % 10 == 0 and number else {}
     return Manifest(
         type=event_type, hour=str(hour), bucket_seconds=_HOUR_S, grade=Grade.PROVED,
@@ -72,7 +72,7 @@ def manifest_of(event_type: str, hour: Hour, number: int, ledger: str) -> Manife
         ],
         ledger=ledger, ledger_commit=5 + number, attempt=_hex(~number, 32),
         closed_at_ms=hour.end_ms + 5000, software="hourmark 0.4.0",
-    )  # fmt: skip
+    ).sealed()  # fmt: skip
 
 
 def hour_at(first: Hour, n: int) -> Hour:
