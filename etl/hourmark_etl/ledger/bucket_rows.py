@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import zstandard
@@ -30,6 +30,8 @@ DAY_S: Final = 86_400
 KEPT_DAYS: Final = 8  # whole days before today whose rows are not packed
 _BUCKETS, _DAYS, _LATE = tables.buckets, tables.bucket_days, tables.late_hours
 _AT_ONCE: Final = 1000  # pairs in one query: two variables each, below every database's limit
+_STREAMED: Final = 500  # rows that are fetched at once
+_PACKED_AT_ONCE: Final = 50  # days in one transaction: other writers of the ledger wait for it
 _UNPACKED_MAX: Final = 1 << 30
 
 
@@ -94,11 +96,14 @@ def manifests_of(connection: Connection, wanted: Collection[tuple[str, int]]) ->
         same = and_(_BUCKETS.c.type == one.c.type, _BUCKETS.c.hour == one.c.at)
         found |= {(event_type, hour_s): manifest for event_type, hour_s, manifest in connection.execute(query.join(one, same))}
     missing = set(wanted) - found.keys()
+    hours = defaultdict[str, set[int]](set)
+    for event_type, hour_s in missing:
+        hours[event_type].add(hour_s)
     for one in asked_pairs({(event_type, hour_s // DAY_S * DAY_S) for event_type, hour_s in missing}):
         packed = select(_DAYS.c.type, _DAYS.c.content).join(one, and_(_DAYS.c.type == one.c.type, _DAYS.c.day == one.c.at))
         for of_type, content in connection.execute(packed):
-            rows = _unpacked(of_type, content)
-            found |= {(of_type, row.hour_s): row.manifest for row in rows if (of_type, row.hour_s) in missing}
+            rows = _unpacked(of_type, content, hours[of_type].__contains__)
+            found |= {(of_type, row.hour_s): row.manifest for row in rows}
     return found
 
 
@@ -107,18 +112,20 @@ def bucket_rows(
 ) -> Iterator[BucketRow]:
     """Yield rows of one type, or of all, of hours that begin in [from_s, to_s]; of each type from the oldest on.
 
-    `has_days`: False for a ledger of before revision 6, which has no packed rows.
+    `has_days`: False for a ledger of before revision 6, which has no packed rows. Memory does not grow with the number of rows.
     """
-    days = select(_DAYS.c.type, _DAYS.c.content).where(_DAYS.c.last_hour >= from_s).order_by(_DAYS.c.type, _DAYS.c.day)
+    days = select(_DAYS.c.type, _DAYS.c.content).where(_DAYS.c.day >= from_s // DAY_S * DAY_S)
+    days = days.order_by(_DAYS.c.type, _DAYS.c.day)
     names = ("type", "hour", "grade", "closed_at_ms", "manifest")
     recent = select(*(_BUCKETS.c[name] for name in names)).where(_BUCKETS.c.hour >= from_s)
     if event_type is not None:
         days, recent = days.where(_DAYS.c.type == event_type), recent.where(_BUCKETS.c.type == event_type)
     if to_s is not None:
-        days, recent = days.where(_DAYS.c.first_hour <= to_s), recent.where(_BUCKETS.c.hour <= to_s)
-    for name, content in connection.execute(days) if has_days else ():
-        yield from (row for row in _unpacked(name, content) if row.hour_s >= from_s and (to_s is None or row.hour_s <= to_s))
-    for row in connection.execute(recent.order_by(_BUCKETS.c.type, _BUCKETS.c.hour)):
+        days, recent = days.where(_DAYS.c.day <= to_s), recent.where(_BUCKETS.c.hour <= to_s)
+    streamed = {"yield_per": _STREAMED}
+    for name, content in connection.execute(days, execution_options=streamed) if has_days else ():
+        yield from _unpacked(name, content, lambda hour_s: hour_s >= from_s and (to_s is None or hour_s <= to_s))
+    for row in connection.execute(recent.order_by(_BUCKETS.c.type, _BUCKETS.c.hour), execution_options=streamed):
         yield BucketRow(*row)
 
 
@@ -132,8 +139,9 @@ def newest_closed_before(connection: Connection, event_type: str, closed_before_
         return BucketRow(*row)
     days = select(_DAYS.c.content).where(_DAYS.c.type == event_type, _DAYS.c.first_hour * 1000 < closed_before_ms)
     for content in connection.execute(days.order_by(_DAYS.c.day.desc())).scalars():
-        if rows := [row for row in _unpacked(event_type, content) if row.closed_at_ms < closed_before_ms]:
-            return rows[-1]
+        rows = _unpacked(event_type, content, lambda hour_s: hour_s * 1000 < closed_before_ms)
+        if closed := [row for row in rows if row.closed_at_ms < closed_before_ms]:
+            return closed[-1]
     return None
 
 
@@ -166,10 +174,12 @@ def pack_days(database: Database, lease: Lease, now_ms: int, days_max: int) -> i
     before_s = now_ms // 1000 // DAY_S * DAY_S - KEPT_DAYS * DAY_S
     chosen = _packable(database, before_s)[:days_max]
     packed = 0
-    for at in range(0, len(chosen), _AT_ONCE):
+    for at in range(0, len(chosen), _PACKED_AT_ONCE):
         with database.transaction(lease) as connection:
             rows = [
-                row for event_type, day_s in chosen[at : at + _AT_ONCE] if (row := _packed_day(connection, event_type, day_s))
+                row
+                for event_type, day_s in chosen[at : at + _PACKED_AT_ONCE]
+                if (row := _packed_day(connection, event_type, day_s))
             ]
             if rows:
                 connection.execute(insert(_DAYS), rows)
@@ -221,12 +231,14 @@ def packed(event_type: str, day_s: int, rows: Sequence[BucketRow]) -> dict[str, 
     }  # fmt: skip
 
 
-def _unpacked(event_type: str, content: bytes) -> list[BucketRow]:
+def _unpacked(event_type: str, content: bytes, is_wanted: Callable[[int], bool]) -> list[BucketRow]:
+    """Return the rows of a packed day whose hours (Unix seconds) are wanted."""
     try:
         head, _, texts = zstandard.ZstdDecompressor().decompress(content, max_output_size=_UNPACKED_MAX).partition(b"\n")
         rows, at = [], 0
         for hour_s, grade, closed_at_ms, size in json.loads(head):
-            rows.append(BucketRow(event_type, hour_s, grade, closed_at_ms, texts[at : at + size].decode()))
+            if is_wanted(hour_s):
+                rows.append(BucketRow(event_type, hour_s, grade, closed_at_ms, texts[at : at + size].decode()))
             at += size
         return rows
     except (zstandard.ZstdError, ValueError, TypeError) as error:

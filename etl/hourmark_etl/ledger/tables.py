@@ -159,6 +159,7 @@ bucket_days = Table(
     _number("last_hour"),
     _number("hours"),
     _bytes("content"),  # zstandard of an index and manifests
+    Index("bucket_days_by_day", "day"),  # hours of all types
 )
 
 # Which buckets hold late events of an hour: one row for each such pair.

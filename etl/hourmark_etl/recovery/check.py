@@ -13,7 +13,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
@@ -103,18 +103,28 @@ def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[Le
 def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[LedgerFinding]:
     """The table of late events says what manifests say: else a lookup of copies passes over a bucket."""
     table = tables.late_hours.c
+    differ: list[tuple[str, int, int, bool]] = []
     with database.reading() as connection:
-        wanted = set()
-        for row in bucket_rows(connection):
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # a damaged manifest is named by its marker's check
-                late = json.loads(row.manifest)["late"]
-                for of in late_rows(row.event_type, Hour(row.hour_s, bucket_seconds), late):
-                    wanted.add((of["type"], of["origin"], of["hour"]))
-        found = {tuple(row) for row in connection.execute(select(table.type, table.origin, table.hour))}
-    for event_type, origin_s, hour_s in sorted(wanted ^ found):
-        which = "lacks" if (event_type, origin_s, hour_s) in wanted else "has, and no manifest names,"
+        types = {*closed_spans(connection), *connection.execute(select(table.type).distinct()).scalars()}
+        for event_type in sorted(types):  # one by one: a year of all types does not fit into memory
+            wanted = _late_by_manifests(connection, event_type, bucket_seconds)
+            query = select(table.origin, table.hour).where(table.type == event_type)
+            found = {(origin_s, hour_s) for origin_s, hour_s in connection.execute(query)}
+            differ += ((event_type, *pair, pair in wanted) for pair in sorted(wanted ^ found))
+    for event_type, origin_s, hour_s, is_wanted in differ:
+        which = "lacks" if is_wanted else "has, and no manifest names,"
         detail = f"it {which} late events of {Hour(origin_s, bucket_seconds)} in the bucket {Hour(hour_s, bucket_seconds)}"
         yield LedgerFinding(LedgerFault.LISTING, f"{event_type}, table late_hours", detail)
+
+
+def _late_by_manifests(connection: Connection, event_type: str, bucket_seconds: int) -> set[tuple[int, int]]:
+    """Return (origin hour, bucket's hour) of each bucket with late events, in Unix seconds, by the type's manifests."""
+    wanted = set()
+    for row in bucket_rows(connection, event_type):
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # a damaged manifest is named by its marker's check
+            late = json.loads(row.manifest)["late"]
+            wanted |= {(of["origin"], of["hour"]) for of in late_rows(event_type, Hour(row.hour_s, bucket_seconds), late)}
+    return wanted
 
 
 def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[LedgerFinding]:

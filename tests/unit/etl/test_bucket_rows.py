@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 from tests.support.records import evidence, manifest
 
 from hourmark.hours import Hour
@@ -18,15 +18,19 @@ from hourmark_etl.ledger.bucket_rows import (
     bucket_rows,
     buckets_with_late,
     closed_spans,
+    late_rows,
     manifests_of,
     newest_closed_before,
     pack_days,
     put_buckets,
+    put_late_hours,
 )
 from hourmark_etl.ledger.closed import closed_buckets, waives
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import closed_types
 from hourmark_etl.ledger.overview import closed_manifest
+from hourmark_etl.ledger.stepping_down import step_down
+from hourmark_etl.recovery.check import check_late_hours
 
 FIRST_DAY_S = 1_800_000_000 // DAY_S * DAY_S
 HOURS = 24 * 12
@@ -92,6 +96,37 @@ def test_packed_rows_give_the_same_answers(ledger: Database) -> None:
     assert left == 2 * (KEPT_DAYS * 24 - 1)
     found = closed_buckets(ledger, {"click": [at(2).start_s]}, 3600)["click"]
     assert [(of.hour_s, of.holds) for of in found] == [(at(2).start_s, (at(2),)), (at(10).start_s, (at(2),))]
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_the_way_back_and_up_again_keeps_every_row_and_finds_late_events(
+    ledger: Database, ledger_url: str, is_packed: bool
+) -> None:
+    before = everything(ledger)
+    while is_packed and pack(ledger):
+        pass
+    ledger.close()
+    step_down(ledger_url, 5)
+    with Database(ledger_url) as again:
+        assert everything(again) == before
+        packed_days = again.ask(select(func.count()).select_from(tables.bucket_days)).scalar_one()
+        assert packed_days == 0, "revision 5 has all rows one by one"
+
+
+def test_a_check_of_late_events_names_a_row_too_few_and_one_too_many(ledger: Database) -> None:
+    while pack(ledger):
+        pass
+    assert list(check_late_hours(ledger, 3600)) == []
+    late = tables.late_hours
+    with ledger.transaction() as connection:
+        gone = (late.c.type == "click", late.c.hour == at(10).start_s)
+        assert connection.execute(delete(late).where(*gone)).rowcount == 1
+        put_late_hours(connection, late_rows("view", at(11), [str(at(3))]))
+    found = [(finding.where, finding.detail) for finding in check_late_hours(ledger, 3600)]
+    assert found == [
+        ("click, table late_hours", f"it lacks late events of {at(2)} in the bucket {at(10)}"),
+        ("view, table late_hours", f"it has, and no manifest names, late events of {at(3)} in the bucket {at(11)}"),
+    ]
 
 
 def test_a_round_packs_no_more_than_it_may(ledger: Database) -> None:

@@ -60,6 +60,7 @@ def upgrade() -> None:
             Column("hours", BigInteger, nullable=False),
             Column("content", LargeBinary, nullable=False),
         )
+        op.create_index("bucket_days_by_day", "bucket_days", ["day"])
     if not there.has_table("late_hours"):
         op.create_table(
             "late_hours",
@@ -88,26 +89,36 @@ def upgrade() -> None:
 def _fill_late_hours() -> None:
     """From manifests of buckets that have late events; one that cannot be read is named by `hourmark ledger check`."""
     bind = op.get_bind()
-    query = text("SELECT type, hour, manifest FROM buckets WHERE manifest NOT LIKE :none")
-    for event_type, hour_s, manifest in bind.execute(query, {"none": '%"late": {}%'}):
-        try:
-            said = json.loads(manifest)
-            rows = late_rows(event_type, Hour(hour_s, said["bucket_seconds"]), said["late"])
-        except (ValueError, KeyError, TypeError):
-            continue
+    query = text("SELECT hour, manifest FROM buckets WHERE type = :type AND manifest NOT LIKE :none")
+    for event_type in _types_in("buckets"):
+        rows = []
+        for hour_s, manifest in bind.execute(query, {"type": event_type, "none": '%"late": {}%'}):
+            try:
+                said = json.loads(manifest)
+                rows += late_rows(event_type, Hour(hour_s, said["bucket_seconds"]), said["late"])
+            except (ValueError, KeyError, TypeError):
+                continue
         put_late_hours(bind, rows)
+
+
+def _types_in(table: str) -> list[str]:
+    """Types with rows in a table: a year of all types at once does not fit into memory."""
+    return sorted(op.get_bind().execute(text(f"SELECT DISTINCT type FROM {table}")).scalars())  # noqa: S608  # a fixed name
 
 
 def _unpack_days() -> None:
     bind = op.get_bind()
     put_back = text("INSERT INTO buckets (type, hour, grade, closed_at_ms, manifest) VALUES (:t, :h, :g, :c, :m)")
-    for event_type, content in bind.execute(text("SELECT type, content FROM bucket_days ORDER BY type, day")).all():
-        head, _, texts = zstandard.ZstdDecompressor().decompress(content).partition(b"\n")
-        at = 0
-        for hour_s, grade, closed_at_ms, size in json.loads(head):
-            manifest = texts[at : at + size].decode()
-            at += size
-            bind.execute(put_back, {"t": event_type, "h": hour_s, "g": grade, "c": closed_at_ms, "m": manifest})
+    query = text("SELECT content FROM bucket_days WHERE type = :type ORDER BY day")
+    for event_type in _types_in("bucket_days"):
+        for content in bind.execute(query, {"type": event_type}).scalars():
+            head, _, texts = zstandard.ZstdDecompressor().decompress(content).partition(b"\n")
+            at, rows = 0, []
+            for hour_s, grade, closed_at_ms, size in json.loads(head):
+                manifest = texts[at : at + size].decode()
+                at += size
+                rows.append({"t": event_type, "h": hour_s, "g": grade, "c": closed_at_ms, "m": manifest})
+            bind.execute(put_back, rows)
 
 
 def downgrade() -> None:
