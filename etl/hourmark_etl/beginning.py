@@ -71,7 +71,7 @@ def grounds(config: Config, opened: ExitStack) -> Grounds:
         cluster_id = Cluster(config.kafka.central_cluster, "central").cluster_id()  # before what takes long, and is asked again
         storage = open_storage(config.storage)
         check_older_copy(storage, database, length_s)
-        for damaged in damaged_rows(database):  # also such as no question finds
+        for damaged in damaged_rows(database, is_start=True):  # also such as no question finds
             _LOG.error("%s", damaged)
         record_first_hours(storage, database, length_s)
         take_over_gaps(storage, database)

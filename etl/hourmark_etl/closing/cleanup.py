@@ -30,6 +30,7 @@ from hourmark_etl.closing.write.id_indexes import clean_indexes
 from hourmark_etl.folders import STAGING_FOLDER
 from hourmark_etl.ledger import staged_files as ledger
 from hourmark_etl.ledger.batches import tells_lost_end
+from hourmark_etl.ledger.bucket_rows import pack_days
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.offset_gaps import all_gaps
@@ -41,6 +42,7 @@ from hourmark_etl.storage import Storage, delete_all, entries_of
 from hourmark_etl.storage.paths import SCRATCH
 
 EVERY_SECONDS: Final = 60.0
+DAYS_AT_ONCE: Final = 1000  # of types whose oldest day is packed in one round
 FILES_AT_ONCE: Final = 200  # looked at in one call, of each kind
 FOLDERS_AT_ONCE: Final = 200
 UNFINISHED_KEPT_MS: Final = 86_400_000
@@ -106,6 +108,7 @@ class Cleaner:
             audits, self._audit_after = ledger.settled_audit_files(self._database, self._audit_after, below, FILES_AT_ONCE)
         self._delete(lease, events + audits)
         forget_set_aside(self._database, lease, now_ms)
+        pack_days(self._database, lease, now_ms, DAYS_AT_ONCE)
         return Cleaned(
             event_files=len(events),
             audit_files=len(audits),

@@ -8,17 +8,17 @@ rows that a later promise may need (`hourmark_etl.closing.proof.unaudited`).
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, func, select
+from pydantic_core import from_json
+from sqlalchemy import Connection, and_, delete, func, select
 
 from hourmark.hours import Hour
 from hourmark.manifest import Grade
-from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.bucket_rows import asked_pairs, bucket_rows, buckets_with_late, damaged_bucket, manifests_of
 from hourmark_etl.ledger.database import Database, Lease, put, remove
 from hourmark_etl.ledger.frontier_rows import further_json, offsets_of
 from hourmark_etl.model import FIRST_SITE, AuditOffsets, from_columns
@@ -55,38 +55,42 @@ def closed_buckets(
     database: Database, origin_hours_s: Mapping[str, Collection[int]], bucket_seconds: int
 ) -> dict[str, tuple[ClosedBucket, ...]]:
     """By type: closed buckets that hold events of these origin hours, as their own or as late ones. Empty ones are left out."""
+    origins = {event_type: set(of) for event_type, of in origin_hours_s.items() if of}
     with database.reading() as connection:
-        return {
-            event_type: tuple(_closed_buckets(connection, event_type, origins, bucket_seconds))
-            for event_type, origins in origin_hours_s.items()
-            if origins
-        }
-
-
-def _closed_buckets(
-    connection: Connection, event_type: str, origins: Collection[int], bucket_seconds: int
-) -> Iterator[ClosedBucket]:
-    buckets, indexes = tables.buckets.c, tables.id_indexes.c
-    query = select(buckets.hour, buckets.manifest).where(buckets.type == event_type, buckets.hour >= min(origins))
-    told = [(hour, _told(event_type, hour, manifest)) for hour, manifest in connection.execute(query)]
-    labels = {str(hour := Hour(origin, bucket_seconds)): hour for origin in origins}
-    asked = {at: labels.keys() & {str(Hour(at, bucket_seconds)), *m.late} for at, m in told if m.events}
-    chosen = {at: m for at, m in told if asked.get(at)}
-    runs = defaultdict[int, list[IdRun]](list)
-    if chosen:
-        of = select(indexes.hour, indexes.path, indexes.first_row, indexes.rows).order_by(indexes.path, indexes.first_row)
-        for hour, *run in connection.execute(of.where(indexes.type == event_type, indexes.hour.in_(sorted(chosen)))):
-            _append(runs[hour], IdRun(*run))
-    for hour, manifest in sorted(chosen.items()):
-        folder = Hour(hour, bucket_seconds).bucket_path(event_type)
-        yield ClosedBucket(
-            event_type=event_type,
-            hour_s=hour,
-            holds=tuple(sorted(labels[label] for label in asked[hour])),
-            events=manifest.events,
-            index=tuple(runs[hour]),
-            files=tuple((f"{folder}/{name}", digest) for name, digest in manifest.files),
+        holds = buckets_with_late(connection, origins)
+        for event_type, of in origins.items():
+            for origin in of:
+                holds[event_type, origin].add(origin)
+        chosen = {key: m for key, text in manifests_of(connection, holds).items() if (m := _told(*key, text)).events}
+        runs = _runs(connection, chosen)
+    found: dict[str, list[ClosedBucket]] = {event_type: [] for event_type in origins}
+    for event_type, hour_s in sorted(chosen):
+        m, folder = chosen[event_type, hour_s], Hour(hour_s, bucket_seconds).bucket_path(event_type)
+        labels = {str(Hour(hour_s, bucket_seconds)), *m.late}
+        held = (Hour(origin, bucket_seconds) for origin in sorted(holds[event_type, hour_s]))
+        found[event_type].append(
+            ClosedBucket(
+                event_type=event_type,
+                hour_s=hour_s,
+                holds=tuple(hour for hour in held if str(hour) in labels),
+                events=m.events,
+                index=tuple(runs[event_type, hour_s]),
+                files=tuple((f"{folder}/{name}", digest) for name, digest in m.files),
+            )
         )
+    return {event_type: tuple(of) for event_type, of in found.items()}
+
+
+def _runs(connection: Connection, buckets: Collection[tuple[str, int]]) -> dict[tuple[str, int], list[IdRun]]:
+    """By bucket, the runs of the index."""
+    indexes = tables.id_indexes.c
+    runs = defaultdict[tuple[str, int], list[IdRun]](list)
+    query = select(indexes.type, indexes.hour, indexes.path, indexes.first_row, indexes.rows)
+    for one in asked_pairs(buckets):
+        own = query.join(one, and_(indexes.type == one.c.type, indexes.hour == one.c.at))
+        for event_type, hour, *run in connection.execute(own.order_by(indexes.path, indexes.first_row)):
+            _append(runs[event_type, hour], IdRun(*run))
+    return runs
 
 
 def _append(runs: list[IdRun], run: IdRun) -> None:
@@ -97,12 +101,9 @@ def _append(runs: list[IdRun], run: IdRun) -> None:
 
 def waives(database: Database, event_type: str, from_hour_s: int) -> list[str]:
     """What closed buckets of this hour and later ones waive, by their manifests."""
-    kept = tables.buckets.c
-    query = select(kept.hour, kept.manifest).where(
-        kept.type == event_type, kept.hour >= from_hour_s, kept.grade != Grade.PROVED.value
-    )
-    told = [_told(event_type, hour, manifest) for hour, manifest in database.ask(query)]
-    return [text for manifest in told for text in manifest.waived]
+    with database.reading() as connection:
+        rows = [row for row in bucket_rows(connection, event_type, from_s=from_hour_s) if row.grade != Grade.PROVED.value]
+    return [text for row in rows for text in _told(event_type, row.hour_s, row.manifest).waived]
 
 
 class _Told(NamedTuple):
@@ -117,16 +118,11 @@ class _Told(NamedTuple):
 def _told(event_type: str, hour_s: int, manifest: str) -> _Told:
     """Of a row of closed buckets. DamagedRow where it holds no manifest: it has no digest."""
     try:
-        m = json.loads(manifest)
+        m = from_json(manifest)
         files = [(file["name"], file["blake2b"]) for file in m["files"]]
         return _Told(m["events"], m["late"].keys(), files, m["evidence"]["waived"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged_bucket(event_type, hour_s) from error
-
-
-def damaged_bucket(event_type: str, hour_s: int) -> DamagedRow:
-    """Of a row that holds no manifest."""
-    return DamagedRow(tables.buckets.name, f"type {event_type!r}, hour {hour_s}", event_type)
 
 
 def remember(database: Database, lease: Lease, runs: Collection[tuple[str, int, IdRun]], bytes_each: int) -> None:

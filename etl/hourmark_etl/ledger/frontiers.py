@@ -27,6 +27,7 @@ from hourmark.manifest import Grade, Manifest
 from hourmark_etl.errors import DamagedRow, StaleDriver
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import position_of
+from hourmark_etl.ledger.bucket_rows import put_buckets
 from hourmark_etl.ledger.database import Database, Lease, rows_named
 from hourmark_etl.ledger.digests import check, with_digest
 from hourmark_etl.ledger.frontier_rows import offsets_of, settled_columns
@@ -235,7 +236,7 @@ def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> 
         last[f.event_type] = c
     with database.transaction(lease) as connection:
         _move_all(connection, State.SEALED, [(first[t], *_after_close(c.frontier)) for t, c in last.items()])
-        connection.execute(insert(tables.buckets), [bucket_row(c.frontier.hour, c.manifest) for c in closings])
+        put_buckets(connection, [(c.frontier.hour, c.manifest) for c in closings])
         for c in closings:
             if c.manifest.left_out:
                 _forget_unaudited(connection, c.frontier.event_type, c.frontier.hour.start_s)
@@ -243,14 +244,6 @@ def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> 
         for table in (tables.overrides, tables.conflicts):
             done = delete(table).where(table.c.type == bindparam("of_type"), table.c.hour <= bindparam("closed"))
             connection.execute(done, closed)
-
-
-def bucket_row(hour: Hour, manifest: Manifest) -> dict[str, Any]:
-    """Of the table `buckets`."""
-    return {
-        "type": manifest.type, "hour": hour.start_s, "grade": manifest.grade.value, "manifest": manifest.encode().decode(),
-        "closed_at_ms": manifest.closed_at_ms,
-    }  # fmt: skip
 
 
 def _after_close(closed: Frontier) -> tuple[State, dict[str, Any]]:
@@ -267,7 +260,9 @@ def _seals_json(seals: Iterable[Seal]) -> str:
 
 def closed_types(database: Database) -> set[str]:
     """Types of which this ledger has closed a bucket."""
-    return set(database.ask(select(tables.buckets.c.type).distinct()).scalars())
+    frontiers, buckets = tables.frontiers, tables.buckets  # the newest bucket of a type is not packed
+    there = select(buckets.c.hour).where(buckets.c.type == frontiers.c.type).exists()
+    return set(database.ask(select(frontiers.c.type).where(there)).scalars())
 
 
 def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:

@@ -10,6 +10,7 @@ from sqlalchemy import select
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.bucket_rows import manifests_of
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import State
 
@@ -37,7 +38,6 @@ def _fixed(hour_s: int, state: State, seals: str | None, bucket_seconds: int) ->
 
 def closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:
     """The manifest of a bucket that the ledger knows as closed."""
-    table = tables.buckets
-    query = select(table.c.manifest).where(table.c.type == event_type, table.c.hour == hour.start_s)
-    found = database.ask(query).scalar()
-    return None if found is None else Manifest.decode(found.encode())
+    with database.reading() as connection:
+        found = manifests_of(connection, [(event_type, hour.start_s)])
+    return Manifest.decode(found[event_type, hour.start_s].encode()) if found else None

@@ -19,6 +19,7 @@ from sqlalchemy import ColumnElement, CompoundSelect, Select, Table, and_, delet
 
 from hourmark.errors import Finding
 from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.bucket_rows import newest_closed_before
 from hourmark_etl.ledger.database import Database, Lease, remove
 from hourmark_etl.ledger.digests import check, rewrite
 from hourmark_etl.ledger.frontier_rows import offsets_of
@@ -127,15 +128,9 @@ def oldest_frontier_ms(database: Database) -> int:
 
 def settled_before(database: Database, event_type: str, closed_before_ms: int) -> AuditOffsets | None:
     """Up to where the type's last bucket closed before this time was proved; None if there is none."""
-    buckets = tables.buckets
-    query = (
-        select(buckets.c.manifest)
-        .where(buckets.c.type == event_type, buckets.c.closed_at_ms < closed_before_ms)
-        .order_by(buckets.c.hour.desc())
-        .limit(1)
-    )
-    manifest = database.ask(query).scalar()
-    return None if manifest is None else AuditOffsets.of(json.loads(manifest)["evidence"]["audit_next"])
+    with database.reading() as connection:
+        found = newest_closed_before(connection, event_type, closed_before_ms)
+    return None if found is None else AuditOffsets.of(json.loads(found.manifest)["evidence"]["audit_next"])
 
 
 def forget_files(database: Database, lease: Lease, files: Collection[Garbage]) -> set[str]:

@@ -14,6 +14,7 @@ from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, 
 metadata = MetaData()
 
 DIGEST: Final = "digest"  # the column; see `digests`
+CHECKED_WHEN_READ: Final = "checked when read"  # a table that grows with history: no start of a driver reads all of it
 UNDIGESTED: Final = "undigested"
 LATER: Final = "later"  # a column that rows of before do not have in their digest: it counts where it says something
 
@@ -146,6 +147,29 @@ buckets = Table(
     _text("grade"),
     _text("manifest"),  # the content of `_SUCCESS`
     _number("closed_at_ms"),
+)
+
+# Buckets of older days, a row for each type and day (`ledger.bucket_rows`).
+bucket_days = Table(
+    "bucket_days",
+    metadata,
+    _key("type", Text),
+    _key("day", BigInteger),  # its start, UTC
+    _number("first_hour"),
+    _number("last_hour"),
+    _number("hours"),
+    _bytes("content"),  # zstandard of JSON Lines
+)
+
+# Which buckets hold late events of an hour: one row for each such pair.
+late_hours = Table(
+    "late_hours",
+    metadata,
+    _key("type", Text),
+    _key("origin", BigInteger),  # the events' hour
+    _key("hour", BigInteger),  # of the bucket
+    _bytes(DIGEST),
+    info={CHECKED_WHEN_READ: True},
 )
 
 # A range has two audit records that differ, and one of them names this type and hour: it closes by an override alone.

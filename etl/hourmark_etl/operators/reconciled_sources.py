@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, case, func, selec
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.bucket_rows import bucket_rows, closed_spans
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontier_rows import offsets_of
 from hourmark_etl.ledger.listings import FileDifference, file_differences
@@ -121,20 +122,17 @@ def _add_further(connection: Connection, window: Window, promised: dict[str, dic
 
 def _buckets(connection: Connection, window: Window) -> dict[str, dict[int, BucketFacts]]:
     """Closed buckets by type and hour."""
-    table = tables.buckets
-    query = select(table.c.type, table.c.hour, table.c.manifest).where(*window.begins(table)).order_by(table.c.type, table.c.hour)
     found = defaultdict[str, dict[int, BucketFacts]](dict)
-    for event_type, hour_s, text in connection.execute(query):
-        found[event_type][hour_s] = closed_bucket(Manifest.decode(text.encode()), hour_s)
+    for row in bucket_rows(connection, window.event_type, from_s=window.from_s):
+        found[row.event_type][row.hour_s] = closed_bucket(Manifest.decode(row.manifest.encode()), row.hour_s)
     return found
 
 
 def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
     """The hour of the oldest closed bucket, of one type or of all; None where nothing is closed."""
-    table = tables.buckets
-    query = select(func.min(table.c.hour))
-    found: int | None = database.ask(query if event_type is None else query.where(table.c.type == event_type)).scalar()
-    return found
+    with database.reading() as connection:
+        spans = closed_spans(connection)
+    return min((span.first_s for name, span in spans.items() if event_type in (None, name)), default=None)
 
 
 def origins_of(facts: TypeFacts, window: Window) -> set[int]:

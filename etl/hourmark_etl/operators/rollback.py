@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from sqlalchemy import Connection, false, func, or_, select
+from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
 from hourmark.config import Config
@@ -19,10 +19,12 @@ from hourmark.hours import Hour
 from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.version import Older
 from hourmark_etl.ledger import migrations, tables
+from hourmark_etl.ledger.bucket_rows import bucket_rows
 from hourmark_etl.ledger.engines import open_engine, sqlite_file
 from hourmark_etl.ledger.sites import known_further
 
 _SITES: Final = 5  # the revision that knows several sites
+_DAYS: Final = 6  # the revision that packs rows of older buckets
 _NO_WAY: Final = "nothing: stay with this version"
 
 
@@ -41,7 +43,7 @@ def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
 
 def for_good(connection: Connection, revision: int, older: Older, bucket_seconds: int) -> Iterator[Obstacle]:
     """What no downgrade takes away."""
-    yield from _markers(connection, older, bucket_seconds)
+    yield from _markers(connection, older, bucket_seconds, has_days=revision >= _DAYS)
     yield from _seals(connection, older)
     if revision > older.ledger:
         yield from _to_be_told(connection, older)
@@ -49,11 +51,14 @@ def for_good(connection: Connection, revision: int, older: Older, bucket_seconds
         yield from _sites(connection, older)
 
 
-def _markers(connection: Connection, older: Older, bucket_seconds: int) -> Iterator[Obstacle]:
-    buckets = tables.buckets.c
-    may_have = or_(false(), *(buckets.manifest.contains(f'"{name}":', autoescape=True) for name in older.no_marker_fields))
-    rows = connection.execute(select(buckets.type, buckets.hour, buckets.manifest).where(may_have).order_by(buckets.hour))
-    with_more = [(name, Hour(hour, bucket_seconds)) for name, hour, text in rows if _has(json.loads(text), older)]
+def _markers(connection: Connection, older: Older, bucket_seconds: int, *, has_days: bool) -> Iterator[Obstacle]:
+    may_have = [f'"{name}":' for name in older.no_marker_fields]
+    with_more = [
+        (row.event_type, Hour(row.hour_s, bucket_seconds))
+        for row in bucket_rows(connection, has_days=has_days)
+        if any(name in row.manifest for name in may_have) and _has(json.loads(row.manifest), older)
+    ]
+    with_more.sort(key=lambda of: (of[1], of[0]))
     if with_more:
         name, hour = with_more[0]
         yield Obstacle(

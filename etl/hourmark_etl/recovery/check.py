@@ -6,8 +6,10 @@ same way is a finding.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -18,7 +20,7 @@ from hourmark.manifest import Manifest
 from hourmark_etl.buckets.reader import BadMarker, list_hours, list_types, standing_manifest
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.closed import damaged_bucket
+from hourmark_etl.ledger.bucket_rows import bucket_rows, closed_spans, damaged_bucket, late_rows
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
@@ -65,6 +67,7 @@ def check_ledger(database: Database, storage: Storage, bucket_seconds: int, cent
         return [
             *(LedgerFinding(LedgerFault.DIGEST, d.table, str(d)) for d in damaged_rows(database)),
             *check_chains(database, known),
+            *check_late_hours(database, bucket_seconds),
             *check_groups(database, known),
             *check_markers(database, storage, known, on_storage),
             *check_files(database, storage),
@@ -78,9 +81,8 @@ def check_ledger(database: Database, storage: Storage, bucket_seconds: int, cent
 
 def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[LedgerFinding]:
     """Every hour from the first to the frontier is closed, and no other; a seal stands exactly where the state says so."""
-    table = tables.buckets
-    query = select(table.c.type, func.count(), func.min(table.c.hour), func.max(table.c.hour)).group_by(table.c.type)
-    closed = {event_type: tuple(counted) for event_type, *counted in database.ask(query)}
+    with database.reading() as connection:
+        closed = {event_type: tuple(span) for event_type, span in closed_spans(connection).items()}
     for f in known:
         if f.state is State.DAMAGED:
             closed.pop(f.event_type, None)
@@ -96,6 +98,23 @@ def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[Le
             )
     for event_type in closed:
         yield LedgerFinding(LedgerFault.CHAIN, event_type, "closed buckets, but no frontier")
+
+
+def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[LedgerFinding]:
+    """The table of late events says what manifests say: else a lookup of copies passes over a bucket."""
+    table = tables.late_hours.c
+    with database.reading() as connection:
+        wanted = set()
+        for row in bucket_rows(connection):
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # a damaged manifest is named by its marker's check
+                late = json.loads(row.manifest)["late"]
+                for of in late_rows(row.event_type, Hour(row.hour_s, bucket_seconds), late):
+                    wanted.add((of["type"], of["origin"], of["hour"]))
+        found = {tuple(row) for row in connection.execute(select(table.type, table.origin, table.hour))}
+    for event_type, origin_s, hour_s in sorted(wanted ^ found):
+        which = "lacks" if (event_type, origin_s, hour_s) in wanted else "has, and no manifest names,"
+        detail = f"it {which} late events of {Hour(origin_s, bucket_seconds)} in the bucket {Hour(hour_s, bucket_seconds)}"
+        yield LedgerFinding(LedgerFault.LISTING, f"{event_type}, table late_hours", detail)
 
 
 def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[LedgerFinding]:
@@ -144,11 +163,9 @@ def check_markers(
 
 
 def _closed(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, str]]:
-    table = tables.buckets
-    query = select(table.c.hour, table.c.manifest).where(table.c.type == f.event_type).order_by(table.c.hour)
     with database.reading() as connection:
-        for hour, manifest in connection.execute(query):
-            yield f.event_type, Hour(hour, f.hour.length_s), manifest
+        for row in bucket_rows(connection, f.event_type):
+            yield f.event_type, Hour(row.hour_s, f.hour.length_s), row.manifest
 
 
 def _marker_problem(

@@ -29,10 +29,10 @@ from hourmark_etl.buckets.reader import list_types
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ids.kept import Bucket, kept_files, kept_runs
 from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.bucket_rows import put_buckets
 from hourmark_etl.ledger.closed import put_runs, unaudited_row
 from hourmark_etl.ledger.database import Database, put
 from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
-from hourmark_etl.ledger.frontiers import bucket_row
 from hourmark_etl.ledger.rules import put_book
 from hourmark_etl.ledger.schemas import put_schemas
 from hourmark_etl.model import (
@@ -126,7 +126,7 @@ class _Rebuild:
             cut = (manifest.closed_at_ms, audit_next(manifest))  # its audit offset may be of long after the cut began
             self.cuts[cut] = min(manifest.ledger_commit, self.cuts.get(cut, manifest.ledger_commit))
             self.published[manifest.attempt].append((event_type, hour.start_s))
-            self.connection.execute(insert(tables.buckets).values(bucket_row(hour, manifest)))
+        put_buckets(self.connection, closed)
         if closed:
             self.chains[event_type] = Chain.of(closed)
             self.done.buckets += len(closed)

@@ -151,11 +151,13 @@ def test_a_bucket_that_has_it_as_late_is_found(life: Life, kept: Kept) -> None:
 def rewrite(life: Life, told: Manifest) -> None:
     """The ledger's copy of a manifest."""
     from hourmark_etl.ledger import tables
-    from hourmark_etl.ledger.database import put
-    from hourmark_etl.ledger.frontiers import bucket_row
+    from hourmark_etl.ledger.bucket_rows import put_buckets
+    from hourmark_etl.ledger.database import remove
 
     with life.database.transaction(life.closer) as connection:
-        put(connection, tables.buckets, ["type", "hour"], [bucket_row(Hour.parse(told.hour, LENGTH_S), told)])
+        hour = Hour.parse(told.hour, LENGTH_S)
+        remove(connection, tables.buckets, ["type", "hour"], [{"type": told.type, "hour": hour.start_s}])
+        put_buckets(connection, [(hour, told)])
 
 
 def test_a_damaged_file_is_named_and_not_taken_for_one_without_the_event(life: Life, kept: Kept) -> None:

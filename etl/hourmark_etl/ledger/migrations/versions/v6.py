@@ -1,11 +1,16 @@
-"""Leader epochs of positions, checksums of values, records that were set aside, and partitions that cannot be read."""
+"""Leader epochs, checksums of values, records that were set aside, partitions that cannot be read, packed buckets."""
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
+import zstandard
 from alembic import op
 from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, Text, inspect, text
+
+from hourmark.hours import Hour
+from hourmark_etl.ledger.bucket_rows import late_rows, put_late_hours
 
 revision = "6"
 down_revision = "5"
@@ -46,6 +51,25 @@ def upgrade() -> None:
             Column("digest", LargeBinary, nullable=False),
         )
         op.create_index("set_aside_by_listing", "set_aside", ["type", "listed_hour"])
+    if not there.has_table("bucket_days"):
+        op.create_table(
+            "bucket_days",
+            Column("type", Text, primary_key=True),
+            Column("day", BigInteger, primary_key=True),
+            Column("first_hour", BigInteger, nullable=False),
+            Column("last_hour", BigInteger, nullable=False),
+            Column("hours", BigInteger, nullable=False),
+            Column("content", LargeBinary, nullable=False),
+        )
+    if not there.has_table("late_hours"):
+        op.create_table(
+            "late_hours",
+            Column("type", Text, primary_key=True),
+            Column("origin", BigInteger, primary_key=True),
+            Column("hour", BigInteger, primary_key=True),
+            Column("digest", LargeBinary, nullable=False),
+        )
+        _fill_late_hours()
     if there.has_table("quarantined"):
         op.drop_table("quarantined")  # its records are read again, and set aside
         op.execute(text("DELETE FROM blockers WHERE phase = 'quarantined'"))
@@ -62,8 +86,32 @@ def upgrade() -> None:
         )
 
 
+def _fill_late_hours() -> None:
+    """From manifests of buckets that have late events; one that cannot be read is named by `hourmark ledger check`."""
+    bind = op.get_bind()
+    query = text("SELECT type, hour, manifest FROM buckets WHERE manifest NOT LIKE :none")
+    for event_type, hour_s, manifest in bind.execute(query, {"none": '%"late": {}%'}):
+        try:
+            said = json.loads(manifest)
+            rows = late_rows(event_type, Hour(hour_s, said["bucket_seconds"]), said["late"])
+        except (ValueError, KeyError, TypeError):
+            continue
+        put_late_hours(bind, rows)
+
+
+def _unpack_days() -> None:
+    bind = op.get_bind()
+    put_back = text("INSERT INTO buckets (type, hour, grade, closed_at_ms, manifest) VALUES (:t, :h, :g, :c, :m)")
+    for event_type, content in bind.execute(text("SELECT type, content FROM bucket_days ORDER BY type, day")).all():
+        rows = [json.loads(line) for line in zstandard.ZstdDecompressor().decompress(content).split(b"\n")]
+        bind.execute(put_back, [dict(zip("thgcm", (event_type, *row), strict=True)) for row in rows])
+
+
 def downgrade() -> None:
     """Drop what version 5 does not know."""
+    _unpack_days()
+    op.drop_table("bucket_days")
+    op.drop_table("late_hours")
     op.drop_table("read_errors")
     op.drop_table("set_aside")
     op.create_table(

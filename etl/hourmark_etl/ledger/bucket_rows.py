@@ -1,0 +1,237 @@
+"""Rows of closed buckets: recent ones one by one, those of older days packed, a row for each type and day (UTC).
+
+A marker on storage is the truth of its bucket; the ledger keeps a copy of each, because closing and operators ask about many at
+once. Manifests of one type differ in a few numbers, so a packed day takes a small part of its rows, and one of empty hours next
+to nothing. A packed row is a zstandard frame, with a checksum, of JSON Lines: [hour, grade, closed at (ms), manifest]. The newest
+bucket of a type is never packed. `late_hours` names the buckets that hold late events of an hour, so that no lookup reads every
+later bucket.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import zstandard
+from sqlalchemy import BigInteger, ColumnClause, Connection, Text, and_, bindparam, delete, func, insert, select, text
+from sqlalchemy import column as sql_column
+
+from hourmark.hours import Hour
+from hourmark.manifest import Manifest
+from hourmark_etl.errors import DamagedRow
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database, Lease, put
+from hourmark_etl.ledger.digests import check, with_digest
+
+DAY_S: Final = 86_400
+KEPT_DAYS: Final = 8  # whole days before today whose rows are not packed
+_BUCKETS, _DAYS, _LATE = tables.buckets, tables.bucket_days, tables.late_hours
+_AT_ONCE: Final = 1000  # pairs in one query: two variables each, below every database's limit
+_UNPACKED_MAX: Final = 1 << 30
+
+
+class BucketRow(NamedTuple):
+    """A closed bucket as the ledger remembers it. `hour_s`: Unix seconds; `manifest`: the content of `_SUCCESS`."""
+
+    event_type: str
+    hour_s: int
+    grade: str
+    closed_at_ms: int
+    manifest: str
+
+
+def damaged_bucket(event_type: str, hour_s: int) -> DamagedRow:
+    """Return the error for a row that holds no manifest."""
+    return DamagedRow(_BUCKETS.name, f"type {event_type!r}, hour {hour_s}", event_type)
+
+
+def put_buckets(connection: Connection, closed: Iterable[tuple[Hour, Manifest]]) -> None:
+    """Add rows of closed buckets, and where their late events belong."""
+    closed = list(closed)
+    if closed:
+        connection.execute(insert(_BUCKETS), [_row(hour, manifest) for hour, manifest in closed])
+        put_late_hours(connection, [row for hour, m in closed for row in late_rows(m.type, hour, m.late)])
+
+
+def _row(hour: Hour, manifest: Manifest) -> dict[str, Any]:
+    return {
+        "type": manifest.type, "hour": hour.start_s, "grade": manifest.grade.value, "manifest": manifest.encode().decode(),
+        "closed_at_ms": manifest.closed_at_ms,
+    }  # fmt: skip
+
+
+def late_rows(event_type: str, hour: Hour, late: Iterable[str]) -> list[dict[str, Any]]:
+    """Return rows of `late_hours` for a bucket. `late`: labels of origin hours; ValueError for one that is no hour."""
+    of_bucket = {"type": event_type, "hour": hour.start_s}
+    return [with_digest(_LATE, {**of_bucket, "origin": Hour.parse(label, hour.length_s).start_s}) for label in late]
+
+
+def put_late_hours(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add rows of `late_hours`."""
+    put(connection, _LATE, ("type", "origin", "hour"), rows)
+
+
+def buckets_with_late(connection: Connection, origins_s: Mapping[str, Collection[int]]) -> dict[tuple[str, int], set[int]]:
+    """Return the buckets (type, hour) that hold late events of these hours (by type), each with those hours. All Unix seconds."""
+    found = defaultdict[tuple[str, int], set[int]](set)
+    pairs = [(event_type, origin) for event_type, origins in origins_s.items() for origin in origins]
+    for one in asked_pairs(pairs):
+        same = and_(_LATE.c.type == one.c.type, _LATE.c.origin == one.c.at)
+        for row in connection.execute(select(_LATE).join(one, same)).mappings():
+            check(_LATE, row, event_type=row["type"])
+            found[row["type"], row["hour"]].add(row["origin"])
+    return found
+
+
+def manifests_of(connection: Connection, wanted: Collection[tuple[str, int]]) -> dict[tuple[str, int], str]:
+    """Return the manifests of those of these buckets (type, hour in Unix seconds) that are closed."""
+    found: dict[tuple[str, int], str] = {}
+    for one in asked_pairs(wanted):
+        query = select(_BUCKETS.c.type, _BUCKETS.c.hour, _BUCKETS.c.manifest)
+        same = and_(_BUCKETS.c.type == one.c.type, _BUCKETS.c.hour == one.c.at)
+        found |= {(event_type, hour_s): manifest for event_type, hour_s, manifest in connection.execute(query.join(one, same))}
+    missing = set(wanted) - found.keys()
+    for one in asked_pairs({(event_type, hour_s // DAY_S * DAY_S) for event_type, hour_s in missing}):
+        packed = select(_DAYS.c.type, _DAYS.c.content).join(one, and_(_DAYS.c.type == one.c.type, _DAYS.c.day == one.c.at))
+        for of_type, content in connection.execute(packed):
+            rows = _unpacked(of_type, content)
+            found |= {(of_type, row.hour_s): row.manifest for row in rows if (of_type, row.hour_s) in missing}
+    return found
+
+
+def bucket_rows(
+    connection: Connection, event_type: str | None = None, *, from_s: int = 0, to_s: int | None = None, has_days: bool = True
+) -> Iterator[BucketRow]:
+    """Yield rows of one type, or of all, of hours that begin in [from_s, to_s]; of each type from the oldest on.
+
+    `has_days`: False for a ledger of before revision 6, which has no packed rows.
+    """
+    days = select(_DAYS.c.type, _DAYS.c.content).where(_DAYS.c.last_hour >= from_s).order_by(_DAYS.c.type, _DAYS.c.day)
+    names = ("type", "hour", "grade", "closed_at_ms", "manifest")
+    recent = select(*(_BUCKETS.c[name] for name in names)).where(_BUCKETS.c.hour >= from_s)
+    if event_type is not None:
+        days, recent = days.where(_DAYS.c.type == event_type), recent.where(_BUCKETS.c.type == event_type)
+    if to_s is not None:
+        days, recent = days.where(_DAYS.c.first_hour <= to_s), recent.where(_BUCKETS.c.hour <= to_s)
+    for name, content in connection.execute(days) if has_days else ():
+        yield from (row for row in _unpacked(name, content) if row.hour_s >= from_s and (to_s is None or row.hour_s <= to_s))
+    for row in connection.execute(recent.order_by(_BUCKETS.c.type, _BUCKETS.c.hour)):
+        yield BucketRow(*row)
+
+
+def newest_closed_before(connection: Connection, event_type: str, closed_before_ms: int) -> BucketRow | None:
+    """Return the type's newest bucket that was closed before this time (Unix milliseconds)."""
+    names = ("type", "hour", "grade", "closed_at_ms", "manifest")
+    recent = select(*(_BUCKETS.c[name] for name in names)).where(
+        _BUCKETS.c.type == event_type, _BUCKETS.c.closed_at_ms < closed_before_ms
+    )
+    if row := connection.execute(recent.order_by(_BUCKETS.c.hour.desc()).limit(1)).first():
+        return BucketRow(*row)
+    days = select(_DAYS.c.content).where(_DAYS.c.type == event_type, _DAYS.c.first_hour * 1000 < closed_before_ms)
+    for content in connection.execute(days.order_by(_DAYS.c.day.desc())).scalars():
+        if rows := [row for row in _unpacked(event_type, content) if row.closed_at_ms < closed_before_ms]:
+            return rows[-1]
+    return None
+
+
+class ClosedSpan(NamedTuple):
+    """Closed hours of a type: how many, the first and the last (Unix seconds)."""
+
+    hours: int
+    first_s: int
+    last_s: int
+
+
+def closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
+    """Return what is closed, by type."""
+    found: dict[str, ClosedSpan] = {}
+    packed = select(_DAYS.c.type, func.sum(_DAYS.c.hours), func.min(_DAYS.c.first_hour), func.max(_DAYS.c.last_hour))
+    recent = select(_BUCKETS.c.type, func.count(), func.min(_BUCKETS.c.hour), func.max(_BUCKETS.c.hour))
+    for query in (packed.group_by(_DAYS.c.type), recent.group_by(_BUCKETS.c.type)):
+        for event_type, hours, first_s, last_s in connection.execute(query):
+            before = found.get(event_type, ClosedSpan(0, first_s, last_s))
+            found[event_type] = ClosedSpan(before.hours + int(hours), min(before.first_s, first_s), max(before.last_s, last_s))
+    return found
+
+
+def pack_days(database: Database, lease: Lease, now_ms: int, days_max: int) -> int:
+    """Pack rows of whole days that ended `KEPT_DAYS` ago, at most so many (type, day). Return how many were packed.
+
+    A day stays as it is while a staged file has rows that are listed for one of its hours, and where a row is damaged: `hourmark
+    ledger check` names it, and the type's later days wait.
+    """
+    before_s = now_ms // 1000 // DAY_S * DAY_S - KEPT_DAYS * DAY_S
+    chosen = _packable(database, before_s)[:days_max]
+    packed = 0
+    for at in range(0, len(chosen), _AT_ONCE):
+        with database.transaction(lease) as connection:
+            rows = [
+                row for event_type, day_s in chosen[at : at + _AT_ONCE] if (row := _packed_day(connection, event_type, day_s))
+            ]
+            if rows:
+                connection.execute(insert(_DAYS), rows)
+                own = (_BUCKETS.c.type == bindparam("of_type"), _BUCKETS.c.hour.between(bindparam("first"), bindparam("last")))
+                connection.execute(
+                    delete(_BUCKETS).where(*own),
+                    [{"of_type": r["type"], "first": r["first_hour"], "last": r["last_hour"]} for r in rows],
+                )
+            packed += len(rows)
+    return packed
+
+
+def _packable(database: Database, before_s: int) -> list[tuple[str, int]]:
+    """The oldest day of each type that is not packed, if all of it may be, the oldest first."""
+    frontiers, groups = tables.frontiers, tables.groups
+    oldest = select(func.min(_BUCKETS.c.hour)).where(_BUCKETS.c.type == frontiers.c.type).scalar_subquery()
+    listed = select(func.min(groups.c.listed_hour)).where(groups.c.type == frontiers.c.type).scalar_subquery()
+    found = []
+    for event_type, frontier_s, oldest_s, listed_s in database.ask(select(frontiers.c.type, frontiers.c.hour, oldest, listed)):
+        if oldest_s is None:
+            continue
+        day_s = oldest_s // DAY_S * DAY_S
+        end_s = day_s + DAY_S
+        if end_s <= before_s and end_s < frontier_s and (listed_s is None or listed_s >= end_s):
+            found.append((event_type, day_s))
+    return sorted(found, key=lambda of: (of[1], of[0]))
+
+
+def _packed_day(connection: Connection, event_type: str, day_s: int) -> dict[str, Any] | None:
+    query = select(_BUCKETS.c.hour, _BUCKETS.c.grade, _BUCKETS.c.closed_at_ms, _BUCKETS.c.manifest)
+    own = (_BUCKETS.c.type == event_type, _BUCKETS.c.hour >= day_s, _BUCKETS.c.hour < day_s + DAY_S)
+    rows = [tuple(row) for row in connection.execute(query.where(*own).order_by(_BUCKETS.c.hour))]
+    try:
+        for _, _, _, manifest in rows:
+            Manifest.decode(manifest.encode())
+    except ValueError:
+        return None
+    content = zstandard.ZstdCompressor(level=9, write_checksum=True).compress("\n".join(map(json.dumps, rows)).encode())
+    return {
+        "type": event_type, "day": day_s, "first_hour": rows[0][0], "last_hour": rows[-1][0], "hours": len(rows),
+        "content": content,
+    }  # fmt: skip
+
+
+def _unpacked(event_type: str, content: bytes) -> list[BucketRow]:
+    try:
+        lines = zstandard.ZstdDecompressor().decompress(content, max_output_size=_UNPACKED_MAX).split(b"\n")
+        return [BucketRow(event_type, *json.loads(line)) for line in lines]
+    except (zstandard.ZstdError, ValueError, TypeError) as error:
+        raise DamagedRow(_DAYS.name, f"type {event_type!r}", event_type) from error
+
+
+def asked_pairs(pairs: Collection[tuple[str, int]]) -> Iterator[Any]:
+    """Yield the pairs as tables of SQL, some at a time, with the columns type and at."""
+    columns: list[ColumnClause[Any]] = [sql_column("type", Text), sql_column("at", BigInteger)]
+    ordered = sorted(set(pairs))
+    for first in range(0, len(ordered), _AT_ONCE):
+        portion = ordered[first : first + _AT_ONCE]
+        given = [
+            bindparam(f"{column.name}{n}", value, column.type)
+            for n, pair in enumerate(portion)
+            for column, value in zip(columns, pair, strict=True)
+        ]
+        each = ", ".join(f"(:type{n}, :at{n})" for n in range(len(portion)))
+        query = f"SELECT column1 AS type, column2 AS at FROM (VALUES {each}) AS given"  # noqa: S608  # names only
+        yield text(query).bindparams(*given).columns(*columns).cte("asked")

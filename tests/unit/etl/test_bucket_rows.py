@@ -1,0 +1,127 @@
+"""Rows of closed buckets: recent ones, packed ones, and where late events are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import func, select, update
+from tests.support.records import evidence, manifest
+
+from hourmark.hours import Hour
+from hourmark.manifest import Manifest
+from hourmark_etl.errors import DamagedRow
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.bucket_rows import (
+    DAY_S,
+    KEPT_DAYS,
+    bucket_rows,
+    buckets_with_late,
+    closed_spans,
+    manifests_of,
+    newest_closed_before,
+    pack_days,
+    put_buckets,
+)
+from hourmark_etl.ledger.closed import closed_buckets, waives
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.frontiers import closed_types
+from hourmark_etl.ledger.overview import closed_manifest
+
+FIRST_DAY_S = 1_800_000_000 // DAY_S * DAY_S
+HOURS = 24 * 12
+NOW_MS = (FIRST_DAY_S + HOURS * 3600) * 1000
+TYPES = ("click", "view")
+
+
+def at(n: int) -> Hour:
+    return Hour(FIRST_DAY_S + n * 3600)
+
+
+def bucket(event_type: str, n: int) -> Manifest:
+    """Every tenth hour has late events of the hour eight before, and is forced; hours 30 to 40 are empty."""
+    late = {str(at(n - 8)): 3} if n % 10 == 0 and n >= 8 else {}
+    is_forced = n % 10 == 0
+    return manifest(
+        at(n), type=event_type, events=0 if 30 <= n < 40 else 5, late=late, closed_at_ms=at(n).end_ms + 5,
+        grade="forced" if is_forced else "proved", evidence=evidence(waived=[f"told {n}"] if is_forced else []),
+    ).sealed()  # fmt: skip
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Iterator[Database]:
+    """Twelve days of two types, all closed but the last hour."""
+    with Database(ledger_url) as made:
+        usual = dict.fromkeys(("first_hour", "settled_next"), FIRST_DAY_S) | dict.fromkeys(("shard", "sources"), "[]")
+        with made.transaction() as connection:
+            for event_type in TYPES:
+                row = {"type": event_type, "hour": at(HOURS - 1).start_s, "state": "open", "digest": b"", "seal": None}
+                connection.execute(tables.frontiers.insert(), [usual | row])
+                put_buckets(connection, [(at(n), bucket(event_type, n)) for n in range(HOURS - 1)])
+        yield made
+
+
+def pack(ledger: Database, days_max: int = 100) -> int:
+    return pack_days(ledger, ledger.acquire("closer"), NOW_MS, days_max)
+
+
+def everything(ledger: Database) -> dict[str, object]:
+    """Each answer that closing and operators are given."""
+    origins = {event_type: [at(n).start_s for n in (2, 31, 50, HOURS - 3)] for event_type in TYPES}
+    with ledger.reading() as connection:
+        return {
+            "rows": sorted(bucket_rows(connection)),
+            "of a type": list(bucket_rows(connection, "view", from_s=at(20).start_s, to_s=at(HOURS - 30).start_s)),
+            "late": buckets_with_late(connection, origins),
+            "manifests": manifests_of(connection, {("click", at(n).start_s) for n in (0, 23, 24, HOURS - 2, HOURS + 5)}),
+            "spans": closed_spans(connection),
+            "newest": [newest_closed_before(connection, "click", at(n).end_ms) for n in (0, 1, 30, HOURS)],
+            "closed": closed_buckets(ledger, origins, 3600),
+            "waives": waives(ledger, "click", at(15).start_s),
+            "types": closed_types(ledger),
+            "one": closed_manifest(ledger, "view", at(7)),
+        }
+
+
+def test_packed_rows_give_the_same_answers(ledger: Database) -> None:
+    before = everything(ledger)
+    counts = [pack(ledger) for _ in range(6)]
+    assert counts == [2, 2, 2, 2, 0, 0], "a day of each type in a round, four days of twelve"
+    assert everything(ledger) == before
+    left = ledger.ask(select(func.count()).select_from(tables.buckets)).scalar_one()
+    assert left == 2 * (KEPT_DAYS * 24 - 1)
+    found = closed_buckets(ledger, {"click": [at(2).start_s]}, 3600)["click"]
+    assert [(of.hour_s, of.holds) for of in found] == [(at(2).start_s, (at(2),)), (at(10).start_s, (at(2),))]
+
+
+def test_a_round_packs_no_more_than_it_may(ledger: Database) -> None:
+    assert [pack(ledger, 1) for _ in range(3)] == [1, 1, 1]
+
+
+def test_a_day_whose_staged_rows_are_still_there_is_not_packed(ledger: Database) -> None:
+    with ledger.transaction() as connection:
+        file = {"path": "f", "batch": "b", "kind": "events", "rows": 1, "compared": False, "spans": b"", "digest": b""}
+        key = connection.execute(tables.staged_files.insert().values(file)).inserted_primary_key
+        assert key is not None
+        group = {
+            "file_id": key[0], "type": "click", "hour": at(30).start_s, "listed_hour": at(30).start_s, "rows": 1, "bytes": 1,
+            "low64_sum": 0, "schema_ids": "[1]", "first_row": 0, "first_id": b"", "last_id": b"", "digest": b"",
+        }  # fmt: skip
+        connection.execute(tables.groups.insert().values(group))
+    assert [pack(ledger) for _ in range(4)] == [2, 1, 1, 1], "of click only the day before"
+
+
+def test_a_damaged_row_keeps_its_days_rows_and_a_damaged_day_is_named(ledger: Database) -> None:
+    hit = (tables.buckets.c.type == "click", tables.buckets.c.hour == at(3).start_s)
+    with ledger.transaction() as connection:
+        connection.execute(update(tables.buckets).where(*hit).values(manifest="{}"))
+    assert [pack(ledger) for _ in range(2)] == [1, 1]
+    days = tables.bucket_days
+    content = ledger.ask(select(days.c.content).where(days.c.type == "view").order_by(days.c.day)).scalars().first()
+    assert content is not None
+    for place in (6, len(content) // 2, len(content) - 2):
+        changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+        with ledger.transaction() as connection:
+            connection.execute(update(days).where(days.c.day == FIRST_DAY_S).values(content=changed))
+        with pytest.raises(DamagedRow, match=r"bucket_days \(type 'view'\)"), ledger.reading() as connection:
+            manifests_of(connection, [("view", FIRST_DAY_S)])
