@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from hourmark.clock import Clock
 from hourmark.errors import Finding
 from hourmark.hours import Hour
-from hourmark.manifest import MARKER, Book, BucketFile, Evidence, Grade, Manifest, Offsets, Previous, SetAsideRecords
+from hourmark.manifest import MARKER, Book, BucketFile, Evidence, Grade, Lacks, Manifest, Offsets, Previous, SetAsideRecords
 from hourmark.rules import KnownSchema
 from hourmark_etl.buckets.reader import NotClosed, any_marker, decoded_manifest, read_marker, standing_manifest
 from hourmark_etl.closing.engine import Engine
@@ -97,6 +97,7 @@ def manifest_of(
         left_out=sum(rows.events for rows in written.left_out.values()),
         set_aside=sum(len(of.offsets) for of in set_aside),
         set_aside_records=_set_aside(set_aside),
+        lacks=_lacks(seal, written),
         lost=dict(seal.lost),
         unknown=dict(seal.unknown),
         unrepeatable=list(seal.unrepeatable),
@@ -113,6 +114,12 @@ def manifest_of(
 def _left_out(written: WrittenHour) -> list[str]:
     count = sum(rows.events for rows in written.left_out.values())
     return [f"left out: {count} rows that cannot be written, such as {'; '.join(written.faults)}"] if count else []
+
+
+def _lacks(seal: Seal, written: WrittenHour) -> Lacks | None:
+    if seal.lacks is None:
+        return None
+    return Lacks(ranges=list(seal.lacks.ranges), more=seal.lacks.more or bool(written.left_out))
 
 
 def _set_aside(found: Collection[SetAside]) -> list[SetAsideRecords]:
