@@ -236,7 +236,8 @@ class Closer:
             topics = self._audits.keys() if is_audit else self._topics([f]).types.keys()
             what = f"{places([s for s in known.file.spans if s.topic in topics])} are lost with the staged file {path}"
             topic, of_type = (AUDIT_TOPIC, f.event_type) if is_audit else (events_topic(f.event_type), None)
-            gap = OffsetGap(topic=topic, accepted_at_ms=self._clock.now_ms(), what=what, reason=override.reason, type=of_type)
+            now_ms, reason = self._clock.now_ms(), override.reason
+            gap = OffsetGap(topic=topic, accepted_at_ms=now_ms, what=what, reason=reason, type=of_type, lost_end=False)
             give_up(self._database, self.lease, known, f, gap, f"forced by {override.requested_by}: {override.reason}")
             _LOG.error("%s %s: %s; given up by an override", f.event_type, f.hour, what)
         return {f.event_type for f in chosen}
