@@ -2,7 +2,8 @@
 
 A marker on storage is the truth of its bucket; the ledger keeps a copy of each, because closing and operators ask about many at
 once. Manifests of one type differ in a few numbers, so a packed day takes a small part of its rows, and one of empty hours next
-to nothing. A packed row is a zstandard frame, with a checksum, of JSON Lines: [hour, grade, closed at (ms), manifest]. The newest
+to nothing. A packed row is a zstandard frame, with a checksum: a line of JSON, of each bucket [hour, grade, closed at (ms),
+bytes of its manifest]; then the manifests. The newest
 bucket of a type is never packed. `late_hours` names the buckets that hold late events of an hour, so that no lookup reads every
 later bucket.
 """
@@ -206,7 +207,10 @@ def _packed_day(connection: Connection, event_type: str, day_s: int) -> dict[str
             Manifest.decode(manifest.encode())
     except ValueError:
         return None
-    content = zstandard.ZstdCompressor(level=9, write_checksum=True).compress("\n".join(map(json.dumps, rows)).encode())
+    texts = [manifest.encode() for *_, manifest in rows]
+    index = [[*row[:3], len(content)] for row, content in zip(rows, texts, strict=True)]
+    whole = json.dumps(index).encode() + b"\n" + b"".join(texts)
+    content = zstandard.ZstdCompressor(level=9, write_checksum=True).compress(whole)
     return {
         "type": event_type, "day": day_s, "first_hour": rows[0][0], "last_hour": rows[-1][0], "hours": len(rows),
         "content": content,
@@ -215,8 +219,12 @@ def _packed_day(connection: Connection, event_type: str, day_s: int) -> dict[str
 
 def _unpacked(event_type: str, content: bytes) -> list[BucketRow]:
     try:
-        lines = zstandard.ZstdDecompressor().decompress(content, max_output_size=_UNPACKED_MAX).split(b"\n")
-        return [BucketRow(event_type, *json.loads(line)) for line in lines]
+        head, _, texts = zstandard.ZstdDecompressor().decompress(content, max_output_size=_UNPACKED_MAX).partition(b"\n")
+        rows, at = [], 0
+        for hour_s, grade, closed_at_ms, size in json.loads(head):
+            rows.append(BucketRow(event_type, hour_s, grade, closed_at_ms, texts[at : at + size].decode()))
+            at += size
+        return rows
     except (zstandard.ZstdError, ValueError, TypeError) as error:
         raise DamagedRow(_DAYS.name, f"type {event_type!r}", event_type) from error
 

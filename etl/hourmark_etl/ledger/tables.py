@@ -158,7 +158,7 @@ bucket_days = Table(
     _number("first_hour"),
     _number("last_hour"),
     _number("hours"),
-    _bytes("content"),  # zstandard of JSON Lines
+    _bytes("content"),  # zstandard of an index and manifests
 )
 
 # Which buckets hold late events of an hour: one row for each such pair.

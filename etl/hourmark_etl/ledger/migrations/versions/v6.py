@@ -104,8 +104,12 @@ def _unpack_days() -> None:
     bind = op.get_bind()
     put_back = text("INSERT INTO buckets (type, hour, grade, closed_at_ms, manifest) VALUES (:t, :h, :g, :c, :m)")
     for event_type, content in bind.execute(text("SELECT type, content FROM bucket_days ORDER BY type, day")).all():
-        rows = [json.loads(line) for line in zstandard.ZstdDecompressor().decompress(content).split(b"\n")]
-        bind.execute(put_back, [dict(zip("thgcm", (event_type, *row), strict=True)) for row in rows])
+        head, _, texts = zstandard.ZstdDecompressor().decompress(content).partition(b"\n")
+        at = 0
+        for hour_s, grade, closed_at_ms, size in json.loads(head):
+            manifest = texts[at : at + size].decode()
+            at += size
+            bind.execute(put_back, {"t": event_type, "h": hour_s, "g": grade, "c": closed_at_ms, "m": manifest})
 
 
 def downgrade() -> None:

@@ -1,0 +1,146 @@
+"""What closing and operators ask of a ledger with years of history: CPU seconds of each question.
+
+    python -m bench.ledger_years --types 1000 --hours 8760 [--url postgresql://…]
+
+Makes a ledger in which every hour of every type is closed, as closing and packing leave it: the last days row by row, older ones
+packed. One hour in ten has late events of the hour before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import select, update
+from tests.support.rules import put_rules
+
+from hourmark.config import Config
+from hourmark.config_groups import Etl, Kafka, KafkaCluster
+from hourmark.event_types import EventType, Source
+from hourmark.hours import Hour
+from hourmark.manifest import Book, BucketFile, Evidence, Grade, Manifest, Offsets
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.bucket_rows import DAY_S, pack_days, put_buckets
+from hourmark_etl.ledger.closed import closed_buckets, waives
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.digests import damaged_rows, with_digest
+from hourmark_etl.ledger.frontiers import closed_types, frontiers, unlisted_bytes
+from hourmark_etl.ledger.overview import closed_manifest
+from hourmark_etl.operators.bucket import known_rows
+
+_HOUR_S: Final = 3600
+
+
+def _hex(number: int, digits: int) -> str:
+    """Digits that do not compress, as digests."""
+    return hashlib.blake2b(str(number).encode(), digest_size=digits // 2).hexdigest()
+
+
+def manifest_of(event_type: str, hour: Hour, number: int, ledger: str) -> Manifest:
+    """A manifest as closing writes them."""
+    late = {str(hour.before()): 7} if number % 10 == 0 and number else {}
+    return Manifest(
+        type=event_type, hour=str(hour), bucket_seconds=_HOUR_S, grade=Grade.PROVED,
+        evidence=Evidence(
+            method="sums", cut_at_ms=hour.end_ms + 1000, audit_records=3, promised=100, audit_next={"0": 10**6 + number}
+        ),
+        files=[
+            BucketFile(
+                name="part-00000.avro", records=100, bytes=12345 + number % 977, blake2b=_hex(number, 32),
+                schema_id=1, schema_fingerprint="0123456789abcdef",
+            )
+        ],
+        events=100, late=late, duplicates_removed=number % 7, unaudited=0,
+        books={str(hour): Book(rows=100, events=100, promised=100, unaudited=0)}, id_sum=_hex(number, 16),
+        offsets=[
+            Offsets(topic=f"edge.events.{event_type}", topic_id="AbCdEfGhIjKlMnOpQrStUv", partition=p, next=1000 * number + p)
+            for p in range(3)
+        ],
+        ledger=ledger, ledger_commit=5 + number, attempt=_hex(~number, 32),
+        closed_at_ms=hour.end_ms + 5000, software="hourmark 0.4.0",
+    ).sealed()  # fmt: skip
+
+
+def make(url: str, types: int, hours: int) -> tuple[Database, Hour]:
+    """A ledger of so many types and closed hours; and its first hour. Packs while it is made."""
+    now_s = int(time.time()) // _HOUR_S * _HOUR_S
+    first = Hour(now_s - _HOUR_S * hours, _HOUR_S)
+    config = Config(kafka=Kafka(central=KafkaCluster()), etl=Etl(ledger=url))
+    names = [f"type-{n:04d}" for n in range(types)]
+    declared = [EventType(name=name, fields=[{"name": "number", "type": "long"}]) for name in names]
+    put_rules(config, declared, [Source(name="app", types=names)], first)
+    database = Database(url)
+    ledger, lease = database.identity()[0], database.acquire("closer")
+    for day in range(0, hours, 24):
+        numbers = range(day, min(day + 24, hours))
+        with database.transaction(lease) as connection:
+            for name in names:
+                made = [(hour := Hour(first.start_s + n * _HOUR_S, _HOUR_S), manifest_of(name, hour, n, ledger)) for n in numbers]
+                put_buckets(connection, made)
+            for row in [*connection.execute(select(tables.frontiers)).mappings()]:
+                new = with_digest(tables.frontiers, {**row, "hour": first.start_s + (numbers[-1] + 1) * _HOUR_S})
+                connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == row["type"]).values(**new))
+        while pack_days(database, lease, now_s * 1000, 10_000):
+            pass
+    return database, first
+
+
+def ask(database: Database, config: Config, first: Hour) -> list[tuple[str, float]]:
+    """The questions, each with its CPU seconds."""
+    known = frontiers(database, _HOUR_S)
+    newest = known[0].hour.start_s
+    month = max(first.start_s, newest - 30 * DAY_S)
+    day = Hour(max(first.start_s, newest - 60 * DAY_S) // DAY_S * DAY_S + DAY_S, _HOUR_S)
+    last = Hour(day.start_s + DAY_S - _HOUR_S, _HOUR_S)
+    today = Hour(newest - DAY_S, _HOUR_S)
+    questions: dict[str, Callable[[], Any]] = {
+        "driver start: frontiers, types, damaged rows": lambda: (
+            frontiers(database, _HOUR_S), closed_types(database), unlisted_bytes(database), damaged_rows(database, is_start=True)
+        ),
+        "why: an hour of today": lambda: closed_manifest(database, known[-1].event_type, today),
+        "why: a packed hour": lambda: closed_manifest(database, known[-1].event_type, day),
+        "ls: the last 24 hours": lambda: known_rows(config, None, str(today), None),
+        "ls: a packed day": lambda: known_rows(config, None, str(day), str(last)),
+        "late events of 2 hours ago, all types": lambda: closed_buckets(
+            database, {f.event_type: [newest - 2 * _HOUR_S] for f in known}, _HOUR_S
+        ),
+        "late events of 30 days ago, all types": lambda: closed_buckets(
+            database, {f.event_type: [month] for f in known}, _HOUR_S
+        ),
+        "what 30 days of a type waive": lambda: waives(database, known[-1].event_type, month),
+    }  # fmt: skip
+    found = []
+    for name, question in questions.items():
+        began = time.process_time()
+        question()
+        found.append((name, time.process_time() - began))
+    return found
+
+
+def main() -> None:
+    """Make the ledger, ask, and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--types", type=int, default=1000)
+    parser.add_argument("--hours", type=int, default=720)
+    parser.add_argument("--url", help="of an empty PostgreSQL database; default: an SQLite file")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "ledger.sqlite")
+        url = given.url or f"sqlite:///{file}"
+        began = time.monotonic()
+        database, first = make(url, given.types, given.hours)
+        size = f", {file.stat().st_size >> 20} MiB" if file.exists() else ""
+        print(f"{given.types} types, {given.hours} hours, made in {time.monotonic() - began:.0f} s{size}", flush=True)
+        config = Config(kafka=Kafka(central=KafkaCluster()), etl=Etl(ledger=url))
+        with database:
+            for name, cpu_s in ask(database, config, first):
+                print(f"{name:50} {cpu_s:6.3f} s of CPU", flush=True)
+
+
+if __name__ == "__main__":
+    main()
