@@ -390,6 +390,7 @@ class Seal:
     unrepeatable: tuple[str, ...] = ()  # sources whose senders cannot be asked again
     checked: int | None = None  # promised events whose values a checksum proved; None in seals of version 0.3.0
     leaves_out: bool = False  # rows that cannot be written, as an override says
+    gives_up: bool = False  # what an override ordered after the seal: see `SealedHour`
     lacks: Lacking | None = None  # None in seals of `proved`, and in those of version 0.3.0
 
 

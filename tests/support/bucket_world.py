@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import fastavro
-from sqlalchemy import insert
 from tests.support.records import TOPIC, kafka_table, seal, stage_plan
 from tests.support.records import frontier as open_frontier
 
@@ -27,7 +26,7 @@ from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.id_indexes import keep_indexes
 from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.folders import ATTEMPTS_FOLDER
-from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.bucket_rows import put_buckets
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import Frontier, StagedGroup, State
 from hourmark_etl.staging.stage import stage_table
@@ -107,11 +106,7 @@ class World:
         if indexed:
             keep_indexes(self.storage, self.database, self.lease, attempt, [manifest], [written], hour.end_ms)
         with self.database.transaction(self.lease) as connection:
-            connection.execute(
-                insert(tables.buckets).values(
-                    type="click", hour=hour.start_s, grade="proved", manifest=manifest.encode().decode(), closed_at_ms=0
-                )
-            )
+            put_buckets(connection, [(hour, manifest)])
         self.storage.delete(f"{ATTEMPTS_FOLDER}/{attempt}")
         return manifest
 

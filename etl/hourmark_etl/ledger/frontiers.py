@@ -180,14 +180,19 @@ def force_sealed(connection: Connection, f: Frontier, lost: Mapping[int, Sums], 
         connection.execute(delete(tables.unaudited).where(unaudited.type == f.event_type, unaudited.hour.in_(hit)))
 
 
-def leave_out(database: Database, lease: Lease, f: Frontier, waived: str) -> None:
-    """The sealed frontier hour leaves out rows that cannot be written: it closes as forced.
+def leave_out(database: Database, lease: Lease, f: Frontier, waived: str, *, gives_up: bool) -> None:
+    """The sealed frontier hour leaves out rows that cannot be written: it closes as forced. `gives_up`: see `SealedHour`.
 
     Its unaudited rows are forgotten, as those rows may be among them: a promise that they would keep stays unmet.
     """
     assert f.seal is not None
     seal = dataclasses.replace(
-        f.seal, grade=Grade.FORCED.value, waived=(waived, *f.seal.waived), leaves_out=True, lacks=_with_others(f.seal)
+        f.seal,
+        grade=Grade.FORCED.value,
+        waived=(waived, *f.seal.waived),
+        leaves_out=True,
+        gives_up=gives_up,
+        lacks=_with_others(f.seal),
     )
     with database.transaction(lease) as connection:
         _move_all(connection, State.SEALED, [(f, State.SEALED, {"seal": _seals_json((seal, *f.later_seals))})])
