@@ -28,6 +28,7 @@ from hourmark.datum import Datum
 from hourmark.hours import Hour
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, write_hours
+from hourmark_etl.datums import program_of
 from hourmark_etl.model import FIRST_SITE, StagedGroup
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.stage import stage_table
@@ -111,6 +112,8 @@ def _measure(folder: Path) -> dict[str, float]:
         types={"events.click": "click"},
         audits={"audit": FIRST_SITE},
         hosts={"hosts"},
+        schema_types={1: "click"},
+        programs={1: program_of(json.dumps(SCHEMA))},
     )
     each = EVENTS // BATCHES
     tables = [events.table(n * each, (n + 1) * each) for n in range(BATCHES)]

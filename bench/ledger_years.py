@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 from tests.support.rules import put_rules
 
 from hourmark.config import Config
@@ -25,7 +25,16 @@ from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
 from hourmark.manifest import Book, BucketFile, Evidence, Grade, Manifest, Offsets
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.bucket_rows import DAY_S, pack_days, put_buckets
+from hourmark_etl.ledger.bucket_rows import (
+    DAY_S,
+    KEPT_DAYS,
+    BucketRow,
+    late_rows,
+    pack_days,
+    packed,
+    put_buckets,
+    put_late_hours,
+)
 from hourmark_etl.ledger.closed import closed_buckets, waives
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import damaged_rows, with_digest
@@ -66,27 +75,56 @@ def manifest_of(event_type: str, hour: Hour, number: int, ledger: str) -> Manife
     ).sealed()  # fmt: skip
 
 
+def hour_at(first: Hour, n: int) -> Hour:
+    """The hour n hours after the first."""
+    return Hour(first.start_s + n * _HOUR_S, _HOUR_S)
+
+
+def _template(event_type: str, first: Hour, ledger: str) -> str:
+    """A manifest with marks in place of what differs from hour to hour."""
+    one = manifest_of(event_type, first, 3, ledger)
+    return one.encode().decode().replace(str(first), "@hour").replace(_hex(3, 32), "@a").replace(_hex(3, 16), "@b").replace(
+        _hex(~3, 32), "@c").replace(str(first.end_ms + 5000), "@d")  # fmt: skip
+
+
+def _bucket_row(template: str, event_type: str, first: Hour, n: int) -> BucketRow:
+    hour = hour_at(first, n)
+    text = template.replace("@hour", str(hour)).replace("@a", _hex(n, 32)).replace("@b", _hex(n, 16)).replace("@c", _hex(~n, 32))
+    return BucketRow(event_type, hour.start_s, "proved", hour.end_ms + 5000, text.replace("@d", str(hour.end_ms + 5000)))
+
+
 def make(url: str, types: int, hours: int) -> tuple[Database, Hour]:
     """A ledger of so many types and closed hours; and its first hour. Packs while it is made."""
     now_s = int(time.time()) // _HOUR_S * _HOUR_S
-    first = Hour(now_s - _HOUR_S * hours, _HOUR_S)
+    first = Hour((now_s - _HOUR_S * hours) // DAY_S * DAY_S, _HOUR_S)  # a whole day is packed in one row
+    hours = (now_s - first.start_s) // _HOUR_S
     config = Config(kafka=Kafka(central=KafkaCluster()), etl=Etl(ledger=url))
     names = [f"type-{n:04d}" for n in range(types)]
     declared = [EventType(name=name, fields=[{"name": "number", "type": "long"}]) for name in names]
     put_rules(config, declared, [Source(name="app", types=names)], first)
     database = Database(url)
     ledger, lease = database.identity()[0], database.acquire("closer")
-    for day in range(0, hours, 24):
-        numbers = range(day, min(day + 24, hours))
+    recent = max(0, hours - 24 * (KEPT_DAYS + 1)) // 24 * 24  # hours before are packed at once
+    texts = {name: _template(name, first, ledger) for name in names}
+    for day in range(0, recent, 24):
         with database.transaction(lease) as connection:
-            for name in names:
-                made = [(hour := Hour(first.start_s + n * _HOUR_S, _HOUR_S), manifest_of(name, hour, n, ledger)) for n in numbers]
-                put_buckets(connection, made)
-            for row in [*connection.execute(select(tables.frontiers)).mappings()]:
-                new = with_digest(tables.frontiers, {**row, "hour": first.start_s + (numbers[-1] + 1) * _HOUR_S})
-                connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == row["type"]).values(**new))
-        while pack_days(database, lease, now_s * 1000, 10_000):
-            pass
+            rows = [(name, [_bucket_row(texts[name], name, first, n) for n in range(day, day + 24)]) for name in names]
+            connection.execute(insert(tables.bucket_days), [packed(name, of[0].hour_s // DAY_S * DAY_S, of) for name, of in rows])
+            late = [
+                late_rows(name, hour_at(first, n), [str(hour_at(first, n - 1))])
+                for n in range(day, day + 24, 10)
+                for name in names
+            ]
+            put_late_hours(connection, [row for of in late for row in of])
+    with database.transaction(lease) as connection:
+        for name in names:
+            made = [(hour_at(first, n), manifest_of(name, hour_at(first, n), n, ledger)) for n in range(recent, hours)]
+            put_buckets(connection, made)
+        for row in [*connection.execute(select(tables.frontiers)).mappings()]:
+            new = with_digest(tables.frontiers, {**row, "hour": now_s})
+            connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == row["type"]).values(**new))
+    while pack_days(database, lease, now_s * 1000, 10_000):
+        pass
     return database, first
 
 

@@ -286,7 +286,6 @@ class SetAside:
     Attributes:
         topic: Name in the central cluster.
         offsets: Of the records, ascending; at least one.
-        staged: Whether they were found when a bucket was written: then a staged file has them as rows.
     """
 
     topic: str
@@ -295,7 +294,6 @@ class SetAside:
     event_type: str
     reason: str
     offsets: tuple[int, ...]
-    staged: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

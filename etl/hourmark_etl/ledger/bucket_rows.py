@@ -201,19 +201,23 @@ def _packable(database: Database, before_s: int) -> list[tuple[str, int]]:
 def _packed_day(connection: Connection, event_type: str, day_s: int) -> dict[str, Any] | None:
     query = select(_BUCKETS.c.hour, _BUCKETS.c.grade, _BUCKETS.c.closed_at_ms, _BUCKETS.c.manifest)
     own = (_BUCKETS.c.type == event_type, _BUCKETS.c.hour >= day_s, _BUCKETS.c.hour < day_s + DAY_S)
-    rows = [tuple(row) for row in connection.execute(query.where(*own).order_by(_BUCKETS.c.hour))]
+    rows = [BucketRow(event_type, *row) for row in connection.execute(query.where(*own).order_by(_BUCKETS.c.hour))]
     try:
-        for _, _, _, manifest in rows:
-            Manifest.decode(manifest.encode())
+        for row in rows:
+            Manifest.decode(row.manifest.encode())
     except ValueError:
         return None
-    texts = [manifest.encode() for *_, manifest in rows]
-    index = [[*row[:3], len(content)] for row, content in zip(rows, texts, strict=True)]
+    return packed(event_type, day_s, rows)
+
+
+def packed(event_type: str, day_s: int, rows: Sequence[BucketRow]) -> dict[str, Any]:
+    """Return the row of `bucket_days` for these rows of one day, ascending."""
+    texts = [row.manifest.encode() for row in rows]
+    index = [[row.hour_s, row.grade, row.closed_at_ms, len(content)] for row, content in zip(rows, texts, strict=True)]
     whole = json.dumps(index).encode() + b"\n" + b"".join(texts)
-    content = zstandard.ZstdCompressor(level=9, write_checksum=True).compress(whole)
     return {
-        "type": event_type, "day": day_s, "first_hour": rows[0][0], "last_hour": rows[-1][0], "hours": len(rows),
-        "content": content,
+        "type": event_type, "day": day_s, "first_hour": rows[0].hour_s, "last_hour": rows[-1].hour_s, "hours": len(rows),
+        "content": zstandard.ZstdCompressor(level=9, write_checksum=True).compress(whole),
     }  # fmt: skip
 
 

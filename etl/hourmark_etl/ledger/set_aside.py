@@ -113,13 +113,13 @@ def unreviewed_records(database: Database, event_type: str | None = None) -> int
     return int(database.ask(query).scalar_one())
 
 
-def unstaged_offsets(database: Database, spans: Sequence[Span]) -> set[tuple[str, int, int]]:
-    """Return (topic, partition, offset) of records in these spans that were set aside when they were staged."""
+def set_aside_offsets(database: Database, spans: Sequence[Span]) -> set[tuple[str, int, int]]:
+    """Return (topic, partition, offset) of records in these spans that were set aside."""
     found = set()
     for s in spans:
         query = select(_TABLE).where(
             _TABLE.c.topic == s.topic, _TABLE.c.topic_id == s.topic_id, _TABLE.c.partition == s.partition,
-            _TABLE.c.offset < s.end, _TABLE.c.last_offset >= s.start, _TABLE.c.staged.is_(False),
+            _TABLE.c.offset < s.end, _TABLE.c.last_offset >= s.start,
         )  # fmt: skip
         for row in database.ask(query).mappings():
             found |= {(s.topic, s.partition, offset) for offset in _told(row).of.offsets}
@@ -177,7 +177,6 @@ def _told(row: Mapping[Any, Any]) -> SetAsideRow:
             event_type=row["type"],
             reason=row["reason"],
             offsets=tuple(json.loads(zstandard.decompress(row["offsets"]))),
-            staged=row["staged"],
         ),
         found_at_ms=row["found_at_ms"],
         listed_hour=row["listed_hour"],

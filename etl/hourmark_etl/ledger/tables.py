@@ -246,7 +246,6 @@ set_aside = Table(
     _bytes("offsets"),  # zstandard of a JSON list
     _text("type"),
     _text("reason"),
-    _flag("staged"),  # found when a bucket was written: a staged file has these rows
     _number("found_at_ms"),
     Column("listed_hour", BigInteger, info={UNDIGESTED: True}),  # of the bucket whose manifest counts it; null: not yet
     Column("reviewed_at_ms", BigInteger, info={UNDIGESTED: True}),  # when an operator marked it as reviewed

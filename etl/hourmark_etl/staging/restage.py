@@ -15,7 +15,7 @@ from hourmark.config import Config
 from hourmark.kafka import Cluster, Partition
 from hourmark_etl.errors import DataLoss, TopicReplaced
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.set_aside import unstaged_offsets
+from hourmark_etl.ledger.set_aside import set_aside_offsets
 from hourmark_etl.ledger.staged_files import KnownFile, known_file, places, replace_file
 from hourmark_etl.model import AUDIT, Span, Sums
 from hourmark_etl.staging.pieces import StagedPiece
@@ -81,7 +81,7 @@ class Restager:
         return stage_table(self._without_set_aside(pa.concat_tables(tables), spans), spans, plan, self._storage)
 
     def _without_set_aside(self, table: pa.Table, spans: Sequence[Span]) -> pa.Table:
-        if not (left_out := unstaged_offsets(self._database, spans)):
+        if not (left_out := set_aside_offsets(self._database, spans)):
             return table
         columns = (table.column("topic").cast("string"), table.column("partition"), table.column("offset"))
         places = zip(*(column.to_pylist() for column in columns), strict=True)

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.documents import ROOT, console_lines, resolved
 from tools import verify_bucket
 
+from hourmark_etl.model import Phase
 from hourmark_etl.telemetry.metrics import Metrics
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
@@ -115,3 +116,10 @@ def test_the_checker_for_others_takes_what_the_documentation_gives_it(capsys: py
     with pytest.raises(SystemExit) as ended:
         verify_bucket.main([folder, *options])
     assert ended.value.code == 2 and f"{folder} is no folder" in capsys.readouterr().err
+
+
+def test_every_phase_has_its_exit_in_the_table() -> None:
+    rows = [line for line in (ROOT / "docs" / "closing.md").read_text().splitlines() if line.startswith("| `")]
+    named = {phase for row in rows for phase in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert named == {phase.value for phase in Phase}
+    assert all(len(row.split("|")) == 6 and row.split("|")[4].strip() for row in rows)

@@ -21,9 +21,9 @@ from hourmark_etl.ledger.set_aside import (
     listed_set_aside,
     mark_reviewed,
     put_set_aside,
+    set_aside_offsets,
     set_aside_rows,
     unreviewed_records,
-    unstaged_offsets,
 )
 from hourmark_etl.model import SetAside, Span
 
@@ -82,12 +82,11 @@ def test_one_review_is_of_all_records(database: Database) -> None:
         mark_reviewed(database, "click", 6)
 
 
-def test_only_records_without_a_row_are_left_out_when_a_file_is_staged_again(database: Database) -> None:
-    written = dataclasses.replace(CLICK, offsets=(4,), staged=True)
-    put(database, CLICK, written)
+def test_records_of_a_span_are_left_out_when_its_file_is_staged_again(database: Database) -> None:
+    put(database, CLICK)
     span = Span(topic=CLICK.topic, topic_id="id", partition=0, start=0, end=9)
-    assert {offset for *_, offset in unstaged_offsets(database, [span])} == {3, 5, 9}
-    assert unstaged_offsets(database, [dataclasses.replace(span, topic_id="another")]) == set()
+    assert {offset for *_, offset in set_aside_offsets(database, [span])} >= {3, 5}
+    assert set_aside_offsets(database, [dataclasses.replace(span, topic_id="another")]) == set()
 
 
 def test_rows_that_a_bucket_has_counted_for_long_are_forgotten(database: Database) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import zstandard
 from alembic import op
-from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, Text, inspect, text
+from sqlalchemy import BigInteger, Column, Integer, LargeBinary, Text, inspect, text
 
 from hourmark.hours import Hour
 from hourmark_etl.ledger.bucket_rows import late_rows, put_late_hours
@@ -45,7 +45,6 @@ def upgrade() -> None:
             Column("offsets", LargeBinary, nullable=False),
             Column("type", Text, nullable=False),
             Column("reason", Text, nullable=False),
-            Column("staged", Boolean, nullable=False),
             Column("found_at_ms", BigInteger, nullable=False),
             Column("listed_hour", BigInteger),
             Column("reviewed_at_ms", BigInteger),
