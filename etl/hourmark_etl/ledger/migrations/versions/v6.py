@@ -7,7 +7,7 @@ from typing import Final
 
 import zstandard
 from alembic import op
-from sqlalchemy import BigInteger, Column, Integer, LargeBinary, Text, inspect, text
+from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, Text, inspect, text
 
 from hourmark.hours import Hour
 from hourmark_etl.ledger.bucket_rows import late_rows, put_late_hours
