@@ -6,7 +6,7 @@ The same story without the planted fault keeps the promise, and is told as it is
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,7 +30,7 @@ from hourmark_etl.closing.proof import evidence
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.closing.proof.readings import RANGE
 from hourmark_etl.errors import DataLoss
-from hourmark_etl.model import Frontier, Span
+from hourmark_etl.model import Frontier
 from hourmark_etl.storage import Storage
 
 CLICKS = Partition(events_topic("click"), 0)
@@ -184,7 +184,7 @@ def follows_nothing(patch: Patch) -> None:
 def given_up_untried(patch: Patch) -> None:
     """A file is given up by the order although its records could be staged again."""
 
-    def stage(self: PlayedRestager, folder: str, spans: Sequence[Span]) -> NoReturn:
+    def stage(self: PlayedRestager, *_: object) -> NoReturn:
         raise DataLoss("not looked for")
 
     patch.setattr(PlayedRestager, "_stage", stage)
