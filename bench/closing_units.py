@@ -25,10 +25,10 @@ from bench.structuring import run
 from hourmark.avro import event_schema, frame
 from hourmark.config_groups import Storage
 from hourmark.datum import Datum
+from hourmark.datum_check import program_of
 from hourmark.hours import Hour
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, write_hours
-from hourmark_etl.datums import program_of
 from hourmark_etl.model import FIRST_SITE, StagedGroup
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.stage import stage_table

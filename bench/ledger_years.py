@@ -82,7 +82,7 @@ def hour_at(first: Hour, n: int) -> Hour:
 
 def _template(event_type: str, first: Hour, ledger: str) -> str:
     """A manifest with marks in place of what differs from hour to hour."""
-    one = manifest_of(event_type, first, 3, ledger)
+    one = manifest_of(event_type, first, 3, ledger).model_copy(update={"software": "hourmark 0.4.0"})  # without its own digest
     return one.encode().decode().replace(str(first), "@hour").replace(_hex(3, 32), "@a").replace(_hex(3, 16), "@b").replace(
         _hex(~3, 32), "@c").replace(str(first.end_ms + 5000), "@d")  # fmt: skip
 

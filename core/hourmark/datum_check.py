@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import array
 import enum
+import functools
 import itertools
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -92,6 +94,16 @@ def compile_schema(schema: Any) -> bytes:
     compiler = _Compiler()
     compiler.add(parsed)
     return array.array("I", compiler.words).tobytes()
+
+
+@functools.lru_cache(maxsize=4096)
+def program_of(schema_json: str) -> bytes:
+    """Return the program that checks datums of this schema of events, as JSON; empty if the text is no such schema."""
+    try:
+        schema = json.loads(schema_json)
+        return compile_schema(schema) if holds_event_id(schema) else b""
+    except ValueError:
+        return b""
 
 
 def holds_event_id(schema: Mapping[str, Any]) -> bool:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from hourmark.datum_check import REASONS, Verdict, check_datums, compile_schema, holds_event_id
+from hourmark.datum_check import REASONS, Verdict, check_datums
 from hourmark_etl.arrow import Int32s, UInt8s, run_starts
 
 NO_PROGRAM: Final = 255  # instead of a `Verdict`: nothing is known of the row's schema id
-
-
-@functools.lru_cache(maxsize=4096)
-def program_of(schema_json: str) -> bytes:
-    """Return the program that checks datums of this schema of events; empty if the text is no such schema."""
-    try:
-        schema = json.loads(schema_json)
-        return compile_schema(schema) if holds_event_id(schema) else b""
-    except ValueError:
-        return b""
 
 
 def reason_of(verdict: int, schema_id: int) -> str:

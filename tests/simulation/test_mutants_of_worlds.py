@@ -40,7 +40,6 @@ from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
 from hourmark_etl.closing.write.writing import SealedHour, Written
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, put_checks
 from hourmark_etl.ledger.overrides import put_overrides
-from hourmark_etl.model import from_row
 from hourmark_etl.recovery.rebuilt_offsets import Logs, OffsetsRebuild
 from hourmark_etl.recovery.storage_scan import Chain
 from hourmark_etl.staging import files
@@ -343,7 +342,8 @@ def nobody_counts(patch: Patch) -> None:
 
     def written(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Written) -> WrittenHour:
         key = sealed.event_type, sealed.hour.start_s
-        return from_row(WrittenHour, (*key, files, done.duplicates.get(key, {}), ""))
+        event_type, hour_s = key
+        return WrittenHour(event_type=event_type, hour_s=hour_s, files=files, duplicates=done.duplicates.get(key, {}), trouble="")
 
     patch.setattr("hourmark_etl.closing.units.check_read", check_read)
     patch.setattr("hourmark_etl.closing.write.writing.check_read", check_read)

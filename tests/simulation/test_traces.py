@@ -34,7 +34,10 @@ from hourmark_etl.operators.tracing.walk import Walk, Window
 
 LENGTH_S = FIRST_HOUR.length_s
 # Not those in which a ledger, a file or a topic's records are lost on purpose: then things may be missing.
-ODD = ("damage", "lose_ledger", "back_up", "restore", "central_retention", "no_leader", "elect")
+ODD = (
+    "damage", "lose_ledger", "back_up", "restore", "central_retention", "no_leader", "elect", "change_key", "outsider",
+    "older_service",
+)  # fmt: skip
 CALM = {name: weight for name, weight in WEIGHTS.items() if name not in ODD}
 HISTORIES = 6
 ON_ITS_WAY = (Verdict.IN_KAFKA, Verdict.MIRRORED, Verdict.STAGED)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Result, select
 
+from hourmark.datum_check import program_of
 from hourmark.errors import Finding
 from hourmark.rules import KnownSchema, check_second_meaning
-from hourmark_etl.datums import program_of
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, put

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from sqlalchemy import delete, select
-from tests.support.closing import arrive, frontier, grades, override, send, settle, wait_of, with_engine_alone
+from tests.support.closing import arrive, frontier, grades, override, send, send_again, settle, wait_of, with_engine_alone
 from tests.support.simulator.truth import FIRST_HOUR, SCHEMA_IDS, make_template
 from tests.support.simulator.world import World
 
@@ -126,6 +126,28 @@ def test_a_promise_of_a_row_that_was_left_out_is_missed_later(world: World, monk
     world.check = lambda: None  # type: ignore[method-assign]  # the judge knows of no row that is left out
     settle(world, FIRST_HOUR.next())
     assert frontier(world).hour == FIRST_HOUR.next() and wait_of(world).phase == "proof"
+
+
+def test_a_copy_of_a_row_that_was_left_out_is_no_second_reading(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The range is sent again, later and whole: the event is in no closed bucket, and its hour need not wait for that."""
+    send(world, ["click"], AT_MS)
+    sent = world.producers.ranges[-1]
+    log = world.producers.edge.logs[Partition(events_topic("click"), 0)].records
+    at = next(n for n, record in enumerate(log) if record is not None)
+    whole = log[at]
+    assert whole is not None
+    log[at] = type(whole)(whole.key, whole.value[:-1] + b"\xff\xff", whole.at_ms)
+    as_staged_by_version_0_3_0(world, monkeypatch)
+    settle(world, FIRST_HOUR)
+    override(world)
+    poll_again(world)
+    assert closed(world).left_out == 1
+    world.check = lambda: None  # type: ignore[method-assign]  # the judge knows of no row that is left out
+    send_again(world, sent)
+    settle(world, FIRST_HOUR.next())
+    poll_again(world)
+    late = read_manifest(world.storage, "click", FIRST_HOUR.next())
+    assert (late.events, late.late) == (1, {str(FIRST_HOUR): 1})
 
 
 def test_a_damaged_row_of_a_schema_is_repaired_and_not_overridden(world: World) -> None:

@@ -29,14 +29,14 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from hourmark.datum_check import Verdict
+from hourmark.datum_check import Verdict, program_of
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 from hourmark_etl.arrow import Bools, Int32s, Int64s, UInt8s, UInt64s, binary_buffers, run_starts
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.units import Listing, Overfull, Unit, check_read, plan_units, read_unit, sums_by_hour
 from hourmark_etl.closing.write.containers import Containers, Run, WrittenFile, WrittenHour
-from hourmark_etl.datums import datum_verdicts, program_of, reason_of
+from hourmark_etl.datums import datum_verdicts, reason_of
 from hourmark_etl.ids.lookups import Asked, IndexWriter, as_ids, held
 from hourmark_etl.ledger.closed import ClosedBucket
 from hourmark_etl.ledger.listings import row_sums
