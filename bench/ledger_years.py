@@ -35,7 +35,7 @@ from hourmark_etl.ledger.bucket_rows import (
     put_buckets,
     put_late_hours,
 )
-from hourmark_etl.ledger.closed import closed_buckets, waives
+from hourmark_etl.ledger.closed import closed_buckets, lacked_since
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import damaged_rows, with_digest
 from hourmark_etl.ledger.frontiers import closed_types, frontiers, unlisted_bytes
@@ -150,7 +150,7 @@ def ask(database: Database, config: Config, first: Hour) -> list[tuple[str, floa
         "late events of 30 days ago, all types": lambda: closed_buckets(
             database, {f.event_type: [month] for f in known}, _HOUR_S
         ),
-        "what 30 days of a type waive": lambda: waives(database, known[-1].event_type, month),
+        "what 30 days of a type lack": lambda: lacked_since(database, known[-1].event_type, month),
     }  # fmt: skip
     found = []
     for name, question in questions.items():

@@ -2,8 +2,12 @@
 
 `compile_schema` turns a schema into a program; `check_datums` runs it over a column of Kafka values in native code
 (`core/native/datum_walk.h` has the program's form), or in Python where there is no compiled module. Both give the same
-verdicts: a datum is valid only if every byte of it is accounted for (Avro 1.12, "Binary Encoding"). Logical types are not
-checked, because readers may ignore them. The cost of one datum is bounded, so that a count of 2^62 empty items is refused.
+verdicts: a datum is valid only if every byte of it is accounted for (Avro 1.12, "Binary Encoding"). The cost of one datum is
+bounded, so that a count of 2^62 empty items is refused.
+
+Values of dates, times and `uuid` strings must be in the range that the delivery service keeps to (`avro_fields`): fastavro raises
+at others, and one such value makes a whole container unreadable for it. Other logical types are not checked, because every value
+of theirs can be read.
 """
 
 from __future__ import annotations
@@ -21,17 +25,19 @@ from typing import Any, Final
 import fastavro
 
 from hourmark import native
+from hourmark.avro_fields import INTEGER_RANGES, UUID_TEXT
 
 ID_BYTES: Final = 16
 _KINDS: Final = (
     "null", "boolean", "int", "long", "float", "double", "bytes", "string", "fixed", "enum", "array", "map", "record",
-    "union",
+    "union", "between", "uuid",
 )  # fmt: skip
 _KIND: Final[Mapping[str, int]] = {name: number for number, name in enumerate(_KINDS)} | {"error": _KINDS.index("record")}
 _DEPTH_MAX: Final = 128
 _VISITS_MIN: Final = 1 << 20
 _VISITS_PER_BYTE: Final = 64
 _INT_END: Final = 1 << 31
+_UUID_CHARS: Final = 36
 
 
 class Verdict(enum.IntEnum):
@@ -51,6 +57,7 @@ class Verdict(enum.IntEnum):
     TOO_DEEP = 11
     TOO_MUCH = 12
     OTHER_ID = 13
+    BAD_UUID = 14
 
 
 REASONS: Final[Mapping[Verdict, str]] = {
@@ -58,7 +65,7 @@ REASONS: Final[Mapping[Verdict, str]] = {
     Verdict.TOO_SHORT: "the datum ends before its schema does",
     Verdict.TRAILING: "bytes follow the end of the datum",
     Verdict.BAD_BOOLEAN: "a boolean is neither 0 nor 1",
-    Verdict.BAD_NUMBER: "a number is out of the range of its type",
+    Verdict.BAD_NUMBER: "a number is out of the range of its type or logical type",
     Verdict.BAD_LENGTH: "a length is negative",
     Verdict.BAD_TEXT: "a string is not UTF-8",
     Verdict.BAD_ENUM: "an enum has no symbol with this index",
@@ -67,6 +74,7 @@ REASONS: Final[Mapping[Verdict, str]] = {
     Verdict.TOO_DEEP: f"it is nested more than {_DEPTH_MAX} levels deep",
     Verdict.TOO_MUCH: "it states more items than its bytes can hold",
     Verdict.OTHER_ID: "its event id differs from the one in its key",
+    Verdict.BAD_UUID: "a string of the logical type uuid is no UUID",
 }
 
 
@@ -152,7 +160,7 @@ def check_value(words: Sequence[int], event_id: bytes, value: bytes, skip: int) 
     datum = value[skip:]
     walk = _Walk(words, datum)
     try:
-        walk.node(0, _DEPTH_MAX)
+        walk.nodes([0], _DEPTH_MAX)
     except _Refused as refused:
         return refused.verdict
     if walk.at != len(datum):
@@ -188,6 +196,14 @@ class _Compiler:
             return number
         if kind in ("record", "error"):
             return self._add_with_children(kind, [field["type"] for field in avro_type["fields"]], avro_type["name"])
+        return self._add_primitive(kind, avro_type.get("logicalType"))
+
+    def _add_primitive(self, kind: str, logical: Any) -> int:
+        if (kind, logical) == ("string", "uuid"):
+            return self._put(_KIND["uuid"])
+        if isinstance(logical, str) and (kind, logical) in INTEGER_RANGES:
+            low, end = INTEGER_RANGES[kind, logical]
+            return self._put(_KIND["between"], *struct.unpack("<4I", struct.pack("<2q", low, end - 1)))
         return self.add(kind)
 
     def _add_with_children(self, kind: str, children: Sequence[Any], name: str | None) -> int:
@@ -216,21 +232,25 @@ class _Walk:
         self._words, self._datum, self.at = words, datum, 0
         self._visits_left = _VISITS_MIN + _VISITS_PER_BYTE * len(datum)
 
-    def node(self, at: int, depth: int) -> None:
-        if self._visits_left == 0:
-            raise _Refused(Verdict.TOO_MUCH)
-        self._visits_left -= 1
+    def nodes(self, refs: Sequence[int], depth: int) -> None:
         if depth == 0:
             raise _Refused(Verdict.TOO_DEEP)
+        if self._visits_left < len(refs):
+            raise _Refused(Verdict.TOO_MUCH)
+        self._visits_left -= len(refs)
+        for at in refs:
+            self._node(at, depth)
+
+    def _node(self, at: int, depth: int) -> None:
         kind = _KINDS[self._words[at]]
         if kind in ("array", "map"):
             self._blocks(self._words[at + 1], kind == "map", depth - 1)
         elif kind == "record":
-            for place in range(at + 2, at + 2 + self._words[at + 1]):
-                self.node(self._words[place], depth - 1)
+            self.nodes(self._words[at + 2 : at + 2 + self._words[at + 1]], depth - 1)
         elif kind == "union":
-            branch = self._index(at, Verdict.BAD_UNION)
-            self.node(self._words[at + 2 + branch], depth - 1)
+            branch = self._words[at + 2 + self._index(at, Verdict.BAD_UNION)]
+            if _KINDS[self._words[branch]] != "null":
+                self.nodes([branch], depth - 1)
         else:
             self._scalar(kind, at)
 
@@ -240,14 +260,23 @@ class _Walk:
                 raise _Refused(Verdict.BAD_BOOLEAN)
         elif kind == "enum":
             self._index(at, Verdict.BAD_ENUM)
-        elif kind in ("int", "long"):
+        elif kind in ("int", "long", "between"):
             value = self._long()
-            if kind == "int" and not -_INT_END <= value < _INT_END:
+            if (kind == "int" and not -_INT_END <= value < _INT_END) or (kind == "between" and not self._is_between(value, at)):
                 raise _Refused(Verdict.BAD_NUMBER)
         elif kind in ("bytes", "string"):
             self._bytes(is_text=kind == "string")
+        elif kind == "uuid":
+            if self._long() != _UUID_CHARS:
+                raise _Refused(Verdict.BAD_UUID)
+            if not UUID_TEXT.fullmatch(self._pass(_UUID_CHARS).decode("latin-1").lower()):
+                raise _Refused(Verdict.BAD_UUID)
         elif kind != "null":
             self._pass({"float": 4, "double": 8}.get(kind) or self._words[at + 1])
+
+    def _is_between(self, value: int, at: int) -> bool:
+        low, high = struct.unpack("<2q", struct.pack("<4I", *self._words[at + 1 : at + 5]))
+        return bool(low <= value <= high)
 
     def _index(self, at: int, refusal: Verdict) -> int:
         if not 0 <= (index := self._long()) < self._words[at + 1]:
@@ -292,6 +321,6 @@ class _Walk:
             for _ in range(abs(count)):
                 if is_map:
                     self._bytes(is_text=True)
-                self.node(item, depth)
+                self.nodes([item], depth)
             if size is not None and self.at - start != size:
                 raise _Refused(Verdict.BAD_BLOCK)

@@ -107,8 +107,17 @@ class SetAsideRecords(Group):
     last_offset: int
 
 
-# Fields that a marker has only where they say something. 0.2.0 knows none of them, 0.3.0 not the last four.
-_LATER: Final = ("lost", "unknown", "unrepeatable", "checked", "set_aside", "set_aside_records", "left_out")
+class Lacks(Group):
+    """The ranges whose rows this bucket or an earlier one may lack, or may hold in two readings."""
+
+    ranges: list[str] = Field([])
+    """range ids, hex: those that `waived` names"""
+    more: bool = False
+    """whether rows of ranges that nothing names may be missing, too"""
+
+
+# Fields that a marker has only where they say something. 0.2.0 knows none of them, 0.3.0 not the last five.
+_LATER: Final = ("lost", "unknown", "unrepeatable", "checked", "set_aside", "set_aside_records", "left_out", "lacks")
 
 
 class Manifest(Group):
@@ -140,6 +149,8 @@ class Manifest(Group):
     """which they are: at most 50 entries, those with the most records"""
     left_out: int = 0
     """staged rows whose datums could not be written, and that an override gave up; `waived` names some; absent if none"""
+    lacks: Lacks | None = None
+    """absent where the grade is `proved`, and in markers before 0.4.0"""
     lost: dict[str, int] = Field({})
     """by source: bytes that hosts know to have been destroyed before they were read, and that may have been of this hour"""
     unknown: dict[str, int] = Field({})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-SOURCES: Final = "7fac27240943b3b1"  # the digest of `core/native`, as `native_build` has it
+SOURCES: Final = "fd9832c124665713"  # the digest of `core/native`, as `native_build` has it
 
 
 _ALONE: Final = (

@@ -3,22 +3,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "strings.h"
+
 /* Limits on what one datum may cost; hourmark/datum_check.py has the same. */
 enum { DEPTH_MAX = 128, VISITS_MIN = 1 << 20, VISITS_PER_BYTE = 64, FIXED_MAX = 1 << 30 };
 
+enum { UUID_CHARS = 36 };
+
 struct walk {
     const uint32_t *words;
-    const uint8_t *at, *end;
+    const uint8_t *end;
     uint64_t visits_left;
+    enum datum_verdict verdict; /* of the datum, where a step returned NULL */
 };
 
 static size_t node_words(const uint32_t *words, size_t left)
 {
     uint32_t kind = words[0];
-    if (kind <= D_STRING)
+    if (kind <= D_STRING || kind == D_UUID)
         return 1;
     if (kind <= D_MAP)
         return 2;
+    if (kind == D_BETWEEN)
+        return 5;
     return left < 2 ? SIZE_MAX : 2 + (size_t)words[1];
 }
 
@@ -27,7 +34,7 @@ static int refers_well(const uint32_t *words, size_t count, const uint8_t *start
     for (size_t at = 0; at < count;) {
         size_t size = node_words(words + at, count - at);
         uint32_t kind = words[at];
-        size_t first = kind == D_ARRAY || kind == D_MAP ? 1 : kind >= D_RECORD ? 2 : size;
+        size_t first = kind == D_ARRAY || kind == D_MAP ? 1 : kind == D_RECORD || kind == D_UNION ? 2 : size;
         for (size_t i = first; i < size; i++)
             if (words[at + i] >= count || !starts[words[at + i]])
                 return 0;
@@ -58,179 +65,232 @@ int datum_is_program(const uint32_t *words, size_t count)
     return good;
 }
 
-/* A zig-zag varint of ten bytes at most. */
-static inline enum datum_verdict take_long(struct walk *w, int64_t *value)
+/* Every step takes the place of the next byte and returns the place after what it has checked, or NULL. */
+static const uint8_t *refuse(struct walk *w, enum datum_verdict verdict)
+{
+    w->verdict = verdict;
+    return NULL;
+}
+
+static const uint8_t *take_longer(struct walk *w, const uint8_t *at, int64_t *value)
 {
     uint64_t zigzag = 0;
-    if (w->at < w->end && *w->at < 0x80) { /* most are of one byte */
-        zigzag = *w->at++;
-        *value = (int64_t)(zigzag >> 1) ^ -(int64_t)(zigzag & 1);
-        return D_VALID;
-    }
     for (unsigned shift = 0; shift < 70; shift += 7) {
-        if (w->at == w->end)
-            return D_TOO_SHORT;
-        uint8_t byte = *w->at++;
+        if (at == w->end)
+            return refuse(w, D_TOO_SHORT);
+        uint8_t byte = *at++;
         if (shift == 63 && byte > 1)
-            return D_BAD_NUMBER;
+            break;
         zigzag |= (uint64_t)(byte & 0x7F) << shift;
         if (byte < 0x80) {
             *value = (int64_t)(zigzag >> 1) ^ -(int64_t)(zigzag & 1);
-            return D_VALID;
+            return at;
         }
     }
-    return D_BAD_NUMBER;
+    return refuse(w, D_BAD_NUMBER);
 }
 
-static inline enum datum_verdict pass(struct walk *w, uint64_t size)
+/* A zig-zag varint of ten bytes at most; most are of one byte. */
+static inline const uint8_t *take_long(struct walk *w, const uint8_t *at, int64_t *value)
 {
-    if ((uint64_t)(w->end - w->at) < size)
-        return D_TOO_SHORT;
-    w->at += size;
-    return D_VALID;
-}
-
-/* UTF-8 as RFC 3629 has it: no overlong forms, no surrogates, nothing above U+10FFFF. */
-static int is_utf8(const uint8_t *at, const uint8_t *end)
-{
-    while (at < end) {
-        uint64_t eight;
-        if (end - at >= 8 && (memcpy(&eight, at, 8), (eight & 0x8080808080808080u) == 0)) {
-            at += 8;
-            continue;
-        }
-        if (end - at < 8) { /* the last bytes, if all are ASCII */
-            uint8_t any = 0;
-            for (const uint8_t *rest = at; rest < end; rest++)
-                any |= *rest;
-            if (any < 0x80)
-                return 1;
-        }
-        uint8_t lead = *at++;
-        if (lead < 0x80)
-            continue;
-        int more = lead >= 0xC2 && lead <= 0xDF ? 1 : lead >= 0xE0 && lead <= 0xEF ? 2 : lead >= 0xF0 && lead <= 0xF4 ? 3 : 0;
-        if (more == 0 || end - at < more)
-            return 0;
-        uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80, high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-        if (at[0] < low || at[0] > high)
-            return 0;
-        for (int i = 1; i < more; i++)
-            if ((at[i] & 0xC0) != 0x80)
-                return 0;
-        at += more;
+    if (at < w->end && *at < 0x80) {
+        *value = (int64_t)(*at >> 1) ^ -(int64_t)(*at & 1);
+        return at + 1;
     }
-    return 1;
+    return take_longer(w, at, value);
 }
 
-static inline enum datum_verdict take_bytes(struct walk *w, int is_text)
+static inline const uint8_t *take_between(struct walk *w, const uint8_t *at, int64_t lowest, int64_t greatest)
 {
-    int64_t size;
-    enum datum_verdict verdict = take_long(w, &size);
-    if (verdict != D_VALID)
-        return verdict;
+    int64_t value = 0;
+    at = take_long(w, at, &value);
+    return at == NULL || (value >= lowest && value <= greatest) ? at : refuse(w, D_BAD_NUMBER);
+}
+
+static inline const uint8_t *pass(struct walk *w, const uint8_t *at, uint64_t size)
+{
+    return (uint64_t)(w->end - at) < size ? refuse(w, D_TOO_SHORT) : at + size;
+}
+
+static inline uint64_t eight(const uint8_t *at)
+{
+    uint64_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static inline uint32_t four(const uint8_t *at)
+{
+    uint32_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+/* The last load overlaps the one before it, so that no byte is looked at alone. */
+static inline int is_ascii(const uint8_t *at, size_t size)
+{
+    uint64_t any = 0;
+    if (size >= 8) {
+        for (size_t i = 0; i + 8 < size; i += 8)
+            any |= eight(at + i);
+        any |= eight(at + size - 8);
+    } else if (size >= 4) {
+        any = four(at) | four(at + size - 4);
+    } else if (size > 0) {
+        any = (uint64_t)(at[0] | at[size / 2] | at[size - 1]);
+    }
+    return (any & 0x8080808080808080u) == 0;
+}
+
+static inline const uint8_t *take_bytes(struct walk *w, const uint8_t *at, int is_text)
+{
+    int64_t size = 0;
+    at = take_long(w, at, &size);
+    if (at == NULL)
+        return NULL;
     if (size < 0)
-        return D_BAD_LENGTH;
-    const uint8_t *start = w->at;
-    if ((verdict = pass(w, (uint64_t)size)) != D_VALID)
-        return verdict;
-    return !is_text || is_utf8(start, w->at) ? D_VALID : D_BAD_TEXT;
+        return refuse(w, D_BAD_LENGTH);
+    if (w->end - at < size)
+        return refuse(w, D_TOO_SHORT);
+    return !is_text || is_ascii(at, (size_t)size) || is_utf8(at, (size_t)size) ? at + size : refuse(w, D_BAD_TEXT);
 }
 
-static enum datum_verdict take_node(struct walk *w, uint32_t node, int depth);
+static int is_hex(uint8_t c)
+{
+    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
+}
+
+/* RFC 9562: 8-4-4-4-12 hexadecimal digits. */
+static const uint8_t *take_uuid(struct walk *w, const uint8_t *at)
+{
+    int64_t size = 0;
+    at = take_long(w, at, &size);
+    if (at == NULL)
+        return NULL;
+    if (size != UUID_CHARS)
+        return refuse(w, D_BAD_UUID);
+    if (w->end - at < UUID_CHARS)
+        return refuse(w, D_TOO_SHORT);
+    for (int i = 0; i < UUID_CHARS; i++)
+        if (i == 8 || i == 13 || i == 18 || i == 23 ? at[i] != '-' : !is_hex(at[i]))
+            return refuse(w, D_BAD_UUID);
+    return at + UUID_CHARS;
+}
+
+static const uint8_t *take_nodes(struct walk *w, const uint8_t *at, const uint32_t *refs, uint32_t count, int depth);
 
 /* Blocks of items; a negative count is followed by the block's size in bytes, which readers skip by. */
-static enum datum_verdict take_blocks(struct walk *w, uint32_t item, int is_map, int depth)
+static const uint8_t *take_blocks(struct walk *w, const uint8_t *at, const uint32_t *item, int is_map, int depth)
 {
     for (;;) {
-        int64_t count, size = -1;
-        enum datum_verdict verdict = take_long(w, &count);
-        if (verdict != D_VALID || count == 0)
-            return verdict;
+        int64_t count = 0, size = -1;
+        at = take_long(w, at, &count);
+        if (at == NULL || count == 0)
+            return at;
         if (count < 0) {
-            if ((verdict = take_long(w, &size)) != D_VALID)
-                return verdict;
+            if ((at = take_long(w, at, &size)) == NULL)
+                return NULL;
             if (size < 0 || count == INT64_MIN)
-                return D_BAD_BLOCK;
+                return refuse(w, D_BAD_BLOCK);
             count = -count;
         }
-        const uint8_t *start = w->at;
+        const uint8_t *start = at;
         for (; count > 0; count--) {
-            if (is_map && (verdict = take_bytes(w, 1)) != D_VALID)
-                return verdict;
-            if ((verdict = take_node(w, item, depth)) != D_VALID)
-                return verdict;
+            if (is_map && (at = take_bytes(w, at, 1)) == NULL)
+                return NULL;
+            if ((at = take_nodes(w, at, item, 1, depth)) == NULL)
+                return NULL;
         }
-        if (size >= 0 && w->at - start != size)
-            return D_BAD_BLOCK;
+        if (size >= 0 && at - start != size)
+            return refuse(w, D_BAD_BLOCK);
     }
 }
 
-static enum datum_verdict take_chosen(struct walk *w, const uint32_t *node, int depth)
+/* An index below n: of a union's branch, or an enum's symbol. */
+static inline const uint8_t *take_index(struct walk *w, const uint8_t *at, uint32_t n, enum datum_verdict refusal, int64_t *index)
 {
-    int64_t branch;
-    enum datum_verdict verdict = take_long(w, &branch);
-    if (verdict != D_VALID)
-        return verdict;
-    if (branch < 0 || (uint64_t)branch >= node[1])
-        return node[0] == D_ENUM ? D_BAD_ENUM : D_BAD_UNION;
-    return node[0] == D_ENUM ? D_VALID : take_node(w, node[2 + branch], depth);
+    at = take_long(w, at, index);
+    return at == NULL || (*index >= 0 && *index < (int64_t)n) ? at : refuse(w, refusal);
 }
 
-static enum datum_verdict take_int(struct walk *w)
+static const uint8_t *take_union(struct walk *w, const uint8_t *at, const uint32_t *node, int depth)
 {
-    int64_t value;
-    enum datum_verdict verdict = take_long(w, &value);
-    if (verdict != D_VALID)
-        return verdict;
-    return value < INT32_MIN || value > INT32_MAX ? D_BAD_NUMBER : D_VALID;
+    int64_t branch = 0;
+    at = take_index(w, at, node[1], D_BAD_UNION, &branch);
+    return at == NULL || w->words[node[2 + branch]] == D_NULL ? at : take_nodes(w, at, node + 2 + branch, 1, depth);
 }
 
-static enum datum_verdict take_node(struct walk *w, uint32_t at, int depth)
+static inline int64_t wide(const uint32_t *words)
 {
-    const uint32_t *node = w->words + at;
-    enum datum_verdict verdict = D_VALID;
-    int64_t ignored;
-    if (w->visits_left == 0)
-        return D_TOO_MUCH;
-    w->visits_left--;
+    return (int64_t)((uint64_t)words[1] << 32 | words[0]);
+}
+
+/* The nodes that `refs` names, one after the other. Each counts as a visit, so that no datum costs more than its size allows:
+ * records without bytes may hold others, and so on. */
+static const uint8_t *take_nodes(struct walk *w, const uint8_t *at, const uint32_t *refs, uint32_t count, int depth)
+{
+    int64_t ignored = 0;
     if (depth == 0)
-        return D_TOO_DEEP;
-    switch (node[0]) {
-    case D_NULL:
-        return D_VALID;
-    case D_BOOLEAN:
-        if (w->at == w->end)
-            return D_TOO_SHORT;
-        return *w->at++ > 1 ? D_BAD_BOOLEAN : D_VALID;
-    case D_INT:
-        return take_int(w);
-    case D_LONG:
-        return take_long(w, &ignored);
-    case D_FLOAT:
-        return pass(w, 4);
-    case D_DOUBLE:
-        return pass(w, 8);
-    case D_BYTES:
-    case D_STRING:
-        return take_bytes(w, node[0] == D_STRING);
-    case D_FIXED:
-        return pass(w, node[1]);
-    case D_ARRAY:
-    case D_MAP:
-        return take_blocks(w, node[1], node[0] == D_MAP, depth - 1);
-    case D_RECORD:
-        for (uint32_t i = 0; i < node[1] && verdict == D_VALID; i++)
-            verdict = take_node(w, node[2 + i], depth - 1);
-        return verdict;
-    default:
-        return take_chosen(w, node, depth - 1);
+        return refuse(w, D_TOO_DEEP);
+    if (w->visits_left < count)
+        return refuse(w, D_TOO_MUCH);
+    w->visits_left -= count;
+    for (uint32_t i = 0; i < count && at != NULL; i++) {
+        const uint32_t *node = w->words + refs[i];
+        switch (node[0]) {
+        case D_NULL:
+            break;
+        case D_BOOLEAN:
+            at = at == w->end ? refuse(w, D_TOO_SHORT) : *at > 1 ? refuse(w, D_BAD_BOOLEAN) : at + 1;
+            break;
+        case D_INT:
+            at = take_between(w, at, INT32_MIN, INT32_MAX);
+            break;
+        case D_LONG:
+            at = take_long(w, at, &ignored);
+            break;
+        case D_BETWEEN:
+            at = take_between(w, at, wide(node + 1), wide(node + 3));
+            break;
+        case D_FLOAT:
+            at = pass(w, at, 4);
+            break;
+        case D_DOUBLE:
+            at = pass(w, at, 8);
+            break;
+        case D_BYTES:
+            at = take_bytes(w, at, 0);
+            break;
+        case D_STRING:
+            at = take_bytes(w, at, 1);
+            break;
+        case D_UUID:
+            at = take_uuid(w, at);
+            break;
+        case D_FIXED:
+            at = pass(w, at, node[1]);
+            break;
+        case D_ENUM:
+            at = take_index(w, at, node[1], D_BAD_ENUM, &ignored);
+            break;
+        case D_ARRAY:
+        case D_MAP:
+            at = take_blocks(w, at, node + 1, node[0] == D_MAP, depth - 1);
+            break;
+        case D_RECORD:
+            at = take_nodes(w, at, node + 2, node[1], depth - 1);
+            break;
+        default:
+            at = take_union(w, at, node, depth - 1);
+        }
     }
+    return at;
 }
 
 enum datum_verdict datum_walk(const uint32_t *words, const uint8_t *datum, size_t size)
 {
-    struct walk w = {words, datum, datum + size, VISITS_MIN + VISITS_PER_BYTE * (uint64_t)size};
-    enum datum_verdict verdict = take_node(&w, 0, DEPTH_MAX);
-    return verdict == D_VALID && w.at != w.end ? D_TRAILING : verdict;
+    static const uint32_t root = 0;
+    struct walk w = {words, datum + size, VISITS_MIN + VISITS_PER_BYTE * (uint64_t)size, D_VALID};
+    const uint8_t *at = take_nodes(&w, datum, &root, 1, DEPTH_MAX);
+    return at == NULL ? w.verdict : at != w.end ? D_TRAILING : D_VALID;
 }

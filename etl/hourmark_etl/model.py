@@ -356,6 +356,18 @@ class OriginHourSums:
     unaudited: int
 
 
+@dataclasses.dataclass(frozen=True)
+class Lacking:
+    """Ranges whose rows closed buckets may lack, or may hold in two readings; see `hourmark.manifest.Lacks`."""
+
+    ranges: tuple[str, ...] = ()  # range ids, hex
+    more: bool = False
+
+    def __or__(self, other: Lacking) -> Lacking:
+        """Return what either lacks."""
+        return Lacking(tuple(dict.fromkeys((*self.ranges, *other.ranges))), self.more or other.more)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Seal:
     """The proof of a bucket: fixed before it is written, and copied into its manifest."""
@@ -376,6 +388,8 @@ class Seal:
     unrepeatable: tuple[str, ...] = ()  # sources whose senders cannot be asked again
     checked: int | None = None  # promised events whose values a checksum proved; None in seals of version 0.3.0
     leaves_out: bool = False  # rows that cannot be written, as an override says
+    gives_up: bool = False  # what an override ordered after the seal: see `SealedHour`
+    lacks: Lacking | None = None  # None in seals of `proved`, and in those of version 0.3.0
 
 
 def hours_on(hour: Hour, count: int) -> Hour:

@@ -43,7 +43,7 @@ VERSIONS: Final[Mapping[str, Older]] = MappingProxyType({
         ledger=2,
         checkpoints=(1,),
         parsers=(1,),
-        no_marker_fields=("lost", "unknown", "unrepeatable", "checked", "set_aside", "set_aside_records", "left_out"),
+        no_marker_fields=("lost", "unknown", "unrepeatable", "checked", "set_aside", "set_aside_records", "left_out", "lacks"),
         no_range_fields=("record_start", "fields", "format"),
         no_settings=frozenset((
             "registry.ca", "registry.certificate", "registry.key",
@@ -66,7 +66,7 @@ VERSIONS: Final[Mapping[str, Older]] = MappingProxyType({
         ledger=5,
         checkpoints=(1, 2, 3),
         parsers=(1, 2),  # 3 reads more forms of syslog
-        no_marker_fields=("checked", "set_aside", "set_aside_records", "left_out"),
+        no_marker_fields=("checked", "set_aside", "set_aside_records", "left_out", "lacks"),
         no_range_fields=(),
         no_settings=frozenset(),
         references=True,

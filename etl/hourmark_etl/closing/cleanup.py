@@ -29,11 +29,10 @@ from hourmark_etl.closing.proof.unaudited import UnauditedCleaner
 from hourmark_etl.closing.write.id_indexes import clean_indexes
 from hourmark_etl.folders import STAGING_FOLDER
 from hourmark_etl.ledger import staged_files as ledger
-from hourmark_etl.ledger.batches import tells_lost_end
 from hourmark_etl.ledger.bucket_rows import pack_days
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.ledger.offset_gaps import all_gaps
+from hourmark_etl.ledger.offset_gaps import all_gaps, tells_lost_end
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.ledger.set_aside import forget_set_aside
 from hourmark_etl.ledger.staged_files import Garbage

@@ -26,7 +26,7 @@ from hourmark_etl.closing.cut.readiness import DuplicateHostWatch
 from hourmark_etl.closing.ports import Ports
 from hourmark_etl.closing.proof.readings import held
 from hourmark_etl.closing.proof.unaudited import unaudited_left_over
-from hourmark_etl.closing.publishing import Published, Publisher, Unwritable, check_foreign_root, check_published
+from hourmark_etl.closing.publishing import LedgerChanged, Published, Publisher, Unwritable, check_foreign_root, check_published
 from hourmark_etl.closing.sealing import Grading, Round, Sealer, plan_round
 from hourmark_etl.closing.told import closed_lines
 from hourmark_etl.errors import BadRecord, DamagedRow, DataLoss, ForeignLedger, Unreadable
@@ -117,13 +117,8 @@ class Closer:
 
     def _poll(self) -> Waiting | int:
         frontiers, given = self._frontiers(), overrides(self._database)
-        for f in overridden(frontiers, given):
-            # The override gives up what is lost.
-            if (trouble := self._troubles.get(f.event_type)) and trouble[1] in (Phase.STAGED, Phase.UNWRITABLE):
-                self._not_before_s.pop(f.event_type, None)
-                if trouble[1] is Phase.UNWRITABLE and f.seal is not None and not f.seal.leaves_out:
-                    override = given[f.event_type]
-                    ledger.leave_out(self._database, self.lease, f, f"forced by {override.requested_by}: {override.reason}")
+        if self._give_up_unwritable(overridden(frontiers, given), given):
+            frontiers = self._frontiers()
         for alarm in self._duplicate_hosts.feed(self._ports.progress.reporters()):
             _LOG.error("%s", alarm)
         if sealed := self._in_turn(frontiers, State.SEALED):
@@ -155,6 +150,26 @@ class Closer:
         cut = cut.without({t for t in cut.watermarks_ms if events_topic(t) in gaps})
         self._compare(cut)
         return self._close_under(cut)
+
+    def _give_up_unwritable(self, chosen: Sequence[Frontier], given: Mapping[str, Override]) -> bool:
+        """Carry out overrides for hours that lack a staged file, or are sealed and cannot be written.
+
+        An override that was given before its hour was sealed does not give up a lost bucket: storage may be back at the next
+        try. Returns whether seals changed.
+        """
+        changed = False
+        for f in chosen:
+            trouble, seal, override = self._troubles.get(f.event_type), f.seal, given[f.event_type]
+            if trouble is None or trouble[1] not in (Phase.STAGED, Phase.UNWRITABLE):
+                continue
+            self._not_before_s.pop(f.event_type, None)
+            if trouble[1] is Phase.UNWRITABLE and seal is not None:
+                gives_up = override.requested_at_ms > seal.cut_at_ms
+                if not seal.leaves_out or (gives_up and not seal.gives_up):
+                    said = f"forced by {override.requested_by}: {override.reason}"
+                    ledger.leave_out(self._database, self.lease, f, said, gives_up=gives_up)
+                    changed = True
+        return changed
 
     def _unreadable(self) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
         """By type, which of its partitions cannot be read and why; and the same of promises and reports, for which all wait."""
@@ -236,7 +251,8 @@ class Closer:
             topics = self._audits.keys() if is_audit else self._topics([f]).types.keys()
             what = f"{places([s for s in known.file.spans if s.topic in topics])} are lost with the staged file {path}"
             topic, of_type = (AUDIT_TOPIC, f.event_type) if is_audit else (events_topic(f.event_type), None)
-            gap = OffsetGap(topic=topic, accepted_at_ms=self._clock.now_ms(), what=what, reason=override.reason, type=of_type)
+            now_ms, reason = self._clock.now_ms(), override.reason
+            gap = OffsetGap(topic=topic, accepted_at_ms=now_ms, what=what, reason=reason, type=of_type, lost_end=False)
             give_up(self._database, self.lease, known, f, gap, f"forced by {override.requested_by}: {override.reason}")
             _LOG.error("%s %s: %s; given up by an override", f.event_type, f.hour, what)
         return {f.event_type for f in chosen}
@@ -386,6 +402,8 @@ class Closer:
 def _phase_of_trouble(error: Finding | StorageError) -> Phase:
     if isinstance(error, Unwritable):
         return Phase.UNWRITABLE
+    if isinstance(error, LedgerChanged):
+        return Phase.LEDGER
     return Phase.STORAGE if isinstance(error, StorageError) else Phase.PUBLISHING
 
 

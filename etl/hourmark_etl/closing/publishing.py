@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from hourmark.clock import Clock
 from hourmark.errors import Finding
 from hourmark.hours import Hour
-from hourmark.manifest import MARKER, Book, BucketFile, Evidence, Grade, Manifest, Offsets, Previous, SetAsideRecords
+from hourmark.manifest import MARKER, Book, BucketFile, Evidence, Grade, Lacks, Manifest, Offsets, Previous, SetAsideRecords
 from hourmark.rules import KnownSchema
 from hourmark_etl.buckets.reader import NotClosed, any_marker, decoded_manifest, read_marker, standing_manifest
 from hourmark_etl.closing.engine import Engine
@@ -35,6 +35,7 @@ from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import Closing
 from hourmark_etl.ledger.listings import listed_groups, listed_sums
+from hourmark_etl.ledger.overview import closed_marker
 from hourmark_etl.ledger.schemas import schemas_of, unreadable
 from hourmark_etl.ledger.set_aside import listed_set_aside
 from hourmark_etl.model import AuditOffsets, Frontier, OriginHourSums, Seal, SetAside, StagedGroup
@@ -58,8 +59,9 @@ def manifest_of(
     ledger: tuple[str, int],
     attempt: str,
     now_ms: int,
+    unverified: Collection[str] = (),
 ) -> Manifest:
-    """What `_SUCCESS` will say; pure."""
+    """What `_SUCCESS` will say; pure. `unverified`: what an override gave up, beside what `written` names."""
     seal, hour = frontier.seal, frontier.hour
     assert seal is not None, "only a sealed hour is written"
     files = _named(written.files)
@@ -79,7 +81,7 @@ def manifest_of(
             audit_records=seal.audit_records,
             promised=seal.promised,
             audit_next=seal.audit_next.in_marker(),
-            waived=[*seal.waived, *_left_out(written)],
+            waived=[*seal.waived, *_left_out(written), *(f"not verified: {what}" for what in (*written.unverified, *unverified))],
         ),
         files=[
             BucketFile(
@@ -97,6 +99,7 @@ def manifest_of(
         left_out=sum(rows.events for rows in written.left_out.values()),
         set_aside=sum(len(of.offsets) for of in set_aside),
         set_aside_records=_set_aside(set_aside),
+        lacks=_lacks(seal, written),
         lost=dict(seal.lost),
         unknown=dict(seal.unknown),
         unrepeatable=list(seal.unrepeatable),
@@ -113,6 +116,12 @@ def manifest_of(
 def _left_out(written: WrittenHour) -> list[str]:
     count = sum(rows.events for rows in written.left_out.values())
     return [f"left out: {count} rows that cannot be written, such as {'; '.join(written.faults)}"] if count else []
+
+
+def _lacks(seal: Seal, written: WrittenHour) -> Lacks | None:
+    if seal.lacks is None:
+        return None
+    return Lacks(ranges=list(seal.lacks.ranges), more=seal.lacks.more or bool(written.left_out))
 
 
 def _set_aside(found: Collection[SetAside]) -> list[SetAsideRecords]:
@@ -165,7 +174,7 @@ def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest
     if written.trouble:
         raise Finding(written.trouble)
     if written.unwritable:
-        raise Unwritable(f"{written.unwritable}. `hourmark bucket force` closes the hour without them")
+        raise Unwritable(f"{written.unwritable}. `hourmark bucket force` closes the hour all the same, and its marker says so")
     attempt = f"{ATTEMPTS_FOLDER}/{manifest.attempt}/{frontier.event_type}"
     target = frontier.hour.bucket_path(frontier.event_type)
     storage.make_folder(attempt)
@@ -202,7 +211,11 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
 
 
 class Unwritable(Finding):
-    """Rows of a sealed hour cannot be written; an override leaves them out."""
+    """A sealed hour cannot be written as it was sealed; an override closes it all the same."""
+
+
+class LedgerChanged(Finding):
+    """Rows of the ledger that a sealed hour needs were changed, or are gone."""
 
 
 class Trouble(NamedTuple):
@@ -244,7 +257,7 @@ class Publisher:
         asked = [h for f in sealed for h in f.sealed_hours]
         groups = listed_groups(self.database, asked)
         hours = {
-            (f.event_type, f.hour): SealedHour(f.event_type, f.hour, tuple(listed), f.seal is not None and f.seal.leaves_out)
+            (f.event_type, f.hour): SealedHour(f.event_type, f.hour, tuple(listed), *_given_up(f.seal))
             for f, listed in zip(asked, groups, strict=True)
         }
         schemas = schemas_of(self.database, {s for h in hours.values() for s in _schema_ids(h)})
@@ -261,10 +274,11 @@ class Publisher:
 
         def published(f: Frontier) -> Manifest:
             of = by_hour[f.event_type, f.hour.start_s]
+            previous, unverified = self._previous(f)
             manifest = manifest_of(
                 f, of, listed=hours[f.event_type, f.hour].listed, fingerprints=marks,
                 set_aside=set_aside.get((f.event_type, f.hour.start_s), ()),
-                previous=previous_of(self.storage, f), ledger=identity, attempt=attempt, now_ms=self.clock.now_ms(),
+                previous=previous, ledger=identity, attempt=attempt, now_ms=self.clock.now_ms(), unverified=unverified,
             )  # fmt: skip
             return publish(self.storage, f, of, manifest)
 
@@ -274,6 +288,20 @@ class Publisher:
         keep_indexes(self.storage, self.database, self.lease, attempt, manifests, written, self.clock.now_ms())
         self.storage.delete(folder)
         return result
+
+    def _previous(self, f: Frontier) -> tuple[Previous | None, tuple[str, ...]]:
+        """Return the marker before this hour's, with what is wrong with it where an override goes on by the ledger's copy."""
+        try:
+            return previous_of(self.storage, f), ()
+        except Finding as error:
+            before = f.hour.before()
+            known = closed_marker(self.database, f.event_type, before)
+            if known is None:
+                raise
+            if not _given_up(f.seal).gives_up:
+                raise Unwritable(f"{error}, or `hourmark bucket force` goes on with the ledger's copy of its marker") from error
+            decoded_manifest(self.storage, f.event_type, before, known)
+            return Previous.of(str(before), known), (f"the bucket before it, {before}: {error}",)
 
     def _each(self, chains: Sequence[Sequence[Frontier]], manifest_there: Callable[[Frontier], Manifest | None]) -> Published:
         """Many types at once, each type's hours in turn: up to one of which no manifest stands then, or that an error holds."""
@@ -294,6 +322,15 @@ class Publisher:
         with ThreadPoolExecutor(self.publishers) as pool:
             list(pool.map(close, chains))
         return together
+
+
+class _GivenUp(NamedTuple):
+    leaves_out: bool
+    gives_up: bool
+
+
+def _given_up(seal: Seal | None) -> _GivenUp:
+    return _GivenUp(seal is not None and seal.leaves_out, seal is not None and seal.gives_up)
 
 
 def _schema_ids(hour: SealedHour) -> set[int]:
@@ -320,7 +357,7 @@ def _unpublishable(f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSch
     if f.seal.checked is None or listed.unchecked or sealed.unchecked:  # values are not known of all rows
         listed, sealed = (dataclasses.replace(of, values=0, unchecked=0) for of in (listed, sealed))
     if listed != sealed:
-        return Finding(
+        return LedgerChanged(
             f"the ledger lists {listed.events} rows for {f.event_type} {f.hour}, which was sealed with {sealed.events}, or with "
             "others: rows of the table staged_groups were changed or are gone; restore the newest copy of the ledger, or "
             "recreate it by `hourmark ledger rebuild`"
@@ -329,7 +366,7 @@ def _unpublishable(f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSch
         known = schemas.get(schema_id)
         if why := unreadable(f.event_type, schema_id, known):
             if isinstance(known, DamagedRow):
-                return why
+                return LedgerChanged(str(why))
             if not hour.leaves_out:
                 return Unwritable(f"{why}, or `hourmark bucket force` closes the hour without its events")
     return None

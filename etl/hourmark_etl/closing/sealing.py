@@ -32,10 +32,10 @@ from hourmark_etl.closing.cut.cut import Cut, Sites, StagingProgress, shortened
 from hourmark_etl.closing.cut.forced import accepted_topics
 from hourmark_etl.closing.cut.readiness import fallen_silent
 from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof, named
+from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof, lacking, named
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import frontiers as ledger
-from hourmark_etl.ledger.conflicts import Conflict, conflicts, holding
+from hourmark_etl.ledger.conflicts import Conflict, conflicts, held_by, holding
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.host_losses import HostLoss, losses, losses_of, unrepeatable_of
 from hourmark_etl.ledger.listings import listed_schema_ids
@@ -215,6 +215,8 @@ def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], over
     else:
         grade = Grade.FORCED if gaps else Grade.TIMED_OUT if sources or promises else Grade.PROVED
         waived = (*shortened(sources), *promises, *gaps)
+    twice_read = [c.range_id for c in held_by(rule.conflicts, frontier)] + [range_id for range_id, _ in proof.otherwise]
+    lacks = proof.lacks | lacking([*dict.fromkeys(twice_read)], len(gaps))
     lost, unknown = losses_of(frontier.hour, frontier.sources, rule.losses)
     return Seal(
         grade=grade.value,
@@ -233,6 +235,7 @@ def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], over
         unknown=unknown,
         unrepeatable=unrepeatable_of(frontier.hour, frontier.sources, rule.reporters),
         leaves_out=override is not None,
+        lacks=None if grade is Grade.PROVED else lacks,
     )
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import zstandard
 from sqlalchemy import ColumnElement, Connection, Table, insert, select, union
@@ -36,7 +36,6 @@ from hourmark_etl.model import (
 )
 
 _LOG = logging.getLogger(__name__)
-_LOST_END: Final = "and its log lost records before"
 
 
 def positions(database: Database, cluster_id: str) -> list[Position]:
@@ -150,19 +149,14 @@ def hold_promises(database: Database, lease: Lease, shorter: Collection[Position
 
 def lost_behind(topic: str, p: Position) -> OffsetGap:
     """That a log ended before the position; `topic`: its name at its edge."""
-    what = f"topic {p.topic} partition {p.partition}: it was staged to offset {p.next_offset}, {_LOST_END}"
-    return OffsetGap(topic=topic, accepted_at_ms=None, what=what)
-
-
-def tells_lost_end(gap: OffsetGap) -> bool:
-    """Whether it is one of `lost_behind`."""
-    return gap.what.endswith(_LOST_END)
+    what = f"topic {p.topic} partition {p.partition}: it was staged to offset {p.next_offset}, and its log lost records before"
+    return OffsetGap(topic=topic, accepted_at_ms=None, what=what, lost_end=True)
 
 
 def lost_to_retention(topic: str, p: Position, end: int) -> OffsetGap:
     """That offsets from the position to `end` are on neither side; `topic`: its name at its edge."""
     what = f"topic {p.topic} partition {p.partition}: offsets [{p.next_offset}, {end}) are lost to retention"
-    return OffsetGap(topic=topic, accepted_at_ms=None, what=what)
+    return OffsetGap(topic=topic, accepted_at_ms=None, what=what, lost_end=False)
 
 
 def check_other_topics(database: Database, infos: Iterable[TopicInfo]) -> None:
@@ -205,7 +199,7 @@ def skip_unreadable(database: Database, at_edge: Callable[[str], str], error: Re
         f"topic {error.topic} partition {error.partition}: offsets [{error.offset}, {end}) could not be read, and an operator "
         "skipped them"
     )
-    gap = OffsetGap(topic=at_edge(error.topic), accepted_at_ms=None, what=what)
+    gap = OffsetGap(topic=at_edge(error.topic), accepted_at_ms=None, what=what, lost_end=False)
     with database.transaction() as connection:
         forget_error(connection, error)
         here = (rows.c.topic == error.topic, rows.c.partition == error.partition, rows.c.next_offset == error.offset)

@@ -8,9 +8,11 @@ rows that a later promise may need (`hourmark_etl.closing.proof.unaudited`).
 from __future__ import annotations
 
 import dataclasses
+import functools
+import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json
 from sqlalchemy import Connection, and_, delete, func, select
@@ -21,7 +23,11 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import asked_pairs, bucket_rows, buckets_with_late, damaged_bucket, manifests_of
 from hourmark_etl.ledger.database import Database, Lease, put, remove
 from hourmark_etl.ledger.frontier_rows import further_json, offsets_of
-from hourmark_etl.model import FIRST_SITE, AuditOffsets, from_columns
+from hourmark_etl.model import FIRST_SITE, AuditOffsets, Lacking, from_columns
+
+# In sentences of version 0.3.0: range ids, and the words of those that stand for ranges without a name.
+_RANGE_ID: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{16}(?![0-9a-f])")
+_MORE_IN_0_3_0: Final = ("more ranges", "accepted: ", "are lost with the staged file")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,20 +105,32 @@ def _append(runs: list[IdRun], run: IdRun) -> None:
     runs.append(run if before is None else IdRun(run.path, before.first_row, before.rows + run.rows))
 
 
-def waives(database: Database, event_type: str, from_hour_s: int) -> list[str]:
-    """What closed buckets of this hour and later ones waive, by their manifests."""
+def lacked_since(database: Database, event_type: str, from_hour_s: int) -> Lacking:
+    """Return what closed buckets of this hour (Unix seconds) and later ones lack, by their manifests."""
     with database.reading() as connection:
         rows = [row for row in bucket_rows(connection, event_type, from_s=from_hour_s) if row.grade != Grade.PROVED.value]
-    return [text for row in rows for text in _told(event_type, row.hour_s, row.manifest).waived]
+    return functools.reduce(Lacking.__or__, (_told(event_type, row.hour_s, row.manifest).lacks for row in rows), Lacking())
+
+
+def _lacks(manifest: Mapping[str, Any]) -> Lacking:
+    if (told := manifest.get("lacks")) is not None:
+        return Lacking(tuple(told["ranges"]), told["more"])
+    return _lacks_by_text_of_0_3_0(manifest["evidence"]["waived"])
+
+
+def _lacks_by_text_of_0_3_0(waived: Collection[str]) -> Lacking:
+    """Read it from the sentences of a manifest of version 0.3.0 or before, or of a bucket that such a version sealed."""
+    ranges = [range_id for text in waived for range_id in _RANGE_ID.findall(text)]
+    return Lacking(tuple(dict.fromkeys(ranges)), any(words in text for text in waived for words in _MORE_IN_0_3_0))
 
 
 class _Told(NamedTuple):
-    """Of a bucket's manifest: `late`: labels of hours; `files`: names and digests; `waived`: what it was closed without."""
+    """Of a bucket's manifest: `late`: labels of hours; `files`: names and digests."""
 
     events: int
     late: Collection[str]
     files: Sequence[tuple[str, str]]
-    waived: Sequence[str]
+    lacks: Lacking
 
 
 def _told(event_type: str, hour_s: int, manifest: str) -> _Told:
@@ -120,7 +138,7 @@ def _told(event_type: str, hour_s: int, manifest: str) -> _Told:
     try:
         m = from_json(manifest)
         files = [(file["name"], file["blake2b"]) for file in m["files"]]
-        return _Told(m["events"], m["late"].keys(), files, m["evidence"]["waived"])
+        return _Told(m["events"], m["late"].keys(), files, _lacks(m))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged_bucket(event_type, hour_s) from error
 

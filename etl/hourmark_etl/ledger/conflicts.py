@@ -74,9 +74,14 @@ def forget_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
     return None
 
 
+def held_by(found: Mapping[str, Sequence[Conflict]], frontier: Frontier) -> list[Conflict]:
+    """Return what holds the frontier's hour."""
+    return [c for c in found.get(frontier.event_type, ()) if c.hour_s <= frontier.hour.start_s]
+
+
 def holding(found: Mapping[str, Sequence[Conflict]], frontier: Frontier) -> tuple[str, ...]:
     """What holds the frontier's hour, human-readable."""
-    return tuple(c.what for c in found.get(frontier.event_type, ()) if c.hour_s <= frontier.hour.start_s)
+    return tuple(c.what for c in held_by(found, frontier))
 
 
 def not_compared(database: Database, rows_max: int, without: Collection[str]) -> list[AuditFile]:

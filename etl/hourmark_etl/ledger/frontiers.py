@@ -33,7 +33,7 @@ from hourmark_etl.ledger.digests import check, with_digest
 from hourmark_etl.ledger.frontier_rows import offsets_of, settled_columns
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, begin_anew, put_gaps
 from hourmark_etl.ledger.set_aside import list_set_aside
-from hourmark_etl.model import NONE_MEANT, Frontier, Position, Reporter, Seal, State, Sums, hours_on
+from hourmark_etl.model import NONE_MEANT, Frontier, Lacking, Position, Reporter, Seal, State, Sums, hours_on
 
 _ROWS: Final = tables.frontiers
 _SEALS: Final = TypeAdapter(tuple[Seal, ...])
@@ -180,13 +180,20 @@ def force_sealed(connection: Connection, f: Frontier, lost: Mapping[int, Sums], 
         connection.execute(delete(tables.unaudited).where(unaudited.type == f.event_type, unaudited.hour.in_(hit)))
 
 
-def leave_out(database: Database, lease: Lease, f: Frontier, waived: str) -> None:
-    """The sealed frontier hour leaves out rows that cannot be written: it closes as forced.
+def leave_out(database: Database, lease: Lease, f: Frontier, waived: str, *, gives_up: bool) -> None:
+    """The sealed frontier hour leaves out rows that cannot be written: it closes as forced. `gives_up`: see `SealedHour`.
 
     Its unaudited rows are forgotten, as those rows may be among them: a promise that they would keep stays unmet.
     """
     assert f.seal is not None
-    seal = dataclasses.replace(f.seal, grade=Grade.FORCED.value, waived=(waived, *f.seal.waived), leaves_out=True)
+    seal = dataclasses.replace(
+        f.seal,
+        grade=Grade.FORCED.value,
+        waived=(waived, *f.seal.waived),
+        leaves_out=True,
+        gives_up=gives_up,
+        lacks=_with_others(f.seal),
+    )
     with database.transaction(lease) as connection:
         _move_all(connection, State.SEALED, [(f, State.SEALED, {"seal": _seals_json((seal, *f.later_seals))})])
         _forget_unaudited(connection, f.event_type, f.hour.start_s)
@@ -200,7 +207,14 @@ def _forget_unaudited(connection: Connection, event_type: str, hour_s: int) -> N
 def _without(seal: Seal, lost: Sums | None, waived: tuple[str, ...]) -> Seal:
     if lost is None:
         return seal
-    return dataclasses.replace(seal, grade=Grade.FORCED.value, waived=(*waived, *seal.waived), listed=seal.listed - lost)
+    return dataclasses.replace(
+        seal, grade=Grade.FORCED.value, waived=(*waived, *seal.waived), listed=seal.listed - lost, lacks=_with_others(seal)
+    )
+
+
+def _with_others(seal: Seal) -> Lacking:
+    """Return what the bucket lacks if rows that it was sealed with are given up: of which ranges they are, nothing tells."""
+    return (seal.lacks or Lacking()) | Lacking(more=True)
 
 
 def _waive(connection: Connection, reporters: Collection[Reporter]) -> None:

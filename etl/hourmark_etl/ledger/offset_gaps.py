@@ -57,13 +57,27 @@ def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetGap:
-    """Records of a topic (edge name) that may be missing; they concern one type alone where `type` names it."""
+    """Records of a topic (edge name) that may be missing; they concern one type alone where `type` names it.
+
+    `lost_end`: whether the log has lost its end, so that other records may have taken these offsets. None in gaps of version
+    0.3.0, whose text says it (`tells_lost_end`). Two gaps with the same text are the same, whichever version found them.
+    """
 
     topic: str
     accepted_at_ms: int | None  # None: not accepted yet
     what: str
     reason: str = ""
     type: str | None = None
+    lost_end: bool | None = dataclasses.field(default=None, compare=False)
+
+
+def tells_lost_end(gap: OffsetGap) -> bool:
+    """Return whether the gap's log has lost its end."""
+    return _lost_end_by_text_of_0_3_0(gap.what) if gap.lost_end is None else gap.lost_end
+
+
+def _lost_end_by_text_of_0_3_0(what: str) -> bool:
+    return what.endswith("and its log lost records before")
 
 
 def put_gaps(connection: Connection, gaps: Collection[OffsetGap]) -> None:

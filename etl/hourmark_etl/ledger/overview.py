@@ -38,6 +38,12 @@ def _fixed(hour_s: int, state: State, seals: str | None, bucket_seconds: int) ->
 
 def closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:
     """The manifest of a bucket that the ledger knows as closed."""
+    marker = closed_marker(database, event_type, hour)
+    return None if marker is None else Manifest.decode(marker)
+
+
+def closed_marker(database: Database, event_type: str, hour: Hour) -> bytes | None:
+    """Return the ledger's copy of the `_SUCCESS` of a bucket that it knows as closed."""
     with database.reading() as connection:
         found = manifests_of(connection, [(event_type, hour.start_s)])
-    return Manifest.decode(found[event_type, hour.start_s].encode()) if found else None
+    return found[event_type, hour.start_s].encode() if found else None

@@ -336,4 +336,5 @@ gaps = Table(
     _text("what"),
     Column("accepted_at_ms", BigInteger),
     _text("reason"),
+    Column("lost_end", Boolean),  # whether the topic's log has lost its end; null in rows of before revision 6
 )

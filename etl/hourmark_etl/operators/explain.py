@@ -39,8 +39,9 @@ _DO_BY_PHASE: Final[Mapping[Phase, str]] = {
         "{type} {hour}` then closes without them"
     ),
     Phase.UNWRITABLE: (
-        "an unknown schema id: `hourmark types repair` takes from hourmark.types what the ledger lacks; `hourmark bucket force "
-        "{type} {hour}` closes without the rows that cannot be written, and the marker counts them"
+        "an unknown schema id: `hourmark types repair` takes from hourmark.types what the ledger lacks; files of a closed "
+        "bucket: bring them back from a copy; or `hourmark bucket force {type} {hour}` closes without the rows that cannot be "
+        "written, or without what only the lost bucket tells, and the marker says so"
     ),
     Phase.STAGED: (
         "bring the file back from a copy of the storage root: Kafka no longer holds its records; it is read by itself then"
@@ -257,7 +258,7 @@ def _ordered(override: Override, f: Frontier) -> Reason:
     if f.state is State.SEALED and f.seal is not None:
         do = (
             f"nothing: it is sealed as {f.seal.grade}, and closes as that; the override only gives up staged files that "
-            "are lost, and rows that cannot be written"
+            "are lost, and what keeps it from being written"
         )
     return Reason(f"{override.requested_by} ordered it closed by force: {override.reason}", do, override.requested_at_ms)
 

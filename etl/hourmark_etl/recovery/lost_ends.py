@@ -144,7 +144,7 @@ class LostEnds:
         gaps = [g if g.topic == AUDIT else dataclasses.replace(g, accepted_at_ms=now_ms, reason="kept in files") for g in found]
         if self._unreadable:
             what = f"staged files cannot be read that the ledger does not name ({self._unreadable[0]}), and logs lost records"
-            gaps.append(OffsetGap(topic=AUDIT, accepted_at_ms=None, what=what))
+            gaps.append(OffsetGap(topic=AUDIT, accepted_at_ms=None, what=what, lost_end=False))
         known = {(gap.topic, gap.what) for gap in all_gaps(self._database)}
         new = [gap for gap in gaps if (gap.topic, gap.what) not in known]
         with self._database.transaction(lease) as connection:

@@ -27,8 +27,8 @@ from sqlalchemy import Connection
 from hourmark.errors import Finding
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, central_topic, events_topic
-from hourmark_etl.ledger.batches import lost_behind, lost_to_retention, put_positions, tells_lost_end
-from hourmark_etl.ledger.offset_gaps import OffsetGap, put_checks, put_gaps
+from hourmark_etl.ledger.batches import lost_behind, lost_to_retention, put_positions
+from hourmark_etl.ledger.offset_gaps import OffsetGap, put_checks, put_gaps, tells_lost_end
 from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, NONE_MEANT, AuditOffsets, Position, Span
 from hourmark_etl.recovery.offset_records import KnownOffsets, read_offset_records
 from hourmark_etl.recovery.rebuilt import Outside, Rebuilt
@@ -177,7 +177,7 @@ class OffsetsRebuild:
                     f"topic {p.topic} partition {p.partition}: its leader epoch is {logs.epochs[key]}, and the last record known "
                     f"to be staged has {last}: nothing shows that no promises were lost between"
                 )
-                gaps.append(OffsetGap(topic=AUDIT, accepted_at_ms=None, what=what))
+                gaps.append(OffsetGap(topic=AUDIT, accepted_at_ms=None, what=what, lost_end=False))
         return gaps
 
     def _refuse_other_sites(self, settled: AuditOffsets) -> None:

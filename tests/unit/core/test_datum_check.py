@@ -111,6 +111,8 @@ def test_what_fastavro_writes_is_valid_and_what_is_refused_it_does_not_write(dat
         ("string", encode_long(2) + b"\xc0\x80", Verdict.BAD_TEXT),
         ("string", encode_long(3) + b"\xed\xa0\x80", Verdict.BAD_TEXT),
         ({"type": "enum", "name": "N", "symbols": ["A"]}, encode_long(-1), Verdict.BAD_ENUM),
+        ({"type": "int", "logicalType": "time-millis"}, encode_long(-1), Verdict.BAD_NUMBER),
+        ({"type": "long", "logicalType": "no-such"}, encode_long(-(1 << 63)), Verdict.VALID),
         (["null", "long"], encode_long(2), Verdict.BAD_UNION),
         ({"type": "array", "items": "long"}, encode_long(-2) + encode_long(2) + b"\x02\x02\x00", Verdict.VALID),
         ({"type": "array", "items": "long"}, encode_long(-2) + encode_long(3) + b"\x02\x02\x00", Verdict.BAD_BLOCK),
@@ -120,6 +122,70 @@ def test_what_fastavro_writes_is_valid_and_what_is_refused_it_does_not_write(dat
 )
 def test_each_violation_has_its_reason(own: Any, datum: bytes, wanted: Verdict) -> None:
     assert _verdict(_schema(own), ID + datum) is wanted
+
+
+_DAY: Final = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "logical", "good", "bad"),
+    [
+        ("long", "timestamp-millis", (-62_135_596_800_000, 253_402_300_799_999), (-62_135_596_800_001, 253_402_300_800_000)),
+        ("long", "local-timestamp-micros", (0, 253_402_300_799_999_999), (253_402_300_800_000_000, -(1 << 63))),
+        ("int", "date", (-719_162, 2_932_896), (-719_163, 2_932_897)),
+        ("int", "time-millis", (0, _DAY - 1), (_DAY,)),
+        ("long", "time-micros", (0, _DAY * 1000 - 1), (_DAY * 1000,)),
+    ],
+)
+def test_a_date_or_time_that_fastavro_cannot_read_is_not_valid(
+    kind: str, logical: str, good: tuple[int, ...], bad: tuple[int, ...]
+) -> None:
+    schema = _schema(["null", {"type": kind, "logicalType": logical}])
+    parsed = fastavro.parse_schema(schema)
+    for value in good:
+        datum = ID + encode_long(1) + encode_long(value)
+        assert _verdict(schema, datum) is Verdict.VALID
+        assert fastavro.schemaless_reader(io.BytesIO(datum), parsed, None)
+    for value in bad:
+        datum = ID + encode_long(1) + encode_long(value)
+        assert _verdict(schema, datum) is Verdict.BAD_NUMBER
+        with pytest.raises((ValueError, OverflowError)):
+            fastavro.schemaless_reader(io.BytesIO(datum), parsed, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (b"123e4567-e89b-12d3-a456-426614174000", Verdict.VALID),
+        (b"123E4567-E89B-12D3-A456-426614174000", Verdict.VALID),
+        (b"123e4567-e89b-12d3-a456-42661417400g", Verdict.BAD_UUID),
+        (b"123e4567xe89b-12d3-a456-426614174000", Verdict.BAD_UUID),
+        (b"123e4567-e89b-12d3-a456-4266141740001", Verdict.BAD_UUID),
+        (b"\xc3\xa93e4567-e89b-12d3-a456-42661417400", Verdict.BAD_UUID),
+        (b"", Verdict.BAD_UUID),
+    ],
+)
+def test_a_string_of_the_logical_type_uuid_is_one(text: bytes, wanted: Verdict) -> None:
+    schema = _schema({"type": "string", "logicalType": "uuid"})
+    assert _verdict(schema, ID + encode_long(len(text)) + text) is wanted
+    assert _verdict(schema, ID + encode_long(36) + b"123e4567") is Verdict.TOO_SHORT
+
+
+@pytest.mark.parametrize("size", [*range(1, 20), 33])
+def test_a_byte_that_is_no_utf8_is_found_at_every_place_of_a_string(size: int) -> None:
+    for place in range(size):
+        text = bytearray(b"a" * size)
+        text[place] = 0xFF
+        assert _verdict(_schema("string"), ID + encode_long(size) + bytes(text)) is Verdict.BAD_TEXT
+    assert _verdict(_schema("string"), ID + encode_long(size) + b"a" * size) is Verdict.VALID
+
+
+def test_records_without_bytes_that_double_at_each_level_end_quickly() -> None:
+    own: Any = "null"
+    for level in range(40):
+        inner = [{"name": "a", "type": own}, {"name": "b", "type": f"R{level - 1}" if level else "null"}]
+        own = {"type": "record", "name": f"R{level}", "fields": inner}
+    assert _verdict(_schema(own), ID) is Verdict.TOO_MUCH
 
 
 @pytest.mark.parametrize("items", ["null", {"type": "record", "name": "Empty", "fields": []}])

@@ -25,7 +25,7 @@ from hourmark_etl.ledger.bucket_rows import (
     put_buckets,
     put_late_hours,
 )
-from hourmark_etl.ledger.closed import closed_buckets, waives
+from hourmark_etl.ledger.closed import closed_buckets, lacked_since
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import closed_types
 from hourmark_etl.ledger.overview import closed_manifest
@@ -48,7 +48,7 @@ def bucket(event_type: str, n: int) -> Manifest:
     is_forced = n % 10 == 0
     return manifest(
         at(n), type=event_type, events=0 if 30 <= n < 40 else 5, late=late, closed_at_ms=at(n).end_ms + 5,
-        grade="forced" if is_forced else "proved", evidence=evidence(waived=[f"told {n}"] if is_forced else []),
+        grade="forced" if is_forced else "proved", evidence=evidence(waived=[f"not kept: range {n:016x}"] if is_forced else []),
     ).sealed()  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def everything(ledger: Database) -> dict[str, object]:
             "spans": closed_spans(connection),
             "newest": [newest_closed_before(connection, "click", at(n).end_ms) for n in (0, 1, 30, HOURS)],
             "closed": closed_buckets(ledger, origins, 3600),
-            "waives": waives(ledger, "click", at(15).start_s),
+            "lacks": lacked_since(ledger, "click", at(15).start_s),
             "types": closed_types(ledger),
             "one": closed_manifest(ledger, "view", at(7)),
         }

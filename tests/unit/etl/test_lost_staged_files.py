@@ -107,6 +107,7 @@ def test_an_override_closes_a_sealed_hour_whose_file_is_lost_and_names_what_is_m
     poll_for_a_while(world, 1)
     (manifest, *_) = manifests(world)
     assert (manifest.grade.value, manifest.events) == ("forced", 0)
+    assert manifest.lacks is not None and manifest.lacks.more
     said = manifest.evidence.waived
     assert said[0] == "forced by ada: cannot wait"
     assert f"topic edge.{events_topic('click')} partition" in said[1] and "offsets [0, 2)" in said[1] and path in said[1]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from tests.support.closing import arrive, report, send
 from tests.support.rebuilding import lose_ledger, staged_files
 from tests.support.simulator.hooks import Killed
@@ -16,9 +17,10 @@ from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, central_topic, events_topic
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.batches import tells_lost_end
+from hourmark_etl.ledger.batches import hold_promises, lost_behind, lost_to_retention
 from hourmark_etl.ledger.database import CLOSER
-from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, put_gaps
+from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, open_gaps, put_gaps, tells_lost_end
+from hourmark_etl.model import Position
 from hourmark_etl.recovery.offset_records import OffsetRecord, OffsetRecorder, keep_found, read_offset_records, take_over_gaps
 from hourmark_etl.staging.verified import digest_of
 from hourmark_etl.storage import BadBlocks, StorageError
@@ -63,6 +65,37 @@ def test_a_record_takes_the_place_of_the_one_before_and_of_two_the_gaps_count(wo
     with pytest.raises(StaleDriver):
         OffsetRecorder(world.storage, world.database, world.clock).keep(stale)
     assert len(records(world)) == 3, "one that was replaced writes and deletes nothing"
+
+
+def at(topic: str) -> Position:
+    return Position(cluster_id="c", topic_id="t", topic=topic, partition=0, next_offset=9)
+
+
+def test_whether_a_log_has_lost_its_end_is_a_field_of_its_gap(world: World) -> None:
+    lost, retained = lost_behind(AUDIT, at(AUDIT)), lost_to_retention(AUDIT, at(AUDIT), 12)
+    told = [dataclasses.replace(gap, what=f"{number} reworded") for number, gap in enumerate((lost, retained))]
+    with world.database.transaction() as connection:
+        put_gaps(connection, told)
+    assert [tells_lost_end(gap) for gap in all_gaps(world.database)] == [True, False]
+    ledger, _ = world.database.identity()
+    written = OffsetRecord(format=1, ledger=ledger, commit=1, checks=(), gaps=tuple(told)).encode()
+    assert [tells_lost_end(gap) for gap in OffsetRecord.model_validate_json(written).gaps] == [True, False]
+
+
+def test_a_gap_of_version_0_3_0_says_it_by_its_text_and_is_the_same_gap(world: World) -> None:
+    lost, retained = lost_behind(AUDIT, at(AUDIT)), lost_to_retention(AUDIT, at(AUDIT), 12)
+    with world.database.transaction() as connection:
+        put_gaps(connection, [lost, retained])
+        connection.execute(update(tables.gaps).values(lost_end=None))
+    assert [tells_lost_end(gap) for gap in all_gaps(world.database)] == [True, False]
+    hold_promises(world.database, world.closer.lease, [at(AUDIT)])
+    assert len(open_gaps(world.database)) == 2, "it is not found a second time"
+    ledger, _ = world.database.identity()
+    content = json.loads(OffsetRecord(format=1, ledger=ledger, commit=1, checks=(), gaps=(lost, retained)).encode())
+    for gap in content["gaps"]:
+        del gap["lost_end"]
+    kept = OffsetRecord.model_validate(content)
+    assert [tells_lost_end(gap) for gap in kept.gaps] == [True, False] and kept.gaps == (lost, retained)
 
 
 def test_a_gap_that_was_found_again_stays_open_beside_its_acceptance(world: World) -> None:

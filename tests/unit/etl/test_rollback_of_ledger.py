@@ -60,8 +60,8 @@ def test_a_marker_that_says_more_is_in_the_way_for_good(ledger_url: str, ledger:
         connection.execute(tables.buckets.insert(), rows)
     found = of_ledger(ledger_url)[1:]
     assert found == [
-        "1 closed buckets name lost or unknown or unrepeatable or checked or set_aside or set_aside_records or left_out, "
-        "such as click 1970-01-01T01, and 0.2.0 refuses them"
+        "1 closed buckets name lost or unknown or unrepeatable or checked or set_aside or set_aside_records or left_out or "
+        "lacks, such as click 1970-01-01T01, and 0.2.0 refuses them"
     ]
 
 

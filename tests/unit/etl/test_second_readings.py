@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from sqlalchemy import select, update
 from tests.support.closing import (
     frontier,
     grade,
@@ -26,9 +29,11 @@ from tests.support.simulator.world import World
 from hourmark.kafka import Partition
 from hourmark.topics import events_topic
 from hourmark_etl.closing.proof.proof import FINDINGS_MAX
+from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.conflicts import conflicts
 
 HOUR_MS = 3_600_000
+_BUCKETS = tables.buckets
 
 
 @pytest.fixture
@@ -70,11 +75,13 @@ def test_a_late_second_reading_without_a_record_holds_the_hour_that_lists_it_unt
     assert grade(world, "click", hour(2)) == "proved"
 
 
-def test_more_of_a_second_reading_that_an_override_has_let_in_holds_nothing_again(world: World) -> None:
+@pytest.mark.parametrize("form", ["by its fields", "by the text of version 0.3.0"])
+def test_more_of_a_second_reading_that_an_override_has_let_in_holds_nothing_again(world: World, form: str) -> None:
     start_ms = first_hour_is_closed(world)
     send_otherwise(world, [("click", start_ms + 1)], recorded=False)
     settle(world, hour(1))
     close_by_override(world)
+    rewrite_manifests(world, form)
     send_otherwise(world, [("click", start_ms + 1), ("click", start_ms + 2)], recorded=False)
     settle(world, hour(2))
     assert grade(world, "click", hour(2)) == "proved"
@@ -138,8 +145,22 @@ def test_of_many_ranges_the_first_are_named_and_the_others_counted(world: World)
     assert bucket.evidence.waived[-1] == "and 2 more ranges"
 
 
+def rewrite_manifests(world: World, form: str) -> None:
+    """In the ledger: without the sentences for people, or without the field that version 0.3.0 did not write."""
+    with world.database.transaction() as connection:
+        for event_type, hour_s, text in connection.execute(select(_BUCKETS.c.type, _BUCKETS.c.hour, _BUCKETS.c.manifest)).all():
+            content = json.loads(text)
+            if form == "by its fields":
+                content["evidence"]["waived"] = ["reworded" for _ in content["evidence"]["waived"]]
+            else:
+                content.pop("lacks", None)
+            own = (_BUCKETS.c.type == event_type, _BUCKETS.c.hour == hour_s)
+            connection.execute(update(_BUCKETS).where(*own).values(manifest=json.dumps(content)))
+
+
+@pytest.mark.parametrize("form", ["by its fields", "by the text of version 0.3.0"])
 @pytest.mark.parametrize("ranges", [1, FINDINGS_MAX + 1])
-def test_rows_that_a_bucket_was_closed_without_and_names_or_counts_may_come_late(world: World, ranges: int) -> None:
+def test_rows_that_a_bucket_was_closed_without_and_names_or_counts_may_come_late(world: World, ranges: int, form: str) -> None:
     """The promise was settled by a deadline, not by its rows: these are no second reading."""
     start_ms = world.clock.now_ms()
     for _ in range(ranges):
@@ -150,6 +171,7 @@ def test_rows_that_a_bucket_was_closed_without_and_names_or_counts_may_come_late
         world.pipeline.mirror.copy(Partition(events_topic("click"), 0), 1, drop=0)
     settle(world, FIRST_HOUR, world.config.etl.deadline_seconds)
     assert grade(world) == "timed_out"
+    rewrite_manifests(world, form)
     send_again(world, sent)
     settle(world, hour(4))
     assert frontier(world).hour == hour(5)

@@ -16,7 +16,7 @@ from tests.support.simulator.world import World
 from hourmark.avro import frame
 from hourmark.event_id import LineIds
 from hourmark.kafka import Partition
-from hourmark.manifest import Manifest
+from hourmark.manifest import Lacks, Manifest
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark.topics import events_topic
@@ -78,6 +78,7 @@ def test_an_unknown_schema_id_holds_its_hour_before_the_seal_until_an_override_l
     poll_again(world)
     marker = closed(world)
     assert (marker.grade.value, marker.events, marker.left_out) == ("forced", 1, 1)
+    assert marker.lacks == Lacks(more=True), "of which ranges the rows are, no row tells"
     (left_out,) = (text for text in marker.evidence.waived if text.startswith("left out: "))
     assert f"its schema id {UNKNOWN} stands for no schema" in left_out
     assert frontier(world).hour > FIRST_HOUR
@@ -98,6 +99,7 @@ def test_a_sealed_hour_with_a_row_that_cannot_be_written_closes_by_an_override_w
     poll_again(world)
     marker = closed(world)
     assert (marker.grade.value, marker.events, marker.left_out) == ("forced", 1, 1)
+    assert marker.lacks == Lacks(more=True), "of which ranges the rows are, no row tells"
     assert marker.evidence.waived[0].startswith("forced by ")
     poll_again(world)
     assert frontier(world).hour > FIRST_HOUR

@@ -89,7 +89,9 @@ class EdgeSite:
         positions, starts = self.mirror.refresh(), self.edge.starts(found)
         stale = {p.topic for p in ahead(self.edge.ends(found), positions)}
         fresh = {p: max(positions.get(p, 0), starts[p]) for p in found if p.topic not in stale}
-        accepted = [OffsetGap(topic=t, accepted_at_ms=None, what=self.gaps[t]) for t in sorted({p.topic for p in fresh})]
+        accepted = [
+            OffsetGap(topic=t, accepted_at_ms=None, what=self.gaps[t], lost_end=False) for t in sorted({p.topic for p in fresh})
+        ]
         return accepted, self._checks(infos, fresh)
 
     def ends(self, topics: Sequence[str]) -> dict[Partition, int]:

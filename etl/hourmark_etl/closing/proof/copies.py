@@ -6,7 +6,7 @@ these rows but the record of the first reading, and they would stand beside that
 that a settled promise explains are looked up in closed buckets, as writing does (`ids`). Those that none holds are of a second
 reading, and a conflict of the hour that lists them: an override closes it as `forced`, and its manifest names the range.
 
-Not where a bucket was closed without rows of that range, and says so: what comes late may be those (`_MANY_LACK`, `waives`).
+Not where a bucket was closed without rows of that range, and says so: what comes late may be those (`lacked_since`).
 
 Ids are looked up where there are such rows alone, and of what is listed only groups of their hours are read.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,15 +29,11 @@ from hourmark_etl.closing.proof.evidence import RowsItem, item_rows, rows_items
 from hourmark_etl.closing.proof.promises import KEY, KEYS, distinct_rows
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ids.lookups import Asked, as_ids, held
-from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, waives
+from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, lacked_since
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.listings import listed_groups
 from hourmark_etl.model import Frontier
 from hourmark_etl.storage import Storage
-
-# What a manifest says where it lacks rows of ranges that it does not name (`proof.named`, `sealing.decide`, `Closer._give_up`,
-# `publishing.manifest_of`).
-_MANY_LACK: Final = ("more ranges", "accepted: ", "are lost with the staged file", "left out: ")
 
 
 class SecondReading(NamedTuple):
@@ -118,14 +114,13 @@ def _not_waived(database: Database, f: Frontier, strays: Collection[pa.Table]) -
         ranges[row["range_id"]][row["hour"]] += row["rows"]
     if not ranges:
         return ()
-    texts = waives(database, f.event_type, min(min(hours) for hours in ranges.values()))
-    if any(word in text for text in texts for word in _MANY_LACK):
+    lacked = lacked_since(database, f.event_type, min(min(hours) for hours in ranges.values()))
+    if lacked.more:
         return ()
-    said = "\n".join(texts)
     return tuple(
         SecondReading(range_id, _described(range_id, hours, f.hour.length_s))
         for range_id, hours in sorted(ranges.items())
-        if range_id.hex() not in said
+        if range_id.hex() not in lacked.ranges
     )
 
 

@@ -83,7 +83,7 @@ from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.closed import unaudited_files
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.listings import RoundSums, counting_promises, listed_groups, promises_between, round_sums
-from hourmark_etl.model import NONE_MEANT, RANGE_WEIGHT, AuditOffsets, Frontier, OriginHourSums, Sums, to_unsigned
+from hourmark_etl.model import NONE_MEANT, RANGE_WEIGHT, AuditOffsets, Frontier, Lacking, OriginHourSums, Sums, to_unsigned
 from hourmark_etl.storage import Storage
 
 FINDINGS_MAX: Final = 20  # named per type; all are counted
@@ -101,6 +101,7 @@ class Proof:
     `method`: "empty" (nothing promised, nothing listed), "sums" or "join". `audit_records`: promises that this hour settles.
     `promised`: distinct ids of them; by sums, a record that stands twice counts twice, as its rows do. `unaudited`: distinct ids.
     `checked`: promised events whose values a checksum proved.
+    `lacks`: the ranges of which rows are missing.
     `listed`: what all listed rows add up to. `otherwise`, `unknown`: of late rows that are no copies (`copies.Told`).
     """
 
@@ -110,6 +111,7 @@ class Proof:
     unaudited: int
     checked: int = 0
     findings: tuple[str, ...] = ()
+    lacks: Lacking = dataclasses.field(default_factory=Lacking)
     books: tuple[OriginHourSums, ...] = ()
     unaudited_file: UnauditedFile | None = None
     listed: Sums = dataclasses.field(default_factory=Sums)
@@ -265,7 +267,8 @@ def with_partially_counted(
 
 def proof_of(at: int, f: Frontier, joined: Joined, file: UnauditedFile | None, told: Told) -> Proof:
     """The proof of one frontier by what the join found."""
-    unmet = [_described(u, f.hour.length_s) for u in joined.unmet if u.asked == at]
+    unmet = [u for u in joined.unmet if u.asked == at]
+    unnamed = joined.verdict.unnamed.get(at, 0)
     unaudited = Counter[int]()
     rows = joined.unaudited.filter(pc.equal(joined.unaudited.column("asked"), at))
     for row in rows.select(["hour", "rows"]).to_pylist():
@@ -283,7 +286,8 @@ def proof_of(at: int, f: Frontier, joined: Joined, file: UnauditedFile | None, t
         promised=sum(promised.values()),
         unaudited=sum(unaudited.values()),
         checked=sum(count for (one, _), count in joined.verdict.checked.items() if one == at),
-        findings=named(unmet, joined.verdict.unnamed.get(at, 0)),
+        findings=named([_described(u, f.hour.length_s) for u in unmet], unnamed),
+        lacks=lacking([u.range_id for u in unmet], unnamed),
         books=tuple(OriginHourSums(h, promised.get(h, 0), unaudited[h]) for h in hours),
         unaudited_file=file,
         otherwise=told.otherwise,
@@ -328,6 +332,11 @@ def _described(u: Unmet, length_s: int) -> str:
     return (
         f"range {u.range_id.hex()} ({u.origin}): {u.promised} events of {Hour(u.hour, length_s)} promised, {u.held} found{others}"
     )
+
+
+def lacking(ranges: Sequence[bytes], unnamed: int) -> Lacking:
+    """Return the ranges that `named` names, with whether it only counts some."""
+    return Lacking(tuple(r.hex() for r in ranges[:FINDINGS_MAX]), bool(ranges[FINDINGS_MAX:] or unnamed))
 
 
 def named(findings: Sequence[str], unnamed: int) -> tuple[str, ...]:

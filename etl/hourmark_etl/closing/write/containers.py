@@ -57,7 +57,8 @@ class WrittenHour:
 
     `duplicates`: rows that were listed and left out, as their ids stand in it or in an earlier bucket, by origin hour. `trouble`:
     why it is not to be published, "" if nothing is wrong. `left_out`: rows whose datums cannot be written, by origin hour;
-    `faults`: some of them, with their reasons. `unwritable`: the same as a trouble, where no override leaves them out.
+    `faults`: some of them, with their reasons. `unwritable`: the same as a trouble, where no override gives it up; `unverified`:
+    what one has given up.
     """
 
     event_type: str
@@ -68,6 +69,7 @@ class WrittenHour:
     left_out: Mapping[int, Sums] = dataclasses.field(default_factory=dict)
     faults: tuple[str, ...] = ()
     unwritable: str = ""
+    unverified: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -56,6 +56,7 @@ class SealedHour(NamedTuple):
     hour: Hour
     listed: tuple[StagedGroup, ...]
     leaves_out: bool = False  # rows that cannot be written, as an override says
+    gives_up: bool = False  # what only a closed bucket tells that cannot be read: late events that it holds, its marker
 
     @property
     def late_hours_s(self) -> frozenset[int]:
@@ -141,7 +142,8 @@ def _written_hour(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Writ
         _add(listed, {g.hour_s: dataclasses.replace(row_sums(g), records=0)})
     for part in (duplicates, left_out, *(f.hours for f in files)):
         _add(found, part)
-    troubles = [done.troubles.get(key, ""), *(f.trouble for f in files)]
+    unknown = [done.troubles[key]] if key in done.troubles else []
+    troubles = [f.trouble for f in files]
     for start_s in sorted(listed.keys() | found.keys()):
         wanted, got = listed.get(start_s, Sums()), found.get(start_s, Sums())
         if wanted.unchecked:  # groups of version 0.3.0 are listed without a checksum
@@ -154,9 +156,10 @@ def _written_hour(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Writ
                 f"{got.digest:016x}, checksum of values {got.values:016x}; it is not published, and written again"
             )
     count = sum(of.events for of in left_out.values())
-    unwritable = f"{count} rows cannot be written: {'; '.join(faults)}" if count and not sealed.leaves_out else ""
+    unwritable = [f"{count} rows cannot be written: {'; '.join(faults)}"] if count and not sealed.leaves_out else []
+    unwritable += [] if sealed.gives_up else unknown
     trouble = "; ".join(sorted({t for t in troubles if t}))
-    return from_row(WrittenHour, (*key, files, duplicates, trouble, left_out, faults, unwritable))
+    return from_row(WrittenHour, (*key, files, duplicates, trouble, left_out, faults, "; ".join(unwritable), tuple(unknown)))
 
 
 def plan_tasks(

@@ -7,7 +7,7 @@ from typing import Final
 
 import zstandard
 from alembic import op
-from sqlalchemy import BigInteger, Column, Integer, LargeBinary, Text, inspect, text
+from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, Text, inspect, text
 
 from hourmark.hours import Hour
 from hourmark_etl.ledger.bucket_rows import late_rows, put_late_hours
@@ -18,20 +18,21 @@ branch_labels = None
 depends_on = None
 
 _COLUMNS: Final = (
-    ("positions", "leader_epoch"),
-    ("positions", "epoch_next"),
-    ("staged_groups", "value_sum"),
-    ("audit_groups", "value_sum"),
-    ("audit_groups", "unchecked"),
+    ("positions", "leader_epoch", BigInteger),
+    ("positions", "epoch_next", BigInteger),
+    ("staged_groups", "value_sum", BigInteger),
+    ("audit_groups", "value_sum", BigInteger),
+    ("audit_groups", "unchecked", BigInteger),
+    ("offset_gaps", "lost_end", Boolean),
 )
 
 
 def upgrade() -> None:
     """Add what a ledger that revision 2 just made has already. Null stands for unknown in rows of older versions."""
     there = inspect(op.get_bind())
-    for table, name in _COLUMNS:
+    for table, name, kind in _COLUMNS:
         if name not in {column["name"] for column in there.get_columns(table)}:
-            op.add_column(table, Column(name, BigInteger))
+            op.add_column(table, Column(name, kind))
     if not there.has_table("set_aside"):
         op.create_table(
             "set_aside",
@@ -137,5 +138,5 @@ def downgrade() -> None:
         Column("reason", Text, nullable=False),
         Column("quarantined_at_ms", BigInteger, nullable=False),
     )
-    for table, name in _COLUMNS:
+    for table, name, _ in _COLUMNS:
         op.drop_column(table, name)
