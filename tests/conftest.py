@@ -16,6 +16,7 @@ from tests.support.ending import pytest_configure, pytest_runtest_logstart, pyte
 
 from hourmark.config import Config, load_config
 from hourmark.config_groups import Buckets
+from hourmark.redaction import forget_secrets
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.servers import mirror_is_there
 
@@ -25,6 +26,14 @@ os.environ.pop("HOURMARK_CALLED", None)  # messages name Hourmark as they do whe
 
 settings.register_profile("hourmark", deadline=None)  # a busy machine is no fault of the code
 settings.load_profile("hourmark")
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_of_other_tests() -> Iterator[None]:
+    """What one test registers as a secret is an ordinary word to the next."""
+    forget_secrets()
+    yield
+    forget_secrets()
 
 
 @pytest.fixture(scope="session")

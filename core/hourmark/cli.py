@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 
 from hourmark.errors import HourmarkError, UsageError
 from hourmark.printing import called
+from hourmark.redaction import install_redaction, redact
 from hourmark.stopping import hold_reloads
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -105,6 +106,9 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
             raise self._not_installed(str(ctx.invoked_subcommand), error) from error
+        except click.ClickException as error:
+            error.message = redact(error.message)  # type: ignore[misc]  # click reads it when it prints the error
+            raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """What may follow: commands whose room is installed, told from the table alone, as click would load each."""
@@ -137,6 +141,7 @@ def root() -> None:
 
 def main() -> None:
     """Entry point of `hourmark`: shows a `HourmarkError` as one message and exits with its code."""
+    install_redaction()
     if sys.argv[1:2] == ["tail"]:
         hold_reloads()  # loading what it needs takes most of a second
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -144,6 +149,6 @@ def main() -> None:
     try:
         root(standalone_mode=True)
     except HourmarkError as error:
-        text = str(error).replace("`hourmark ", f"`{called()} ")
+        text = redact(str(error)).replace("`hourmark ", f"`{called()} ")
         click.echo(f"hourmark: {text}", err=True)
         sys.exit(error.exit_code)

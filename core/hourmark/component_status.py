@@ -7,6 +7,7 @@ it, and when it was last heard of. All are asked at once, for a bounded time; wh
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import importlib
 import socket
@@ -20,6 +21,7 @@ from hourmark.asking import ask_all
 from hourmark.config import Config
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import HourmarkError, Unavailable
+from hourmark.redaction import redact
 
 ANSWER_SECONDS: Final = 8.0
 LOOPBACK: Final = build_opener(ProxyHandler({}))  # a component of this machine is asked directly: a proxy has no business here
@@ -69,11 +71,12 @@ def _answer(place: str, config: Config, now_ms: int) -> ComponentStatus:
     module, function = place.split(":")
     try:
         ask: Ask = getattr(importlib.import_module(module), function)
-        return ask(config, now_ms)
+        status = ask(config, now_ms)
+        return dataclasses.replace(status, detail=redact(status.detail))  # it may quote an error
     except ImportError:
         return ComponentStatus(State.UNKNOWN, f"this installation is without it ({module})")
     except HourmarkError as error:
-        return ComponentStatus(State.UNKNOWN, str(error))
+        return ComponentStatus(State.UNKNOWN, redact(str(error)))
 
 
 def must_listen(cluster: KafkaCluster, name: str) -> None:

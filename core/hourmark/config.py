@@ -26,6 +26,7 @@ from hourmark.config_groups import Buckets, Etl, Kafka, Registry, Service, Stora
 from hourmark.config_mirror import Mirror
 from hourmark.errors import ConfigError
 from hourmark.hidden import shown
+from hourmark.redaction import add_secrets_of
 from hourmark.references import resolved
 
 PREFIX: Final = "HOURMARK_"
@@ -59,7 +60,9 @@ class Config(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _with_references(cls, values: Any) -> Any:
-        return resolved(values)
+        found = resolved(values)
+        add_secrets_of(found)  # before they are checked: an error of that must not show them
+        return found
 
     @classmethod
     def settings_customise_sources(

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from hourmark.hidden import shown
+from hourmark.redaction import add_secrets_of
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -22,6 +23,10 @@ class Group(BaseModel):
     """A group of settings: fixed once read, nothing unknown in it. The text below a setting is its description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        super().__setstate__(state)
+        add_secrets_of(self.model_dump())  # in another process: a worker of the service, an executor of Spark
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         return ((name, shown(value, name or "")) for name, value in super().__repr_args__())

@@ -7,11 +7,12 @@ import time
 
 from hourmark.cli import ROOMS
 from hourmark.printing import printable
+from hourmark.redaction import RedactingFormatter, install_redaction
 
 FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
 
 
-class _OneLine(logging.Formatter):
+class _OneLine(RedactingFormatter):
     """Messages without control characters: a newline in the name of a file begins no line of the log. Tracebacks stay."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -20,7 +21,11 @@ class _OneLine(logging.Formatter):
 
 
 def set_up_logging(level: str) -> None:
-    """Send everything of `level` and above to stderr, times in UTC; libraries only from WARNING on."""
+    """Send everything of `level` and above to stderr, times in UTC; libraries only from WARNING on.
+
+    Neither log lines nor tracebacks on stderr show a secret of the settings from then on (`redaction`).
+    """
+    install_redaction()
     handler = logging.StreamHandler()
     formatter = _OneLine(FORMAT, "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from hourmark.errors import ConfigError
 from hourmark.hidden import FromElsewhere
+from hourmark.redaction import add_secret
 
 _REFERENCE: Final = re.compile(r"\$\{(file|env):([^{}]*)\}")
 _BYTES_MAX: Final = 64 * 1024
@@ -26,8 +27,14 @@ def resolved(value: Any, name: str = "") -> Any:
         return [resolved(inner, name) for inner in value]
     if not isinstance(value, str):
         return value
-    text, count = _REFERENCE.subn(lambda found: _read(found[1], found[2], f"{name} = {found[0]}"), value)
+    text, count = _REFERENCE.subn(lambda found: _secret(found[1], found[2], f"{name} = {found[0]}"), value)
     return FromElsewhere(text) if count else value
+
+
+def _secret(kind: str, where: str, said: str) -> str:
+    text = _read(kind, where, said)
+    add_secret(text)
+    return text
 
 
 def _read(kind: str, where: str, said: str) -> str:

@@ -13,12 +13,13 @@ from typing import Any, Final
 from confluent_kafka.schema_registry import Schema as RegistrySchema
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
-from httpx2 import HTTPError
+from httpx2 import HTTPError, InvalidURL
 
 from hourmark.avro import Schema, canonical_json
 from hourmark.config_groups import Registry
 from hourmark.errors import ConfigError, HourmarkError, Unavailable, UsageError
 from hourmark.hidden import shown
+from hourmark.redaction import redact
 
 _COMPATIBILITY: Final = "BACKWARD_TRANSITIVE"
 _NEXT_STEPS: Final = {
@@ -70,6 +71,8 @@ class SchemaRegistry:
             yield
         except SchemaRegistryError as error:
             raise self._refusal(what, error) from error
+        except InvalidURL as error:
+            raise _unusable_url(self._name, error) from error
         except HTTPError as error:
             raise Unavailable(f"{self._name} did not answer: {error}; is it up?") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:  # its client makes of an answer what it can
@@ -100,6 +103,15 @@ def _client(settings: Registry) -> SchemaRegistryClient:
         return SchemaRegistryClient({"url": settings.url, **named})
     except OSError as error:
         raise ConfigError(f"registry.ca, registry.certificate, registry.key: {', '.join(named.values())}: {error}") from error
+    except ValueError as error:
+        raise _unusable_url(f"registry.url = {shown(settings.url)}", error) from error
+
+
+def _unusable_url(what: str, error: Exception) -> ConfigError:
+    return ConfigError(
+        f"{what} cannot be used: {redact(str(error))}; allowed: http://host:port or https://user:password@host:port, "
+        "with @ / : # ? % in a user name or password written as %40 %2F %3A %23 %3F %25"
+    )
 
 
 def _subject(topic: str) -> str:

@@ -26,6 +26,7 @@ from hourmark.config import Config
 from hourmark.errors import ConfigError
 from hourmark.log import set_up_logging
 from hourmark.ranges import LINE_BYTES_MAX
+from hourmark.redaction import print_traceback
 from hourmark_delivery_service.app import create_app
 from hourmark_delivery_service.claims import Claims
 from hourmark_delivery_service.connections import OTHER_FILES
@@ -146,6 +147,14 @@ async def _serve(
 def _work(config: Config, listener: socket.socket, claims_file: Path, slot: int) -> None:
     """A worker's life: what its supervisor starts it with, and it ends with its supervisor."""
     set_up_logging(config.log_level)
+    try:
+        _run_worker(config, listener, claims_file, slot)
+    except Exception as error:  # noqa: BLE001  # multiprocessing would print it, with the secrets that it may quote
+        print_traceback(type(error), error, error.__traceback__)
+        sys.exit(1)
+
+
+def _run_worker(config: Config, listener: socket.socket, claims_file: Path, slot: int) -> None:
     claims = Claims(claims_file, SystemClock(), anew=False)
     supervisor = multiprocessing.parent_process()
     assert supervisor is not None, "a supervisor started it"

@@ -21,7 +21,7 @@ from hourmark.config import Config
 from hourmark.durable import write_durably
 from hourmark.errors import ConfigError, Unavailable
 from hourmark_mirror.properties import TARGET_ALIAS, properties, render, secret_properties, secrets_file, target_of
-from hourmark_mirror.security import check_key
+from hourmark_mirror.security import check_bootstrap, check_key
 
 MAIN_CLASS: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
 STOP_TIMEOUT_S: Final = 15.0  # then it is killed: its open transaction is aborted by the next start
@@ -102,6 +102,7 @@ def _jars(part: str) -> Iterable[Path]:
 def prepare(config: Config) -> list[str]:
     """Write the generated files into `mirror.work_dir`, for its owner's eyes; returns the command. Errors as of the process."""
     for alias, cluster in ((config.kafka.edge_alias, config.kafka.edge), (TARGET_ALIAS, target_of(config))):
+        check_bootstrap(alias, cluster)
         check_key(alias, cluster)
     work_dir: Path = config.mirror.work_dir.absolute()
     settings, log4j2 = work_dir / "mm2.properties", work_dir / "log4j2.properties"

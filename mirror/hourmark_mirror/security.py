@@ -74,6 +74,15 @@ def secrets(alias: str, cluster: KafkaCluster) -> dict[str, str]:
     return _login(alias, given) | {f"{alias}.{name}": given[name] for name in _SECRETS if name in given}
 
 
+def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
+    """ConfigError where an address names a user: Java refuses it, and its log would show the password."""
+    if "@" in cluster.bootstrap:
+        raise ConfigError(
+            f"kafka: the bootstrap addresses of cluster {alias!r} contain @, which MirrorMaker 2 refuses; allowed: host:port, "
+            "comma separated. Give the login as the properties sasl.username and sasl.password"
+        )
+
+
 def check_key(alias: str, cluster: KafkaCluster) -> None:
     """ConfigError where the private key cannot be read by Java, which would say so of every single connection."""
     file = cluster.properties.get("ssl.key.location")

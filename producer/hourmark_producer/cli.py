@@ -19,6 +19,7 @@ from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import UsageError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, printable, say_json
+from hourmark.redaction import redact
 from hourmark.stopping import release_reloads, stop_on_signals
 from hourmark_producer.check import check
 from hourmark_producer.descriptors import granted
@@ -174,7 +175,10 @@ def _run(config_file: Path | None, *, drain: bool, once_s: float | None, reread:
 
 
 def _check(config: Config, *, as_json: bool) -> None:
-    answers = check(checked(config.tailer), SystemClock())
+    answers = [
+        dataclasses.replace(answer, subject=redact(answer.subject), said=redact(answer.said))
+        for answer in check(checked(config.tailer), SystemClock())
+    ]
     ok = not any(answer.level == "error" for answer in answers)
     if as_json:
         say_json({"ok": ok, "checks": [dataclasses.asdict(answer) for answer in answers]})

@@ -13,6 +13,7 @@ from hourmark.certificates import WatchedFiles, load_cas, load_pair
 from hourmark.clock import Clock
 from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
+from hourmark.redaction import add_secret
 
 _LOG = logging.getLogger(__name__)
 
@@ -83,4 +84,5 @@ def _token(file: Path) -> str:
         ) from error
     if not _TOKEN.fullmatch(text):
         raise ConfigError(f"tailer.token_file = {file} holds no token; put there what `hourmark token create` printed")
+    add_secret(text)
     return text

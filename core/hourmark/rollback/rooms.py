@@ -11,6 +11,7 @@ from typing import Final
 from hourmark.asking import ask_all
 from hourmark.config import Config
 from hourmark.errors import HourmarkError
+from hourmark.redaction import redact
 from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.version import Older
 
@@ -56,6 +57,6 @@ def _answer(place: str, config: Config, older: Older) -> Answer:
     except NothingHere as error:
         return Answer(absent=str(error))
     except HourmarkError as error:
-        return Answer(not_asked=str(error))
+        return Answer(not_asked=redact(str(error)))
     except Exception as error:  # noqa: BLE001  # the others' answers must not be lost to it
-        return Answer(not_asked=f"{type(error).__name__}: {error}")
+        return Answer(not_asked=redact(f"{type(error).__name__}: {error}"))

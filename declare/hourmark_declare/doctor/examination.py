@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from hourmark.asking import ask_all
 from hourmark.config import Config
 from hourmark.errors import HourmarkError
+from hourmark.redaction import redact
 from hourmark_declare.doctor import (
     clocks_asked,
     kafka_asked,
@@ -50,13 +52,18 @@ def _told(kind: str, ask: Ask, config: Config) -> list[Answer]:
     answers = []
     try:
         for answer in ask(config):
-            answers.append(answer)  # one by one: what came before an error counts
+            answers.append(_redacted(answer))  # one by one: what came before an error counts
     except HourmarkError as error:
-        answers.append(finding(kind, "server", str(error), "see that it runs, and that the configuration names it"))
+        answers.append(finding(kind, "server", redact(str(error)), "see that it runs, and that the configuration names it"))
     except Exception as error:  # noqa: BLE001  # the others' answers must not be lost to it
-        said = f"{type(error).__name__}: {error}"
+        said = redact(f"{type(error).__name__}: {error}")
         answers.append(finding(kind, "doctor", f"it could not look at all: {said}", "look at it by hand, and report this"))
     return answers
+
+
+def _redacted(answer: Answer) -> Answer:
+    """The answer without secrets: its subject may be an address, and what was seen an error of a library."""
+    return dataclasses.replace(answer, subject=redact(answer.subject), seen=redact(answer.seen), to_do=redact(answer.to_do))
 
 
 def _late(kind: str, seconds: float) -> Answer:

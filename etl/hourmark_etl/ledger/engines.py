@@ -90,7 +90,7 @@ def check_network_disk(file: Path, mounts: str) -> None:
 def _parsed(url: str) -> URL:
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # of a port that is no number
         raise ConfigError(f"etl.ledger is no database URL; {_ALLOWED}") from None  # the cause would show it, password and all
     if parsed.get_backend_name() == "postgresql" and parsed.drivername in ("postgresql", "postgresql+psycopg"):
         return parsed.set(drivername="postgresql+psycopg")

@@ -19,6 +19,7 @@ from hourmark.config import Config, config_option
 from hourmark.errors import HourmarkError, Unavailable, UsageError
 from hourmark.hours import Hour
 from hourmark.printing import json_option, say_json
+from hourmark.redaction import redact
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.humanize import duration
 from hourmark_etl.ledger import overview
@@ -131,7 +132,7 @@ def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]
     try:
         database = existing_ledger(config)
     except HourmarkError as error:
-        click.echo(f"closed buckets only, without the hours that are open: {error}", err=True)
+        click.echo(f"closed buckets only, without the hours that are open: {redact(str(error))}", err=True)
         return []
     with database:
         found = frontiers(database, config.parsing.bucket_seconds)

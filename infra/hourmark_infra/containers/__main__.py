@@ -9,6 +9,7 @@ import sys
 from hourmark.clock import SystemClock
 from hourmark.config import home
 from hourmark.errors import HourmarkError
+from hourmark.redaction import install_redaction, redact
 from hourmark_infra.containers import roles
 from hourmark_infra.containers.site import SHARED, site_of
 from hourmark_infra.containers.wellness import ask
@@ -18,6 +19,7 @@ _USE = "use: python -m hourmark_infra.containers [--ask] ROLE [ARGUMENT…], or 
 
 def main(words: list[str]) -> int:
     """The exit code."""
+    install_redaction()
     if words == ["--install"]:
         roles.installed()
         return 0
@@ -31,11 +33,11 @@ def main(words: list[str]) -> int:
         container = roles.Container(name, site_of(os.environ), home(), SHARED, SystemClock())
         if asked:
             health = ask(container)
-            print(health.detail)
+            print(redact(health.detail))
             return 0 if health.ok else 1
         roles.run(container, arguments)
     except HourmarkError as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        print(redact(f"{name}: {error}"), file=sys.stderr)
         return error.exit_code
     return 0
 
