@@ -1,4 +1,4 @@
-"""The sender threads: each takes the next file, does its step, and says when it is to be tried again."""
+"""The sender threads: each takes the next file, or several small ones, does the step, and says when to try again."""
 
 from __future__ import annotations
 
