@@ -1,6 +1,6 @@
 """What the File Tailer costs on a log host, beside `zstd -1` alone of the same bytes.
 
-    python -m bench.tailer [--json] [--only cpu|parts|rsyslogd|idle|memory|latency] [--megabytes N] [--rounds N] [--files N]
+    python -m bench.tailer [--json] [--only cpu|parts|rsyslogd|small|idle|memory|latency] [--megabytes N] [--rounds N] [--files N]
         [--backlog N]
 
 - cpu: CPU of the tailer per byte, all its threads, without what its start and end cost, on lines of 300 bytes; beside it, in
@@ -9,6 +9,8 @@
 - parts: what that CPU is spent on, counted in the tailer itself (`bench.tailer_parts`).
 - rsyslogd: CPU per byte of rsyslogd from a file to Kafka (imfile, omkafka), of the same lines, until the brokers have them. It
   needs `rsyslogd` and a stack, which is started; where there is none, the result says so.
+- small: how many files a second a start delivers of many that hold one line each, where the service answers at once and where it
+  takes 20 ms.
 - idle: the share of a core that many files take to which nothing is written, and how long a line then takes that is
   appended to one of them, until it is acknowledged; then the same without inotify.
 - memory: the most memory with a backlog, while the service refuses and while it is worked off. The backlog is on disk.
@@ -199,6 +201,25 @@ def rsyslogd(folder: Path, say: Say, megabytes: float) -> None:
     say({"kind": "rsyslogd", "megabytes": len(text) / 1e6, **took})
 
 
+def small(bench: Bench, say: Say, files: int) -> None:
+    """Files a second from the start of the process to its end, in which all of them are delivered."""
+    text = lines(1)
+    for answer_s in (0.0, 0.02):
+        names = [bench.logs / f"{answer_s}-{number:06d}.log" for number in range(files)]
+        for name in names:
+            name.write_bytes(text)
+        bench.sink.delay(answer_s)
+        began, used_s = time.monotonic(), bench.drain()
+        took_s = time.monotonic() - began
+        bench.sink.delay(0.0)
+        for name in names:
+            name.unlink()
+        say({
+            "kind": "small", "files": files, "answer_s": answer_s, "files_a_second": files / took_s,
+            "cpu_ms_a_file": used_s / files * 1e3, "load": os.getloadavg()[0],
+        })  # fmt: skip
+
+
 def idle(bench: Bench, say: Say, files: int, *, deaf: bool = False) -> None:
     """The share of a core, and how late an appended line is noticed."""
     text = lines(1)
@@ -298,10 +319,12 @@ def main() -> None:
         prog="hourmark bench tailer", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     arguments.add_argument("--json", action="store_true", help="one JSON object a line")
-    arguments.add_argument("--only", choices=("cpu", "parts", "rsyslogd", "idle", "memory", "latency"), help="leave all else out")
+    arguments.add_argument(
+        "--only", choices=("cpu", "parts", "rsyslogd", "small", "idle", "memory", "latency"), help="leave all else out"
+    )
     arguments.add_argument("--megabytes", type=float, default=1000, help="of a round of cpu: a start is not much beside it")
     arguments.add_argument("--rounds", type=int, default=3, help="of cpu")
-    arguments.add_argument("--files", type=int, default=10_000, help="that are idle")
+    arguments.add_argument("--files", type=int, default=10_000, help="that are small, or idle")
     arguments.add_argument("--backlog", type=float, default=2000, help="megabytes on disk")
     asked = arguments.parse_args()
 
@@ -313,6 +336,7 @@ def main() -> None:
         "cpu": lambda bench: cpu(bench, say, asked.megabytes, asked.rounds),
         "parts": lambda bench: parts(bench, say, asked.megabytes, asked.rounds),
         "rsyslogd": lambda bench: rsyslogd(bench.logs.parent, say, asked.megabytes),
+        "small": lambda bench: small(bench, say, asked.files),
         "idle": lambda bench: idle(bench, say, asked.files),
         "idle without inotify": lambda bench: idle(bench, say, asked.files, deaf=True),
         "memory": lambda bench: memory(bench, say, asked.backlog),

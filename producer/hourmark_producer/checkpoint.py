@@ -21,7 +21,8 @@
 
 The order: a range is spooled, and its file's position moved behind it, in one transaction; then it is sent; once acknowledged
 it is deleted, in the transaction that spools the file's next one. So after kill -9 a range is sent again as it was, or not at
-all. `commit` returns when the disk has it; changes of several threads that wait at the same time share one fsync.
+all. Small files share these transactions. `commit` returns when the disk has it; changes of several threads that wait at the same
+time share one fsync.
 """
 
 from __future__ import annotations

@@ -20,12 +20,13 @@ from typing import Final
 
 from hourmark.clock import Clock
 from hourmark.config_groups import TailedSource
+from hourmark.errors import HourmarkError
 from hourmark.ranges import ByteRange, Part
 from hourmark.wire import RangeAnswer
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.accounts import keep_head
 from hourmark_producer.archives import depart
-from hourmark_producer.checkpoint import Change, Checkpoint
+from hourmark_producer.checkpoint import Change, Checkpoint, CheckpointFailed
 from hourmark_producer.compressing import Press, Presses
 from hourmark_producer.copies import BeingCopied, Origin, end_of_lines, is_telling, look_at, origin_of
 from hourmark_producer.counters import Counters
@@ -48,6 +49,9 @@ from hourmark_producer.spooled_ranges import note_several, spool, unspool
 from hourmark_producer.truncation import HEAD_BYTES, Judgement, Shrink, Verdict, are_alike, judge, next_anchor
 
 RANGES_PER_TURN: Final = 16  # then other files have their turn
+SMALL_BYTES: Final = 16 << 10  # files with so much to send, or less, share transactions
+SENT_TOGETHER: Final = 4  # ranges of small files that one sender has on their way at a time; a connection each
+_ROUNDS_TOGETHER: Final = 2  # the first sends a small file, the second acknowledges it and finds no more
 NULS_S: Final = 3.0  # so long NULs among other bytes must stay: on some file systems, or through a mapping, these are seen first
 _NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
 _FLUSH_AGAIN_S: Final = 0.05  # where a flush is due, and the latest look saw less than there is
@@ -102,6 +106,81 @@ class Follower:
             raise
         self._only_acknowledge(file)
         return more
+
+    def is_small(self, file: TrackedFile) -> bool:
+        """Return whether one small range holds all that is to be sent of the file, and none is on its way."""
+        progress = file.progress
+        if progress.in_flight or file.descriptor is None or file.rest is not None:
+            return False
+        return file.observed.size - progress.position.offset <= min(SMALL_BYTES, self.sizes.limits.range_bytes)
+
+    def step_together(self, files: Sequence[TrackedFile]) -> dict[TrackedFile, bool | Exception]:
+        """Ship what there is of several small files, with one transaction for all of them where each would need one.
+
+        Returns:
+            The result of each file's step: whether there may be more, or why it failed. The failure of one file's step leaves
+            the others' alone, but once a service did not take a range, no further one is sent.
+        """
+        results = dict[TrackedFile, bool | Exception]()
+        active = list(files)
+        for _ in range(_ROUNDS_TOGETHER):
+            active = self._send_together(self._spool_together(active, results), results)
+            if not active:
+                break
+        results |= dict.fromkeys(active, True)  # acknowledged in memory; the next step's transaction has it
+        for file, result in results.items():
+            if isinstance(result, Exception):
+                file.window = 1
+        return results
+
+    def _spool_together(
+        self, files: Sequence[TrackedFile], results: dict[TrackedFile, bool | Exception]
+    ) -> list[tuple[TrackedFile, bytes]]:
+        """As `_cut_next` of each file, in one transaction; the files that have a range to be sent, with its body."""
+        changed, found = list[Change](), list[tuple[TrackedFile, tuple[Progress, bytes] | None]]()
+        for file in files:
+            try:
+                pending, spooled = self._prepare_next(file)
+            except (HourmarkError, OSError) as error:
+                results[file] = error
+            else:
+                changed += pending
+                found.append((file, spooled))
+        try:
+            if changed:
+                self.checkpoint.commit(changed)
+        except CheckpointFailed as error:
+            results |= {file: error for file, _ in found}
+            return []
+        to_send = list[tuple[TrackedFile, bytes]]()
+        for file, spooled in found:
+            if spooled is None:
+                file.progress = dataclasses.replace(file.progress, in_flight=_on_their_way(file))
+                results[file] = False
+            else:
+                file.progress, body = spooled
+                to_send.append((file, body))
+        return to_send
+
+    def _send_together(
+        self, to_send: Sequence[tuple[TrackedFile, bytes]], results: dict[TrackedFile, bool | Exception]
+    ) -> list[TrackedFile]:
+        """Send one range of each file, `SENT_TOGETHER` at a time; the files whose range was acknowledged."""
+        acknowledged, is_well = list[TrackedFile](), True
+        for first in range(0, len(to_send), SENT_TOGETHER):
+            some = to_send[first : first + SENT_TOGETHER]
+            if self.finishing or not is_well:
+                results |= {file: True for file, _ in some}  # durable, and sent by the next step
+                continue
+            sent = [(file, self._send(file.progress.in_flight[-1], body)) for file, body in some]
+            for file, one in sent:
+                try:
+                    self._acknowledge(file, file.progress.in_flight[-1], one.answer())
+                except (HourmarkError, OSError) as error:
+                    results[file], is_well = error, False
+                else:
+                    acknowledged.append(file)
+        return acknowledged
 
     def _go_on(self, file: TrackedFile, flight: Flight) -> bool:
         """Cut and send; several at a time where the file has more than it takes one service's answer to come."""
@@ -159,19 +238,24 @@ class Follower:
 
     def _cut_next(self, file: TrackedFile) -> bytes | None:
         """Acknowledge what was delivered and spool what follows, in one transaction; the new range's compressed body."""
+        pending, spooled = self._prepare_next(file)
+        if spooled is None:
+            self._only_acknowledge(file)
+            return None
+        self.checkpoint.commit(pending)
+        file.progress, body = spooled
+        return body
+
+    def _prepare_next(self, file: TrackedFile) -> tuple[list[Change], tuple[Progress, bytes] | None]:
+        """Return what acknowledges and spools, to be committed, and the progress and body once it is; None: nothing follows."""
         pending = _acknowledged(file)
         with self._presses.one() as press:
             found = self._found_next(file, press)
             spooled = None if found is None else self._spooled(file, found, self._reading(file), pending, press)
             del found  # of what follows only the compressed form is needed
-        if spooled is None:
-            self._only_acknowledge(file)
-            return None
-        if file.descriptor is not None and self._is_received(file):
+        if spooled is not None and file.descriptor is not None and self._is_received(file):
             os.fdatasync(file.descriptor)  # a position must not be left behind the end that a power cut leaves
-        self.checkpoint.commit(pending)
-        file.progress, body = spooled
-        return body
+        return pending, spooled
 
     def _found_next(self, file: TrackedFile, press: Press) -> Cut | None:
         """What is there to be sent of it, not yet compressed."""

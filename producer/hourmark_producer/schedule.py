@@ -70,6 +70,24 @@ class Schedule:
                 self._changed.wait(None if next_s is None else next_s - now_s)
             return None
 
+    def take_more(self, fits: Callable[[TrackedFile], bool], most: int, share: int) -> list[TrackedFile]:
+        """Take those that are next, without waiting, as `take` does.
+
+        Args:
+            fits: Which files to take; the first that does not fit ends it.
+            most: No more than so many.
+            share: No more than one in so many of the files that are ready: the others are left to other workers.
+        """
+        with self._changed:
+            taken = list[TrackedFile]()
+            most = min(most, len(self._ready) // share)
+            while len(taken) < most and fits(self._ready[0]):
+                file = self._ready.popleft()
+                self._again.discard(file)
+                self._busy.add(file)
+                taken.append(file)
+            return taken
+
     def done(self, file: TrackedFile, *, more: bool) -> None:
         """The step is over; `more`: the next may follow at once, after the others had theirs."""
         with self._changed:

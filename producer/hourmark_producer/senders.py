@@ -1,4 +1,4 @@
-"""The sender threads: each takes the next file, does its step, and says when it is to be tried again."""
+"""The sender threads: each takes the next file, or several small ones, does the step, and says when to try again."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from hourmark_producer.services import pause_after
 from hourmark_producer.throttle import Throttle
 
 SENDERS: Final = 8  # they wait for the service most of the time, and share fsyncs; memory: a range or a long line each
+TOGETHER_MAX: Final = 32  # small files in one step; memory: a small range each
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -59,23 +60,39 @@ class Senders:
         self._may_send.wait()
         try:
             while (file := self.schedule.take()) is not None:
-                self._step(file)
+                self._step([file, *self._further(file)])
         except Exception as error:  # noqa: BLE001  # handed to the main thread, which ends with it
             self.failed(error)
 
-    def _step(self, file: TrackedFile) -> None:
-        try:
-            more = self.follower.step(file)
-        except (HourmarkError, OSError) as error:
-            file.failures += 1
-            pause = pause_s(error, failures=file.failures, max_s=self.backoff_max_s, rng=self._rng)
-            self._log(file, error, pause)
-            self.schedule.retry(file, pause)
+    def _further(self, file: TrackedFile) -> list[TrackedFile]:
+        """Return small files that share their transactions with this one."""
+        is_small = self.follower.is_small
+        return self.schedule.take_more(is_small, TOGETHER_MAX - 1, SENDERS) if is_small(file) else []
+
+    def _step(self, files: list[TrackedFile]) -> None:
+        results: dict[TrackedFile, bool | Exception]
+        if len(files) > 1:
+            results = self.follower.step_together(files)
         else:
-            file.failures = 0
-            if file.flush_at_s is not None:
-                self.schedule.wake(file, file.flush_at_s)
-            self.schedule.done(file, more=more)
+            try:
+                results = {files[0]: self.follower.step(files[0])}
+            except (HourmarkError, OSError) as error:
+                results = {files[0]: error}
+        for file, result in results.items():
+            self._ended(file, result)
+
+    def _ended(self, file: TrackedFile, result: bool | Exception) -> None:
+        """`result`: whether there may be more, or why the step failed."""
+        if isinstance(result, Exception):
+            file.failures += 1
+            pause = pause_s(result, failures=file.failures, max_s=self.backoff_max_s, rng=self._rng)
+            self._log(file, result, pause)
+            self.schedule.retry(file, pause)
+            return
+        file.failures = 0
+        if file.flush_at_s is not None:
+            self.schedule.wake(file, file.flush_at_s)
+        self.schedule.done(file, more=result)
 
     def _log(self, file: TrackedFile, error: Exception, pause: float) -> None:
         sent = next((sent for sent in file.progress.in_flight if not sent.acknowledged), None)
