@@ -91,3 +91,14 @@ def test_small_files_spooled_in_an_outage_are_sent_as_they_were_after_a_restart(
     taken = {(one.range.file_id, one.range.start): one.compressed for one in recorder.stored}
     assert len(taken) == len(recorder.stored) == FILES
     assert refused.items() <= taken.items()
+
+
+def test_copies_among_many_small_files_are_not_sent_again(host: Host, recorder: Recorder) -> None:
+    """A copy and its file are in one step: the file's position is not known yet when the copy is looked at."""
+    for number in range(40):
+        log = Path(f"{host.app}-{number:02}")
+        log.write_bytes(lines(3, 3 * number))
+        Path(f"{log}.1").write_bytes(log.read_bytes())
+    host.drain()
+    delivered = Counter(line for one in recorder.stored for line in one.body.splitlines())
+    assert len(delivered) == 120 and set(delivered.values()) == {1}
