@@ -412,19 +412,27 @@ class Scanner:
 
         Which file it is, is found out without opening it for reading: what has the inode now may be a socket, or unreadable.
         """
-        if not self._is_at(file, path):
+        if (is_known := self._is_at(file, path)) is None:
             return False
         room, at_s = self.descriptors.room(), self.clock.monotonic_s()
-        descriptor = os.open(path, _OPEN_FLAGS)
         try:
-            status = os.fstat(descriptor)
-            is_it = stat.S_ISREG(status.st_mode) and self.files.match(self.identify(descriptor)) is file
+            descriptor = os.open(path, _OPEN_FLAGS)
+        except PermissionError:
+            if is_known:
+                raise
+            return False  # by its birth time it is another file, and nothing can tell otherwise
+        try:
+            status, identity = os.fstat(descriptor), self.identify(descriptor)
+            is_it = stat.S_ISREG(status.st_mode) and self._match(descriptor, identity) is file
         except OSError:
             os.close(descriptor)
             raise
         if not is_it:
             os.close(descriptor)
             return False
+        if file.identity != identity and identity.birth_ns:
+            self.files.moved(file, identity)
+            self._moved.add(file)
         self.descriptors.hold(file, descriptor)
         if room:
             self.schedule.add(file)
@@ -433,12 +441,20 @@ class Scanner:
             self.descriptors.give_back(file)
         return True
 
-    def _is_at(self, file: TrackedFile, path: str) -> bool:
-        """Return whether `path` leads to this file. Needs no permission to read it. Raises OSError as open(2) with O_PATH."""
+    def _is_at(self, file: TrackedFile, path: str) -> bool | None:
+        """Return whether `path` leads to this file by its identity; None: it does not, and its inode does not either.
+
+        False: a regular file has its inode, with another birth time, so that content tells. Needs no permission to read the
+        file. Raises OSError as open(2) with O_PATH.
+        """
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
-            is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            return is_regular and self.files.match(self.identify(descriptor)) is file
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            identity = self.identify(descriptor)
+            if self.files.match(identity) is file:
+                return True
+            return False if self.files.at_inode(identity.device, identity.inode) is file else None
         finally:
             os.close(descriptor)
 

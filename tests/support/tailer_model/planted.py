@@ -223,6 +223,24 @@ def opens_what_has_the_inode_of_a_log() -> None:
     _put("scanner:Scanner._is_at", lambda *_: True)
 
 
+@fault("settle", *6 * ["append"], "settle", "kill", "copy_up_and_start", "settle")
+def knows_files_by_birth_time_alone() -> None:
+    """What was read of a file does not tell it."""
+    _put("scanner:Scanner._match", lambda scanner, _, identity: scanner.files.match(identity))
+
+
+@fault("settle", *4 * ["append", "set_its_time_back", "settle"])
+def takes_what_is_older_for_unchanged() -> None:
+    """A file changes only as its time goes on."""
+    observe = _now("scanner:Scanner._observe")
+
+    def observe_newer(scanner: Any, file: Any, status: os.stat_result, at_s: float) -> None:
+        if status.st_mtime_ns >= file.observed.mtime_ns:
+            observe(scanner, file, status, at_s)
+
+    _put("scanner:Scanner._observe", observe_newer)
+
+
 @fault("settle", "reload", "settle")
 def ends_where_it_should_begin_anew() -> None:
     """SIGHUP is as SIGTERM."""

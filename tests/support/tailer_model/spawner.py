@@ -20,6 +20,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.tailer_model import births
 from tests.support.tailer_model.planted import FAULTS
 
 _ASKED_TO_DIE: Final = 1  # PR_SET_PDEATHSIG
@@ -39,12 +40,13 @@ class Spawner:
         )  # fmt: skip
 
     def start(
-        self, arguments: list[str], log: Path, *, planted: str = "", file_bytes_max: int = 0, open_files_max: int = 0
-    ) -> int:
+        self, arguments: list[str], log: Path, *, planted: str = "", file_bytes_max: int = 0, open_files_max: int = 0,
+        copied_up: str = "",
+    ) -> int:  # fmt: skip
         """The process id of `hourmark tail ARGUMENTS`."""
         return int(self._ask(
             do="start", arguments=arguments, log=str(log), planted=planted, file_bytes_max=file_bytes_max,
-            open_files_max=open_files_max,
+            open_files_max=open_files_max, copied_up=copied_up,
         ))  # fmt: skip
 
     def wait(self, pid: int) -> int:
@@ -104,6 +106,7 @@ def _begin(request: dict[str, Any]) -> int:
                 resource.setrlimit(kind, (most, most))
         sys.orig_argv = [sys.executable, "-m", _MODULE, request["planted"], *request["arguments"]]
         os.chdir(ROOT)
+        os.environ[births.VARIABLE] = request["copied_up"]
         _tail(request["planted"], request["arguments"])
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
@@ -116,6 +119,7 @@ def _begin(request: dict[str, Any]) -> int:
 
 
 def _tail(planted: str, arguments: list[str]) -> None:
+    births.install()
     if planted:
         FAULTS[planted]()
     from hourmark.cli import main

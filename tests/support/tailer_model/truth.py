@@ -115,6 +115,10 @@ class Truth:
         written = (line for line in body.lines if line.written_ms is not None)
         return (len(line.content) for line in written if line.number not in self.undelivered)
 
+    def is_told(self, file: File) -> bool:
+        """Whether the beginning of what it holds was delivered, and tells it from others."""
+        return len(file.bodies) == 1 and not file.is_copy and sum(self._delivered(file.body)) >= 2 * TELLING_BYTES
+
     def may_be_another(self, file: File) -> bool:
         """Whether too little of a packed file was delivered to tell it: the copy of a log that goes on from one that was read
         before, or a small one from another that was cut off."""

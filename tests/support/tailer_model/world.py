@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -17,6 +18,7 @@ from tests.support.tailer_model.spawner import Spawner
 from tests.support.tailer_model.truth import File, Truth, now_ms
 
 from hourmark.wire import REPORTS_PATH
+from hourmark_producer.identity import identify
 
 SETTLES_WITHIN_S: Final = 30.0
 DRAINS_WITHIN_S: Final = 60
@@ -41,6 +43,7 @@ class World:
         self.disk_is_full = False
         self.was_reloaded = False  # since it was started
         self._reports_before = 0
+        self._copied_up: dict[str, int] = {}  # nanoseconds that are added to birth times, by inode and birth time
         for name in FOLLOWED.values():
             (folder / name.rpartition("/")[0]).mkdir(parents=True)
 
@@ -171,6 +174,17 @@ backoff_max_seconds = 0.05
             file.name = None
             file.body.destroyed = True
 
+    def copy_up(self, file: File) -> None:
+        """Give it another birth time, from the next start on."""
+        assert self._pid is None and file.name is not None
+        opened = os.open(self.path(file.name), os.O_RDONLY)
+        try:
+            _, inode, birth_ns = identify(opened)
+        finally:
+            os.close(opened)
+        self._copied_up[f"{inode}/{birth_ns}"] = self._copied_up.get(f"{inode}/{birth_ns}", 0) + 1_000_000
+        self.path("births.json").write_text(json.dumps(self._copied_up))
+
     def start(self, *more: str, open_files_max: int = 0, file_bytes_max: int = 0) -> None:
         """A tailer; where it refuses because its checkpoint is lost, it is told to read all again."""
         assert self._pid is None
@@ -179,7 +193,7 @@ backoff_max_seconds = 0.05
         self.services.forget_who_waits()
         self._pid = self._spawner.start(
             ["--config", str(self.config), *more], self.log, planted=self._planted, open_files_max=open_files_max,
-            file_bytes_max=file_bytes_max,
+            file_bytes_max=file_bytes_max, copied_up=str(self.folder / "births.json"),
         )  # fmt: skip
 
     def reload(self) -> None:

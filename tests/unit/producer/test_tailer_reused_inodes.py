@@ -100,6 +100,18 @@ def test_a_file_with_another_birth_time_is_known_by_inode_and_content(host: Host
     assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 0)
 
 
+def test_a_file_with_another_birth_time_is_known_under_a_name_that_no_source_has(host: Host, recorder: Recorder) -> None:
+    """As after overlayfs copied it up, and it was rotated out of the pattern before the next start."""
+    host.drain(lines(20))
+    born = host.identify
+    host.identify = lambda descriptor: born(descriptor)._replace(birth_ns=born(descriptor).birth_ns + 1)
+    host.append(lines(1, 20))
+    host.app.rename(host.logs / "old.log")
+    host.drain()
+    assert recorder.text() == lines(21) and len(recorder.contents()) == 1
+    assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 0)
+
+
 def test_another_file_on_the_inode_is_another_file(host: Host, recorder: Recorder) -> None:
     host.drain(lines(20))
     born = host.identify

@@ -6,7 +6,7 @@ import signal
 
 from tests.support.tailer_model.actions.services import bring_services_up
 from tests.support.tailer_model.actions.weights import plain
-from tests.support.tailer_model.actions.writing import append_to_a_new_one
+from tests.support.tailer_model.actions.writing import append_to_a_new_one, some
 from tests.support.tailer_model.truth import now_ms
 from tests.support.tailer_model.world import FILES_OPEN_MIN, World, size_of
 
@@ -36,6 +36,21 @@ def _forget_what_has_no_name(world: World) -> None:
 @plain(4)
 def start(world: World) -> None:
     if not world.is_running:
+        world.start()
+
+
+@plain(2)
+def copy_up_and_start(world: World) -> None:
+    """As a container that writes to a log of its image: overlayfs copies it up, with another birth time under its inode.
+
+    What was read of it tells that it is the same log, so only logs are taken of which enough was read and known for that.
+    """
+    if world.is_running or (file := some(world, "logs/app.log")) is None:
+        return
+    if world.truth.is_told(file) and not world.doubts and not world.rereads:
+        world.copy_up(file)
+        if world.rng.random() < 0.5 and not file.is_copy:
+            world.write(file.name or "", 3)
         world.start()
 
 

@@ -65,6 +65,17 @@ def set_its_time_ahead(world: World) -> None:
         os.utime(world.path(file.name or ""), (ahead_s, ahead_s))
 
 
+@plain(1)
+def set_its_time_back(world: World) -> None:
+    """As where the clock was ahead when it was written before, and is right again."""
+    if file := some(world, "logs/app.log"):
+        with world.services.lock:
+            if world.rng.random() < 0.7 and not file.is_copy:
+                world.write(file.name or "", 3)
+            back_s = time.time() - world.rng.choice((2, 3600))
+            os.utime(world.path(file.name or ""), (back_s, back_s))
+
+
 def append_several_ranges(world: World) -> None:
     if not world.is_away:
         world.write("logs/app.log", 200)
