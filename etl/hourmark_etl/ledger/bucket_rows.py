@@ -100,10 +100,10 @@ def manifests_of(connection: Connection, wanted: Collection[tuple[str, int]]) ->
     for event_type, hour_s in missing:
         hours[event_type].add(hour_s)
     for one in asked_pairs({(event_type, hour_s // DAY_S * DAY_S) for event_type, hour_s in missing}):
-        packed = select(_DAYS.c.type, _DAYS.c.content).join(one, and_(_DAYS.c.type == one.c.type, _DAYS.c.day == one.c.at))
-        for of_type, content in connection.execute(packed):
-            rows = _unpacked(of_type, content, hours[of_type].__contains__)
-            found |= {(of_type, row.hour_s): row.manifest for row in rows}
+        days = select(_DAYS).join(one, and_(_DAYS.c.type == one.c.type, _DAYS.c.day == one.c.at))
+        for day in connection.execute(days).mappings():
+            of_type = day["type"]
+            found |= {(of_type, row.hour_s): row.manifest for row in _unpacked(day, hours[of_type].__contains__)}
     return found
 
 
@@ -114,7 +114,7 @@ def bucket_rows(
 
     `has_days`: False for a ledger of before revision 6, which has no packed rows. Memory does not grow with the number of rows.
     """
-    days = select(_DAYS.c.type, _DAYS.c.content).where(_DAYS.c.day >= from_s // DAY_S * DAY_S)
+    days = select(_DAYS).where(_DAYS.c.day >= from_s // DAY_S * DAY_S)
     days = days.order_by(_DAYS.c.type, _DAYS.c.day)
     names = ("type", "hour", "grade", "closed_at_ms", "manifest")
     recent = select(*(_BUCKETS.c[name] for name in names)).where(_BUCKETS.c.hour >= from_s)
@@ -123,8 +123,10 @@ def bucket_rows(
     if to_s is not None:
         days, recent = days.where(_DAYS.c.day <= to_s), recent.where(_BUCKETS.c.hour <= to_s)
     streamed = {"yield_per": _STREAMED}
-    for name, content in connection.execute(days, execution_options=streamed) if has_days else ():
-        yield from _unpacked(name, content, lambda hour_s: hour_s >= from_s and (to_s is None or hour_s <= to_s))
+    if has_days:
+        with connection.execute(days, execution_options=streamed) as result:  # a damaged day ends the loop early
+            for day in result.mappings():
+                yield from _unpacked(day, lambda hour_s: hour_s >= from_s and (to_s is None or hour_s <= to_s))
     for row in connection.execute(recent.order_by(_BUCKETS.c.type, _BUCKETS.c.hour), execution_options=streamed):
         yield BucketRow(*row)
 
@@ -137,9 +139,9 @@ def newest_closed_before(connection: Connection, event_type: str, closed_before_
     )
     if row := connection.execute(recent.order_by(_BUCKETS.c.hour.desc()).limit(1)).first():
         return BucketRow(*row)
-    days = select(_DAYS.c.content).where(_DAYS.c.type == event_type, _DAYS.c.first_hour * 1000 < closed_before_ms)
-    for content in connection.execute(days.order_by(_DAYS.c.day.desc())).scalars():
-        rows = _unpacked(event_type, content, lambda hour_s: hour_s * 1000 < closed_before_ms)
+    days = select(_DAYS).where(_DAYS.c.type == event_type, _DAYS.c.first_hour * 1000 < closed_before_ms)
+    for day in connection.execute(days.order_by(_DAYS.c.day.desc())).mappings():
+        rows = _unpacked(day, lambda hour_s: hour_s * 1000 < closed_before_ms)
         if closed := [row for row in rows if row.closed_at_ms < closed_before_ms]:
             return closed[-1]
     return None
@@ -225,16 +227,19 @@ def packed(event_type: str, day_s: int, rows: Sequence[BucketRow]) -> dict[str, 
     texts = [row.manifest.encode() for row in rows]
     index = [[row.hour_s, row.grade, row.closed_at_ms, len(content)] for row, content in zip(rows, texts, strict=True)]
     whole = json.dumps(index).encode() + b"\n" + b"".join(texts)
-    return {
+    row = {
         "type": event_type, "day": day_s, "first_hour": rows[0].hour_s, "last_hour": rows[-1].hour_s, "hours": len(rows),
         "content": zstandard.ZstdCompressor(level=9, write_checksum=True).compress(whole),
     }  # fmt: skip
+    return with_digest(_DAYS, row)
 
 
-def _unpacked(event_type: str, content: bytes, is_wanted: Callable[[int], bool]) -> list[BucketRow]:
-    """Return the rows of a packed day whose hours (Unix seconds) are wanted."""
+def _unpacked(day: Mapping[Any, Any], is_wanted: Callable[[int], bool]) -> list[BucketRow]:
+    """Return the rows of a packed day whose hours (Unix seconds) are wanted. DamagedRow for a day that changed."""
+    event_type = day["type"]
+    check(_DAYS, day, event_type=event_type)
     try:
-        head, _, texts = zstandard.ZstdDecompressor().decompress(content, max_output_size=_UNPACKED_MAX).partition(b"\n")
+        head, _, texts = zstandard.ZstdDecompressor().decompress(day["content"], max_output_size=_UNPACKED_MAX).partition(b"\n")
         rows, at = [], 0
         for hour_s, grade, closed_at_ms, size in json.loads(head):
             if is_wanted(hour_s):

@@ -159,7 +159,9 @@ bucket_days = Table(
     _number("last_hour"),
     _number("hours"),
     _bytes("content"),  # zstandard of an index and manifests
+    _bytes(DIGEST),
     Index("bucket_days_by_day", "day"),  # hours of all types
+    info={CHECKED_WHEN_READ: True},
 )
 
 # Which buckets hold late events of an hour: one row for each such pair.

@@ -27,6 +27,7 @@ from hourmark_etl.ledger.bucket_rows import (
 )
 from hourmark_etl.ledger.closed import closed_buckets, lacked_since
 from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.ledger.frontiers import closed_types
 from hourmark_etl.ledger.overview import closed_manifest
 from hourmark_etl.ledger.stepping_down import step_down
@@ -158,5 +159,22 @@ def test_a_damaged_row_keeps_its_days_rows_and_a_damaged_day_is_named(ledger: Da
         changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
         with ledger.transaction() as connection:
             connection.execute(update(days).where(days.c.day == FIRST_DAY_S).values(content=changed))
-        with pytest.raises(DamagedRow, match=r"bucket_days \(type 'view'\)"), ledger.reading() as connection:
+        with pytest.raises(DamagedRow, match=r"bucket_days \(type 'view', day"), ledger.reading() as connection:
             manifests_of(connection, [("view", FIRST_DAY_S)])
+
+
+def test_a_packed_day_under_another_day_or_with_other_hours_is_named(ledger: Database) -> None:
+    while pack(ledger):
+        pass
+    days = tables.bucket_days
+    assert [row for row in damaged_rows(ledger) if row.table == "bucket_days"] == []
+    hit = (days.c.type == "view", days.c.day == FIRST_DAY_S)
+    with ledger.transaction() as connection:
+        connection.execute(update(days).where(*hit).values(day=FIRST_DAY_S ^ 1 << 40))
+        connection.execute(update(days).where(days.c.type == "click", days.c.day == FIRST_DAY_S).values(hours=9))
+    named = [row.key.split(",")[0] for row in damaged_rows(ledger) if row.table == "bucket_days"]
+    assert sorted(named) == ["type 'click'", "type 'view'"]
+    with pytest.raises(DamagedRow, match=r"bucket_days \(type 'click'"), ledger.reading() as connection:
+        manifests_of(connection, [("click", FIRST_DAY_S)])
+    with pytest.raises(DamagedRow, match=r"bucket_days \(type 'view'"), ledger.reading() as connection:
+        list(bucket_rows(connection, "view"))

@@ -60,6 +60,7 @@ def upgrade() -> None:
             Column("last_hour", BigInteger, nullable=False),
             Column("hours", BigInteger, nullable=False),
             Column("content", LargeBinary, nullable=False),
+            Column("digest", LargeBinary, nullable=False),
         )
         op.create_index("bucket_days_by_day", "bucket_days", ["day"])
     if not there.has_table("late_hours"):
