@@ -178,3 +178,14 @@ def test_a_packed_day_under_another_day_or_with_other_hours_is_named(ledger: Dat
         manifests_of(connection, [("click", FIRST_DAY_S)])
     with pytest.raises(DamagedRow, match=r"bucket_days \(type 'view'"), ledger.reading() as connection:
         list(bucket_rows(connection, "view"))
+
+
+def test_a_check_of_the_ledger_names_a_damaged_day_and_goes_on(ledger: Database) -> None:
+    while pack(ledger):
+        pass
+    with ledger.transaction() as connection:
+        days = tables.bucket_days
+        connection.execute(update(days).where(days.c.day == FIRST_DAY_S, days.c.type == "click").values(hours=25))
+    assert list(check_late_hours(ledger, 3600)) == []
+    assert [str(damaged) for damaged in damaged_rows(ledger) if damaged.table == "bucket_days"] != []
+    assert {damaged.table for damaged in damaged_rows(ledger, is_start=True)} == {"frontiers"}, "a start does not read all days"
