@@ -10,7 +10,7 @@ A reader's path:
 - `service`: what may be accepted, and the order events → audit record → answer
 - `workers`, `turns`, `twins`, `peer`: where work runs, whose turn it is; the same is done once, and only for whom still waits
 - `parsing/`: bytes to Avro records, a pure function; begin at its docstring
-- `queue`: the port to the durable queue; `kafka_queue` is Kafka, on `running_producer`, `pacing`; `memory_queue`: for tests
+- `queue`: the port to the durable queue; `kafka_queue` is Kafka, on `running_producer`, `pacing`; tests have one in memory
 - `rules_store`, `store_follower`, `framing`: what must be known before the first event
 - `openapi`: the interface as a document
 - `inflight`, `reporter`, `identity`: how far this instance's traffic is acknowledged, told to whoever closes hours

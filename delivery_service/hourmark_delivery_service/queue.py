@@ -1,4 +1,4 @@
-"""The port to the durable queue. Kafka stands behind it (`kafka_queue`); tests put memory there (`memory_queue`)."""
+"""The port to the durable queue: Kafka (`kafka_queue`), and in tests one in memory (`tests.support.memory_queue`)."""
 
 from __future__ import annotations
 

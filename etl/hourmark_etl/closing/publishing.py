@@ -4,9 +4,9 @@ one rename that refuses an existing target makes it the bucket. Where the target
 `Publisher`: one write for all types of a round, then each type's folders in turn, many types at once. What cannot be published
 holds up its type alone: it is given back as trouble, and its later hours wait with it.
 
-`refuse_…`: whether the buckets on storage are this ledger's, and this ledger the newest. Going on with an older copy would list
-events for buckets that are published already, and so lose them; going on with a new, empty ledger would write every event that
-Kafka still holds a second time. So both stop.
+`check_foreign_root`, `check_published`, `check_other_seal`: whether the buckets on storage are this ledger's, and this ledger the
+newest. Going on with an older copy would list events for buckets that are published already, and so lose them; going on with a
+new, empty ledger would write every event that Kafka still holds a second time. So both stop.
 """
 
 from __future__ import annotations
