@@ -39,9 +39,10 @@ class Trial(BaseModel):
     planted: int
     overlooked: list[str]
 
-    def violations_of(self, fault: str) -> int:
-        """Its own, and those of which nobody knows whose they are."""
-        return sum(self.violations.values()) - sum(self.blamed.values()) + self.blamed.get(fault, 0)
+    @property
+    def unassigned(self) -> int:
+        """Violations of the run that no fault is known to have caused."""
+        return sum(self.violations.values()) - sum(self.blamed.values())
 
 
 def append(file: Path, trial: Trial) -> None:
@@ -57,14 +58,17 @@ def read(file: Path) -> list[Trial]:
 
 
 def table(trials: Iterable[Trial], held: Mapping[str, str]) -> str:
-    """By fault; `held`: what must go on meanwhile. A violation that nobody can ascribe counts for each fault of its run."""
+    """By fault, with the violations that are known to be its own; `held`: what must go on meanwhile.
+
+    Violations that no fault is known to have caused are in the summary, and with their run.
+    """
     runs = [*trials]
     times, broken = defaultdict[str, list[float | None]](list), defaultdict[str, int](int)
     for trial in runs:
         for fault, recovered_s in trial.faults:
             times[fault].append(recovered_s)
         for fault in {fault for fault, _ in trial.faults}:
-            broken[fault] += trial.violations_of(fault)
+            broken[fault] += trial.blamed.get(fault, 0)
     rows = [_row(fault, times[fault], broken[fault], held.get(fault, "(no longer a fault)")) for fault in sorted(times)]
     return "\n".join([BEGIN, "", *_summary(runs), "", *_HEADER, *rows, "", *_runs(runs), "", END])
 
@@ -95,23 +99,24 @@ def _row(fault: str, times: list[float | None], broken: int, goes_on: str) -> st
 
 def _summary(runs: list[Trial]) -> list[str]:
     injected = sum(len(trial.faults) for trial in runs)
-    without = sum(not trial.violations_of(fault) for trial in runs for fault, _ in trial.faults)
-    unclean = sum(bool(trial.violations) for trial in runs)
+    assigned, unassigned = sum(sum(trial.blamed.values()) for trial in runs), sum(trial.unassigned for trial in runs)
+    unclean = [trial for trial in runs if trial.unassigned]
     lines = [
         f"{injected:,} injections in {len(runs)} runs of {len({(t.tier, t.seed) for t in runs})} seeds, "
         f"{sum(trial.seconds for trial in runs) / 3600:.1f} hours, {sum(trial.compared for trial in runs):,} lines and events "
         f"compared; {sum(trial.planted for trial in runs):,} faults planted for the checkers, "
         f"{sum(len(trial.overlooked) for trial in runs)} overlooked.",
     ]
-    if injected and without == injected:
+    if injected and not assigned + unassigned:
         lines.append(
             f"None of them led to a violation. By the rule of three that bounds the share that would, with 95 % confidence, "
             f"at {3 / injected:.1%}, for faults as this list draws them, on this machine."
         )
     elif injected:
         lines.append(
-            f"{injected - without} injections had violations, or were in a run with one that nobody can ascribe: in {unclean} "
-            f"runs, which are named below. {without} had none."
+            f"{assigned + unassigned} violations: {assigned} of single faults, which the table names, and {unassigned} of "
+            f"{len(unclean)} runs with {sum(len(trial.faults) for trial in unclean)} injections, of which any may be the cause: "
+            "the list of runs names these."
         )
     return lines
 

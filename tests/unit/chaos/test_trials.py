@@ -51,8 +51,13 @@ def test_a_violation_of_one_fault_is_not_its_neighbours() -> None:
     made = table([trial(violations={"not drained": 1}, blamed={"registry-sigkill": 1})], {})
     assert "| driver-sigkill | (no longer a fault) | 1 | 0 |" in made
     assert "| registry-sigkill | (no longer a fault) | 1 | 1 |" in made
-    assert "1 injections had violations" in made
-    assert "1 had none" in made
+    assert "1 violations: 1 of single faults, which the table names, and 0 of 0 runs" in made
+
+
+def test_a_violation_that_no_fault_is_known_for_is_told_of_its_run_alone() -> None:
+    made = table([trial(violations={"lost": 2}), trial(seed=2)], {})
+    assert "| driver-sigkill | (no longer a fault) | 2 | 0 |" in made
+    assert "2 violations: 0 of single faults, which the table names, and 2 of 1 runs with 2 injections" in made
 
 
 def test_the_table_takes_its_place_and_no_other() -> None:
