@@ -64,7 +64,6 @@ def written(folder: Path, cluster: KafkaCluster) -> Path:
     return file
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("way", ["scram", "mtls"])
 def test_tokens_are_created_followed_and_revoked_within_five_seconds(tmp_path: Path, broker: SecureBroker, way: str) -> None:
     cluster: KafkaCluster = getattr(broker, way)
