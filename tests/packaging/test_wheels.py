@@ -248,7 +248,7 @@ def test_buckets_are_read_without_spark_arrow_or_numpy(place: Place, settings: d
         (("audit",), "arrow"),
         (("trace", "events.click:0:1"), "arrow"),
         (("etl", "run"), "spark"),
-        (("etl", "resume", TYPE), "spark"),
+        (("etl", "skip-unreadable", "edge.events.click", "0"), "spark"),
     ],
 )
 def test_what_needs_an_extra_names_it(command: tuple[str, ...], extra: str, place: Place, settings: dict[str, str]) -> None:
@@ -267,7 +267,7 @@ def test_buckets_and_books_are_checked_with_arrow_and_without_spark(
     must(environment.run("python", "-c", LEDGER, str(tmp_path / "ledger.sqlite")))
     audited = environment.run("hourmark", "audit", **settings)
     assert audited.returncode == 1 and "`hourmark ledger rebuild" in audited.stderr, "buckets stand that this ledger never closed"
-    rooms = "import hourmark_etl.staging.resume, hourmark_etl.recovery.rebuild, hourmark_etl.operators.reconciled_ranges"
+    rooms = "import hourmark_etl.staging.unreadable, hourmark_etl.recovery.rebuild, hourmark_etl.operators.reconciled_ranges"
     must(environment.run("python", "-c", rooms))
 
 

@@ -125,7 +125,7 @@ class Moment:
             (written,) = self.engine.write([SealedHour("click", self.frontier.hour, tuple(listed))], texts, "_attempts/x")
         except Unreadable as error:
             return f"unreadable {error.path}"
-        if written.trouble:
+        if written.trouble or written.unwritable:
             return "not published"
         ids = [i for f in written.files for i in _ids(storage.read(f.path))]
         assert sorted(ids) == sorted(self.fresh), "the bucket does not hold each acknowledged event once"
