@@ -3,9 +3,8 @@
 A marker on storage is the truth of its bucket; the ledger keeps a copy of each, because closing and operators ask about many at
 once. Manifests of one type differ in a few numbers, so a packed day takes a small part of its rows, and one of empty hours next
 to nothing. A packed row is a zstandard frame, with a checksum: a line of JSON, of each bucket [hour, grade, closed at (ms),
-bytes of its manifest]; then the manifests. The newest
-bucket of a type is never packed. `late_hours` names the buckets that hold late events of an hour, so that no lookup reads every
-later bucket.
+bytes of its manifest]; then the manifests. The newest bucket of a type is never packed. `late_hours` names the buckets that hold
+late events of an hour, so that no lookup reads every later bucket.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from hourmark.avro import FRAMING_SIZE
 from hourmark.datum_check import REASONS, Verdict
 from hourmark.record_key import KEY_SIZE
 from hourmark_etl.arrow import (
+    Bools,
     Int32s,
     KeyColumns,
     UInt8s,
@@ -70,23 +71,25 @@ def check_records(
     topic_ids = {s.topic: s.topic_id for s in spans}
     set_aside: list[SetAside] = []
 
-    def set_aside_where(faults: npt.NDArray[Any], reasons: Sequence[str]) -> None:
-        """`faults`: of each row, 0 or the index of the reason."""
+    def set_aside_where(faults: npt.NDArray[Any], reasons: Sequence[str]) -> Bools:
+        """Return which rows are left. `faults`: of each row, 0 or the index of the reason."""
         nonlocal table, codes
-        if (wrong := faults != 0).any():
+        wrong: Bools = faults != 0
+        if wrong.any():
             told = [reasons[fault] for fault in faults[wrong].tolist()]
             set_aside.extend(_set_aside(table.filter(pa.array(wrong)), told, types, codes[wrong], topic_ids))
             table, codes = table.filter(pa.array(~wrong)), codes[~wrong]
+        return ~wrong
 
     set_aside_where(_malformed(table), _MALFORMED)
-    set_aside_where(*_of_other_types(schema_ids(in_one(table.column("value"))), types, codes, plan.schema_types))
+    schemas = schema_ids(in_one(table.column("value")))
+    schemas = schemas[set_aside_where(*_of_other_types(schemas, types, codes, plan.schema_types))]
     key, values = key_columns(in_one(table.column("key"))), in_one(table.column("value"))
-    schemas = schema_ids(values)
     verdicts = datum_verdicts(key.matrix, values, schemas, plan.programs, FRAMING_SIZE)
     verdicts = np.where(verdicts == NO_PROGRAM, np.uint8(Verdict.VALID), verdicts)  # they are checked when they are written
     if verdicts.any():
-        set_aside_where(verdicts, [REASONS.get(verdict, "") for verdict in Verdict])
-        key, schemas = key_columns(in_one(table.column("key"))), schema_ids(in_one(table.column("value")))
+        schemas = schemas[set_aside_where(verdicts, [REASONS.get(verdict, "") for verdict in Verdict])]
+        key = key_columns(in_one(table.column("key")))
     return CheckedRecords(table, codes, key, schemas, tuple(set_aside))
 
 

@@ -267,7 +267,7 @@ class CutTaker:
         return Phase.ARRIVAL
 
     def _leave_out(self, frontiers: Collection[Frontier]) -> None:
-        """Types that were set back, or have a partition that cannot be read,, or of whose topic a gap was found."""
+        """Types that were set back, or have a partition that cannot be read, or of whose topic a gap was found."""
         still, gaps = {f.event_type for f in frontiers}, self._sites.gaps()
         for event_type in list(self._chosen):
             if event_type not in still:
