@@ -166,8 +166,7 @@ class Closer:
             if trouble[1] is Phase.UNWRITABLE and seal is not None:
                 gives_up = override.requested_at_ms > seal.cut_at_ms
                 if not seal.leaves_out or (gives_up and not seal.gives_up):
-                    said = f"forced by {override.requested_by}: {override.reason}"
-                    ledger.leave_out(self._database, self.lease, f, said, gives_up=gives_up)
+                    ledger.leave_out(self._database, self.lease, f, override.said, gives_up=gives_up)
                     changed = True
         return changed
 
@@ -253,7 +252,7 @@ class Closer:
             topic, of_type = (AUDIT_TOPIC, f.event_type) if is_audit else (events_topic(f.event_type), None)
             now_ms, reason = self._clock.now_ms(), override.reason
             gap = OffsetGap(topic=topic, accepted_at_ms=now_ms, what=what, reason=reason, type=of_type, lost_end=False)
-            give_up(self._database, self.lease, known, f, gap, f"forced by {override.requested_by}: {override.reason}")
+            give_up(self._database, self.lease, known, f, gap, override.said)
             _LOG.error("%s %s: %s; given up by an override", f.event_type, f.hour, what)
         return {f.event_type for f in chosen}
 

@@ -208,10 +208,9 @@ def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], over
     promises = [f"not kept: {finding}" for finding in proof.findings]
     gaps = [f"accepted: {h.what} ({h.reason})" for h in rule.accepted if _concerns(h, frontier, proof, override)]
     if override is not None:
-        said = f"forced by {override.requested_by}: {override.reason}"
         skipped = [f"not verified: {what}" for what in (*rule.cut.unverified.get(frontier.event_type, ()), *proof.unknown)]
         twice = named([f"read otherwise: {what}" for what in conflicting], 0)
-        grade, waived = Grade.FORCED, (said, *twice, *skipped, *sources, *promises, *gaps)
+        grade, waived = Grade.FORCED, (override.said, *twice, *skipped, *sources, *promises, *gaps)
     else:
         grade = Grade.FORCED if gaps else Grade.TIMED_OUT if sources or promises else Grade.PROVED
         waived = (*shortened(sources), *promises, *gaps)

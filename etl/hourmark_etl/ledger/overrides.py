@@ -40,6 +40,11 @@ class Override:
     requested_by: str
     requested_at_ms: int
 
+    @property
+    def said(self) -> str:
+        """What the marker of a bucket that it closes says of it."""
+        return f"forced by {self.requested_by}: {self.reason}"
+
 
 def overrides(database: Database) -> dict[str, Override]:
     """By type; at most one each."""
