@@ -45,6 +45,7 @@ _USER: Final = re.compile(r"[\w.+~%-]*")
 _CUT_OFF: Final = re.compile(r"[^:/?#@\[\]]*:(?!\d{0,5}(?:[/?#,]|$))(.*)", re.DOTALL)
 _ASSIGNED: Final = re.compile(r"""([\w.-]+)["']?\s*[=:]\s*("[^"]*"|'[^']*'|[^\s;,&"']+)""")
 _OPTION: Final = re.compile(r"[?&]([\w.-]+)=([^&]*)")  # of a URL; unlike elsewhere, it may hold a space or a quote
+_JAVA_PROPERTY: Final = re.compile(r"-D([\w.-]+)=(.*?)(?=\s+-|$)", re.DOTALL)  # a mistyped value may hold anything
 _DELIMITERS: Final = re.compile(r"[/?#@:\[\]\\\s,;&=%]+")
 # The user information of any URL in a text. What messages give as an example is no secret.
 _USER_INFO: Final = re.compile(r"(://)(?!user(?::password)?@)[^\s/?#'\"<>`]*@")
@@ -126,7 +127,7 @@ def _secrets_within(text: str) -> Iterator[str]:
     """Passwords of URLs in the text, and what a secret name is assigned in it (`sasl.jaas.config`, options of Java)."""
     for url in _NEXT_URL.split(text.strip()):
         yield from _secrets_of_url(url)
-    for name, assigned in [*_ASSIGNED.findall(text), *_OPTION.findall(text)]:
+    for name, assigned in [match for form in (_ASSIGNED, _OPTION, _JAVA_PROPERTY) for match in form.findall(text)]:
         if is_secret_name(name):
             yield from _with_pieces(assigned.strip("\"'"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import pickle
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.support.planted_secrets import (
     ENTRIES,
@@ -162,19 +163,30 @@ def test_without_the_registry_of_secrets_a_command_leaks(tmp_path: Path, taken: 
     assert leaks(run(asked, config, tmp_path))
 
 
+def planted_urls() -> Sequence[str]:
+    """Every planted password in every mistyped URL."""
+    texts = []
+    for password, url in itertools.product(passwords(), URLS):
+        is_option = "?" in url
+        ends = "&" if is_option else "@" if url.endswith("{password}") else None  # what follows is no part of the password
+        if ends is None or ends not in password:
+            texts.extend(url.format(scheme=scheme, user="hourmark", password=password) for scheme in SCHEMES)
+    return texts
+
+
+def planted_entries() -> Sequence[Mapping[str, str]]:
+    """Every planted password in every entry of a table."""
+    return [{name: ENTRIES[name].format(password=password)} for name in ENTRIES for password in passwords()]
+
+
 @st.composite
 def plantings(draw: st.DrawFn) -> tuple[Leaf, object]:
     leaf = draw(st.sampled_from(LEAVES))
-    password = draw(st.sampled_from(passwords()))
-    url = draw(st.sampled_from(URLS))
-    is_option = "?" in url
-    ends = "&" if is_option else "@" if url.endswith("{password}") else None  # what follows is no part of the password
-    assume(ends is None or ends not in password)
-    text = url.format(scheme=draw(st.sampled_from(SCHEMES)), user="hourmark", password=password)
+    text = draw(st.sampled_from(planted_urls()))
     if not leaf.is_table:
         return leaf, text
-    name = draw(st.sampled_from(sorted(ENTRIES)))
-    value = draw(st.sampled_from((ENTRIES[name].format(password=password), text)))
+    entry = draw(st.sampled_from((*planted_entries(), {"sasl.password": text})))
+    ((name, value),) = entry.items()
     return leaf, {name: draw(st.sampled_from((value, [value], {"nested": value})))}
 
 
@@ -190,16 +202,26 @@ def test_a_planted_secret_is_shown_by_no_command(
     assert "Traceback" not in shown
 
 
-@given(planted=plantings(), wrong=st.sampled_from(("{secret}", "int({secret!r})", "https://{secret}")))
-@settings(max_examples=300)
-def test_no_error_that_quotes_a_planted_secret_shows_it(planted: tuple[Leaf, object], wrong: str) -> None:
-    """Whatever a library makes of the value, whole or in an error of Python, is redacted once the settings are read."""
+def shown_when_quoted(leaf: Leaf, value: object) -> list[str]:
+    """The errors of a library or of Python that quote this value and show a part of its secret once the settings are read."""
     forget_secrets()
-    leaf, value = planted
     add_secrets_of(settings_with(leaf, value, {}))
-    quoted = wrong.format(secret=value)
-    if leaf.is_table or "://" in str(value):
-        assert leaks(redact(quoted)) == []
+    quoted = (str(value), f"int({value!r})", f"https://{value}")
+    return [error for error in quoted if leaks(redact(error))]
+
+
+def test_no_error_that_quotes_a_planted_secret_shows_it() -> None:
+    url, table = of("registry.url"), of("etl.spark_conf")
+    complete = [text for text in planted_urls() if "://" in text]
+    assert [text for text in complete if shown_when_quoted(url, text)] == []
+    assert [text for text in planted_urls() if shown_when_quoted(table, {"spark.hadoop.x": text})] == []
+    assert [entry for entry in planted_entries() if shown_when_quoted(table, entry)] == []
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=str)
+def test_no_error_that_quotes_a_secret_of_any_setting_shows_it(leaf: Leaf) -> None:
+    texts = [text for text in planted_urls() if "://" in text][:: len(SCHEMES)]
+    assert [text for text in texts if shown_when_quoted(leaf, {"a": text} if leaf.is_table else text)] == []
 
 
 @pytest.mark.parametrize(("name", "value"), MISTYPED)
