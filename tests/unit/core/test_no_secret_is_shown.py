@@ -165,7 +165,7 @@ def test_without_the_registry_of_secrets_a_command_leaks(tmp_path: Path, taken: 
 
 def planted_urls() -> Sequence[str]:
     """Every planted password in every mistyped URL."""
-    texts = []
+    texts: list[str] = []
     for password, url in itertools.product(passwords(), URLS):
         is_option = "?" in url
         ends = "&" if is_option else "@" if url.endswith("{password}") else None  # what follows is no part of the password
