@@ -5,7 +5,7 @@ HourmarkError
     ├── StaleDriver         another driver has taken over, or offsets are not where this one left them
     ├── TopicReplaced       a topic was deleted and recreated
     ├── DataLoss            records are gone before they were staged, or staged again
-    ├── BadRecord           a record that nobody but the delivery service may write, and it did not
+    ├── BadRecord           a record of a control topic that no delivery service wrote: its partition waits
     └── ForeignLedger       storage holds buckets that this ledger has not closed: it is an older copy, or another
 OlderLedger (Unavailable)   the ledger is an older version's, and whoever asks may not migrate it
 DamagedRow (Unavailable)    a row of the ledger is not as it was written: what needs it waits until an operator has acted
@@ -46,7 +46,7 @@ class OlderLedger(Unavailable):
 
 
 class BadRecord(EtlStop):
-    """A record that cannot be staged, with its place. Pickles whole."""
+    """A record of a control topic that cannot be staged, with its place. Pickles whole."""
 
     def __init__(self, topic: str, partition: int, offset: int, why: str) -> None:
         super().__init__(topic, partition, offset, why)
@@ -55,7 +55,7 @@ class BadRecord(EtlStop):
     def __str__(self) -> str:
         return (
             f"topic {self.topic} partition {self.partition} offset {self.offset}: {self.why}; only the delivery service may "
-            "write to this topic. Find who wrote it; nothing was staged past the ledger's offsets"
+            "write to this topic, and nothing is staged past this record. Find who wrote it, or what changed it"
         )
 
 

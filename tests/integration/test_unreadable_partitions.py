@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.plain_broker import PlainBroker, Record
+from tests.support.records import audit_record
 from tests.support.rules import put_rules
 from tests.support.waiting import wait_for
 
@@ -21,12 +22,13 @@ from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
-from hourmark.topics import CONTROL, events_topic
+from hourmark.topics import AUDIT, CONTROL, events_topic
 from hourmark_etl.ledger.batches import begin_positions, commit_batch, positions
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import open_gaps
 from hourmark_etl.ledger.read_errors import PAUSE_MS, ReadError, read_errors
 from hourmark_etl.model import FIRST_SITE, Position, Span, StagedBatch
+from hourmark_etl.staging.consumer import unread_of
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.planner import Planner
@@ -68,18 +70,18 @@ def topic_of_events(broker: PlainBroker, name: str) -> str:
     return topic
 
 
-def staged(config: Config, *topics: str) -> list[TaskResult]:
+def staged(config: Config, *topics: str, start: int = 0, end: int = EVENTS) -> list[TaskResult]:
     """By one task."""
     plan = StagePlan(
         storage=config.storage,
         folder="_staging/one",
         bucket_seconds=3600,
-        types={t: t.removeprefix("events.") for t in topics},
-        audits={"hourmark.audit": FIRST_SITE},
+        types={t: t.removeprefix("events.") for t in topics if t != AUDIT},
+        audits={AUDIT: FIRST_SITE},
         hosts=frozenset(),
         ledger="a ledger",
     )
-    spans = [ReadSpan(Span(topic=t, topic_id="id", partition=0, start=0, end=EVENTS), 1 << 30) for t in topics]
+    spans = [ReadSpan(Span(topic=t, topic_id="id", partition=0, start=start, end=end), 1 << 30) for t in topics]
     return list(read_and_stage(spans, plan, config.kafka.central_cluster, config.kafka.max_message_bytes))
 
 
@@ -146,3 +148,25 @@ def test_a_topic_of_events_that_is_deleted_holds_its_type_alone(broker: PlainBro
         (error,) = read_errors(database).values()
         assert (error.topic, error.reason) == (deleted, "the topic does not exist")
         planner.close()
+
+
+@pytest.mark.parametrize(("at", "end"), [(0, 3), (4, 5)])
+def test_an_operator_skips_records_of_promises_that_no_service_wrote_and_none_that_one_did(
+    broker: PlainBroker, config: Config, at: int, end: int
+) -> None:
+    if AUDIT not in broker.cluster.names():
+        broker.make_topic(AUDIT)
+    start = broker.cluster.ends([Partition(AUDIT, 0)])[Partition(AUDIT, 0)]
+    junk, good = (b"a key", b"no promise"), (b"12345678", frame(1) + audit_record().encode())
+    broker.append(AUDIT, [junk, junk, junk, good, junk])
+    (result,) = staged(config, AUDIT, start=start + at, end=start + 5)
+    (unread,) = result.unread
+    assert (result.spans, unread.offset) == ((), start + at) and "only the delivery service may" in unread.why
+    with Database(config.etl.ledger) as database:
+        lease = database.acquire("consumer:default")
+        begin_positions(
+            database, lease, [Position(cluster_id="c", topic_id="id", topic=AUDIT, partition=0, next_offset=start + at)]
+        )
+        nothing = StagedBatch(folder="", starts=(), ends=(), files=(), groups=(), audit_groups=(), reports=())
+        commit_batch(database, lease, nothing, unread_of([result], 1_000))
+        assert f"offsets [{start + at}, {start + end}) could not be read" in skip_unreadable(config, AUDIT, 0).what

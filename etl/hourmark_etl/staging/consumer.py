@@ -163,13 +163,7 @@ class Consumer:
     def _commit(self, answers: Sequence[TaskResult]) -> StagedBatch:
         now_ms = self._clock.now_ms()
         batch = batch_of(answers, self._cluster_id, self._shard, now_ms)
-        unread = [
-            ReadError(topic=u.topic, partition=u.partition, offset=u.offset, reason=u.why, since_ms=now_ms)
-            for a in answers
-            for u in a.unread
-            if not u.is_truncated
-        ]
-        for error in ledger.commit_batch(self._database, self._lease, batch, unread, now_ms=now_ms):
+        for error in ledger.commit_batch(self._database, self._lease, batch, unread_of(answers, now_ms), now_ms=now_ms):
             _LOG.error(
                 "%s. It is tried again after growing pauses, and everything else is staged meanwhile; "
                 "`hourmark etl skip-unreadable %s %d` gives up what cannot be read", error, error.topic, error.partition,
@@ -236,6 +230,16 @@ def batch_of(answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms:
         reports=tuple(reporters_of(HostReport.decode(r.datum), now_ms) for r in reports),
         set_aside=tuple(of for a in answers for of in a.piece.set_aside),
     )
+
+
+def unread_of(answers: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
+    """Partitions that tasks could not stage further; those whose logs lost records begin again instead (`begin_truncated`)."""
+    return [
+        ReadError(topic=u.topic, partition=u.partition, offset=u.offset, reason=u.why, since_ms=now_ms)
+        for a in answers
+        for u in a.unread
+        if not u.is_truncated
+    ]
 
 
 def told_of(error: BaseException | None) -> str:

@@ -4,12 +4,13 @@ Rows of any number of topics become one staged file of events (see `files`), wit
 records go to a second file, one for each site, host reports back to the driver: both are few. Names are never reused, so a task
 that is tried again leaves an orphan that no ledger names, and harms nothing.
 
-A record on a topic of events that cannot be staged is set aside, alone (see `records`). On the control topics, which are no
-types, it stops the driver: what it promised is not known.
+A record on a topic of events that cannot be staged is set aside, alone (see `records`). On a control topic nobody knows what it
+promised: its partition is staged up to the record and then waits, like one that cannot be read, and every other is staged.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import uuid
@@ -275,16 +276,69 @@ def read_and_stage(
 ) -> Iterator[TaskResult]:
     """Read and stage all of a task's spans. Partitions that cannot be read come with the last result, and delay no other.
 
-    DataLoss as `SpanReader.read`; EtlStop for a bad record on a control topic.
+    DataLoss as `SpanReader.read`.
     """
     unread: list[Unread] = []
     with SpanReader(cluster, max_message_bytes) as reader:
-        yield from stage_pieces(reader.read(spans, unread=unread), plan, open_storage(plan.storage))
-    if unread:
-        yield TaskResult(StagedPiece(), (), unread=tuple(unread))
+        yield from stage_pieces(reader.read(spans, unread=unread), plan, open_storage(plan.storage), unread)
 
 
-def stage_pieces(pieces: Iterable[Piece], plan: StagePlan, storage: Storage) -> Iterator[TaskResult]:
-    """Stage what was read, piece by piece, each partition's in order. EtlStop for a bad record on a control topic."""
-    for table, spans in pieces:
-        yield TaskResult(stage_table(table, spans, plan, storage), spans)
+def stage_pieces(pieces: Iterable[Piece], plan: StagePlan, storage: Storage, unread: list[Unread]) -> Iterator[TaskResult]:
+    """Stage what was read, piece by piece, each partition's in order.
+
+    A partition of a control topic is staged up to its first bad record. The last result names such partitions, and those that
+    `unread` has by then.
+    """
+    bad: list[BadRecord] = []
+    for piece in pieces:
+        left = _before(piece, bad)
+        while left.spans:
+            try:
+                yield TaskResult(stage_table(*left, plan, storage), left.spans)
+                break
+            except BadRecord as error:
+                bad.append(error)
+                left = _before(left, [error])
+    first: dict[tuple[str, int], Unread] = {}
+    for of in (*unread, *(Unread(of.topic, of.partition, of.offset, str(of)) for of in bad)):
+        known = first.setdefault((of.topic, of.partition), of)
+        if of.offset < known.offset:
+            first[of.topic, of.partition] = of
+    if first:
+        yield TaskResult(StagedPiece(), (), unread=tuple(first.values()))
+
+
+def _before(piece: Piece, bad: Collection[BadRecord]) -> Piece:
+    """The piece without these records and all that follow them in their partitions."""
+    table, spans = piece
+    for of in bad:
+        at_topic = pc.equal(table.column("topic").cast("string"), of.topic)
+        here = pc.and_(at_topic, pc.equal(table.column("partition"), of.partition))
+        table = table.filter(pc.invert(pc.and_(here, pc.greater_equal(table.column("offset"), of.offset))))
+        spans = tuple(_until(s, of.offset) if (s.topic, s.partition) == (of.topic, of.partition) else s for s in spans)
+    return Piece(table, tuple(s for s in spans if s.end > s.start))
+
+
+def _until(span: Span, end: int) -> Span:
+    """The beginning of the span; which leader wrote its last record is not known."""
+    if span.end <= end:
+        return span
+    return dataclasses.replace(span, end=max(end, span.start), leader_epoch=None, epoch_next=None)
+
+
+def first_valid(table: pa.Table, plan: StagePlan) -> int | None:
+    """Return the offset of the first record of a control topic that a delivery service wrote, or None.
+
+    `table`: rows of one partition, by offset, with the columns of `staging.read.Piece`.
+    """
+    for row in range(len(table)):
+        one = table.slice(row, 1)
+        try:
+            if one.column("topic")[0].as_py() in plan.audits:
+                _audit_rows(one, plan.bucket_seconds)
+            else:
+                _reports(one)
+        except BadRecord:
+            continue
+        return int(one.column("offset")[0].as_py())
+    return None

@@ -1,4 +1,4 @@
-"""Skips offsets of a partition that cannot be read."""
+"""Skips offsets of a partition that cannot be read, or of a control topic whose records no delivery service wrote."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.model import Span
 from hourmark_etl.staging.plan import ReadSpan
+from hourmark_etl.staging.planner import Schemas, stage_plan
 from hourmark_etl.staging.read import SpanReader, Unread
+from hourmark_etl.staging.stage import first_valid
 from hourmark_etl.topics import CentralTopics
 
 _LOG = logging.getLogger(__name__)
@@ -33,7 +35,7 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
             raise UsageError(
                 f"staging does not wait for topic {topic} partition {partition}; `hourmark bucket why` says for what"
             )
-        end = first_readable(config, error.of, error.offset)
+        end = first_stageable(config, error.of, error.offset)
         if end == error.offset:
             raise UsageError(
                 f"topic {topic} partition {partition} can be read from offset {end} on now: a running driver stages it"
@@ -41,6 +43,27 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
         gap = ledger.skip_unreadable(database, CentralTopics.of(config.kafka).at_edge, error, end)
     _LOG.warning("%s. Hours of what was in them close by an override alone (`hourmark bucket force`)", gap.what)
     return gap
+
+
+def first_stageable(config: Config, partition: Partition, offset: int) -> int:
+    """Return the first offset from `offset` on that can be read and staged; the partition's end if there is none.
+
+    On a topic of events every record that can be read can be staged: set aside, where it is malformed.
+    """
+    offset, of = first_readable(config, partition, offset), CentralTopics.of(config.kafka)
+    if partition.topic not in {*of.audits, *of.hosts}:
+        return offset
+    log_end = Cluster(config.kafka.central_cluster, "central").ends([partition])[partition]
+    span = Span(topic=partition.topic, topic_id="", partition=partition.partition, start=offset, end=log_end)
+    plan = stage_plan(config, "", {partition.topic}, "", Schemas({}, {}))
+    unread: list[Unread] = []
+    with SpanReader(config.kafka.central_cluster, config.kafka.max_message_bytes, stall_s=_PROBE_STALL_S) as reader:
+        for table, spans in reader.read([ReadSpan(span, 1 << 62)], unread=unread):
+            if (valid := first_valid(table, plan)) is not None:
+                return offset if valid == table.column("offset")[0].as_py() else valid
+            if len(table):
+                offset = spans[0].end
+    return offset
 
 
 def first_readable(config: Config, partition: Partition, offset: int) -> int:

@@ -17,7 +17,6 @@ from tests.support.simulator.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, 
 from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.event_id import SIZE as EVENT_ID_BYTES
-from hourmark.host_reports import HostReport
 from hourmark.kafka import Partition
 from hourmark.record_key import RecordKey
 from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
@@ -27,15 +26,17 @@ from hourmark_etl.errors import DataLoss
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import last_checks
-from hourmark_etl.ledger.reporters import reporters_of
+from hourmark_etl.ledger.read_errors import ReadError
 from hourmark_etl.ledger.schemas import SchemaCheck
 from hourmark_etl.ledger.staged_files import KnownFile
 from hourmark_etl.model import Position, Span, StagedBatch
 from hourmark_etl.staging import plan as planning
+from hourmark_etl.staging.consumer import batch_of, unread_of
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
 from hourmark_etl.staging.planner import Schemas, schemas_for
+from hourmark_etl.staging.read import Piece
 from hourmark_etl.staging.restage import Restager
-from hourmark_etl.staging.stage import stage_table
+from hourmark_etl.staging.stage import stage_pieces, stage_table
 from hourmark_etl.topics import CentralTopics
 
 
@@ -250,12 +251,12 @@ class Pipeline:
         if not moved:
             return
         folder = f"_staging/{self.consumer.epoch:012d}-default-{uuid.uuid4().hex}"
-        batch = self._batch(folder, starts, moved)
+        batch, unread = self._batch(folder, starts, moved)
         if fate < 0.1:
             self.seen["driver killed before the ledger commit"] += 1
             return
-        batches.commit_batch(self.database, self.consumer, batch)
-        for p, end in moved.items():
+        batches.commit_batch(self.database, self.consumer, batch, unread)
+        for p, end in ((Partition(of.topic, of.partition), of.next_offset) for of in batch.ends):
             read = enumerate(logs[p].records[starts[p].next_offset : end], starts[p].next_offset)
             self.losses.staged |= {(p, offset, r.key) for offset, r in read if r is not None}
         self.seen["staged"] += 1
@@ -275,7 +276,10 @@ class Pipeline:
                 log.elect()
         self.seen["another leader"] += 1
 
-    def _batch(self, folder: str, starts: dict[Partition, Position], ends: dict[Partition, int]) -> StagedBatch:
+    def _batch(
+        self, folder: str, starts: dict[Partition, Position], ends: dict[Partition, int]
+    ) -> tuple[StagedBatch, list[ReadError]]:
+        """What one task stages of these spans, and partitions that it must leave."""
         moved = {p: s for p, s in starts.items() if p in ends}
         last = {p: self.central.logs[p].last_of(s.next_offset, ends[p]) for p, s in moved.items()}
         spans = tuple(
@@ -285,21 +289,8 @@ class Pipeline:
             )
             for p, s in moved.items()
         )  # fmt: skip
-        piece = self.staged(folder, spans)
-        reports = [HostReport.decode(r.datum) for r in sorted(piece.reports)]
-        return StagedBatch(
-            folder=folder,
-            starts=tuple(moved.values()),
-            ends=tuple(
-                dataclasses.replace(s, next_offset=ends[p], leader_epoch=last[p][0], epoch_next=last[p][1])
-                for p, s in moved.items()
-            ),
-            files=tuple(f.file for f in piece.files),
-            groups=piece.groups,
-            audit_groups=piece.audit_groups,
-            reports=tuple(reporters_of(report, self.clock.now_ms()) for report in reports),
-            set_aside=piece.set_aside,
-        )
+        answers = list(stage_pieces([Piece(self.records(spans), spans)], self.plan(folder), self.storage, []))
+        return batch_of(answers, CLUSTER, "default", self.clock.now_ms()), unread_of(answers, self.clock.now_ms())
 
     def staged(self, folder: str, spans: Sequence[Span], schemas: Schemas | None = None) -> StagedPiece:
         """The real staging function over what the central cluster has there."""

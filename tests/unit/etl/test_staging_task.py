@@ -30,7 +30,8 @@ from hourmark_etl.ledger.reporters import reporters_of
 from hourmark_etl.model import FIRST_SITE, RANGE_WEIGHT, Span
 from hourmark_etl.staging.files import EVENT_SCHEMA
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
-from hourmark_etl.staging.stage import stage_table
+from hourmark_etl.staging.read import Piece
+from hourmark_etl.staging.stage import first_valid, stage_pieces, stage_table
 from hourmark_etl.storage import open_storage
 
 IDS = LineIds("a" * 32, "b" * 32, 0)
@@ -181,6 +182,29 @@ def test_a_record_that_nobody_may_write_on_a_control_topic_stops_with_its_place(
     with pytest.raises(BadRecord, match=rf"topic {topic} partition 0 offset 5: "):
         staged(rows, tmp_path)
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_control_partition_is_staged_up_to_its_first_bad_record_and_everything_else_is_staged_whole(tmp_path: Path) -> None:
+    good = frame(9) + audit_record(promised=(Promise("click", 3600, 1, 5),)).encode()
+    impossible = frame(9) + audit_record(promised=(Promise("click", 3600 + 7, 1, 5),)).encode()
+    rows: list[Row] = [
+        *((RANGE, good, AUDIT, 0, n) for n in range(3)), (RANGE, impossible, AUDIT, 0, 3), (b"k", b"no", AUDIT, 0, 5),
+        *((RANGE, good, AUDIT, 1, n) for n in range(9)), (b"k", b"no", HOSTS, 0, 0), event(CLICK, TIME_MS, 7),
+    ]  # fmt: skip
+    table = kafka_table(rows)
+    staged_plan = plan(tmp_path)
+    pieces = [Piece(t, tuple(spans_of(t))) for t in (table, kafka_table([(RANGE, good, AUDIT, 0, 6)]))]
+    whole, waits = stage_pieces(pieces, staged_plan, open_storage(staged_plan.storage), [])
+    assert {(s.topic, s.partition): s.end for s in whole.spans} == {(AUDIT, 0): 3, (AUDIT, 1): 9, (CLICK, 0): 8}
+    assert sum(g.rows for g in whole.piece.audit_groups) == 12 and sum(g.rows for g in whole.piece.groups) == 1
+    assert waits.spans == () and {(u.topic, u.partition, u.offset) for u in waits.unread} == {(AUDIT, 0, 3), (HOSTS, 0, 0)}
+
+
+def test_the_first_valid_record_behind_bad_ones_is_found(tmp_path: Path) -> None:
+    good = frame(9) + audit_record(promised=(Promise("click", 3600, 1, 5),)).encode()
+    bad: list[Row] = [(b"k", b"no", AUDIT, 0, 4), (b"k", b"", AUDIT, 0, 5)]
+    assert first_valid(kafka_table([*bad, (RANGE, good, AUDIT, 0, 8)]), plan(tmp_path)) == 8
+    assert first_valid(kafka_table(bad), plan(tmp_path)) is None
 
 
 @pytest.mark.parametrize(
