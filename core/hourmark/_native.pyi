@@ -53,11 +53,22 @@ def value_hashes(seeds: Buffer, offsets: Buffer, offset_bytes: int, skip: int, c
     """
 
 def check_datums(
-    program: Buffer, keys: Buffer, key_bytes: int, offsets: Buffer, offset_bytes: int, skip: int, content: Buffer, /
+    ids: Buffer,
+    starts: Buffer,
+    words: Buffer,
+    schemas: Buffer,
+    keys: Buffer,
+    key_bytes: int,
+    offsets: Buffer,
+    offset_bytes: int,
+    skip: int,
+    content: Buffer,
+    /,
 ) -> bytes:
     """Return a verdict (one byte) for each value of an Arrow binary column, as `hourmark.datum_check.check_datums` has it.
 
-    Raises ValueError if the buffers do not describe such a column, or `program` is none.
+    `ids` has the schema ids that have programs, ascending, 4 bytes each; program i is `words[starts[i] : starts[i + 1]]`, in
+    words of 4 bytes; `starts` has 8 bytes each. Raises ValueError if the buffers do not describe such a column, or such programs.
     """
 
 def tally(reports: int, tell: Callable[[Any], object], /) -> Callable[[Any, object], None]:

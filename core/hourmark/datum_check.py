@@ -28,6 +28,8 @@ from hourmark import native
 from hourmark.avro_fields import INTEGER_RANGES, UUID_TEXT
 
 ID_BYTES: Final = 16
+NO_PROGRAM: Final = 255  # instead of a `Verdict`: there is no program for the value's schema id
+Buffer = Any  # an object with the buffer protocol, contiguous; `collections.abc.Buffer` since Python 3.12
 _KINDS: Final = (
     "null", "boolean", "int", "long", "float", "double", "bytes", "string", "fixed", "enum", "array", "map", "record",
     "union", "between", "uuid",
@@ -114,20 +116,22 @@ def holds_event_id(schema: Mapping[str, Any]) -> bool:
 
 
 def check_datums(
-    program: bytes,
-    keys: bytes | memoryview,
+    programs: Mapping[int, bytes],
+    schemas: Buffer,
+    keys: Buffer,
     key_bytes: int,
-    offsets: bytes | memoryview,
+    offsets: Buffer,
     offset_bytes: int,
     skip: int,
-    content: bytes | memoryview,
+    content: Buffer,
     *,
     module: ModuleType | None = native.MODULE,
 ) -> bytes:
-    """Return one verdict (a byte, `Verdict`) for each value of an Arrow binary column.
+    """Return one verdict (a byte: `Verdict` or `NO_PROGRAM`) for each value of an Arrow binary column.
 
     Args:
-        program: A program of `compile_schema`, of a schema that `holds_event_id`.
+        programs: By schema id, a program of `compile_schema`, of a schema that `holds_event_id`. An empty one counts as none.
+        schemas: The schema id of each value, 4 bytes each in native byte order.
         keys: Kafka keys, one after the other; the first 16 bytes of each are the event id.
         key_bytes: The size of each key.
         offsets: The column's offsets in native byte order, one more than there are values.
@@ -137,19 +141,27 @@ def check_datums(
         module: The compiled module; None checks in Python.
 
     Raises:
-        ValueError: The buffers do not describe such a column.
+        ValueError: The buffers do not describe such a column, or a program is none.
     """
     if module is not None:
-        found: bytes = module.check_datums(program, keys, key_bytes, offsets, offset_bytes, skip, content)
+        known = sorted(schema_id for schema_id, program in programs.items() if program)
+        sizes = (len(programs[schema_id]) // array.array("I").itemsize for schema_id in known)
+        starts = array.array("q", itertools.accumulate(sizes, initial=0))
+        words = b"".join(programs[schema_id] for schema_id in known)
+        found: bytes = module.check_datums(
+            array.array("i", known), starts, words, schemas, keys, key_bytes, offsets, offset_bytes, skip, content
+        )
         return found
     ids, data = bytes(keys), bytes(content)
-    places = struct.unpack(
-        f"{len(bytes(offsets)) // offset_bytes}{'i' if offset_bytes == struct.calcsize('i') else 'q'}", offsets
-    )
-    words = array.array("I", program)
+    places = array.array("i" if offset_bytes == array.array("i").itemsize else "q", bytes(offsets))
+    unpacked = {schema_id: array.array("I", program) for schema_id, program in programs.items() if program}
     return bytes(
-        check_value(words, ids[row * key_bytes :][:ID_BYTES], data[start:end], skip)
-        for row, (start, end) in enumerate(itertools.pairwise(places))
+        NO_PROGRAM
+        if (of := unpacked.get(schema_id)) is None
+        else check_value(of, ids[row * key_bytes :][:ID_BYTES], data[start:end], skip)
+        for row, (schema_id, (start, end)) in enumerate(
+            zip(array.array("i", bytes(schemas)), itertools.pairwise(places), strict=True)
+        )
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-SOURCES: Final = "fd9832c124665713"  # the digest of `core/native`, as `native_build` has it
+SOURCES: Final = "f577ab0ec9b854a5"  # the digest of `core/native`, as `native_build` has it
 
 
 _ALONE: Final = (

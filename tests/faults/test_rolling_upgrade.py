@@ -1,8 +1,11 @@
-"""0.2.0 and this version under one load: each component goes over to this one, one after the other, and back.
+"""An older version and this one under one load: each component goes over to this one, one after the other, and perhaps back.
 
 The demo's own story, with this trouble in its middle, on a stack of its own. Service and tailer are killed on the way up, so that
-what is on its way is sent again by, and answered by, the other version. Back they go as docs/upgrading.md has it: each ends in
-order, and `hourmark rollback check` agrees. The judge must be content.
+what is on its way is sent again by, and answered by, the other version, and the driver has open hours and staged files. Then
+either `hourmark types apply` begins what the older version does not read, such as checksums of values, and an hour closes that
+has records of both; or all go back as docs/upgrading.md has it: each ends in order, and `hourmark rollback check` agrees.
+The judge
+must be content.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import dataclasses
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,7 @@ from tests.support.released import interpreter, why_not_there
 
 from hourmark.clock import SystemClock
 from hourmark.config import Config
+from hourmark.manifest import Manifest
 from hourmark_infra.components import Components, environment
 from hourmark_infra.demo.declarations import EVENTS_SOURCE
 from hourmark_infra.demo.demo import Demo, Options
@@ -33,12 +37,11 @@ from hourmark_infra.stack.servers import MIRROR
 
 pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 
-BEFORE = "0.2.0"
 RATE = 60  # lines a second
 HERE = Path(sys.executable)
 _COMMANDS = {"service": ("serve",), "tailer": ("tail",), "etl": ("etl", "run"), MIRROR: ("mirror", "run")}
 _CLOSING_S = 900.0  # a driver takes a minute to begin where the machine is busy
-_BACK_SPAN_S = 900.0
+_FURTHER_SPAN_S = 900.0
 _APART_S = 12.0  # between two components: both versions are at work together
 
 
@@ -68,57 +71,83 @@ class Mixed(Components):
 
 
 class Rolling:
-    """The trouble: all of 0.2.0 at first, each component over to this version, and back."""
+    """The trouble: all of an older version at first, each component over to this version, and there to stay, or back.
 
-    def __init__(self, before: Path) -> None:
-        self.before = before
+    Attributes:
+        version: The older version.
+        python: Its interpreter.
+        stays: Whether there is no way back.
+    """
+
+    def __init__(self, version: str, python: Path, *, stays: bool) -> None:
+        self.version, self.python, self.stays = version, python, stays
 
     def __call__(self, demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
         components = demo.components
         assert isinstance(components, Mixed)
         stack.stop(MIRROR)
         components.start(MIRROR)
-
-        def over(name: str, python: Path) -> None:
-            components.python[name] = python
-            components.start(name)
-
-        def closes(version: str) -> None:
-            """Wait until the driver that runs now has closed another hour."""
-            before = closed(config)
-            demo.wait(lambda: closed(config) > before, f"an hour closed by {version}", _CLOSING_S, pause_s=2.0)
-            demo.tell(f"{version} closes hours; {traffic.written:,} lines written")
-
-        closes(BEFORE)
+        self._wait_for_closed(demo, traffic, config, self.version)
         for name, end in ENDS.items():
             demo.tell(f"{name} goes over to this version; {traffic.written:,} lines written")
             end(components, name)
-            over(name, HERE)
-            demo.pause(_APART_S)
-        closes("this version")
-        more = way_back_traffic(demo)
+            self._over(demo, name, HERE)
+        self._wait_for_closed(demo, traffic, config, "this version")
+        more = further_traffic(demo)
         try:
-            for name in ENDS:
-                demo.tell(f"{name} goes back to {BEFORE}; {traffic.written:,} lines written")
-                components.stop(name)
-                if name == "etl":
-                    components.run_here("ledger", "downgrade", "--to", BEFORE)
-                components.run_here("rollback", "check", "--to", BEFORE, "--only", name)
-                over(name, self.before)
-                demo.pause(_APART_S)
-            closes(BEFORE)
+            if self.stays:
+                components.run_here("types", "apply")
+                demo.wait(
+                    lambda: any(checked_only_in_part(config)), "an hour with records of both versions", _CLOSING_S, pause_s=2.0
+                )
+                demo.tell(f"hours have checksums of values; {traffic.written:,} lines written")
+            else:
+                self._back(demo, traffic, config)
         finally:
             more.stop()
         assert more.failure is None
         demo.wait(lambda: traffic.done, "the last line to be written", traffic.span_s)
         traffic.logs = [*traffic.logs, *more.logs]  # the judge is told of these too
 
+    def _back(self, demo: Demo, traffic: Traffic, config: Config) -> None:
+        components = demo.components
+        assert isinstance(components, Mixed)
+        for name in ENDS:
+            demo.tell(f"{name} goes back to {self.version}; {traffic.written:,} lines written")
+            components.stop(name)
+            if name == "etl":
+                components.run_here("ledger", "downgrade", "--to", self.version)
+            components.run_here("rollback", "check", "--to", self.version, "--only", name)
+            self._over(demo, name, self.python)
+        self._wait_for_closed(demo, traffic, config, self.version)
 
-def way_back_traffic(demo: Demo) -> Traffic:
+    def _over(self, demo: Demo, name: str, python: Path) -> None:
+        components = demo.components
+        assert isinstance(components, Mixed)
+        components.python[name] = python
+        components.start(name)
+        demo.pause(_APART_S)
+
+    def _wait_for_closed(self, demo: Demo, traffic: Traffic, config: Config, version: str) -> None:
+        """Wait until the driver that runs now has closed another hour."""
+        before = closed(config)
+        demo.wait(lambda: closed(config) > before, f"an hour closed by {version}", _CLOSING_S, pause_s=2.0)
+        demo.tell(f"{version} closes hours; {traffic.written:,} lines written")
+
+
+def checked_only_in_part(config: Config) -> Iterator[bool]:
+    """Of each closed bucket: whether some of its promised events have a checksum, and others none."""
+    with contextlib.closing(sqlite3.connect(config.etl.ledger.removeprefix("sqlite:///"))) as ledger:
+        for (text,) in ledger.execute("SELECT manifest FROM buckets").fetchall():
+            manifest = Manifest.decode(text.encode())
+            yield 0 < manifest.checked < sum(book.promised for book in manifest.books.values())
+
+
+def further_traffic(demo: Demo) -> Traffic:
     """Lines of their own: how long it takes until both versions have closed an hour, the machine decides."""
-    written = events(int(RATE * _BACK_SPAN_S), seed=2, broken_at_least_each=RATE * 10)
-    log = LiveLog(demo.work / "sources" / EVENTS_SOURCE / "way-back.log", None, written, SystemClock())
-    more = Traffic([log], _BACK_SPAN_S, SystemClock())
+    written = events(int(RATE * _FURTHER_SPAN_S), seed=2, broken_at_least_each=RATE * 10)
+    log = LiveLog(demo.work / "sources" / EVENTS_SOURCE / "further.log", None, written, SystemClock())
+    more = Traffic([log], _FURTHER_SPAN_S, SystemClock())
     more.start()
     return more
 
@@ -133,11 +162,13 @@ def closed(config: Config) -> int:
 ENDS = {"tailer": Mixed.kill, "service": Mixed.kill, MIRROR: Mixed.stop, "etl": Mixed.stop}
 
 
-def test_a_rolling_upgrade_and_the_way_back_lose_and_double_nothing(tmp_path: Path) -> None:
-    if why := why_not_there(BEFORE):
+@pytest.mark.parametrize(("version", "stays"), [("0.2.0", False), ("0.3.0", False), ("0.3.0", True)])
+def test_a_rolling_upgrade_and_the_way_back_lose_and_double_nothing(tmp_path: Path, version: str, stays: bool) -> None:
+    if why := why_not_there(version):
         pytest.skip(why)
-    before = interpreter(BEFORE)
-    demo = Demo(tmp_path / "home", Options(rate=RATE, buckets=5), SystemClock(), say_on_stderr, Rolling(before))
-    demo.components = Mixed(**vars(demo.components), otherwise=before)
+    python = interpreter(version)
+    trouble = Rolling(version, python, stays=stays)
+    demo = Demo(tmp_path / "home", Options(rate=RATE, buckets=5), SystemClock(), say_on_stderr, trouble)
+    demo.components = Mixed(**vars(demo.components), otherwise=python)
     result = demo.run()
     assert result.faults == [], result.report.as_text()

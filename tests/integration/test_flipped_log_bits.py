@@ -1,7 +1,11 @@
-"""Single bits are flipped in a real broker's log: every flip is an error that names the partition, or changes nothing."""
+"""Single bits are flipped in a real broker's log: every flip is an error that names the partition, or changes nothing.
+
+`HOURMARK_FLIPS=2000 pytest tests/integration/test_flipped_log_bits.py -k anywhere`: as many for each codec.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import uuid
 from collections import Counter
@@ -22,6 +26,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 HEADER = 61  # bytes of a batch before its records
 CRC_FROM = 21  # what lies before is not in the CRC: base offset, length, leader epoch, magic, the CRC itself
 RECORDS = 60
+FLIPS = int(os.environ.get("HOURMARK_FLIPS", "12"))  # of each codec
 Reader = CommittedReader | PackedReader
 Read = tuple[bytes | None, bytes | None]
 
@@ -79,6 +84,31 @@ def outcomes(
             else:
                 found["harmless" if got == wrote else f"wrong, byte {at} bit {bit}: {len(got)} records"] += 1
     return found
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_flip_anywhere_in_a_log_is_refused_or_harmless_or_leaves_records_out(broker: PlainBroker, codec: str) -> None:
+    """Records that are left out are missed by their promises; one that is read is one that was written."""
+    topic, wrote, draw = f"flips-{uuid.uuid4().hex[:8]}", records(), random.Random(f"anywhere {codec}")
+    broker.make_topic(topic)
+    for first in range(0, RECORDS, 20):
+        broker.append(topic, wrote[first : first + 20], compression_codec=codec)
+    log, found = broker.log(topic), Counter[str]()
+    size = len(log.read())
+    for _ in range(FLIPS):
+        at, bit = draw.randrange(size), draw.randrange(8)
+        with log.with_flipped_bit(at, bit):
+            try:
+                got = read(lambda: packed(broker.settings), topic, len(wrote))
+            except Unavailable as error:
+                assert topic in str(error), f"byte {at} bit {bit}: the error does not name the topic: {error}"
+                found["refused"] += 1
+            else:
+                assert not Counter(got) - Counter(wrote), f"byte {at} bit {bit}: a record is changed, or read twice"
+                found["harmless" if got == wrote else "left out"] += 1
+    print(codec, dict(found))
+    assert found["refused"] > FLIPS / 2
 
 
 @pytest.mark.parametrize("make", [committed, packed])

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hourmark.avro import FRAMING_SIZE
-from hourmark.datum_check import REASONS, Verdict
+from hourmark.datum_check import NO_PROGRAM, REASONS, Verdict
 from hourmark.record_key import KEY_SIZE
 from hourmark_etl.arrow import (
     Bools,
@@ -28,7 +28,7 @@ from hourmark_etl.arrow import (
     lengths,
     schema_ids,
 )
-from hourmark_etl.datums import NO_PROGRAM, datum_verdicts
+from hourmark_etl.datums import datum_verdicts
 from hourmark_etl.model import SetAside, Span
 from hourmark_etl.staging.pieces import StagePlan
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import io
+import itertools
 import struct
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from hourmark import native
 from hourmark.avro import encode_long
-from hourmark.datum_check import REASONS, Verdict, check_datums, check_value, compile_schema, holds_event_id
+from hourmark.datum_check import NO_PROGRAM, REASONS, Verdict, check_datums, check_value, compile_schema, holds_event_id
 
 ID: Final = bytes(range(16))
 FRAME: Final = b"\x00\x00\x00\x00\x07"
@@ -64,7 +65,8 @@ def _verdict(schema: Any, datum: bytes, event_id: bytes = ID) -> Verdict:
     found = check_value(array.array("I", program), event_id, value, len(FRAME))
     if native.MODULE is not None:
         offsets = struct.pack("2i", 0, len(value))
-        assert check_datums(program, event_id, len(event_id), offsets, 4, len(FRAME), value) == bytes([found])
+        made = check_datums({7: program}, struct.pack("i", 7), event_id, len(event_id), offsets, 4, len(FRAME), value)
+        assert made == bytes([found])
     return found
 
 
@@ -218,11 +220,11 @@ def test_an_unknown_type_is_no_schema() -> None:
 
 
 @needs_module
-@given(st.lists(st.integers(0, 20), max_size=40))
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=40))
 def test_words_that_are_no_program_are_refused_and_others_run(words: list[int]) -> None:
     program = array.array("I", words).tobytes()
     try:
-        found = check_datums(program, ID, 16, struct.pack("2i", 0, 40), 4, 0, bytes(40))
+        found = check_datums({1: program}, struct.pack("i", 1), ID, 16, struct.pack("2i", 0, 40), 4, 0, bytes(40))
     except ValueError:
         return
     assert Verdict(found[0]) is check_value(words, ID, bytes(40), 0)
@@ -241,5 +243,38 @@ def test_words_that_are_no_program_are_refused_and_others_run(words: list[int]) 
     ],
 )
 def test_buffers_that_are_no_column_are_refused(keys: bytes, offsets: bytes, size: int) -> None:
-    with pytest.raises(ValueError, match="there is one key"):
-        check_datums(compile_schema(_schema("null")), keys, 16, offsets, size, 0, b"12345")
+    with pytest.raises(ValueError, match="each value has"):
+        check_datums({1: compile_schema(_schema("null"))}, struct.pack("i", 1), keys, 16, offsets, size, 0, b"12345")
+
+
+@pytest.mark.parametrize("module", [None, pytest.param(native.MODULE, marks=needs_module)])
+def test_each_value_is_checked_by_the_program_of_its_own_schema_id(module: Any) -> None:
+    programs = {n: compile_schema(_schema(own)) for n, own in ((3, "null"), (-2, "boolean"), (90, "boolean"))} | {5: b""}
+    schemas = [90, 3, 4, 3, 5, -2, 90]
+    own = [b"\1", b"", b"\1", b"\1", b"", b"\0", b"\2"]
+    values = [ID + of for of in own]
+    offsets = array.array("q", itertools.accumulate(map(len, values), initial=0))
+    made = check_datums(programs, array.array("i", schemas), ID * 7, 16, offsets, 8, 0, b"".join(values), module=module)
+    valid = Verdict.VALID
+    assert list(made) == [valid, valid, NO_PROGRAM, Verdict.TRAILING, NO_PROGRAM, valid, Verdict.BAD_BOOLEAN]
+
+
+@needs_module
+@pytest.mark.parametrize(
+    ("ids", "starts", "words"),
+    [
+        ([1, 1], [0, 1, 2], [0, 0]),  # twice
+        ([2, 1], [0, 1, 2], [0, 0]),
+        ([1], [0], [0]),
+        ([1], [0, 2], [0]),
+        ([1], [1, 1], [0]),
+        ([1, 2], [0, 2, 1], [0]),
+        ([1, 2], [0, -1, 1], [0]),
+        ([1], [0, 1], [99]),
+    ],
+)
+def test_buffers_that_are_no_programs_are_refused(ids: list[int], starts: list[int], words: list[int]) -> None:
+    assert native.MODULE is not None
+    packed = (array.array(kind, of) for kind, of in (("i", ids), ("q", starts), ("I", words)))
+    with pytest.raises(ValueError, match="nodes are not whole"):
+        native.MODULE.check_datums(*packed, struct.pack("i", 1), ID, 16, struct.pack("2i", 0, 16), 4, 0, ID)
