@@ -263,7 +263,8 @@ def _chosen(
     table = table.drop_columns(["datum"])  # what is copied from here on is large
     verdicts = datum_verdicts(words.view(np.uint8).reshape(-1, 16), datums, schemas, programs)
     is_bad = verdicts != Verdict.VALID
-    order = np.lexsort((is_bad, tail, head, listing))  # of rows with one id, a valid one
+    by_id = (tail, head, listing)
+    order = np.lexsort((is_bad, *by_id) if is_bad.any() else by_id)  # of rows with one id, a valid one comes first
     keep = np.zeros(len(order), bool)
     keep[run_starts(listing[order], head[order], tail[order])] = True
     starts = np.array([x.hour_s for x in unit.listings], np.int64)
