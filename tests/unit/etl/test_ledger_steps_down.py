@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 import sqlite3
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import zstandard
 from click.testing import CliRunner, Result
 from sqlalchemy import Connection, Engine, create_engine, inspect, select, text, update
 from tests.contract.test_kept_formats import KEPT
+from tests.support.closing import arrive, send
 from tests.support.postgres import Postgres
+from tests.support.simulator.truth import make_template
+from tests.support.simulator.world import World
 
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.rollback.version import VERSIONS
 from hourmark_etl.errors import EtlStop, OlderLedger, StaleDriver
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.database import CLOSER, Database
+from hourmark_etl.ledger.digests import check
 from hourmark_etl.ledger.engines import open_engine
 from hourmark_etl.ledger.stepping_down import put_back, step_down
 from hourmark_etl.operators.ledger import ledger
@@ -120,6 +127,30 @@ def test_a_ledger_that_stepped_down_has_the_tables_of_the_version_that_it_is_for
         for names in (inspect(engine).get_table_names(),)
     )
     assert found == wanted
+
+
+def test_rows_that_the_version_of_revision_5_reads_have_the_digests_that_it_expects(tmp_path: Path) -> None:
+    """It knows no leader epochs and no checksums of values, so no digest covers them and no span has them."""
+    world = World(tmp_path, make_template(tmp_path))
+    send(world, ["click", "view"] * 5)
+    arrive(world)
+    copy = tmp_path / "stepped-down.sqlite"
+    with contextlib.closing(sqlite3.connect(world.ledger)) as own, contextlib.closing(sqlite3.connect(copy)) as other:
+        own.backup(other)
+    world.end()
+    url = f"sqlite:///{copy}"
+    step_down(url, 5)
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        paths = dict(connection.execute(select(tables.staged_files.c.id, tables.staged_files.c.path)).all())
+        for table in (tables.positions, tables.staged_files, tables.groups, tables.audit_groups):
+            there = {column["name"] for column in inspect(engine).get_columns(table.name)}
+            rows = connection.execute(select(*(c for c in table.c if c.name in there))).mappings().all()
+            assert (rows and there < {*table.c.keys()}) or table is tables.staged_files
+            for row in rows:
+                check(table, row, paths.get(row.get("file_id", 0), ""))
+        spans = connection.execute(select(tables.staged_files.c.spans)).scalars()
+        assert {len(span) for packed in spans for span in json.loads(zstandard.decompress(packed))} == {5}
 
 
 def test_a_copy_is_put_back_where_nothing_closed_since(ledger_url: str, engine: Engine) -> None:

@@ -7,10 +7,12 @@ from typing import Final
 
 import zstandard
 from alembic import op
-from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, Text, inspect, text
+from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, RowMapping, Table, Text, inspect, select, text, update
 
 from hourmark.hours import Hour
+from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import late_rows, put_late_hours
+from hourmark_etl.ledger.digests import with_digest
 
 revision = "6"
 down_revision = "5"
@@ -25,6 +27,7 @@ _COLUMNS: Final = (
     ("audit_groups", "unchecked", BigInteger),
     ("offset_gaps", "lost_end", Boolean),
 )
+_SPAN_FIELDS: Final = 5  # of a span without leader epochs
 
 
 def upgrade() -> None:
@@ -123,9 +126,37 @@ def _unpack_days() -> None:
             bind.execute(put_back, rows)
 
 
+def _forget_epochs_and_checksums() -> None:
+    """A row with a column that version 0.3.0 does not know has a digest that it does not know either."""
+    bind, paths = op.get_bind(), dict[int, str]()
+    for row in _rows(tables.staged_files):
+        paths[row["id"]] = row["path"]
+        spans = json.loads(zstandard.decompress(row["spans"]))
+        if any(len(span) > _SPAN_FIELDS for span in spans):
+            told = json.dumps([span[:_SPAN_FIELDS] for span in spans]).encode()
+            changed = with_digest(tables.staged_files, {**row, "spans": zstandard.compress(told)})
+            own = tables.staged_files.c
+            new = {own.spans: changed["spans"], own.digest: changed["digest"]}
+            bind.execute(update(tables.staged_files).where(own.id == row["id"]).values(new))
+    for table in (tables.positions, tables.groups, tables.audit_groups):
+        later = [name for of, name, _ in _COLUMNS if of == table.name]
+        for row in _rows(table):
+            if any(row[name] is not None for name in later):
+                changed = with_digest(table, {**row, **dict.fromkeys(later)}, paths.get(row.get("file_id", 0), ""))
+                same = (column == row[column.name] for column in table.primary_key)
+                bind.execute(update(table).where(*same).values(digest=changed["digest"]))
+
+
+def _rows(table: Table) -> list[RowMapping]:
+    """Of the columns that this revision has."""
+    there = {column["name"] for column in inspect(op.get_bind()).get_columns(table.name)}
+    return list(op.get_bind().execute(select(*(column for column in table.c if column.name in there))).mappings())
+
+
 def downgrade() -> None:
-    """Drop what version 5 does not know."""
+    """Drop what version 5 does not know, and write the digests of rows that had more as it writes them."""
     _unpack_days()
+    _forget_epochs_and_checksums()
     op.drop_table("bucket_days")
     op.drop_table("late_hours")
     op.drop_table("read_errors")
