@@ -21,6 +21,7 @@ from hourmark.printing import json_option, say_json
 from hourmark.state_folder import StateFolder
 from hourmark.stopping import stop_on_signals
 from hourmark_mirror.answering import AnswerWatch
+from hourmark_mirror.damaged import DamagedTopics
 from hourmark_mirror.lag import measure
 from hourmark_mirror.plan_cli import apply, plan, status
 from hourmark_mirror.process import MirrorMakerProcess, prepare
@@ -89,9 +90,14 @@ def _run(config: Config, *, restart: bool) -> int:
         _until_available(step, stopping)
     host, port = config.mirror.rest_host, config.mirror.rest_port
     tasks = TaskWatch(sites.central.settings, sites.alias, f"{host}:{port}", clock)
-    watches = tasks, ProgressWatch(sites, clock), AnswerWatch(host, port, clock)
+    left_out = DamagedTopics(sites, clock)
+    watches = tasks, ProgressWatch(sites, clock), AnswerWatch(host, port, clock), left_out
     return Supervisor(
-        make=lambda: MirrorMakerProcess(config), watches=watches, clock=clock, stopping=stopping, restart=restart
+        make=lambda: MirrorMakerProcess(config, left_out.excluded),
+        watches=watches,
+        clock=clock,
+        stopping=stopping,
+        restart=restart,
     ).run()
 
 

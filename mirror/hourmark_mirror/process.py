@@ -13,7 +13,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,7 @@ STOP_TIMEOUT_S: Final = 15.0  # then it is killed: its open transaction is abort
 _PR_SET_PDEATHSIG: Final = 1
 _JAR: Final = re.compile(r"connect-mirror-(\d[\w.-]*)\.jar")
 
+# A task whose consumer cannot read a batch says so thousands of times a second (`damaged`): one a second is enough.
 # In dedicated mode the checkpoint connector is always tried, and refused since checkpoints are off: no news for an operator.
 LOG4J2: Final = """\
 status = error
@@ -44,17 +45,23 @@ logger.herder.filter.expected.type = RegexFilter
 logger.herder.filter.expected.regex = Failed to configure MirrorCheckpointConnector.*
 logger.herder.filter.expected.onMatch = DENY
 logger.herder.filter.expected.onMismatch = NEUTRAL
+logger.task.name = org.apache.kafka.connect.mirror.MirrorSourceTask
+logger.task.level = {level}
+logger.task.filter.burst.type = BurstFilter
+logger.task.filter.burst.level = WARN
+logger.task.filter.burst.rate = 1
+logger.task.filter.burst.maxBurst = 20
 """
 
 
 class MirrorMakerProcess:
-    """One run of Java, which starts it; its output goes to this process's stderr.
+    """One run of Java, which starts it; its output goes to this process's stderr. `excluded`: topics that it does not copy.
 
     ConfigError where there is no such program; Unavailable where the generated files cannot be written.
     """
 
-    def __init__(self, config: Config) -> None:
-        command = prepare(config)
+    def __init__(self, config: Config, excluded: Collection[str] = ()) -> None:
+        command = prepare(config, excluded)
         sys.stderr.flush()
         try:
             self._child = subprocess.Popen(
@@ -99,7 +106,7 @@ def _jars(part: str) -> Iterable[Path]:
     return Path(part[:-1]).glob("*.jar") if part.endswith("/*") else [Path(part)]
 
 
-def prepare(config: Config) -> list[str]:
+def prepare(config: Config, excluded: Collection[str] = ()) -> list[str]:
     """Write the generated files into `mirror.work_dir`, for its owner's eyes; returns the command. Errors as of the process."""
     for alias, cluster in ((config.kafka.edge_alias, config.kafka.edge), (TARGET_ALIAS, target_of(config))):
         check_bootstrap(alias, cluster)
@@ -107,7 +114,7 @@ def prepare(config: Config) -> list[str]:
     work_dir: Path = config.mirror.work_dir.absolute()
     settings, log4j2 = work_dir / "mm2.properties", work_dir / "log4j2.properties"
     _write(secrets_file(config), render(secret_properties(config)).encode("latin-1"))
-    _write(settings, render(properties(config)).encode("latin-1"))
+    _write(settings, render(properties(config, excluded)).encode("latin-1"))
     _write(log4j2, LOG4J2.format(level=config.log_level).encode())
     return [
         str(Path(config.mirror.java).absolute()) if "/" in config.mirror.java else config.mirror.java,

@@ -27,10 +27,12 @@ STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted t
 class Progress:
     """How long each partition that is behind has stood still, and all of them. Pure: fed with what was read.
 
-    `moved_s`: when any position was seen to have moved last; the first look.
+    `stall_s`: so long a partition stands still before it is named. `moved_s`: when any position was seen to have moved last; the
+    first look.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stall_s: float = STALL_S) -> None:
+        self._stall_s = stall_s
         self._still: dict[Partition, tuple[int | None, float]] = {}
         self._positions: Mapping[Partition, int] | None = None
         self._looked_s = self.moved_s = 0.0
@@ -38,7 +40,7 @@ class Progress:
     def stalled(
         self, now_s: float, ends: Mapping[Partition, int], starts: Mapping[Partition, int], positions: Mapping[Partition, int]
     ) -> list[Behind]:
-        """Partitions behind their end whose position has not moved for STALL_S, as far as somebody looked."""
+        """Partitions behind their end whose position has not moved for so long, as far as somebody looked."""
         if positions != self._positions:
             self._positions, self.moved_s = dict(positions), now_s
         behind = reached(ends, starts, positions)
@@ -47,7 +49,7 @@ class Progress:
         for entry in behind:
             position, since_s = before.get(entry.partition, (None, now_s))
             self._still[entry.partition] = (entry.position, since_s if position == entry.position else now_s)
-        return [entry for entry in behind if now_s - self._still[entry.partition][1] >= STALL_S]
+        return [entry for entry in behind if now_s - self._still[entry.partition][1] >= self._stall_s]
 
 
 class ProgressWatch:

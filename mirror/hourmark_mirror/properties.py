@@ -14,7 +14,8 @@ A setting under another prefix is ignored without a word, so the integration tes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -77,6 +78,7 @@ emit.heartbeats.enabled = false  # at this level too, or a worker for the opposi
 """
 # Its default, `rebootstrap`, has an admin client whose brokers are all away spin: a core, and 3,000 lines of log a second.
 _RECOVERY: Final = "metadata.recovery.strategy"
+_EXCLUDED_ANYWAY: Final = r".*[\-\.]internal,.*\.replica,__.*"  # MirrorMaker 2's default, which ours takes the place of
 _SECRETS: Final = "mm2-secrets.properties"
 
 
@@ -92,8 +94,8 @@ def target_of(config: Config) -> KafkaCluster:
     return config.kafka.central
 
 
-def properties(config: Config) -> dict[str, str]:
-    """All properties in the order in which they are written."""
+def properties(config: Config, excluded: Collection[str] = ()) -> dict[str, str]:
+    """All properties in the order in which they are written. `excluded`: topics of the edge that are not copied."""
     source, target, central = config.kafka.edge_alias, TARGET_ALIAS, target_of(config)
     message_bytes = config.kafka.max_message_bytes
     known = {
@@ -109,6 +111,7 @@ def properties(config: Config) -> dict[str, str]:
         "message_bytes_twice": 2 * message_bytes,
         "message_bytes_four_times": 4 * message_bytes,
     }
+    left_out = ",".join([_EXCLUDED_ANYWAY, *map(re.escape, sorted(excluded))])
     settings = (line.partition("  #")[0].split(" = ") for line in _SETTINGS.splitlines())
     clients = _client(source, config.kafka.edge) | _client(target, central)
     return {
@@ -116,6 +119,7 @@ def properties(config: Config) -> dict[str, str]:
         **clients,
         **(PROVIDERS if any("${" in value for value in clients.values()) else {}),
         **{name.format_map(known): value.format_map(known) for name, value in settings},
+        **({f"{known['flow']}.topics.exclude": left_out} if excluded else {}),
     }
 
 

@@ -1,0 +1,95 @@
+"""A topic whose batch is damaged at the edge is left out of the mirror, and taken in again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+from tests.support.clock import FakeClock
+
+from hourmark.config import Config
+from hourmark.config_groups import Kafka, KafkaCluster
+from hourmark.kafka import Partition
+from hourmark.mirror_positions import Behind
+from hourmark.partitions_reader import Damaged
+from hourmark_mirror import damaged
+from hourmark_mirror.damaged import AGAIN_S, LOOK_S, STILL_S, DamagedTopics
+from hourmark_mirror.properties import properties
+
+BAD, GOOD = Partition("events.bad", 0), Partition("events.good", 0)
+
+
+class FakeSites:
+    """Two topics: `positions` is where the mirror stands."""
+
+    def __init__(self) -> None:
+        self.at = {BAD: 5, GOOD: 5}
+        self.edge: Any = self
+        self.settings = None
+
+    def positions(self) -> Any:
+        return self
+
+    def refresh(self) -> dict[Partition, int]:
+        return dict(self.at)
+
+    def partitions(self) -> list[Partition]:
+        return [BAD, GOOD]
+
+    def ends(self, of: Collection[Partition]) -> dict[Partition, int]:
+        return dict.fromkeys(of, 100)
+
+    def starts(self, of: Collection[Partition]) -> dict[Partition, int]:
+        return dict.fromkeys(of, 0)
+
+
+@pytest.fixture
+def bad(monkeypatch: pytest.MonkeyPatch) -> set[Partition]:
+    """Partitions of which the next batch is damaged."""
+    found = {BAD}
+
+    def read(_: object, behind: Collection[Behind], __: Mapping[Partition, int]) -> list[Damaged]:
+        return [Damaged("the batch is damaged", of.partition, 5) for of in behind if of.partition in found]
+
+    monkeypatch.setattr(damaged, "damaged", read)
+    return found
+
+
+def looked(watch: DamagedTopics, clock: FakeClock, seconds: float) -> list[str]:
+    """What the watch has found after so long."""
+    told: list[str] = []
+    for _ in range(int(seconds // LOOK_S) + 1):
+        clock.advance(LOOK_S)
+        told = [f"{failure.name}: {failure.cause}" for failure in watch.failed()]
+    return told
+
+
+def test_a_topic_is_left_out_only_where_it_stands_still_and_its_batch_is_damaged(bad: set[Partition]) -> None:
+    sites, clock = FakeSites(), FakeClock()
+    watch = DamagedTopics(sites, clock)  # type: ignore[arg-type]
+    watch.begin()
+    for _ in range(10):
+        sites.at[BAD] += 1
+        assert looked(watch, clock, LOOK_S) == []
+    (told,) = looked(watch, clock, STILL_S + 2 * LOOK_S)
+    assert "events.bad" in told and "the topic is left out" in told and list(watch.excluded) == ["events.bad"]
+
+
+def test_it_is_taken_in_again_once_it_can_be_read_and_not_before(bad: set[Partition]) -> None:
+    clock = FakeClock()
+    watch = DamagedTopics(FakeSites(), clock)  # type: ignore[arg-type]
+    watch.begin()
+    looked(watch, clock, STILL_S + 2 * LOOK_S)
+    watch.begin()
+    assert looked(watch, clock, 3 * AGAIN_S) == []
+    bad.clear()
+    (told,) = looked(watch, clock, AGAIN_S + LOOK_S)
+    assert "it can be read again" in told and not watch.excluded
+
+
+def test_a_topic_that_is_left_out_stands_in_the_properties_beside_what_is_left_out_by_default() -> None:
+    config = Config(kafka=Kafka(edge=KafkaCluster(), central=KafkaCluster(bootstrap="c1:9092")))
+    assert "edge->central.topics.exclude" not in properties(config)
+    told = properties(config, ["events.b.c", "events.a"])
+    assert told["edge->central.topics.exclude"] == r".*[\-\.]internal,.*\.replica,__.*,events\.a,events\.b\.c"
