@@ -16,8 +16,9 @@ from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
 
 from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, central_topic, events_topic
+from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
 from hourmark_etl.ledger.offset_gaps import open_gaps
+from hourmark_etl.ledger.read_errors import read_errors
 
 from .stories import grows, polls, writes
 
@@ -46,6 +47,20 @@ def elect(world: World) -> None:
     """Another leader of every partition, that has all of its log."""
     for log in world.pipeline.central.logs.values():
         log.elect()
+
+
+@pytest.mark.parametrize("topic", [AUDIT, HOSTS])
+def test_a_bad_record_behind_others_of_its_batch_is_no_lost_end(world: World, topic: str) -> None:
+    """What is staged of the batch before it has an epoch of its own, or none: not that of the batch before."""
+    world.producers.report(0)
+    writes(world, "click")
+    world.producers._append(Partition(topic, 0), b"key", b"no record of a service")
+    for _ in range(2):  # it is tried again
+        arrive(world)
+        (error,) = read_errors(world.database).values()
+        central = Partition(central_topic(topic, world.pipeline.mirror.alias), 0)
+        assert error.of == central and world.pipeline.positions()[central].next_offset == error.offset
+        assert open_gaps(world.database) == []
 
 
 @pytest.mark.parametrize("grown", range(7))

@@ -314,16 +314,19 @@ def _before(piece: Piece, bad: Collection[BadRecord]) -> Piece:
     for of in bad:
         at_topic = pc.equal(table.column("topic").cast("string"), of.topic)
         here = pc.and_(at_topic, pc.equal(table.column("partition"), of.partition))
-        table = table.filter(pc.invert(pc.and_(here, pc.greater_equal(table.column("offset"), of.offset))))
-        spans = tuple(_until(s, of.offset) if (s.topic, s.partition) == (of.topic, of.partition) else s for s in spans)
+        behind = pc.greater_equal(table.column("offset"), of.offset)
+        last = pc.max(table.column("offset").filter(pc.and_(here, pc.invert(behind)))).as_py()
+        table = table.filter(pc.invert(pc.and_(here, behind)))
+        spans = tuple(_until(s, of.offset, last) if (s.topic, s.partition) == (of.topic, of.partition) else s for s in spans)
     return Piece(table, tuple(s for s in spans if s.end > s.start))
 
 
-def _until(span: Span, end: int) -> Span:
-    """The beginning of the span; which leader wrote its last record is not known."""
+def _until(span: Span, end: int, last: int | None) -> Span:
+    """The beginning of the span, with its last record's offset; which leader wrote that is not known."""
     if span.end <= end:
         return span
-    return dataclasses.replace(span, end=max(end, span.start), leader_epoch=None, epoch_next=None)
+    epoch_next = None if last is None else last + 1
+    return dataclasses.replace(span, end=max(end, span.start), leader_epoch=None, epoch_next=epoch_next)
 
 
 def first_valid(table: pa.Table, plan: StagePlan) -> int | None:
