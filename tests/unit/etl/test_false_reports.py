@@ -98,3 +98,15 @@ def test_losses_without_end_add_up_to_what_a_marker_can_hold() -> None:
     hour = Hour(END // 1000 - 3600, 3600)
     found = losses_of(hour, {"app"}, [HostLoss("app", END - 5, END, 1 << 62, 0)] * 3)
     assert found == ({"app": (1 << 63) - 1}, {})
+
+
+def test_an_incarnation_of_a_tailer_does_not_become_a_delivery_service(database: Database) -> None:
+    """One bit of a report: a service that falls silent is awaited no more, and a tailer is not believed in its place."""
+    put(database, host_report(END + 1000, host_name="web-1", kind="service", sequence=1, sources=BEHIND))
+    put(database, real(END + 2000, 2))
+    later_ms = END + RENAMED_AFTER_MS + 2000
+    put(database, host_report(later_ms, host_id=SERVICE, host_name="events-1", kind="service", incarnation="s", sequence=1))
+    put(database, real(later_ms, 3))
+    assert len(waits_for(database, later_ms)) == 1, "the host is awaited"
+    (host,) = (r for r in reporters(database) if r.host_name == "web-1")
+    assert (host.kind, host.received_at_ms) == ("tailer", later_ms)
