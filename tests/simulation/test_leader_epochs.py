@@ -63,6 +63,24 @@ def test_a_bad_record_behind_others_of_its_batch_is_no_lost_end(world: World, to
         assert open_gaps(world.database) == []
 
 
+def test_promises_that_were_lost_while_a_bad_one_behind_them_was_held_hold_every_type(world: World) -> None:
+    for _ in range(4):
+        writes(world, "click")
+    world.producers._append(Partition(AUDIT, 0), b"key", b"no record of a service")
+    arrive(world)
+    (error,) = read_errors(world.database).values()
+    world.pipeline.shorten([AUDIT], 6)
+    for _ in range(9):
+        writes(world, "click")
+    world.pipeline.mirror_all(0)
+    log = world.pipeline.central.logs[error.of]
+    world.check = lambda: None  # type: ignore[method-assign]  # it knows of no bad record
+    assert len(log.records) > error.offset, "its length tells nothing"
+    polls(world, hour(1))
+    assert [gap.topic for gap in open_gaps(world.database)] == [AUDIT]
+    assert frontier(world).hour == hour(1)
+
+
 @pytest.mark.parametrize("grown", range(7))
 def test_promises_that_were_lost_hold_every_type_however_far_their_log_grew(world: World, grown: int) -> None:
     world.pipeline.shorten([AUDIT], 6)

@@ -292,7 +292,11 @@ class Pipeline:
             )
             for p, s in moved.items()
         )  # fmt: skip
-        answers = list(stage_pieces([Piece(self.records(spans), spans)], self.plan(folder), self.storage, []))
+        logs = self.central.logs
+        one_epoch = frozenset(
+            p for p, s in moved.items() if len({logs[p].epoch_of(offset) for offset in range(s.next_offset, ends[p])}) == 1
+        )
+        answers = list(stage_pieces([Piece(self.records(spans), spans, one_epoch)], self.plan(folder), self.storage, []))
         return batch_of(answers, CLUSTER, "default", self.clock.now_ms()), unread_of(answers, self.clock.now_ms())
 
     def staged(self, folder: str, spans: Sequence[Span], schemas: Schemas | None = None) -> StagedPiece:
