@@ -28,7 +28,7 @@ def reporters(database: Database) -> list[Reporter]:
 
 def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
     """What a report says that is staged now, source by source. It cannot tell of a time that has yet to come."""
-    heard_ms = now_ms if abs(now_ms - report.received_at_ms) <= CLOCKS_APART_MS_MAX else report.received_at_ms
+    heard_ms = report.received_at_ms if now_ms - report.received_at_ms > CLOCKS_APART_MS_MAX else now_ms
     return tuple(
         Reporter(
             host_id=storable(report.host_id),
