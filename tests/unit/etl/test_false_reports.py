@@ -112,7 +112,9 @@ def test_an_incarnation_of_a_tailer_does_not_become_a_delivery_service(database:
     assert (host.kind, host.received_at_ms) == ("tailer", later_ms)
 
 
-def test_a_service_that_died_and_whose_last_report_has_a_time_in_the_future_stops_closing_for_a_minute(database: Database) -> None:
+def test_a_service_that_died_and_whose_last_report_has_a_time_in_the_future_stops_closing_for_a_minute(
+    database: Database,
+) -> None:
     """One bit of that time: nobody reports for the service again."""
     gone = host_report(END + (1 << 40), host_id="7" * 32, host_name="e-3", kind="service", incarnation="s")
     with database.transaction() as connection:
