@@ -121,7 +121,7 @@ class Span:
 
     Attributes:
         leader_epoch: The leader epoch of the last record in it; None if unknown, or if it has no record.
-        epoch_next: The offset after that record: transaction markers may lie between it and `end`.
+        epoch_next: The offset after that record: transaction markers may lie between it and `end`. None if it has no record.
     """
 
     topic: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,10 +29,12 @@ from hourmark.topics import AUDIT, CONTROL, events_topic
 from hourmark_etl.ledger.batches import commit_batch, positions
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import all_gaps
+from hourmark_etl.ledger.read_errors import PAUSE_MS, read_errors
 from hourmark_etl.model import Position
-from hourmark_etl.staging.consumer import batch_of, begin_truncated
+from hourmark_etl.staging.consumer import batch_of, begin_truncated, unread_of
 from hourmark_etl.staging.planner import Planner, stage_plan
 from hourmark_etl.staging.stage import TaskResult, read_and_stage
+from hourmark_etl.staging.unreadable import skip_unreadable
 from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
@@ -65,17 +68,19 @@ class Stager:
                 central = self.config.kafka.central_cluster
                 answers += read_and_stage(task, plan, central, self.config.kafka.max_message_bytes)
             batch = batch_of(answers, self.cluster_id, "default", 1)
-            commit_batch(self.database, self.lease, batch)
-            assert not [u for a in answers for u in a.unread if not u.is_truncated]
-            truncated = {Partition(u.topic, u.partition) for a in answers for u in a.unread}
-            if truncated:
-                now_ms = SystemClock().now_ms()
+            now_ms = SystemClock().now_ms()
+            commit_batch(self.database, self.lease, batch, unread_of(answers, now_ms))
+            if truncated := {Partition(u.topic, u.partition) for a in answers for u in a.unread if u.is_truncated}:
                 begin_truncated(self.database, self.lease, self.broker.cluster, self.cluster_id, lambda t: t, truncated, now_ms)
             staged += sum(g.rows for g in batch.groups)
         return staged
 
     def position(self) -> Position:
         return next(p for p in positions(self.database, self.cluster_id) if p.topic == self.topic)
+
+    def held(self) -> list[int]:
+        """From which offsets partitions cannot be staged."""
+        return [error.offset for error in read_errors(self.database).values()]
 
     def end(self) -> None:
         self.planner.close()
@@ -182,4 +187,34 @@ def test_promises_that_were_lost_hold_every_type_and_what_follows_is_read_on(bro
         (gap,) = all_gaps(stager.database)
         assert (gap.topic, gap.accepted_at_ms) == (audit, None)
         assert stager.position().next_offset == KEPT + 20
+        stager.end()
+
+
+def test_bad_promises_behind_good_ones_and_before_a_damaged_batch_are_no_lost_end(broker: PlainBroker, config: Config) -> None:
+    """Each is held at its own offset, however often it is tried, and an operator skips both."""
+    with broker.running():
+        stager = begin(broker, config)
+        stager.topic = AUDIT
+        broker.append(AUDIT, promises(range(3)))
+        stager.stage()
+        junk = (b"a key", b"no promise")
+        broker.append(AUDIT, [*promises([3]), junk, *promises([4]), junk])
+        broker.append(AUDIT, promises([5, 6]))
+        broker.append(AUDIT, promises([7]))
+        log = broker.log(AUDIT)
+        with log.with_flipped_bit(log.read().index(b"%08d" % 6), 0):
+            for _ in range(2):
+                stager.stage()
+                assert (stager.held(), stager.position().next_offset) == ([4], 4)
+                time.sleep(PAUSE_MS / 1000 + 0.1)
+            assert "offsets [4, 5) could" in skip_unreadable(config, AUDIT, 0).what
+            stager.stage()
+            assert stager.held() == [6]
+            assert "offsets [6, 7) could" in skip_unreadable(config, AUDIT, 0).what
+            stager.stage()
+            assert stager.held() == [7]
+            assert "offsets [7, 9) could" in skip_unreadable(config, AUDIT, 0).what
+            stager.stage()
+        assert (stager.held(), stager.position().next_offset) == ([], 10)
+        assert not [gap for gap in all_gaps(stager.database) if gap.lost_end]
         stager.end()

@@ -16,8 +16,9 @@ from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
 
 from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, central_topic, events_topic
+from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
 from hourmark_etl.ledger.offset_gaps import open_gaps
+from hourmark_etl.ledger.read_errors import read_errors
 
 from .stories import grows, polls, writes
 
@@ -46,6 +47,38 @@ def elect(world: World) -> None:
     """Another leader of every partition, that has all of its log."""
     for log in world.pipeline.central.logs.values():
         log.elect()
+
+
+@pytest.mark.parametrize("topic", [AUDIT, HOSTS])
+def test_a_bad_record_behind_others_of_its_batch_is_no_lost_end(world: World, topic: str) -> None:
+    """What is staged of the batch before it has an epoch of its own, or none: not that of the batch before."""
+    world.producers.report(0)
+    writes(world, "click")
+    world.producers._append(Partition(topic, 0), b"key", b"no record of a service")
+    for _ in range(2):  # it is tried again
+        arrive(world)
+        (error,) = read_errors(world.database).values()
+        central = Partition(central_topic(topic, world.pipeline.mirror.alias), 0)
+        assert error.of == central and world.pipeline.positions()[central].next_offset == error.offset
+        assert open_gaps(world.database) == []
+
+
+def test_promises_that_were_lost_while_a_bad_one_behind_them_was_held_hold_every_type(world: World) -> None:
+    for _ in range(4):
+        writes(world, "click")
+    world.producers._append(Partition(AUDIT, 0), b"key", b"no record of a service")
+    arrive(world)
+    (error,) = read_errors(world.database).values()
+    world.pipeline.shorten([AUDIT], 6)
+    for _ in range(9):
+        writes(world, "click")
+    world.pipeline.mirror_all(0)
+    log = world.pipeline.central.logs[error.of]
+    world.check = lambda: None  # type: ignore[method-assign]  # it knows of no bad record
+    assert len(log.records) > error.offset, "its length tells nothing"
+    polls(world, hour(1))
+    assert [gap.topic for gap in open_gaps(world.database)] == [AUDIT]
+    assert frontier(world).hour == hour(1)
 
 
 @pytest.mark.parametrize("grown", range(7))

@@ -257,7 +257,8 @@ def _group_row(table: Table, g: StagedGroup | AuditGroup) -> dict[str, Any]:
 def _compare_and_set(connection: Connection, moved: Sequence[tuple[Position, Position]], *, keep_epochs: bool = False) -> None:
     """Move positions (from, to), in as few calls as for one. StaleDriver where the ledger is not where one begins.
 
-    `keep_epochs`: where `to` has no epoch, no record came, and the last one is the same as before.
+    `keep_epochs`: where `to` has no `epoch_next`, no record came, and the last one is the same as before. Where it has one and no
+    epoch, records came and their leader is not known: with the epoch before, a reader would take them for another log's.
     """
     topic_ids = sorted({start.topic_id for start, _ in moved})
     of_clusters = tables.positions.c.cluster_id.in_({start.cluster_id for start, _ in moved})
@@ -275,7 +276,7 @@ def _compare_and_set(connection: Connection, moved: Sequence[tuple[Position, Pos
             )
         check(tables.positions, row)
         at: dict[str, int | None] = {"next_offset": end.next_offset}
-        if not (keep_epochs and end.leader_epoch is None):
+        if not (keep_epochs and end.epoch_next is None):
             at |= {"leader_epoch": end.leader_epoch, "epoch_next": end.epoch_next}
         changes.append((row, at))
     rewrite(connection, tables.positions, changes)

@@ -28,7 +28,7 @@ def reporters(database: Database) -> list[Reporter]:
 
 def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
     """What a report says that is staged now, source by source. It cannot tell of a time that has yet to come."""
-    heard_ms = now_ms if abs(now_ms - report.received_at_ms) <= CLOCKS_APART_MS_MAX else report.received_at_ms
+    heard_ms = report.received_at_ms if now_ms - report.received_at_ms > CLOCKS_APART_MS_MAX else now_ms
     return tuple(
         Reporter(
             host_id=storable(report.host_id),
@@ -97,12 +97,15 @@ def is_overtaken(said: Reporter, known: Reporter) -> bool:
 def why_foreign(said: Reporter, known: Reporter) -> str:
     """Return why a report cannot be the host's own, human-readable; empty if it can.
 
-    A host keeps its kind: a delivery service never becomes a tailer. And it keeps its name while it reports; a host that was
-    renamed is believed once its last report is a goodbye, or a minute old. So whoever may report for one host only cannot speak
-    for another one that is live, though the host id is the other one's.
+    A host keeps its kind: a delivery service never becomes a tailer, and an incarnation of a tailer no service, which would not
+    be awaited once it is silent. And it keeps its name while it reports; a host that was renamed is believed once its last report
+    is a goodbye, or a minute old. So whoever may report for one host only cannot speak for another one that is live, though the
+    host id is the other one's.
     """
     if known.kind == "service" and said.kind != "service":
         return "this host id is a delivery service's, and the report is a tailer's"
+    if said.kind != known.kind and said.incarnation == known.incarnation:
+        return "this incarnation is a tailer's, and the report is a delivery service's"
     apart_ms = abs(said.received_at_ms - known.received_at_ms)
     if said.host_name != known.host_name and not known.goodbye and apart_ms < RENAMED_AFTER_MS:
         return f"this host id reported as {known.host_name} {apart_ms / 1000:.1f} s before"

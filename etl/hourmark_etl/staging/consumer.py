@@ -215,7 +215,7 @@ def batch_of(answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms:
                 shard=shard,
             )
         )
-        epochs = [(s.leader_epoch, s.epoch_next) for s in found if s.leader_epoch is not None]
+        epochs = [(s.leader_epoch, s.epoch_next) for s in found if s.epoch_next is not None]
         epoch, epoch_next = epochs[-1] if epochs else (None, None)
         ends.append(dataclasses.replace(starts[-1], next_offset=found[-1].end, leader_epoch=epoch, epoch_next=epoch_next))
     files = tuple(f.file for a in answers for f in a.piece.files)

@@ -55,17 +55,21 @@ class Unread(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Rows of `table` (columns key, value, topic, partition, offset) are all committed records in `spans`."""
+    """Rows of `table` (columns key, value, topic, partition, offset) are all committed records in `spans`.
+
+    `one_epoch`: partitions all of whose records in it were written under the leader epoch of their span.
+    """
 
     table: pa.Table
     spans: tuple[Span, ...]
+    one_epoch: frozenset[Partition] = frozenset()
 
 
 @dataclasses.dataclass(slots=True)
 class _Reading:
     """How far a span was read: `next_offset` of it, `begun` at the last piece's end.
 
-    `epoch`, `epoch_next`: of the last record since then, as of `Span`.
+    `epoch`, `epoch_next`: of the last record since then, as of `Span`. `epochs`: of all records since then.
     """
 
     wanted: ReadSpan
@@ -74,6 +78,7 @@ class _Reading:
     bytes_left: int
     epoch: int | None = None
     epoch_next: int | None = None
+    epochs: set[int | None] = dataclasses.field(default_factory=set)
 
 
 class SpanReader:
@@ -191,6 +196,7 @@ def _used_up(readings: Mapping[Partition, _Reading], runs: Sequence[Run[Any]], b
         r.next_offset = run.next_offset
         if run.epoch_next is not None:
             r.epoch, r.epoch_next = run.epoch, run.epoch_next
+            r.epochs.add(run.epoch)
         r.bytes_left -= int(places[high] - places[low])
     return [run.partition for run in runs if readings[run.partition].bytes_left <= 0]
 
@@ -198,12 +204,13 @@ def _used_up(readings: Mapping[Partition, _Reading], runs: Sequence[Run[Any]], b
 def _piece(taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]) -> Iterator[Piece]:
     """What was read since the last piece, if that is anything."""
     spans = []
+    one_epoch = frozenset(p for p, r in readings.items() if len(r.epochs) == 1)
     for r in readings.values():
         if r.next_offset > r.begun:
             spans.append(_span(r))
-        r.begun, r.epoch, r.epoch_next = r.next_offset, None, None
+        r.begun, r.epoch, r.epoch_next, r.epochs = r.next_offset, None, None, set()
     if spans:
-        yield Piece(pa.Table.from_batches(taken, _SCHEMA), tuple(spans))
+        yield Piece(pa.Table.from_batches(taken, _SCHEMA), tuple(spans), one_epoch)
 
 
 def _span(r: _Reading) -> Span:

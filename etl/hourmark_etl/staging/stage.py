@@ -25,6 +25,7 @@ from hourmark.audit import AuditRecord, Promise
 from hourmark.avro import FRAMING_SIZE, unframe
 from hourmark.config_groups import KafkaCluster
 from hourmark.host_reports import HostReport
+from hourmark.kafka import Partition
 from hourmark_etl.arrow import (
     Bools,
     fixed_array,
@@ -294,7 +295,7 @@ def stage_pieces(pieces: Iterable[Piece], plan: StagePlan, storage: Storage, unr
         left = _before(piece, bad)
         while left.spans:
             try:
-                yield TaskResult(stage_table(*left, plan, storage), left.spans)
+                yield TaskResult(stage_table(left.table, left.spans, plan, storage), left.spans)
                 break
             except BadRecord as error:
                 bad.append(error)
@@ -310,20 +311,25 @@ def stage_pieces(pieces: Iterable[Piece], plan: StagePlan, storage: Storage, unr
 
 def _before(piece: Piece, bad: Collection[BadRecord]) -> Piece:
     """The piece without these records and all that follow them in their partitions."""
-    table, spans = piece
+    table, spans, one_epoch = piece
     for of in bad:
         at_topic = pc.equal(table.column("topic").cast("string"), of.topic)
         here = pc.and_(at_topic, pc.equal(table.column("partition"), of.partition))
-        table = table.filter(pc.invert(pc.and_(here, pc.greater_equal(table.column("offset"), of.offset))))
-        spans = tuple(_until(s, of.offset) if (s.topic, s.partition) == (of.topic, of.partition) else s for s in spans)
-    return Piece(table, tuple(s for s in spans if s.end > s.start))
+        behind = pc.greater_equal(table.column("offset"), of.offset)
+        last = pc.max(table.column("offset").filter(pc.and_(here, pc.invert(behind)))).as_py()
+        table = table.filter(pc.invert(pc.and_(here, behind)))
+        at = Partition(of.topic, of.partition)
+        spans = tuple(_until(s, of.offset, last, at in one_epoch) if Partition(s.topic, s.partition) == at else s for s in spans)
+    return Piece(table, tuple(s for s in spans if s.end > s.start), one_epoch)
 
 
-def _until(span: Span, end: int) -> Span:
-    """The beginning of the span; which leader wrote its last record is not known."""
+def _until(span: Span, end: int, last: int | None, is_of_one_epoch: bool) -> Span:
+    """The beginning of the span, with its last record's offset. Where leaders changed within it, who wrote that is not known."""
     if span.end <= end:
         return span
-    return dataclasses.replace(span, end=max(end, span.start), leader_epoch=None, epoch_next=None)
+    epoch = span.leader_epoch if last is not None and is_of_one_epoch else None
+    epoch_next = None if last is None else last + 1
+    return dataclasses.replace(span, end=max(end, span.start), leader_epoch=epoch, epoch_next=epoch_next)
 
 
 def first_valid(table: pa.Table, plan: StagePlan) -> int | None:

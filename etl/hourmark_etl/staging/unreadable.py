@@ -58,7 +58,7 @@ def first_stageable(config: Config, partition: Partition, offset: int) -> int:
     plan = stage_plan(config, "", {partition.topic}, "", Schemas({}, {}))
     unread: list[Unread] = []
     with SpanReader(config.kafka.central_cluster, config.kafka.max_message_bytes, stall_s=_PROBE_STALL_S) as reader:
-        for table, spans in reader.read([ReadSpan(span, 1 << 62)], unread=unread):
+        for table, spans, _ in reader.read([ReadSpan(span, 1 << 62)], unread=unread):
             if (valid := first_valid(table, plan)) is not None:
                 return offset if valid == table.column("offset")[0].as_py() else valid
             if len(table):

@@ -266,7 +266,10 @@ class Pipeline:
         if len(log.records) < s.next_offset:
             return True
         begin = planning.begin_of(s, log.start)
-        return begin is not None and begin.leader_epoch is not None and log.is_truncated(begin.offset, begin.leader_epoch)
+        if begin is None or begin.leader_epoch is None:
+            return False
+        between = log.records[begin.offset : s.next_offset]  # where a reader finds a record, others took the place of lost ones
+        return log.is_truncated(begin.offset, begin.leader_epoch) or any(r is not None for r in between)
 
     def elect(self, draw: int) -> None:
         """Another broker leads some partitions of the central cluster, and has all of their logs."""
@@ -289,7 +292,11 @@ class Pipeline:
             )
             for p, s in moved.items()
         )  # fmt: skip
-        answers = list(stage_pieces([Piece(self.records(spans), spans)], self.plan(folder), self.storage, []))
+        logs = self.central.logs
+        one_epoch = frozenset(
+            p for p, s in moved.items() if len({logs[p].epoch_of(offset) for offset in range(s.next_offset, ends[p])}) == 1
+        )
+        answers = list(stage_pieces([Piece(self.records(spans), spans, one_epoch)], self.plan(folder), self.storage, []))
         return batch_of(answers, CLUSTER, "default", self.clock.now_ms()), unread_of(answers, self.clock.now_ms())
 
     def staged(self, folder: str, spans: Sequence[Span], schemas: Schemas | None = None) -> StagedPiece:

@@ -11,7 +11,7 @@ from tests.support.records import END, frontier, host_report
 
 from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport, SourceReport
 from hourmark.hours import Hour
-from hourmark_etl.closing.cut.readiness import Reports, clocks_apart, readiness
+from hourmark_etl.closing.cut.readiness import SILENT_MS, Reports, clocks_apart, readiness
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.host_losses import HostLoss, losses_of
 from hourmark_etl.ledger.reporters import RENAMED_AFTER_MS, put_reports, reporters, reporters_of
@@ -98,3 +98,30 @@ def test_losses_without_end_add_up_to_what_a_marker_can_hold() -> None:
     hour = Hour(END // 1000 - 3600, 3600)
     found = losses_of(hour, {"app"}, [HostLoss("app", END - 5, END, 1 << 62, 0)] * 3)
     assert found == ({"app": (1 << 63) - 1}, {})
+
+
+def test_an_incarnation_of_a_tailer_does_not_become_a_delivery_service(database: Database) -> None:
+    """One bit of a report: a service that falls silent is awaited no more, and a tailer is not believed in its place."""
+    put(database, host_report(END + 1000, host_name="web-1", kind="service", sequence=1, sources=BEHIND))
+    put(database, real(END + 2000, 2))
+    later_ms = END + RENAMED_AFTER_MS + 2000
+    put(database, host_report(later_ms, host_id=SERVICE, host_name="events-1", kind="service", incarnation="s", sequence=1))
+    put(database, real(later_ms, 3))
+    assert len(waits_for(database, later_ms)) == 1, "the host is awaited"
+    (host,) = (r for r in reporters(database) if r.host_name == "web-1")
+    assert (host.kind, host.received_at_ms) == ("tailer", later_ms)
+
+
+def test_a_service_that_died_and_whose_last_report_has_a_time_in_the_future_stops_closing_for_a_minute(
+    database: Database,
+) -> None:
+    """One bit of that time: nobody reports for the service again."""
+    gone = host_report(END + (1 << 40), host_id="7" * 32, host_name="e-3", kind="service", incarnation="s")
+    with database.transaction() as connection:
+        put_reports(connection, [reporters_of(gone, END + 1000)])
+    assert clocks_apart(Reports(reporters(database)), END + 1500)
+    later_ms = END + 1000 + SILENT_MS + 1
+    put(database, host_report(later_ms, host_id=SERVICE, host_name="events-1", kind="service", incarnation="s", sequence=1))
+    known = Reports(reporters(database))
+    assert clocks_apart(known, later_ms + 500) is None
+    assert {r.host_id for group in known.awaited(frontier()) for r in group if r.kind == "service"} == {SERVICE}

@@ -126,10 +126,14 @@ def no_service(reports: Reports) -> str | None:
 
 
 def clocks_apart(reports: Reports, now_ms: int) -> str | None:
-    """Which clock cannot be trusted, human-readable; None where the closer's and the live services' agree."""
+    """Which clock cannot be trusted, human-readable; None where the closer's and the live services' agree.
+
+    One that has fallen silent while another reports says nothing: its time would stop closing until that time has come.
+    """
     if not reports.services:
         return no_service(reports)
-    newest = max(reports.services, key=lambda r: r.received_at_ms)
+    heard_ms = max(r.heard_at_ms for r in reports.services)
+    newest = max((r for r in reports.services if heard_ms - r.heard_at_ms <= SILENT_MS), key=lambda r: r.received_at_ms)
     ahead_ms = newest.received_at_ms - now_ms
     if ahead_ms > CLOCKS_APART_MS_MAX:
         return (
