@@ -90,6 +90,12 @@ class Receiver:
         self.to_end = to_end
         self._selector.register(self._wake_r, selectors.EVENT_READ, Polled(self._woken, when_held=True))
         self.input.open(self)
+        self.count_the_run_before()
+        self.segments.mark_open()
+        self._thread.start()
+
+    def count_the_run_before(self) -> None:
+        """What may have been lost since, or with it; also where nothing is received from now on, as in a drain."""
         if self.segments.was_left_open() and not self.input.resumes:
             why = (
                 "nobody listened since the run before"
@@ -97,8 +103,12 @@ class Receiver:
                 else "the run before was killed: what it had received and not yet written"
             )
             self.losses.add(why, unknown=1)
-        self.segments.mark_open()
-        self._thread.start()
+
+    def has_told(self) -> bool:
+        """Where nothing is received: whether what the run before may have lost is written down, as it must be before a claim."""
+        if told := self.losses.tell(at_once=True):
+            self._unmark()
+        return told
 
     def stop(self, within_s: float) -> None:
         """Write what has arrived, and end."""
@@ -149,14 +159,18 @@ class Receiver:
                 self.losses.add("stopped before it could be written", lost_bytes=unwritten)
             told = self.losses.tell(at_once=True)
             self.segments.close()
-            if told and not self.input.is_lost_in_between:
-                self.segments.unmark()
+            if told:
+                self._unmark()
         except Exception as error:  # noqa: BLE001  # handed to the main thread, which ends with it
             self.failed(error)
         finally:
             with self._changed:
                 self.has_ended = True
                 self._changed.notify_all()
+
+    def _unmark(self) -> None:
+        if not self.input.is_lost_in_between:
+            self.segments.unmark()
 
     def _read_out(self) -> bool:
         """Whether nothing is left that had arrived."""

@@ -71,6 +71,14 @@ def test_a_start_after_the_first_says_that_nobody_listened_in_between(host: Host
             wait_for(lambda: recorder.last.unknown_losses == unknown, "it is said")  # noqa: B023
 
 
+def test_a_drain_says_that_nobody_listened_since_the_run_before(host: Host, recorder: Recorder) -> None:
+    receives(host, UDP)
+    assert host.drain().unknown_losses == 0, "nobody ever listened"
+    with host.running():
+        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it is caught up")
+    assert host.drain().unknown_losses == recorder.last.unknown_losses == 1
+
+
 def test_what_the_kernel_dropped_is_counted_to_the_datagram(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datagrams, "_KERNEL_BYTES", 1 << 14)
     told: dict[str, Any] = {"unknown": 0, "lines": 0}
