@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+from typing import Final
 
 from tests.support.tailer_model.actions.services import bring_services_up
 from tests.support.tailer_model.actions.weights import plain
 from tests.support.tailer_model.actions.writing import append_to_a_new_one, some
 from tests.support.tailer_model.truth import now_ms
 from tests.support.tailer_model.world import FILES_OPEN_MIN, World, size_of
+
+_JUMPS_MS: Final = (-86_400_000, -7_200_000, -60_000, -2_000, 0, 2_000, 60_000, 7_200_000, 86_400_000)
 
 
 @plain(3)
@@ -76,7 +79,7 @@ def reload(world: World) -> None:
     if world.is_running and world.has_reported and not world.services.asks_to_wait:
         world.range_bytes = world.rng.choice((2048, 4096, 8192))
         world.configure()
-        world.was_reloaded = True
+        world.begins_anew()
         world.reload()
         _forget_what_has_no_name(world)
 
@@ -111,6 +114,14 @@ def reload_what_a_start_refuses(world: World) -> None:
 def _port(world: World) -> str:
     """One that is taken: a service's."""
     return world.services.urls[0].rpartition(":")[2]
+
+
+@plain(2)
+def set_the_clock(world: World) -> None:
+    """This host's wall clock jumps; nothing waits for it to come to where it was."""
+    world.set_clock(world.rng.choice(_JUMPS_MS))
+    if world.is_running and world.has_reported and not world.reports_again():
+        world.services.findings.append("it reports no more after its wall clock was set")
 
 
 @plain(1)
