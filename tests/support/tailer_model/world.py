@@ -279,16 +279,6 @@ input = "syslog+udp://127.0.0.1:{self.port}"
             at_ns = time.time_ns() + self._ahead_ms * 1_000_000
             os.utime(self.path(name), ns=(at_ns, at_ns))
 
-    def reports_again(self) -> bool:
-        """Whether it is heard of soon, or ended."""
-        assert self._pid is not None
-        before, deadline = self._reports(), time.monotonic() + SETTLES_WITHIN_S
-        while self._reports() == before and time.monotonic() < deadline:
-            if self._spawner.ended(self._pid) is not None:
-                return True
-            time.sleep(0.01)
-        return self._reports() > before
-
     @property
     def can_receive(self) -> bool:
         """Whether datagrams that are sent now are the tailer's."""

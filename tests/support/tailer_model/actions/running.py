@@ -118,10 +118,12 @@ def _port(world: World) -> str:
 
 @plain(2)
 def set_the_clock(world: World) -> None:
-    """This host's wall clock jumps; nothing waits for it to come to where it was."""
+    """This host's wall clock jumps. Nothing waits for it to come to where it was: so it catches up where nothing is in its way."""
     world.set_clock(world.rng.choice(_JUMPS_MS))
-    if world.is_running and world.has_reported and not world.reports_again():
-        world.services.findings.append("it reports no more after its wall clock was set")
+    if world.is_running and world.has_reported and not world.disk_is_full and world.rng.random() < 0.5:
+        take_all_out_of_its_way(world)
+        if not world.wait_for_a_look() and world.is_running:
+            world.services.findings.append("it does not catch up after its wall clock was set")
 
 
 @plain(1)
@@ -143,9 +145,7 @@ def bring_the_folder_back(world: World) -> None:
 @plain(4)
 def settle(world: World) -> None:
     """Nothing is in its way; it must have caught up soon."""
-    bring_services_up(world)
-    bring_the_folder_back(world)
-    world.services.refusing = 0.0
+    take_all_out_of_its_way(world)
     if world.disk_is_full:
         restart(world)
     if not world.is_running:
@@ -154,6 +154,13 @@ def settle(world: World) -> None:
         restart(world)
         if not world.wait_for_a_look():
             world.services.findings.append("it does not catch up, though nothing is in its way, even after a restart")
+
+
+def take_all_out_of_its_way(world: World) -> None:
+    """Services take what they are sent, and the folder with the logs is there."""
+    bring_services_up(world)
+    bring_the_folder_back(world)
+    world.services.refusing = 0.0
 
 
 def restart(world: World) -> None:
