@@ -36,4 +36,4 @@ def install() -> None:
         (ahead_ms,) = _AHEAD_MS.unpack(ahead)
         return real(clock) + int(ahead_ms)
 
-    SystemClock.now_ms = now_ms  # type: ignore[method-assign]
+    SystemClock.now_ms = now_ms  # type: ignore[assignment, method-assign]

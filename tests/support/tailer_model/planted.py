@@ -276,19 +276,13 @@ def calls_lost_what_copies_hold() -> None:
 @fault("settle", "write_to_the_journal", "settle", "kill", "write_to_the_journal", *3 * ["vacuum_the_journal"], "settle")
 def takes_the_first_entry_that_is_left_for_the_next() -> None:
     """It is not looked at whether the entry that was read last is there."""
-    take = _now("spool.journal:Journal._take")
+    real = _now("spool.journal:Journal._start")
 
-    def take_any(journal: Any, entry: Any) -> bool:
+    def start(journal: Any, *, follow: bool) -> None:
+        real(journal, follow=follow)
         journal._awaited = ""
-        return bool(take(journal, entry))
 
-    def ended(journal: Any, status: int, said: str) -> None:
-        journal._awaited = ""
-        real(journal, status, said)
-
-    real = _now("spool.journal:Journal._ended")
-    _put("spool.journal:Journal._take", take_any)
-    _put("spool.journal:Journal._ended", ended)
+    _put("spool.journal:Journal._start", start)
 
 
 @fault("settle", "write_to_the_journal", "settle", "kill", "make_the_journal_again", "write_to_the_journal", "settle")

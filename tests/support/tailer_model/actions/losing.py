@@ -162,7 +162,8 @@ def _expect_a_refusal(world: World, *, surely: bool = True) -> None:
 
 
 def _forgive(world: World) -> None:
-    """What was counted before may be forgotten."""
+    """What was counted before may be forgotten, and one more loss of each source is unknown then."""
     with world.services.lock:
         for sent in world.services.received.values():
             sent.forgive()
+            sent.unknown_max += 1

@@ -118,7 +118,7 @@ def _port(world: World) -> str:
 
 @plain(2)
 def set_the_clock(world: World) -> None:
-    """This host's wall clock jumps. Nothing waits for it to come to where it was: so it catches up where nothing is in its way."""
+    """This host's wall clock jumps. Nothing waits for it to come to where it was: it catches up if nothing is in its way."""
     world.set_clock(world.rng.choice(_JUMPS_MS))
     if world.is_running and world.has_reported and not world.disk_is_full and world.rng.random() < 0.5:
         take_all_out_of_its_way(world)
