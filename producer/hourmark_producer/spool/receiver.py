@@ -192,6 +192,9 @@ class Receiver:
         return drained
 
     def _write(self) -> None:
+        if self.input.resumes and not self.losses.tell(at_once=True):  # lines behind a loss would hide it from a run after a kill
+            self._hold("what was lost cannot be written down")
+            return
         content = b"".join(self._lines)
         self._lines = []
         try:
@@ -206,14 +209,15 @@ class Receiver:
                 "needs no connection is lost and counted",
                 logging.ERROR,
             )
-        self._hold(self.segments.is_full)
+        waiting = f"{self.segments.size} bytes wait in {self.segments.folder}, and no more may (tailer.spool.bytes_max)"
+        self._hold(waiting if self.segments.is_full else "")
 
-    def _hold(self, is_full: bool) -> None:
-        if is_full and not self.is_held:
+    def _hold(self, why: str) -> None:
+        """Read no more; or go on, where there is no reason."""
+        if why and not self.is_held:
             self.throttle.warn(
                 f"spool full {self.source}",
-                f"source {self.source}: {self.segments.size} bytes wait in {self.segments.folder}, and no more may "
-                "(tailer.spool.bytes_max); its senders wait, what needs no connection is lost and counted",
+                f"source {self.source}: {why}; its senders wait, what needs no connection is lost and counted",
             )
             paused = [key for key in self._selector.get_map().values() if not key.data.when_held]
             for key in paused:
@@ -222,12 +226,12 @@ class Receiver:
             with self._changed:
                 self.is_held = True
                 self._changed.notify_all()
-        elif self.is_held and not is_full:
+        elif self.is_held and not why:
             self.is_held = False  # the condition goes on until it was not met for a while: room comes and goes by segments
             for key in self._paused:
                 self._selector.register(key.fileobj, selectors.EVENT_READ, key.data)
             self._paused = []
-        elif is_full:
+        elif why:
             self.throttle.warn(f"spool full {self.source}", "it is full still")
 
     def _wake(self) -> None:
