@@ -89,9 +89,15 @@ class Receiver:
         """Begin to receive. `to_end`: what there is now."""
         self.to_end = to_end
         self._selector.register(self._wake_r, selectors.EVENT_READ, Polled(self._woken, when_held=True))
-        self.input.open(self)
         self.count_the_run_before()
-        self.segments.mark_open()
+        was_open = self.segments.was_left_open()
+        self.segments.mark_open()  # before anything can arrive
+        try:
+            self.input.open(self)
+        except BaseException:
+            if not was_open:
+                self.segments.unmark()
+            raise
         self._thread.start()
 
     def count_the_run_before(self) -> None:
