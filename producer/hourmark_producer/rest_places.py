@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 from collections.abc import Iterable
 from typing import Final
 
@@ -23,8 +24,7 @@ def packed_places(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
     for path in dict.fromkeys(paths):
         if path.endswith(PACKED) and os.path.basename(path).startswith(root):  # noqa: PTH119
             with contextlib.suppress(OSError):
-                status = os.stat(path)  # noqa: PTH116
-                dated.append((status.st_mtime_ns, path, status.st_ino))
+                _add(dated, path)
     return {path: inode for _, path, inode in sorted(dated, reverse=True)}
 
 
@@ -41,9 +41,15 @@ def copy_places(file: TrackedFile) -> dict[str, int]:
             for entry in entries:
                 if entry.name != name and _is_named_after(entry.name, name, stem):
                     with contextlib.suppress(OSError):
-                        status = os.stat(entry.path)  # noqa: PTH116
-                        dated.append((status.st_mtime_ns, entry.path, status.st_ino))
+                        _add(dated, entry.path)
     return {path: inode for _, path, inode in sorted(dated, reverse=True)}
+
+
+def _add(dated: list[tuple[int, str, int]], path: str) -> None:
+    """Regular files alone: a socket cannot be opened. OSError."""
+    status = os.stat(path)  # noqa: PTH116
+    if stat.S_ISREG(status.st_mode):
+        dated.append((status.st_mtime_ns, path, status.st_ino))
 
 
 def _is_named_after(name: str, live: str, stem: str) -> bool:

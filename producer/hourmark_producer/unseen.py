@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -217,7 +218,9 @@ def _stamps(paths: Iterable[str]) -> dict[Stamp, str]:
     for path in paths:
         if path.endswith(PACKED):
             with contextlib.suppress(OSError):
-                found[Stamp.of(os.stat(path))] = path  # noqa: PTH116  # each look, and there may be thousands
+                status = os.stat(path)  # noqa: PTH116  # each look, and there may be thousands
+                if stat.S_ISREG(status.st_mode):  # a socket cannot be opened
+                    found[Stamp.of(status)] = path
     return found
 
 

@@ -13,23 +13,27 @@ import pytest
 
 REMOTE: Final = Path("/lib/systemd/systemd-journal-remote")
 _BOOT: Final = "7a0e5f8f6f7c4d0f9f3a8f3b1c2d4e5f"
-_PROGRAM: Final = """#!{python}
+_PROGRAM: Final = """#!{python} -IS
 import json, os, sys, time
-from pathlib import Path
+folder, parent = "{folder}", os.getppid()
 sought = next((word.partition("=")[2] for word in sys.argv if word.startswith("--cursor=")), "")
 since = float(next((word.partition("=@")[2] for word in sys.argv if word.startswith("--since=")), 0))
-with open("{folder}/asked", "a") as asked:
+with open(f"{folder}/asked", "a") as asked:
     print(*(word for word in sys.argv if word.startswith(("--since=", "--cursor="))), file=asked)
-broken, content = Path("{folder}/broken"), open("{folder}/entries", "rb")
-if broken.exists():
+def is_broken():
+    return os.path.exists(f"{folder}/broken")
+if is_broken():
     sys.exit("Failed to open the journal")
-while Path("{folder}/slow").exists():
+while os.path.exists(f"{folder}/slow"):
     time.sleep(0.005)
+content = open(f"{folder}/entries", "rb")
 def numbers(cursor):
     fields = dict(field.split("=") for field in cursor.split(";"))
     return fields["s"], int(fields["i"], 16)
-is_there = sought in Path("{folder}/entries").read_text()
+is_there = sought.encode() in content.read()
+content.seek(0)
 passing = bool(sought) and is_there  # else it begins with what is behind that place
+seen = 0  # the number of the entry that was read last: numbers go on in another sequence
 def is_behind(entry):
     if not sought or is_there:
         return True
@@ -40,14 +44,19 @@ while True:
     line = content.readline()
     if line.endswith(b"\\n"):
         entry = json.loads(line)
+        number = numbers(entry["__CURSOR"])[1]
         passing = passing and entry["__CURSOR"] != sought
-        if not passing and int(entry["__REALTIME_TIMESTAMP"]) >= since * 1e6 and is_behind(entry):
+        if not passing and number > seen and int(entry["__REALTIME_TIMESTAMP"]) >= since * 1e6 and is_behind(entry):
             sys.stdout.buffer.write(line)
+            seen = number
         continue
     content.seek(place)
     sys.stdout.buffer.flush()
-    if "--follow" not in sys.argv or broken.exists() or os.getppid() == 1:
+    if "--follow" not in sys.argv or is_broken() or os.getppid() != parent:
         sys.exit(0)
+    if os.stat(f"{folder}/entries").st_ino != os.fstat(content.fileno()).st_ino:  # rotated, vacuumed or made again
+        content, passing = open(f"{folder}/entries", "rb"), False
+        continue
     time.sleep(0.005)
 """
 
@@ -81,13 +90,21 @@ class FakeJournal:
 
     def vacuum(self, *, left: int) -> None:
         """Remove all but the latest entries."""
-        entries = (self.folder / "entries").read_text().splitlines(keepends=True)
-        (self.folder / "entries").write_text("".join(entries[len(entries) - left :]))
+        entries = (self.folder / "entries").read_bytes().splitlines(keepends=True)
+        self._replace(b"".join(entries[len(entries) - left :]))
+
+    def rotate(self) -> None:
+        """The same entries are in other files."""
+        self._replace((self.folder / "entries").read_bytes())
 
     def make_again(self) -> None:
         """An empty journal in its place, whose entries are of another sequence."""
-        (self.folder / "entries").write_text("")
+        self._replace(b"")
         self.begin_a_sequence()
+
+    def _replace(self, content: bytes) -> None:
+        (self.folder / "entries.new").write_bytes(content)
+        (self.folder / "entries.new").rename(self.folder / "entries")
 
     def begin_a_sequence(self) -> None:
         """What comes is of another sequence than what is there."""

@@ -89,7 +89,19 @@ class Receiver:
         """Begin to receive. `to_end`: what there is now."""
         self.to_end = to_end
         self._selector.register(self._wake_r, selectors.EVENT_READ, Polled(self._woken, when_held=True))
-        self.input.open(self)
+        self.count_the_run_before()
+        was_open = self.segments.was_left_open()
+        self.segments.mark_open()  # before anything can arrive
+        try:
+            self.input.open(self)
+        except BaseException:
+            if not was_open:
+                self.segments.unmark()
+            raise
+        self._thread.start()
+
+    def count_the_run_before(self) -> None:
+        """What may have been lost since, or with it; also where nothing is received from now on, as in a drain."""
         if self.segments.was_left_open() and not self.input.resumes:
             why = (
                 "nobody listened since the run before"
@@ -97,8 +109,12 @@ class Receiver:
                 else "the run before was killed: what it had received and not yet written"
             )
             self.losses.add(why, unknown=1)
-        self.segments.mark_open()
-        self._thread.start()
+
+    def has_told(self) -> bool:
+        """Where nothing is received: whether what the run before may have lost is written down, as it must be before a claim."""
+        if told := self.losses.tell(at_once=True):
+            self._unmark()
+        return told
 
     def stop(self, within_s: float) -> None:
         """Write what has arrived, and end."""
@@ -149,14 +165,18 @@ class Receiver:
                 self.losses.add("stopped before it could be written", lost_bytes=unwritten)
             told = self.losses.tell(at_once=True)
             self.segments.close()
-            if told and not self.input.is_lost_in_between:
-                self.segments.unmark()
+            if told:
+                self._unmark()
         except Exception as error:  # noqa: BLE001  # handed to the main thread, which ends with it
             self.failed(error)
         finally:
             with self._changed:
                 self.has_ended = True
                 self._changed.notify_all()
+
+    def _unmark(self) -> None:
+        if not self.input.is_lost_in_between:
+            self.segments.unmark()
 
     def _read_out(self) -> bool:
         """Whether nothing is left that had arrived."""
@@ -178,6 +198,9 @@ class Receiver:
         return drained
 
     def _write(self) -> None:
+        if self.input.resumes and not self.losses.tell(at_once=True):  # lines behind a loss would hide it from a run after a kill
+            self._hold("what was lost cannot be written down")
+            return
         content = b"".join(self._lines)
         self._lines = []
         try:
@@ -192,14 +215,15 @@ class Receiver:
                 "needs no connection is lost and counted",
                 logging.ERROR,
             )
-        self._hold(self.segments.is_full)
+        waiting = f"{self.segments.size} bytes wait in {self.segments.folder}, and no more may (tailer.spool.bytes_max)"
+        self._hold(waiting if self.segments.is_full else "")
 
-    def _hold(self, is_full: bool) -> None:
-        if is_full and not self.is_held:
+    def _hold(self, why: str) -> None:
+        """Read no more; or go on, where there is no reason."""
+        if why and not self.is_held:
             self.throttle.warn(
                 f"spool full {self.source}",
-                f"source {self.source}: {self.segments.size} bytes wait in {self.segments.folder}, and no more may "
-                "(tailer.spool.bytes_max); its senders wait, what needs no connection is lost and counted",
+                f"source {self.source}: {why}; its senders wait, what needs no connection is lost and counted",
             )
             paused = [key for key in self._selector.get_map().values() if not key.data.when_held]
             for key in paused:
@@ -208,12 +232,12 @@ class Receiver:
             with self._changed:
                 self.is_held = True
                 self._changed.notify_all()
-        elif self.is_held and not is_full:
+        elif self.is_held and not why:
             self.is_held = False  # the condition goes on until it was not met for a while: room comes and goes by segments
             for key in self._paused:
                 self._selector.register(key.fileobj, selectors.EVENT_READ, key.data)
             self._paused = []
-        elif is_full:
+        elif why:
             self.throttle.warn(f"spool full {self.source}", "it is full still")
 
     def _wake(self) -> None:

@@ -83,6 +83,8 @@ class Spools:
             for source, receiver in self.receivers.items():
                 if self._receives(source):
                     receiver.start(to_end=to_end)
+                else:
+                    receiver.count_the_run_before()
         except BaseException:
             self.stop()
             raise
@@ -97,6 +99,8 @@ class Spools:
         found = set()
         for source, receiver in self.receivers.items():
             if not self._receives(source):
+                if not receiver.has_told():
+                    found.add(source)
                 continue
             draining = not self._listen and not receiver.has_ended
             if draining or not receiver.settle(SETTLED_WITHIN_S):

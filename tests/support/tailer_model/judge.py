@@ -6,17 +6,22 @@
 4. What is said to be lost is never more than what was destroyed unread; without unknown losses it is exactly that.
 5. Where all could be known nothing is unknown.
 6. Lines that are one record, and were written at once, are in one range.
+7. Each entry of the journal comes once unless it was gone before it was read, each datagram at most once; what the tailer could
+   not receive is told, and nothing else is.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tests.support.tailer.recorder import Received
 from tests.support.tailer_model.forms import FLUSH_S, POD_FIELDS, SOURCES, is_torn, joins_lines, numbers_of
 from tests.support.tailer_model.packing import suffix_of
+from tests.support.tailer_model.receiving import JOURNAL, RECEIVED, SYSLOG
+from tests.support.tailer_model.receiving import numbers_of as numbers_of_messages
 from tests.support.tailer_model.truth import TELLING_BYTES, Body, File, Line
 from tests.support.tailer_model.world import World
 
@@ -34,9 +39,9 @@ def _judged(world: World) -> Iterator[str]:
         key=lambda one: (one.range.file_id, one.range.generation, one.range.start),
     )
     yield from _retries(received, rereads=world.rereads)
-    places: dict[_Place, list[Received]] = {}
-    for one in received:
-        places.setdefault((one.range.file_id, one.range.generation), []).append(one)
+    for name in RECEIVED:
+        yield from _messages(world, name, [one for one in received if one.range.source == name])
+    places = _by_place(one for one in received if one.range.source in SOURCES)
     came, sent = Counter[int](), Counter[Body]()
     of_bodies = {place: _bodies_of(world, ranges) for place, ranges in places.items()}
     for place, ranges in places.items():
@@ -54,6 +59,35 @@ def _judged(world: World) -> Iterator[str]:
     yield from _doubles(world, came)
     yield from _left_out(world, came)
     yield from _losses(world, sent, came)
+
+
+def _by_place(received: Iterable[Received]) -> dict[_Place, list[Received]]:
+    places: dict[_Place, list[Received]] = {}
+    for one in received:
+        places.setdefault((one.range.file_id, one.range.generation), []).append(one)
+    return places
+
+
+def _messages(world: World, name: str, received: list[Received]) -> Iterator[str]:
+    """Of a source that receives: each comes once, as it was sent, and what was lost is told."""
+    came = Counter[int]()
+    for ranges in _by_place(received).values():
+        came.update(numbers_of_messages(name, _content(ranges)))
+    sent = world.services.received[name]
+    if unsent := came.pop(-1, 0):
+        yield f"{name}: {unsent} lines are none that was sent"
+    if doubled := [number for number, count in came.items() if count > 1]:
+        yield f"{name}: {len(doubled)} messages came more than once, such as {sorted(doubled)[:5]}"
+    if name == JOURNAL and sent.awaited:
+        yield f"{name}: {len(sent.awaited)} entries never came, the first is {min(sent.awaited)}"
+    said = {source.source: source for source in world.services.last_report.sources} if world.services.last_report else {}
+    if name not in said or "the checkpoint was damaged" in world.doubts:
+        return
+    unknown_max = sent.unknown_max if name == SYSLOG or not world.journal_is_in_doubt else math.inf
+    if said[name].unknown_losses > unknown_max:
+        yield f"{name}: {said[name].unknown_losses} losses are called unknown, there can be {unknown_max}"
+    if said[name].lost_bytes and not world.disk_was_full:
+        yield f"{name}: {said[name].lost_bytes} bytes are said to be lost, none are"
 
 
 def _retries(received: list[Received], *, rereads: int) -> Iterator[str]:

@@ -271,3 +271,52 @@ def takes_what_is_cut_off_for_whole() -> None:
 def calls_lost_what_copies_hold() -> None:
     """After several truncations nobody looks for what each took."""
     _put("elsewhere:Search.__call__", lambda *_: 0)
+
+
+@fault("settle", "write_to_the_journal", "settle", "kill", "write_to_the_journal", *3 * ["vacuum_the_journal"], "settle")
+def takes_the_first_entry_that_is_left_for_the_next() -> None:
+    """It is not looked at whether the entry that was read last is there."""
+    real = _now("spool.journal:Journal._start")
+
+    def start(journal: Any, *, follow: bool) -> None:
+        real(journal, follow=follow)
+        journal._awaited = ""
+
+    _put("spool.journal:Journal._start", start)
+
+
+@fault("settle", "write_to_the_journal", "settle", "kill", "make_the_journal_again", "write_to_the_journal", "settle")
+def does_not_read_a_journal_that_was_made_again() -> None:
+    """Loss is counted, and reading goes on behind a place that is nowhere."""
+
+    def read_on(journal: Any) -> None:
+        journal._receiver.losses.add("gone", unknown=1)
+        journal._is_lost = True
+        journal._start(follow=True)
+
+    _put("spool.journal:Journal._read_all", read_on)
+    _put("spool.journal:Journal._is_known", lambda *_: True)
+
+
+@fault("settle", "write_to_the_journal", "settle", "rotate_the_journal", "kill", "write_to_the_journal", "settle")
+def reads_the_journal_from_its_start_each_time() -> None:
+    """No cursor is known."""
+    _put("spool.journal:cursor_of", lambda _: "")
+
+
+@fault("settle", "send_datagrams", "settle", "flood_with_datagrams", "settle")
+def does_not_ask_the_kernel_what_it_dropped() -> None:
+    """Datagrams that came are all there were."""
+    _put("spool.datagrams:Datagrams._count_dropped", lambda _: None)
+
+
+@fault("settle", "send_datagrams", "settle", "stop", "settle")
+def does_not_say_that_nobody_listened() -> None:
+    """A start is as the first."""
+    _put("spool.segments:Segments.was_left_open", lambda _: False)
+
+
+@fault("settle", *3 * ["append", "set_the_clock"])
+def measures_time_by_the_wall_clock() -> None:
+    """What it waits for comes when the clock does."""
+    _put("cli:SystemClock.monotonic_s", lambda clock: clock.now_ms() / 1000)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 from tests.support.tailer.recorder import Received, Recorder, recording
+from tests.support.tailer_model.receiving import JOURNAL, JOURNAL_MS, SYSLOG, Sent
 from tests.support.tailer_model.truth import Truth, now_ms
 
 from hourmark.host_reports import HostReport
@@ -24,6 +25,7 @@ class Services:
     def __init__(self, truth: Truth, rng: random.Random) -> None:
         self.truth = truth
         self.lock = threading.RLock()
+        self.received = {JOURNAL: Sent(JOURNAL, JOURNAL_MS), SYSLOG: Sent(SYSLOG)}
         self.findings: list[str] = []
         self.away_since_ms: int | None = None  # the folder with the logs is not there
         self.claims_ms: dict[str, int] = {}  # by source, the latest, by this machine's clock
@@ -78,7 +80,7 @@ class Services:
             self._look_for_impatience(number)
             answer = self._chosen(number, one)
             if answer in (200, "drop"):
-                self.truth.delivered(one.body)
+                (self.received.get(one.range.source) or self.truth).delivered(one.body)
             if answer == 503 and self.recorders[number].retry_after != "0":
                 self._asked_to_wait_s[number] = time.monotonic()
             return answer
@@ -111,7 +113,10 @@ class Services:
                 if away_ms is not None and claim_ms > away_ms and source.source == "app":
                     self.findings.append(f"{source.source} is caught up at {claim_ms}, its folder is away since {away_ms}")
                 self.claims_ms[source.source] = max(claim_ms, self.claims_ms.get(source.source, 0))
-                self._look_for_undelivered(source.source, claim_ms)
+                if (sent := self.received.get(source.source)) is not None:
+                    self.findings += sent.findings_of(source, claim_ms)
+                else:
+                    self._look_for_undelivered(source.source, claim_ms)
 
     def _look_for_undelivered(self, source: str, claim_ms: int) -> None:
         for line, file, body in self.truth.undelivered.values():

@@ -17,10 +17,11 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.tailer_model import births
+from tests.support.tailer_model import births, machine
 from tests.support.tailer_model.planted import FAULTS
 
 _ASKED_TO_DIE: Final = 1  # PR_SET_PDEATHSIG
@@ -41,12 +42,12 @@ class Spawner:
 
     def start(
         self, arguments: list[str], log: Path, *, planted: str = "", file_bytes_max: int = 0, open_files_max: int = 0,
-        copied_up: str = "",
+        environment: Mapping[str, str],
     ) -> int:  # fmt: skip
         """The process id of `hourmark tail ARGUMENTS`."""
         return int(self._ask(
             do="start", arguments=arguments, log=str(log), planted=planted, file_bytes_max=file_bytes_max,
-            open_files_max=open_files_max, copied_up=copied_up,
+            open_files_max=open_files_max, environment=environment,
         ))  # fmt: skip
 
     def wait(self, pid: int) -> int:
@@ -106,7 +107,7 @@ def _begin(request: dict[str, Any]) -> int:
                 resource.setrlimit(kind, (most, most))
         sys.orig_argv = [sys.executable, "-m", _MODULE, request["planted"], *request["arguments"]]
         os.chdir(ROOT)
-        os.environ[births.VARIABLE] = request["copied_up"]
+        os.environ.update(request["environment"])
         _tail(request["planted"], request["arguments"])
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
@@ -120,6 +121,7 @@ def _begin(request: dict[str, Any]) -> int:
 
 def _tail(planted: str, arguments: list[str]) -> None:
     births.install()
+    machine.install()
     if planted:
         FAULTS[planted]()
     from hourmark.cli import main

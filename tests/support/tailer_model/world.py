@@ -7,12 +7,16 @@ import json
 import os
 import random
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.support.journals import FakeJournal
+from tests.support.tailer_model import births, machine
 from tests.support.tailer_model.forms import FOLLOWED, SOURCES, is_followed, joins_lines, settings, source_of
+from tests.support.tailer_model.receiving import JOURNAL, RECEIVED, SYSLOG
 from tests.support.tailer_model.services import Services
 from tests.support.tailer_model.spawner import Spawner
 from tests.support.tailer_model.truth import File, Truth, now_ms
@@ -40,9 +44,16 @@ class World:
         self._planted = planted
         self._pid: int | None = None
         self.range_bytes = 4096
-        self.disk_is_full = False
+        self.disk_is_full = self.disk_was_full = False
         self.was_reloaded = False  # since it was started
         self._reports_before = 0
+        self.journal = FakeJournal(folder / JOURNAL)
+        self.in_journal: list[int] = []  # the messages of its entries
+        self.journal_is_in_doubt = False  # the entry that was read last may be gone, so losses may be unknown
+        self.port = free_port(self.rng)
+        self._has_listened = False  # for syslog, ever
+        self._ahead_ms = 0  # of the machine's wall clock
+        self.set_clock(0)
         self._copied_up: dict[str, int] = {}  # nanoseconds that are added to birth times, by inode and birth time
         for name in FOLLOWED.values():
             (folder / name.rpartition("/")[0]).mkdir(parents=True)
@@ -71,6 +82,12 @@ scan_seconds = 0.02
 report_seconds = 0.05
 backoff_max_seconds = 0.05
 {settings(str(self.folder))}
+[[tailer.sources]]
+name = "{JOURNAL}"
+input = "journald"
+[[tailer.sources]]
+name = "{SYSLOG}"
+input = "syslog+udp://127.0.0.1:{self.port}"
 """
         )
 
@@ -123,6 +140,7 @@ backoff_max_seconds = 0.05
                 os.pwrite(opened, content[half:], at + half)
             finally:
                 os.close(opened)
+            self.stamp(name)
             self.truth.wrote(file, content, lines, since_ms)
 
     def reserve(self, file: File, size: int) -> None:
@@ -130,6 +148,7 @@ backoff_max_seconds = 0.05
         with self.services.lock:
             assert file.name is not None
             os.truncate(self.path(file.name), len(file.body.content) + size)
+            self.stamp(file.name)
 
     def rename(self, name: str, to: str) -> None:
         """Give a file another name, that of nobody else."""
@@ -161,6 +180,7 @@ backoff_max_seconds = 0.05
             assert file.name is not None
             with self.path(file.name).open("r+b", buffering=0) as opened:
                 opened.truncate(0)
+            self.stamp(file.name)
             self.truth.destroyed(file)
             if lines:
                 self.write(file.name, lines)
@@ -189,28 +209,46 @@ backoff_max_seconds = 0.05
         """A tailer; where it refuses because its checkpoint is lost, it is told to read all again."""
         assert self._pid is None
         self.disk_is_full, self.was_reloaded = bool(file_bytes_max), False
+        self.disk_was_full |= self.disk_is_full
         self._reports_before = self._reports()
         self.services.forget_who_waits()
         self._pid = self._spawner.start(
             ["--config", str(self.config), *more], self.log, planted=self._planted, open_files_max=open_files_max,
-            file_bytes_max=file_bytes_max, copied_up=str(self.folder / "births.json"),
+            file_bytes_max=file_bytes_max, environment=self._environment(),
         )  # fmt: skip
+        self.services.received[SYSLOG].unknown_max += 1
 
     def reload(self) -> None:
         """Ask it to go on with the configuration as it is now."""
         assert self._pid is not None
         self._spawner.tell(self._pid, signal.SIGHUP)
 
+    def begins_anew(self) -> None:
+        """It is about to take its configuration: nobody listens for a moment."""
+        self._notice_listening()
+        self.was_reloaded = True
+        self.services.received[SYSLOG].unknown_max += 2
+        self.services.received[SYSLOG].forget()
+
+    def tell(self, number: signal.Signals) -> None:
+        """A signal that it does not end by."""
+        assert self._pid is not None
+        self._spawner.tell(self._pid, number)
+
     def end(self, number: signal.Signals) -> int:
         """The tailer's end, by this signal."""
         assert self._pid is not None
+        self._notice_listening()
         pid, self._pid = self._pid, None
-        return self._spawner.end(pid, number)
+        status = self._spawner.end(pid, number)
+        self._listens_no_more()
+        return status
 
     def notice_an_end(self) -> None:
         """It may end by itself only where the disk was full."""
         if self._pid is not None and (status := self._spawner.ended(self._pid)) is not None:
             self._pid = None
+            self._listens_no_more()
             if not self.disk_is_full:
                 self.services.findings.append(f"it ended by itself, with exit status {status}")
 
@@ -225,9 +263,54 @@ backoff_max_seconds = 0.05
         while time.monotonic() < deadline and not self.has_reported:
             if (ended := self._spawner.ended(self._pid)) is not None:
                 self._pid = None
+                self._listens_no_more()
                 return ended
             time.sleep(0.01)
         return None
+
+    def set_clock(self, ahead_ms: int) -> None:
+        """The wall clock of this host, before or behind that of whoever judges."""
+        self._ahead_ms = ahead_ms
+        machine.set_clock(self.folder / "clock", ahead_ms)
+
+    def stamp(self, name: str) -> None:
+        """A file was written, at this host's time."""
+        if self._ahead_ms:
+            at_ns = time.time_ns() + self._ahead_ms * 1_000_000
+            os.utime(self.path(name), ns=(at_ns, at_ns))
+
+    @property
+    def can_receive(self) -> bool:
+        """Whether datagrams that are sent now are the tailer's."""
+        self._notice_listening()
+        return self.is_running and not (self.was_reloaded or self.disk_is_full) and self.dropped_datagrams() is not None
+
+    def dropped_datagrams(self) -> int | None:
+        """How many the kernel has dropped of those that came for the tailer; None where nobody listens."""
+        for line in Path("/proc/net/udp").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[1] == f"0100007F:{self.port:04X}":
+                return int(fields[-1])
+        return None
+
+    def _notice_listening(self) -> None:
+        self._has_listened |= SYSLOG in self.services.claims_ms or (self.is_running and self.dropped_datagrams() is not None)
+
+    def _listens_no_more(self) -> None:
+        """What was under way is one unknown loss of the next run; the first run of all has none."""
+        with self.services.lock:
+            syslog = self.services.received[SYSLOG]
+            syslog.forget()
+            syslog.unknown_max += 1  # as where a stop does not read all that has arrived
+            if self._has_listened:
+                syslog.owe(1, now_ms())
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            births.VARIABLE: str(self.folder / "births.json"),
+            machine.CLOCK: str(self.folder / "clock"),
+            "PATH": f"{self.journal.folder}:{os.environ['PATH']}",
+        }
 
     def reloads_and_says(self, what: str) -> bool:
         """Whether it logs this soon, once more than before."""
@@ -260,11 +343,12 @@ backoff_max_seconds = 0.05
         since_ms, deadline = now_ms(), time.monotonic() + within_s
         while time.monotonic() < deadline:
             with self.services.lock:
-                if all(self.services.claims_ms.get(source, 0) > since_ms for source in SOURCES):
+                if all(self.services.claims_ms.get(source, 0) > since_ms for source in (*SOURCES, *RECEIVED)):
                     self._was_looked_at()
                     return True
             if self._pid is not None and self._spawner.ended(self._pid) is not None:
                 self._pid = None
+                self._listens_no_more()
                 return False
             time.sleep(0.01)
         return False
@@ -274,6 +358,15 @@ backoff_max_seconds = 0.05
             if file.is_followed:
                 file.looked_at = True
                 file.body.looked_at |= bool(file.body.content)
+
+
+def free_port(rng: random.Random) -> int:
+    """For datagrams: none of those that the system gives to whoever asks for any."""
+    while True:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as tried, contextlib.suppress(OSError):
+            port = rng.randrange(10_000, 30_000)
+            tried.bind(("127.0.0.1", port))
+            return port
 
 
 def size_of(path: Path) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,31 @@ def test_the_rest_is_read_in_a_copy_that_no_pattern_matches(tmp_path: Path) -> N
         summary = host.drain(lines(100, 6000))
     assert sorted(recorder.contents().values()) == sorted([lines(5100), lines(100, 6000)])
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 1), "what came between copy and truncation is logrotate's"
+
+
+def test_a_socket_whose_name_could_be_that_of_a_copy_holds_nothing_up(tmp_path: Path) -> None:
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.drain(lines(100))
+        host.append(lines(100, 100))
+        copytruncate(host, host.logs / "app.log.1")
+        os.mknod(host.logs / "app.log.2", 0o600 | stat.S_IFSOCK)
+        summary = host.drain(lines(100, 200))
+    assert sorted(recorder.text().splitlines()) == lines(300).splitlines()
+    assert summary.lost_bytes == 0
+
+
+def test_a_socket_whose_name_could_be_that_of_a_packed_file_holds_nothing_up(tmp_path: Path) -> None:
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.drain(lines(100))
+        host.append(lines(100, 100))
+        (host.logs / "app.log.1.gz").write_bytes(gzip.compress(host.app.read_bytes()))
+        host.app.unlink()
+        os.mknod(host.logs / "app.log.2.gz", 0o600 | stat.S_IFSOCK)
+        summary = host.drain()
+    assert sorted(recorder.text().splitlines()) == lines(200).splitlines()
+    assert summary.lost_bytes == 0
 
 
 def test_the_rest_is_read_in_a_copy_that_was_packed(tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+from typing import Final
 
 from tests.support.tailer_model.actions.services import bring_services_up
 from tests.support.tailer_model.actions.weights import plain
 from tests.support.tailer_model.actions.writing import append_to_a_new_one, some
 from tests.support.tailer_model.truth import now_ms
 from tests.support.tailer_model.world import FILES_OPEN_MIN, World, size_of
+
+_JUMPS_MS: Final = (-86_400_000, -7_200_000, -60_000, -2_000, 0, 2_000, 60_000, 7_200_000, 86_400_000)
 
 
 @plain(3)
@@ -76,7 +79,7 @@ def reload(world: World) -> None:
     if world.is_running and world.has_reported and not world.services.asks_to_wait:
         world.range_bytes = world.rng.choice((2048, 4096, 8192))
         world.configure()
-        world.was_reloaded = True
+        world.begins_anew()
         world.reload()
         _forget_what_has_no_name(world)
 
@@ -113,6 +116,16 @@ def _port(world: World) -> str:
     return world.services.urls[0].rpartition(":")[2]
 
 
+@plain(2)
+def set_the_clock(world: World) -> None:
+    """This host's wall clock jumps. Nothing waits for it to come to where it was: it catches up if nothing is in its way."""
+    world.set_clock(world.rng.choice(_JUMPS_MS))
+    if world.is_running and world.has_reported and not world.disk_is_full and world.rng.random() < 0.5:
+        take_all_out_of_its_way(world)
+        if not world.wait_for_a_look() and world.is_running:
+            world.services.findings.append("it does not catch up after its wall clock was set")
+
+
 @plain(1)
 def take_the_folder_away(world: World) -> None:
     with world.services.lock:
@@ -132,9 +145,7 @@ def bring_the_folder_back(world: World) -> None:
 @plain(4)
 def settle(world: World) -> None:
     """Nothing is in its way; it must have caught up soon."""
-    bring_services_up(world)
-    bring_the_folder_back(world)
-    world.services.refusing = 0.0
+    take_all_out_of_its_way(world)
     if world.disk_is_full:
         restart(world)
     if not world.is_running:
@@ -143,6 +154,13 @@ def settle(world: World) -> None:
         restart(world)
         if not world.wait_for_a_look():
             world.services.findings.append("it does not catch up, though nothing is in its way, even after a restart")
+
+
+def take_all_out_of_its_way(world: World) -> None:
+    """Services take what they are sent, and the folder with the logs is there."""
+    bring_services_up(world)
+    bring_the_folder_back(world)
+    world.services.refusing = 0.0
 
 
 def restart(world: World) -> None:

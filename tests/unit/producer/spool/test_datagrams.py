@@ -13,7 +13,9 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
+from hourmark.errors import ConfigError
 from hourmark_producer.spool import datagrams
+from hourmark_producer.spool.receiver import Receiver
 from hourmark_producer.tailer import Tailer
 
 UDP = "syslog+udp://127.0.0.1:0"
@@ -69,6 +71,40 @@ def test_a_start_after_the_first_says_that_nobody_listened_in_between(host: Host
             before = len(recorder.reports)
             wait_for(lambda: len(recorder.reports) > before + 1, "reports")  # noqa: B023
             wait_for(lambda: recorder.last.unknown_losses == unknown, "it is said")  # noqa: B023
+
+
+def test_that_somebody_listens_is_on_disk_before_anything_can_arrive(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What had arrived when the first run was killed is an unknown loss, however early that was."""
+    receives(host, UDP)
+    marked, listen = list[bool](), datagrams.Datagrams.open
+
+    def listen_noted(receiving: datagrams.Datagrams, receiver: Receiver) -> None:
+        marked.append(receiver.segments.was_left_open())
+        listen(receiving, receiver)
+
+    monkeypatch.setattr(datagrams.Datagrams, "open", listen_noted)
+    with host.running():
+        wait_for(lambda: bool(recorder.reports), "it is at work")
+    assert marked == [True] and recorder.last.unknown_losses == 0
+
+
+def test_a_run_that_could_not_listen_has_lost_nothing(host: Host, recorder: Recorder) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.0.1", 0))
+        receives(host, f"syslog+udp://127.0.0.1:{other.getsockname()[1]}")
+        with pytest.raises(ConfigError), host.running():
+            pass
+    assert host.drain().unknown_losses == 0
+
+
+def test_a_drain_says_that_nobody_listened_since_the_run_before(host: Host, recorder: Recorder) -> None:
+    receives(host, UDP)
+    assert host.drain().unknown_losses == 0, "nobody ever listened"
+    with host.running():
+        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it is caught up")
+    assert host.drain().unknown_losses == recorder.last.unknown_losses == 1
 
 
 def test_what_the_kernel_dropped_is_counted_to_the_datagram(monkeypatch: pytest.MonkeyPatch) -> None:

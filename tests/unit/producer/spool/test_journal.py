@@ -20,6 +20,7 @@ from hourmark_producer.spool import journal as journal_module
 from hourmark_producer.spool import spools
 from hourmark_producer.spool.journal import Journal
 from hourmark_producer.spool.journal_entry import cursor_of, entry_line
+from hourmark_producer.spool.losses import ReceivingLosses
 
 
 @pytest.fixture
@@ -236,6 +237,29 @@ def test_entries_behind_one_that_was_vacuumed_are_all_read_and_loss_is_unknown(
     host.drain()
     assert messages(recorder) == [*numbered(0, 10), *numbered(15, 25)]
     assert recorder.last.unknown_losses == 1, "it is reported once"
+
+
+def test_nothing_is_received_behind_a_loss_that_cannot_be_written_down(
+    host: Host, journal: FakeJournal, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run after a kill would go on behind the lines, and not see that entries before them are gone."""
+    journal.add(*numbered(0, 10))
+    host.drain()
+    journal.add(*numbered(10, 20))
+    journal.vacuum(left=5)
+    tell, is_full = ReceivingLosses.tell, True
+
+    def tell_if_there_is_room(losses: ReceivingLosses, *, at_once: bool = False) -> bool:
+        return not (is_full and losses._pending) and tell(losses, at_once=at_once)
+
+    monkeypatch.setattr(ReceivingLosses, "tell", tell_if_there_is_room)
+    with host.running() as tailer:
+        wait_for(lambda: tailer._spools.receivers["app"].is_held, "it waits")
+        assert len(messages(recorder)) == 10
+        is_full = False
+        wait_for(lambda: len(messages(recorder)) == 15, "it goes on")
+        assert not tailer._spools.receivers["app"].is_held
+    assert recorder.last.unknown_losses == 1
 
 
 @pytest.mark.parametrize("earlier_s", [-3600, 3600])

@@ -145,6 +145,17 @@ def test_a_run_after_a_kill_says_that_what_was_received_may_be_lost(host: Host, 
     assert recorder.last.unknown_losses == 1, "said once"
 
 
+def test_a_drain_after_a_kill_says_so_too_and_once(host: Host, recorder: Recorder) -> None:
+    folder = host.state / "spool" / "app"
+    folder.mkdir(parents=True)
+    (folder / "open").touch()
+    for _ in range(2):
+        assert host.drain().unknown_losses == recorder.last.unknown_losses == 1
+    with host.running():
+        wait_for(lambda: not recorder.reports[-1].goodbye, "another run")
+    assert recorder.last.unknown_losses == 1, "said once"
+
+
 def test_an_address_that_is_taken_stops_the_start(host: Host) -> None:
     with host.running() as tailer:
         host_name, port = address(tailer)
