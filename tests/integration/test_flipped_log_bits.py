@@ -148,7 +148,7 @@ def test_flips_of_a_header_outside_of_the_crc_lose_no_record_silently(
     bits = [*range(4, 64, 12), *range(59, 64), *range(64, 96, 4), 96, 121, 126, *range(128, 136)]
     places = [(batch + n // 8, 7 - n % 8) for n in bits]
     found = outcomes(broker, lambda: make(broker.settings), topic, wrote, places)
-    assert found.keys() == {"refused", "harmless"}
+    assert found.keys() <= {"refused", "harmless"}  # a reader that a busy machine holds up refuses, too
     assert found["harmless"] <= 6  # leader epochs, and a base offset so little higher that every record is read
 
 

@@ -55,7 +55,7 @@ def test_a_log_file_is_in_closed_buckets_what_is_new_is_added_and_another_file_j
     assert events(first) == {"app": LINES}
     assert {row["grade"] for row in first["buckets"]} == {"proved"}
     with log.open("a") as file:
-        file.write("2026-11-21 10:10:00 WARN one more\n")
+        file.write(f"{begun - dt.timedelta(days=3):%Y-%m-%d %H:%M:%S} WARN one more\n")
     second = json.loads(hourmark(folder, "run", "--once", "--json"))
     assert events(second) == {"app": 1}
     (bucket,) = second["buckets"]

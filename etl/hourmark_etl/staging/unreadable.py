@@ -14,8 +14,8 @@ from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.model import Span
+from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.planner import Schemas, stage_plan
 from hourmark_etl.staging.read import SpanReader, Unread
 from hourmark_etl.staging.stage import first_valid
 from hourmark_etl.topics import CentralTopics
@@ -55,7 +55,14 @@ def first_stageable(config: Config, partition: Partition, offset: int) -> int:
         return offset
     log_end = Cluster(config.kafka.central_cluster, "central").ends([partition])[partition]
     span = Span(topic=partition.topic, topic_id="", partition=partition.partition, start=offset, end=log_end)
-    plan = stage_plan(config, "", {partition.topic}, "", Schemas({}, {}))
+    plan = StagePlan(
+        storage=config.storage,
+        folder="",
+        bucket_seconds=config.parsing.bucket_seconds,
+        types={},
+        audits=of.audits,
+        hosts=of.hosts,
+    )
     unread: list[Unread] = []
     with SpanReader(config.kafka.central_cluster, config.kafka.max_message_bytes, stall_s=_PROBE_STALL_S) as reader:
         for table, spans, _ in reader.read([ReadSpan(span, 1 << 62)], unread=unread):
