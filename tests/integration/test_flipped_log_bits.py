@@ -26,6 +26,8 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 HEADER = 61  # bytes of a batch before its records
 CRC_FROM = 21  # what lies before is not in the CRC: base offset, length, leader epoch, magic, the CRC itself
 RECORDS = 60
+LEFT_OUT = "left out"  # records are missing, and no other is changed or read twice
+STALL_S = 3.0  # a busy machine may hold a reader up for a second
 FLIPS = int(os.environ.get("HOURMARK_FLIPS", "12"))  # of each codec
 Reader = CommittedReader | PackedReader
 Read = tuple[bytes | None, bytes | None]
@@ -38,12 +40,12 @@ def broker(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 
 def committed(cluster: KafkaCluster) -> Reader:
-    return CommittedReader(cluster, "central", stall_s=1.0)
+    return CommittedReader(cluster, "central", stall_s=STALL_S)
 
 
 def packed(cluster: KafkaCluster) -> Reader:
     assert native.MODULE is not None and serves(native.MODULE)
-    return PackedReader(native.MODULE, cluster, "central", stall_s=1.0)
+    return PackedReader(native.MODULE, cluster, "central", stall_s=STALL_S)
 
 
 def records(count: int = RECORDS, first: int = 0) -> list[Record]:
@@ -82,7 +84,9 @@ def outcomes(
                 assert topic in str(error), f"byte {at} bit {bit}: the error does not name the topic: {error}"
                 found["refused"] += 1
             else:
-                found["harmless" if got == wrote else f"wrong, byte {at} bit {bit}: {len(got)} records"] += 1
+                is_of_what_was_written = not Counter(got) - Counter(wrote)
+                wrong = LEFT_OUT if is_of_what_was_written else f"wrong, byte {at} bit {bit}: {len(got)} records"
+                found["harmless" if got == wrote else wrong] += 1
     return found
 
 
@@ -94,20 +98,11 @@ def test_a_flip_anywhere_in_a_log_is_refused_or_harmless_or_leaves_records_out(b
     broker.make_topic(topic)
     for first in range(0, RECORDS, 20):
         broker.append(topic, wrote[first : first + 20], compression_codec=codec)
-    log, found = broker.log(topic), Counter[str]()
-    size = len(log.read())
-    for _ in range(FLIPS):
-        at, bit = draw.randrange(size), draw.randrange(8)
-        with log.with_flipped_bit(at, bit):
-            try:
-                got = read(lambda: packed(broker.settings), topic, len(wrote))
-            except Unavailable as error:
-                assert topic in str(error), f"byte {at} bit {bit}: the error does not name the topic: {error}"
-                found["refused"] += 1
-            else:
-                assert not Counter(got) - Counter(wrote), f"byte {at} bit {bit}: a record is changed, or read twice"
-                found["harmless" if got == wrote else "left out"] += 1
+    size = len(broker.log(topic).read())
+    places = [(draw.randrange(size), draw.randrange(8)) for _ in range(FLIPS)]
+    found = outcomes(broker, lambda: packed(broker.settings), topic, wrote, places)
     print(codec, dict(found))
+    assert found.keys() <= {"refused", "harmless", LEFT_OUT}
     assert found["refused"] > FLIPS / 2
 
 
@@ -148,7 +143,7 @@ def test_flips_of_a_header_outside_of_the_crc_lose_no_record_silently(
     bits = [*range(4, 64, 12), *range(59, 64), *range(64, 96, 4), 96, 121, 126, *range(128, 136)]
     places = [(batch + n // 8, 7 - n % 8) for n in bits]
     found = outcomes(broker, lambda: make(broker.settings), topic, wrote, places)
-    assert found.keys() <= {"refused", "harmless"}  # a reader that a busy machine holds up refuses, too
+    assert found.keys() == {"refused", "harmless"}
     assert found["harmless"] <= 6  # leader epochs, and a base offset so little higher that every record is read
 
 

@@ -266,6 +266,7 @@ def test_each_value_is_checked_by_the_program_of_its_own_schema_id(module: Any) 
         ([1, 1], [0, 1, 2], [0, 0]),  # twice
         ([2, 1], [0, 1, 2], [0, 0]),
         ([1], [0], [0]),
+        ([1], [0, 0], []),  # empty
         ([1], [0, 2], [0]),
         ([1], [1, 1], [0]),
         ([1, 2], [0, 2, 1], [0]),
