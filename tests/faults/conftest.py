@@ -12,6 +12,17 @@ from hourmark_infra.stack import Stack
 
 
 @pytest.fixture(scope="module")
+def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A stack with a mirror for one module, whose faults other tests must not meet."""
+    made = Stack.load_or_make(tmp_path_factory.mktemp("own-home"), mirror=True)
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down()
+
+
+@pytest.fixture(scope="module")
 def root() -> str | None:
     """Where buckets stand: by default on the stack's HDFS."""
     return None

@@ -6,7 +6,6 @@ before is no gap, for a ledger that was lost and rebuilt neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,14 +31,9 @@ SCENE = {"names": ("recreated", "overtaken", "well"), "cluster": "both"}
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def stack(own_stack: Stack) -> Stack:
     """Of its own: its edge deletes what others have promised there, too, and a rebuilt ledger of theirs would miss it."""
-    made = Stack.load_or_make(tmp_path_factory.mktemp("own-home"), mirror=True)
-    try:
-        made.up()
-        yield made
-    finally:
-        made.down()
+    return own_stack
 
 
 def blocker_of(running: Scene, event_type: str) -> Blocker | None:

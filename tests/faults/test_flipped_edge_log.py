@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from tests.faults.outcome import LONG
 from tests.support.etl_scene import Scene
+from tests.support.plain_broker import LogFile
 
 from hourmark.topics import events_topic
 from hourmark_etl.ledger.database import Database
@@ -20,39 +19,30 @@ FROM_END = 20  # bytes: within the last record
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def stack(own_stack: Stack) -> Stack:
     """Of its own: its mirror stands still at the damaged batch."""
-    made = Stack.load_or_make(tmp_path_factory.mktemp("own-home"), mirror=True)
-    try:
-        made.up()
-        yield made
-    finally:
-        made.down()
+    return own_stack
 
 
-def flip(stack: Stack, running: Scene, topic: str) -> None:
-    """One bit of the last record, in the leader's log."""
+def leaders_log(stack: Stack, running: Scene, topic: str) -> LogFile:
     leader = running.edge.admin.list_topics(topic).topics[topic].partitions[0].leader
     (log,) = (stack.layout.data / f"edge-{leader}").glob(f"**/{topic}-0/{0:020d}.log")
-    with log.open("r+b") as file:
-        file.seek(len(log.read_bytes().rstrip(b"\0")) - FROM_END)
-        before = file.read(1)[0]
-        file.seek(-1, 1)
-        file.write(bytes([before ^ 4]))
+    return LogFile(log)
 
 
 def test_a_flipped_bit_at_the_edge_holds_its_type_alone(stack: Stack, running: Scene) -> None:
     flipped = running.types[0]
     stack.stop(MIRROR)
     hour = running.begin_hour()
-    flip(stack, running, events_topic(flipped))
-    stack.start(MIRROR)
-    assert running.closed(hour, without=(flipped,)).grade.value == "proved"
-    assert running.run.manifest(flipped, hour) is None
+    log = leaders_log(stack, running, events_topic(flipped))
 
     def is_named() -> bool:
         with Database(running.run.config.etl.ledger) as database:
             found = blockers(database, running.run.config.parsing.bucket_seconds).get(flipped)
         return found is not None and found.hour == hour and any(events_topic(flipped) in each for each in found.what)
 
-    running.wait(is_named, f"{flipped} waits for its topic")
+    with log.with_flipped_bit(len(log.read()) - FROM_END, 2):
+        stack.start(MIRROR)
+        assert running.closed(hour, without=(flipped,)).grade.value == "proved"
+        assert running.run.manifest(flipped, hour) is None
+        running.wait(is_named, f"{flipped} waits for its topic")
