@@ -44,7 +44,7 @@ from hourmark_infra.sizing.fitting import Measurement
 from hourmark_infra.sizing.model import COMPONENTS, Load
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.process import marked
-from hourmark_producer.compressing import ZSTD_LEVEL
+from hourmark_producer.send.follower import ZSTD_LEVEL
 
 BUCKET_SECONDS: Final = 60
 FITTED: Final = (

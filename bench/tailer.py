@@ -44,7 +44,7 @@ import zstandard
 from bench import delivery_tailed
 from bench.tailer_sink import Sink
 from hourmark.config_groups import Tailer
-from hourmark_producer.compressing import ZSTD_LEVEL
+from hourmark_producer.send.follower import ZSTD_LEVEL
 
 LINE_BYTES: Final = 300
 RANGE_BYTES: Final = Tailer().range_bytes
@@ -53,7 +53,7 @@ _IDLE_S: Final = 60.0  # three full looks at this many
 _APPENDS: Final = 10
 # as where fs.inotify.max_user_instances is used up
 _DEAF: Final = (
-    "from hourmark_producer.hints import Hints\nHints._opened = lambda self: None\nfrom hourmark.cli import main\nmain()"
+    "from hourmark_producer.watch.hints import Hints\nHints._opened = lambda self: None\nfrom hourmark.cli import main\nmain()"
 )
 _ZSTD: Final = shutil.which("zstd")
 Say = Callable[[dict[str, Any]], None]

@@ -17,14 +17,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import hourmark_producer.bodies
-import hourmark_producer.checkpoint
-import hourmark_producer.connections
-import hourmark_producer.follower
-import hourmark_producer.generations
-import hourmark_producer.looking
-import hourmark_producer.service_client
-from hourmark_producer.compressing import Press, Presses
+import hourmark_producer.checkpoint.database
+import hourmark_producer.checkpoint.generations
+import hourmark_producer.checkpoint.spooled_ranges
+import hourmark_producer.files.examination
+import hourmark_producer.send.client
+import hourmark_producer.send.connections
+import hourmark_producer.send.follower
+from hourmark_producer.send.follower import Press, Presses
 
 REST: Final = "cutting"  # what a step of a file takes beside all parts: its rules, its objects, its threads
 
@@ -67,15 +67,15 @@ class _Compressor:
 
 def count(parts: Parts) -> None:
     """All that a range comes by."""
-    parts.put(REST, hourmark_producer.follower.Follower, "step")
-    parts.put("reading", hourmark_producer.follower, "look_into", "is_anchored", "read_at", "read_into")
+    parts.put(REST, hourmark_producer.send.follower.Follower, "step")
+    parts.put("reading", hourmark_producer.send.follower, "look_into", "is_anchored", "read_at", "read_into")
     parts.put("fsync of bodies", os, "fdatasync")  # SQLite does its own
-    parts.put("spool: bodies", hourmark_producer.bodies.Bodies, "put", "get")
-    parts.put("spool: SQLite, with its fsync", hourmark_producer.checkpoint.Checkpoint, "commit")
-    parts.put("hashing", hourmark_producer.generations.Beginning, "of")
-    parts.put("HTTP: sending", hourmark_producer.connections, "_send")
-    parts.put("HTTP: all else", hourmark_producer.service_client.ServiceLink, "send_range")
-    parts.put("HTTP: all else", hourmark_producer.service_client.RangeSent, "answer")
+    parts.put("spool: bodies", hourmark_producer.checkpoint.spooled_ranges.Bodies, "put", "get")
+    parts.put("spool: SQLite, with its fsync", hourmark_producer.checkpoint.database.Checkpoint, "commit")
+    parts.put("hashing", hourmark_producer.checkpoint.generations.Beginning, "of")
+    parts.put("HTTP: sending", hourmark_producer.send.connections, "_send")
+    parts.put("HTTP: all else", hourmark_producer.send.client.ServiceLink, "send_range")
+    parts.put("HTTP: all else", hourmark_producer.send.client.RangeSent, "answer")
     made = Presses._new
 
     def new(self: Any) -> Any:

@@ -15,9 +15,9 @@ from hourmark.config import Config, config_option
 from hourmark.errors import HourmarkError
 from hourmark.log import set_up_logging
 from hourmark.stopping import stop_on_signals
-from hourmark_producer.metrics import canary_exposition
-from hourmark_producer.probes import answering
-from hourmark_producer.service_client import Busy, Refused, ServiceLink
+from hourmark_producer.report.metrics import canary_exposition
+from hourmark_producer.report.probes import answering
+from hourmark_producer.send.client import Busy, Refused, ServiceLink
 
 _LOG = logging.getLogger(__name__)
 

@@ -21,18 +21,16 @@ from hourmark.log import set_up_logging
 from hourmark.printing import json_option, printable, say_json
 from hourmark.redaction import redact
 from hourmark.stopping import release_reloads, stop_on_signals
-from hourmark_producer.check import check
-from hourmark_producer.descriptors import granted
-from hourmark_producer.installation import REREAD_REPEATS, locked, open_installation
-from hourmark_producer.preflight import check_reload
-from hourmark_producer.probes import answering
+from hourmark_producer.check import check, check_reload
+from hourmark_producer.checkpoint.installation import REREAD_REPEATS, locked, open_installation
 from hourmark_producer.reloading import Reloading
+from hourmark_producer.report.probes import answering
+from hourmark_producer.report.status import FILES_SHOWN, as_text, status_of
+from hourmark_producer.report.summary import Summary
+from hourmark_producer.report.trace import trace
 from hourmark_producer.settings import checked
-from hourmark_producer.status import status_of
-from hourmark_producer.status_text import FILES_SHOWN, as_text
-from hourmark_producer.summary import Summary
 from hourmark_producer.tailer import Tailer
-from hourmark_producer.trace_cli import trace
+from hourmark_producer.watch.descriptors import granted
 
 _LOG = logging.getLogger(__name__)
 

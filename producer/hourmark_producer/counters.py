@@ -1,12 +1,40 @@
-"""What was done, in numbers. Losses are the checkpoint's, and never fall; the rest counts from the start of the process."""
+"""Known and unknown losses, and the counters of a run.
+
+A loss: bytes that are known to be destroyed unread, and occasions on which more may have been.
+
+What is known is a number of bytes, and exact as far as sizes had been seen. What cannot be known is `unknown`: a number of
+occasions, each with its file and time. It is never said to be 0 bytes.
+
+What was done, in numbers. Losses are the checkpoint's, and never fall; the rest counts from the start of the process.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from hourmark.wire import RangeAnswer
-from hourmark_producer.losses import Loss, Losses
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """One. `at_ms`: when it was noticed, by this host's clock, in Unix milliseconds."""
+
+    source: str
+    path: str
+    at_ms: int
+    bytes: int
+    unknown: int
+    what: str
+
+
+class Losses(NamedTuple):
+    """Those of one source. Neither ever falls."""
+
+    bytes: int = 0
+    unknown: int = 0
 
 
 class Counters:

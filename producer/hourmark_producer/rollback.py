@@ -11,9 +11,9 @@ from hourmark.config import Config
 from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.version import Older
 from hourmark.state_folder import StateFolder
-from hourmark_producer.discovery import PACKED
-from hourmark_producer.installation import CHECKPOINT
-from hourmark_producer.peek import KnownFile, opened, peek
+from hourmark_producer.checkpoint.installation import CHECKPOINT
+from hourmark_producer.checkpoint.peek import KnownFile, opened, peek
+from hourmark_producer.files.patterns import PACKED
 
 _END_IN_ORDER = "start the tailer, wait until `hourmark tail status` has nothing in flight, and end it by SIGTERM"
 

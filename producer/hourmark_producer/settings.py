@@ -10,9 +10,9 @@ from hourmark.config_groups import TailedSource
 from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark.range_fields import range_fields
-from hourmark_producer import beginnings
-from hourmark_producer.container_names import NAMES
-from hourmark_producer.spool.inputs import check_inputs
+from hourmark_producer.cut.sources import NAMES
+from hourmark_producer.history import beginnings
+from hourmark_producer.receive.inputs import check_inputs
 
 _BRACES: Final = re.compile(r"(?<!\[)\{[^{}/]*,[^{}/]*\}")
 

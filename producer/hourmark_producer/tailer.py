@@ -1,5 +1,9 @@
 """The File Tailer, running: scans in one thread, sends in several, reports in one.
 
+How long one pass (`hourmark tail --once`) waits while nothing is acknowledged.
+
+The File Tailer, running: scans in one thread, sends in several, reports in one.
+
 A stop says no goodbye: the host will come back, and what is written meanwhile is waited for. A drain reads all to the end, waits
 for ever for it to be acknowledged, and then says goodbye: nothing will come, do not wait for this host. One pass is the same
 without a goodbye, and without waiting for ever.
@@ -16,42 +20,59 @@ from typing import Final
 
 from hourmark.clock import Clock
 from hourmark.config_groups import Tailer as TailerConfig
-from hourmark.errors import Finding, HourmarkError
+from hourmark.errors import Finding, HourmarkError, Unavailable
 from hourmark.host_reports import SourceReport
-from hourmark_producer import clock_floor, metrics, standing
-from hourmark_producer.beginnings import Beginnings
-from hourmark_producer.books import Balance, balances_now
-from hourmark_producer.caught_up import CaughtUp, Target
-from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
-from hourmark_producer.clock_floor import ClockFloor
+from hourmark_producer.checkpoint.books import Balance, balances_now
+from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
+from hourmark_producer.checkpoint.generations import Generations
+from hourmark_producer.conditions import QUIET_S, Throttle
 from hourmark_producer.counters import Counters
-from hourmark_producer.cutting import Limits
-from hourmark_producer.descriptors import Descriptors
-from hourmark_producer.elsewhere import Elsewhere
-from hourmark_producer.files import Files
-from hourmark_producer.flight import Lanes
-from hourmark_producer.follower import Follower
-from hourmark_producer.generations import Generations
-from hourmark_producer.health import Health
-from hourmark_producer.hints import Hints
-from hourmark_producer.identity import Identity, identify
-from hourmark_producer.pace import Glances, Pace
-from hourmark_producer.pending import PendingBytes
-from hourmark_producer.range_sizes import RangeSizes
-from hourmark_producer.refused_lines import RefusedLines
+from hourmark_producer.cut.lines import Limits
+from hourmark_producer.cut.range_sizes import RangeSizes
+from hourmark_producer.files.identity import Identity, identify
+from hourmark_producer.files.schedule import Schedule
+from hourmark_producer.files.tracked_file import Files, Seen
+from hourmark_producer.history.beginnings import Beginnings
+from hourmark_producer.history.elsewhere import Elsewhere
+from hourmark_producer.history.remainders import Rests
+from hourmark_producer.receive.spools import Spools, followed, recover_all
 from hourmark_producer.reloading import Reloading
-from hourmark_producer.reports import Reporter
-from hourmark_producer.rests import Rests
-from hourmark_producer.retirement import Retirement
-from hourmark_producer.scanner import Scanner
-from hourmark_producer.schedule import Schedule
-from hourmark_producer.seen import Seen
-from hourmark_producer.senders import Senders
-from hourmark_producer.service_client import ServiceLink
-from hourmark_producer.spool.spools import Spools, followed, recover_all
-from hourmark_producer.standstill import Standstill
-from hourmark_producer.summary import Summary, summed_up
-from hourmark_producer.throttle import QUIET_S, Throttle
+from hourmark_producer.report import metrics, standing
+from hourmark_producer.report.probes import Health
+from hourmark_producer.report.summary import Summary, summed_up
+from hourmark_producer.send import clocks
+from hourmark_producer.send.client import ServiceLink
+from hourmark_producer.send.clocks import ClockFloor
+from hourmark_producer.send.flight import Lanes
+from hourmark_producer.send.follower import Follower, RefusedLines
+from hourmark_producer.send.reports import CaughtUp, Reporter, Target
+from hourmark_producer.send.senders import Senders
+from hourmark_producer.watch.descriptors import Descriptors
+from hourmark_producer.watch.hints import Hints
+from hourmark_producer.watch.pace import Glances, Pace, PendingBytes
+from hourmark_producer.watch.retirement import Retirement
+from hourmark_producer.watch.scanner import Scanner
+
+
+class Standstill:
+    """Of a run. `limit_s`: None, it waits for ever."""
+
+    def __init__(self, clock: Clock, limit_s: float | None) -> None:
+        self._clock = clock
+        self._limit_s = limit_s
+        self._ranges, self._moved_s = -1, clock.monotonic_s()
+
+    def check(self, ranges: int, pending_bytes: int) -> None:
+        """Unavailable where it lasts too long. `ranges`: acknowledged so far."""
+        now_s = self._clock.monotonic_s()
+        if ranges != self._ranges:
+            self._ranges, self._moved_s = ranges, now_s
+        elif self._limit_s is not None and now_s - self._moved_s >= self._limit_s:
+            raise Unavailable(
+                f"for {self._limit_s:g} s nothing was acknowledged; {pending_bytes} bytes are pending or unreported. They are "
+                "kept: look at the warnings above, at tailer.service_urls and at `hourmark tail status`, then run it again"
+            )
+
 
 STOP_WITHIN_S: Final = 5.0
 PROGRESS_S: Final = 10.0
@@ -81,7 +102,7 @@ class Tailer:
         self.files = Files(checkpoint.files())
         self._counters = Counters(checkpoint.losses())
         self._refused = RefusedLines()
-        self._client = ServiceLink(config, clock, ClockFloor(config.state_dir / clock_floor.FILE))
+        self._client = ServiceLink(config, clock, ClockFloor(config.state_dir / clocks.FILE))
         self._schedule = Schedule(clock)
         throttle = self._throttle = Throttle(clock, max(QUIET_S, 3 * config.backoff_max_seconds))
         self._started_at_ms, self._stood_s = clock.now_ms(), float("-inf")

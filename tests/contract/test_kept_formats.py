@@ -36,11 +36,11 @@ from hourmark_etl.recovery.offset_records import read_offset_records
 from hourmark_mirror.checks import Check, Checks
 from hourmark_mirror.observed import KnownPartition, KnownTopic, Memory
 from hourmark_mirror.watch_memory import WatchMemory
-from hourmark_producer.checkpoint import Checkpoint, insert_file, lose
-from hourmark_producer.files import Outgoing, Place, Position, Progress, TrackedFile
-from hourmark_producer.identity import Identity
-from hourmark_producer.losses import Loss, Losses
-from hourmark_producer.spooled_ranges import spool
+from hourmark_producer.checkpoint.database import Checkpoint, insert_file, lose
+from hourmark_producer.checkpoint.spooled_ranges import spool
+from hourmark_producer.counters import Loss, Losses
+from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.tracked_file import Outgoing, Place, Position, Progress, TrackedFile
 
 KEPT: Final = Path(__file__).parent / "kept"
 HOST_ID: Final = "0" * 31 + "7"

@@ -135,7 +135,7 @@ def test_a_declaration_of_later_forms_is_refused(ask: Ask) -> None:
 
 CHECKPOINT_LINES = """
     from pathlib import Path
-    from hourmark_producer.checkpoint import Checkpoint
+    from hourmark_producer.checkpoint.database import Checkpoint
     checkpoint, host_id = Checkpoint.open(Path(given))
     told = [host_id, len(checkpoint.files())]
     checkpoint.close()

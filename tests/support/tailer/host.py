@@ -11,10 +11,10 @@ from typing import Any
 from hourmark.clock import SystemClock
 from hourmark.config_groups import TailedSource
 from hourmark.config_groups import Tailer as TailerConfig
-from hourmark_producer.checkpoint import Checkpoint
-from hourmark_producer.identity import Identity, identify
-from hourmark_producer.installation import locked, open_installation
-from hourmark_producer.summary import Summary
+from hourmark_producer.checkpoint.database import Checkpoint
+from hourmark_producer.checkpoint.installation import locked, open_installation
+from hourmark_producer.files.identity import Identity, identify
+from hourmark_producer.report.summary import Summary
 from hourmark_producer.tailer import Tailer
 
 

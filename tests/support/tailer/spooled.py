@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tests.contract.test_kept_formats import FILE, HOST_ID, OUTGOING
 
-from hourmark_producer.checkpoint import Checkpoint, insert_file
-from hourmark_producer.files import Outgoing, TrackedFile
-from hourmark_producer.installation import CHECKPOINT
-from hourmark_producer.spooled_ranges import note_several, spool
+from hourmark_producer.checkpoint.database import Checkpoint, insert_file
+from hourmark_producer.checkpoint.installation import CHECKPOINT
+from hourmark_producer.checkpoint.spooled_ranges import note_several, spool
+from hourmark_producer.files.tracked_file import Outgoing, TrackedFile
 
 
 def spooled(state_dir: Path, *files: TrackedFile, several: bool = False, **extras: str) -> Path:

@@ -12,7 +12,7 @@ VARIABLE: Final = "HOURMARK_TEST_BIRTHS"  # a file of JSON: how often each inode
 
 def install() -> None:
     """Add to the birth times of this process what the file says now: no file is copied up while the tailer holds it open."""
-    from hourmark_producer import identity
+    from hourmark_producer.files import identity
 
     path = Path(os.environ.get(VARIABLE, "/nowhere"))
     if not path.exists():

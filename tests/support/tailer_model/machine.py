@@ -25,9 +25,9 @@ def set_clock(path: Path, ahead_ms: int) -> None:
 def install() -> None:
     """In this process, from now on; the monotonic clock stays as it is."""
     from hourmark.clock import SystemClock
-    from hourmark_producer.spool import datagrams
+    from hourmark_producer.receive import sockets
 
-    vars(datagrams)["_KERNEL_BYTES"] = KERNEL_BYTES
+    vars(sockets)["_KERNEL_BYTES"] = KERNEL_BYTES
     with Path(os.environ[CLOCK]).open("rb") as file:
         ahead = mmap.mmap(file.fileno(), _AHEAD_MS.size, access=mmap.ACCESS_READ)
     real = SystemClock.now_ms

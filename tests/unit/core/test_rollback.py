@@ -30,8 +30,8 @@ from hourmark_delivery_service.parsing.parsers import PARSERS
 from hourmark_mirror import rollback as of_mirror
 from hourmark_mirror.checks import Checks
 from hourmark_producer import rollback as of_tailer
-from hourmark_producer.files import Place, TrackedFile
-from hourmark_producer.installation import locked
+from hourmark_producer.checkpoint.installation import locked
+from hourmark_producer.files.tracked_file import Place, TrackedFile
 
 OLDER = VERSIONS["0.2.0"]
 KNOWS_ALL = Older(

@@ -9,8 +9,8 @@ from tests.support.clock import FakeClock
 
 from hourmark.canary import CANARY, PATIENCE_S
 from hourmark_producer.canary import Canary
-from hourmark_producer.service_client import Busy, Refused, ServiceLink
-from hourmark_producer.service_clocks import Reading
+from hourmark_producer.send.client import Busy, Refused, ServiceLink
+from hourmark_producer.send.clocks import Reading
 
 NOW_MS = 1_800_000_000_000
 

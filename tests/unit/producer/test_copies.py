@@ -10,10 +10,10 @@ import pytest
 from tests.support.tailer.host import lines
 from tests.support.waiting import wait_for
 
-from hourmark_producer.copies import BeingCopied, Looked, origin_of
-from hourmark_producer.files import Account, Files, Observation, Place, Position, Progress, TrackedFile
-from hourmark_producer.identity import identify
-from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, Shrink
+from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES, Shrink
+from hourmark_producer.files.identity import identify
+from hourmark_producer.files.tracked_file import Account, Files, Observation, Place, Position, Progress, TrackedFile
+from hourmark_producer.history.copies import BeingCopied, Looked, origin_of
 
 
 def followed(path: Path, size: int, read_to: int, *, shrinks: tuple[Shrink, ...] = ()) -> TrackedFile:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from tests.support.tailer.host import lines
 
-from hourmark_producer.archives import depart
-from hourmark_producer.checkpoint import Checkpoint
-from hourmark_producer.elsewhere import Elsewhere
-from hourmark_producer.files import Files, Place, Position, Progress, TrackedFile
-from hourmark_producer.identity import Identity
-from hourmark_producer.truncation import HEAD_BYTES
+from hourmark_producer.checkpoint.archives import depart
+from hourmark_producer.checkpoint.database import Checkpoint
+from hourmark_producer.files.fingerprints import HEAD_BYTES
+from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.tracked_file import Files, Place, Position, Progress, TrackedFile
+from hourmark_producer.history.elsewhere import Elsewhere
 
 HEAD = lines(50)[:HEAD_BYTES]
 ALIKE = b"one line\n" * 50

@@ -7,8 +7,8 @@ import io
 import pytest
 from tests.support.tailer.host import lines
 
-from hourmark_producer.explaining import Answer, Past, ask
-from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES
+from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES
+from hourmark_producer.history.explaining import Answer, Past, ask
 
 HEADER = b"#Version: 1.0\n#Fields: " + b"date time c-ip " * 20 + b"\n"
 

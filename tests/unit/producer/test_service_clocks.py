@@ -17,8 +17,8 @@ from tests.support.waiting import wait_for
 from hourmark.clock import SystemClock
 from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
-from hourmark_producer.service_client import Busy, ServiceLink
-from hourmark_producer.service_clocks import HEARD_S, Reading, ServiceClocks
+from hourmark_producer.send.client import Busy, ServiceLink
+from hourmark_producer.send.clocks import HEARD_S, Reading, ServiceClocks
 
 HOUR_MS = 3_600_000
 NOW = SystemClock()

@@ -15,10 +15,10 @@ from tests.support.waiting import wait_for
 from hourmark.config_groups import TailedSource
 from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
-from hourmark_producer import beginnings
-from hourmark_producer.books import Balance
-from hourmark_producer.checkpoint import Change, Checkpoint, CheckpointFailed
-from hourmark_producer.exclusion import is_named_by
+from hourmark_producer.checkpoint.books import Balance
+from hourmark_producer.checkpoint.database import Change, Checkpoint, CheckpointFailed
+from hourmark_producer.files.patterns import is_named_by
+from hourmark_producer.history import beginnings
 from hourmark_producer.settings import checked
 
 LINE = 23  # bytes of one of `lines`

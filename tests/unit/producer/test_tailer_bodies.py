@@ -16,9 +16,8 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 
 from hourmark.errors import UsageError
-from hourmark_producer.bodies import Bodies, BodyDamaged, Extent
-from hourmark_producer.checkpoint import Checkpoint, CheckpointBroken
-from hourmark_producer.spooled_ranges import BESIDE, FORMAT
+from hourmark_producer.checkpoint.database import Checkpoint, CheckpointBroken
+from hourmark_producer.checkpoint.spooled_ranges import BESIDE, FORMAT, Bodies, BodyDamaged, Extent
 
 TEXT = b"".join(b"%d %s\n" % (number, os.urandom(40).hex().encode()) for number in range(4000))  # of which much remains, packed
 

@@ -11,8 +11,8 @@ from tests.support.tailer.recorder import Received, Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
-from hourmark_producer import books
-from hourmark_producer.books import Balance
+from hourmark_producer.checkpoint import books
+from hourmark_producer.checkpoint.books import Balance
 
 LINE = 23  # bytes of one of `lines`
 RANGE = 44 * LINE  # of a range of 1024 at most

@@ -13,12 +13,21 @@ from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
 from hourmark.ranges import ByteRange
-from hourmark_producer.caught_up import CaughtUp, Target
-from hourmark_producer.files import NEVER, Account, Observation, Outgoing, Place, Position, Progress, TrackedFile
-from hourmark_producer.identity import Identity
-from hourmark_producer.scanner import Scanner
-from hourmark_producer.seen import Seen
+from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.tracked_file import (
+    NEVER,
+    Account,
+    Observation,
+    Outgoing,
+    Place,
+    Position,
+    Progress,
+    Seen,
+    TrackedFile,
+)
+from hourmark_producer.send.reports import CaughtUp, Target
 from hourmark_producer.tailer import Tailer
+from hourmark_producer.watch.scanner import Scanner
 
 RANGE = ByteRange(
     host_id="0" * 32,
@@ -152,7 +161,7 @@ def test_a_file_that_cannot_be_opened_holds_its_source_back_and_is_named(
             raise PermissionError(13, "Permission denied", str(path))
         return real(path, flags, *rest)
 
-    monkeypatch.setattr("hourmark_producer.scanner.os.open", guarded)
+    monkeypatch.setattr("hourmark_producer.watch.scanner.os.open", guarded)
     host.append(lines(1))
     host.append(lines(1, 1), host.logs / "app.log.secret")
     (host.logs / "other").mkdir()
@@ -178,7 +187,7 @@ def test_a_drain_that_cannot_read_everything_says_what(host: Host, recorder: Rec
             raise PermissionError(13, "Permission denied", str(path))
         return real(path)
 
-    monkeypatch.setattr("hourmark_producer.discovery.os.scandir", guarded)
+    monkeypatch.setattr("hourmark_producer.files.patterns.os.scandir", guarded)
     with pytest.raises(Exception, match=f"{host.logs}: Permission denied"):
         host.drain()
     assert not any(one.goodbye for one in recorder.reports)

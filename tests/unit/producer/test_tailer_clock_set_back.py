@@ -11,7 +11,7 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark_producer import copies
+from hourmark_producer.history import copies
 
 
 def test_a_copy_from_the_future_is_not_waited_for_for_ever(

@@ -7,7 +7,7 @@ import threading
 
 import zstandard
 
-from hourmark_producer.compressing import AT_ONCE, Presses
+from hourmark_producer.send.follower import AT_ONCE, Presses
 
 
 def test_no_more_have_one_at_a_time_than_there_are() -> None:

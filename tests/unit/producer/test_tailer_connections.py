@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 from tests.support.waiting import wait_for
 
-from hourmark_producer.connections import ANSWER_BYTES_MAX, PROBLEMS, Address, Answer, Connections
+from hourmark_producer.send.connections import ANSWER_BYTES_MAX, PROBLEMS, Address, Answer, Connections
 
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nHourmark-Clock: 7\r\n\r\n{}"
 TLS = ssl.create_default_context()

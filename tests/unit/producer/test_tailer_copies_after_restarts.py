@@ -14,10 +14,10 @@ from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
-from hourmark_producer import checkpoint as changes
-from hourmark_producer import copies, rest_places
-from hourmark_producer.files import Position
-from hourmark_producer.identity import identify
+from hourmark_producer.checkpoint import database as changes
+from hourmark_producer.files.identity import identify
+from hourmark_producer.files.tracked_file import Position
+from hourmark_producer.history import copies, remainders
 
 
 def copytruncate(host: Host, copy: Path) -> None:
@@ -234,9 +234,11 @@ def test_the_folder_is_away_when_the_copy_is_looked_for(tmp_path: Path) -> None:
 
 
 def test_a_packed_file_is_renamed_while_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = rest_places.packed_places
+    listed = remainders.packed_places
     stale = iter([{"app.log.1.gz": 1}])
-    monkeypatch.setattr("hourmark_producer.rests.packed_places", lambda file, paths: next(stale, None) or listed(file, paths))
+    monkeypatch.setattr(
+        "hourmark_producer.history.remainders.packed_places", lambda file, paths: next(stale, None) or listed(file, paths)
+    )
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)
         host.drain(lines(100))
@@ -328,9 +330,9 @@ def test_a_rotation_gives_a_packed_file_the_name_of_another_while_it_is_looked_f
         older.write_bytes(gzip.compress(host.app.read_bytes()))
         newer.write_bytes(gzip.compress(lines(10, 1000)))
         host.app.unlink()
-        listed, before = rest_places.packed_places, iter([{str(newer): older.stat().st_ino}])
+        listed, before = remainders.packed_places, iter([{str(newer): older.stat().st_ino}])
         monkeypatch.setattr(
-            "hourmark_producer.rests.packed_places", lambda file, paths: next(before, None) or listed(file, paths)
+            "hourmark_producer.history.remainders.packed_places", lambda file, paths: next(before, None) or listed(file, paths)
         )
         summary = host.drain()
     assert recorder.files() == sorted([lines(200), lines(10, 1000)])

@@ -9,7 +9,7 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark_producer import retirement
+from hourmark_producer.watch import retirement
 
 
 def test_the_unended_line_of_a_file_that_was_packed_while_it_was_open_is_counted_once(

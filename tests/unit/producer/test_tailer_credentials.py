@@ -17,8 +17,8 @@ from hourmark.clock import SystemClock
 from hourmark.config_groups import ServiceTls, TailerTls
 from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
-from hourmark_producer import credentials
-from hourmark_producer.service_client import ServiceLink
+from hourmark_producer.send import credentials
+from hourmark_producer.send.client import ServiceLink
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from hourmark import cri
 from hourmark.ranges import Part
-from hourmark_producer.container_names import container_fields
-from hourmark_producer.cri_cutting import cut_cri
-from hourmark_producer.cutting import Cut, Limits, Pending
+from hourmark_producer.cut.lines import Cut, Limits, Pending
+from hourmark_producer.cut.records import cut_cri
+from hourmark_producer.cut.sources import container_fields
 
 T = b"2026-11-21T01:39:58.123456789Z "
 LINES = [

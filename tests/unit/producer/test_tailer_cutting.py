@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hourmark.ranges import Part
-from hourmark_producer.cutting import Cut, Limits, Pending, Read, cut
+from hourmark_producer.cut.lines import Cut, Limits, Pending, Read, cut
 
 LIMITS = st.integers(1, 12).flatmap(lambda n: st.builds(Limits, st.just(n), st.integers(n, 24)))
 CONTENT = st.lists(st.sampled_from([b"\n", b"a", b"bc", b"\r\n", b"\0", b"x" * 9, b"y" * 23, b"z" * 60]), max_size=30).map(

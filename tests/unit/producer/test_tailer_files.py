@@ -14,8 +14,8 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
-from hourmark_producer import retirement
-from hourmark_producer.identity import Identity, identify
+from hourmark_producer.files.identity import Identity, identify
+from hourmark_producer.watch import retirement
 
 
 def narrow(host: Host) -> None:

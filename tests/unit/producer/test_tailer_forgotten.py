@@ -8,9 +8,9 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
-from hourmark_producer import retirement, scanner
-from hourmark_producer.installation import CHECKPOINT
-from hourmark_producer.peek import peek
+from hourmark_producer.checkpoint.installation import CHECKPOINT
+from hourmark_producer.checkpoint.peek import peek
+from hourmark_producer.watch import retirement, scanner
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 
 from hourmark.errors import ConfigError, UsageError
-from hourmark_producer import generations
-from hourmark_producer.generations import FILES_MAX, Generations
+from hourmark_producer.checkpoint import generations
+from hourmark_producer.checkpoint.generations import FILES_MAX, Generations
 
 
 def places(recorder: Recorder) -> dict[tuple[str, int], bytes]:
@@ -88,7 +88,7 @@ def test_a_second_folder_of_another_host_is_refused(host: Host) -> None:
 
 
 def test_a_torn_line_is_passed_over_and_the_latest_files_are_kept(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_producer.generations.FILES_MAX", 3)
+    monkeypatch.setattr("hourmark_producer.checkpoint.generations.FILES_MAX", 3)
     host.state.mkdir()
     made = Generations([host.state], "1" * 32)
     for number in range(5):

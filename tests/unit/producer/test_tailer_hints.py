@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hourmark_producer import hints as module
-from hourmark_producer.hints import Hinted, Hints
+from hourmark_producer.watch import hints as module
+from hourmark_producer.watch.hints import Hinted, Hints
 
 NOTHING = Hinted(set(), moved=False)
 

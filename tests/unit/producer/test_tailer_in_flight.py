@@ -13,11 +13,11 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Received, Recorder
 from tests.support.waiting import wait_for
 
-from hourmark_producer.checkpoint import Checkpoint
-from hourmark_producer.flight import LANES, Lanes
-from hourmark_producer.follower import RANGES_PER_TURN
-from hourmark_producer.senders import SENDERS
-from hourmark_producer.spooled_ranges import FORMAT, SEVERAL
+from hourmark_producer.checkpoint.database import Checkpoint
+from hourmark_producer.checkpoint.spooled_ranges import FORMAT, SEVERAL
+from hourmark_producer.send.flight import LANES, Lanes
+from hourmark_producer.send.follower import RANGES_PER_TURN
+from hourmark_producer.send.senders import SENDERS
 
 BACKLOG = lines(2000)  # 45 ranges
 

@@ -17,9 +17,9 @@ from tests.support.tailer.recorder import Recorder
 
 from hourmark.cli import root
 from hourmark.errors import UsageError
-from hourmark_producer.checkpoint import Checkpoint, CheckpointBroken, lose
-from hourmark_producer.installation import open_installation
-from hourmark_producer.losses import Loss
+from hourmark_producer.checkpoint.database import Checkpoint, CheckpointBroken, lose
+from hourmark_producer.checkpoint.installation import open_installation
+from hourmark_producer.counters import Loss
 
 CHECKPOINT = "checkpoint.sqlite"
 
@@ -143,7 +143,7 @@ def test_a_checkpoint_that_another_program_closed_in_order_is_whole(host: Host, 
 
 
 def test_a_log_that_was_begun_anew_many_times_is_missed_as_well(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_producer.checkpoint._LOG_BYTES_MAX", 50_000)
+    monkeypatch.setattr("hourmark_producer.checkpoint.database._LOG_BYTES_MAX", 50_000)
     host.drain()
     checkpoint, _ = open_installation(host.state, reread=False)
     aside = host.state / "copy"

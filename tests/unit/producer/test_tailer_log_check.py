@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 
 from hourmark.errors import UsageError
-from hourmark_producer.checkpoint import Checkpoint, CheckpointBroken
-from hourmark_producer.installation import open_installation
+from hourmark_producer.checkpoint.database import Checkpoint, CheckpointBroken
+from hourmark_producer.checkpoint.installation import open_installation
 
 NAME = "checkpoint.sqlite"
 FRAME_BYTES = 4096 + 24
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from hourmark_producer.checkpoint import lose
-from hourmark_producer.installation import open_installation
-from hourmark_producer.losses import Loss
+from hourmark_producer.checkpoint.database import lose
+from hourmark_producer.checkpoint.installation import open_installation
+from hourmark_producer.counters import Loss
 checkpoint, _ = open_installation(Path(sys.argv[1]), reread=False)
 for number in range(int(sys.argv[2])):
     checkpoint.commit(lose(Loss(source="app", path="/log", at_ms=number, bytes=1, unknown=1, what="x" * 900)))
@@ -35,7 +35,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 WRITER_BEFORE = """
 import os, signal, sqlite3, sys
 from pathlib import Path
-from hourmark_producer.installation import open_installation
+from hourmark_producer.checkpoint.installation import open_installation
 checkpoint, _ = open_installation(Path(sys.argv[1]), reread=False)
 checkpoint.close()
 db = sqlite3.connect(Path(sys.argv[1]) / "checkpoint.sqlite", isolation_level=None)

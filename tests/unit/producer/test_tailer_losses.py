@@ -13,9 +13,9 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark_producer.files import Position
-from hourmark_producer.looking import Look, look_into
-from hourmark_producer.losses import Loss
+from hourmark_producer.counters import Loss
+from hourmark_producer.files.examination import Look, look_into
+from hourmark_producer.files.tracked_file import Position
 from hourmark_producer.tailer import Tailer
 
 LINE = len(lines(1))
@@ -164,7 +164,7 @@ def test_a_file_removed_while_the_agent_is_down_is_unknown_loss(
 def test_a_deleted_file_that_was_held_open_leaves_nothing_unknown(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_producer.retirement.DELETED_LINGER_S", 0.0)
+    monkeypatch.setattr("hourmark_producer.watch.retirement.DELETED_LINGER_S", 0.0)
     with host.running(lines(10) + b"half") as tailer:
         recorder.wait_stored(1)
         host.app.unlink()
@@ -185,7 +185,7 @@ def test_what_was_truncated_between_a_look_and_the_first_read_comes_once(
             overwrite(host.app, lines(200, 1000))
         return look
 
-    monkeypatch.setattr("hourmark_producer.follower.look_into", then_truncated)
+    monkeypatch.setattr("hourmark_producer.send.follower.look_into", then_truncated)
     summary = host.drain(lines(100))
     assert recorder.text() == lines(200, 1000)
     assert summary.unknown_losses == 1

@@ -11,10 +11,10 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Received, Recorder
 from tests.support.waiting import wait_for
 
-from hourmark_producer.checkpoint import Checkpoint
-from hourmark_producer.flight import LANES
-from hourmark_producer.follower import SENT_TOGETHER
-from hourmark_producer.senders import SENDERS
+from hourmark_producer.checkpoint.database import Checkpoint
+from hourmark_producer.send.flight import LANES
+from hourmark_producer.send.follower import SENT_TOGETHER
+from hourmark_producer.send.senders import SENDERS
 
 FILES = 400
 

@@ -19,13 +19,12 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import Tailer as TailerConfig
-from hourmark_producer.books import Balance
-from hourmark_producer.health import Health
-from hourmark_producer.losses import Losses
-from hourmark_producer.metrics import Numbers, exposition
-from hourmark_producer.probes import answering
-from hourmark_producer.services import ServiceStanding
-from hourmark_producer.throttle import Throttle
+from hourmark_producer.checkpoint.books import Balance
+from hourmark_producer.conditions import Throttle
+from hourmark_producer.counters import Losses
+from hourmark_producer.report.metrics import Numbers, exposition
+from hourmark_producer.report.probes import Health, answering
+from hourmark_producer.send.services import ServiceStanding
 
 NUMBERS = Numbers(
     balances={'a"\\\n': Balance(seen=15, acknowledged=1, in_flight=2, pending=3, skipped=4, lost=5)},

@@ -14,7 +14,7 @@ from tests.support.tailer.recorder import Recorder
 
 from hourmark.cli import root
 from hourmark.errors import Unavailable, UsageError
-from hourmark_producer.standstill import Standstill
+from hourmark_producer.tailer import Standstill
 
 
 def test_one_pass_delivers_all_and_says_no_goodbye(host: Host, recorder: Recorder) -> None:

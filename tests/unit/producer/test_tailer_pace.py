@@ -12,10 +12,10 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
-from hourmark_producer import pace
-from hourmark_producer.hints import Hints
-from hourmark_producer.pace import Pace
 from hourmark_producer.tailer import Tailer
+from hourmark_producer.watch import pace
+from hourmark_producer.watch.hints import Hints
+from hourmark_producer.watch.pace import Pace
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ FORMS: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_producer.rests.PACKING_S", 0.3)
+    monkeypatch.setattr("hourmark_producer.history.remainders.PACKING_S", 0.3)
 
 
 def narrow(host: Host) -> None:
@@ -112,7 +112,7 @@ def test_a_file_that_was_read_to_its_end_before_the_look_that_found_it_was_over(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as killed:
-        killed.setattr("hourmark_producer.scanner.keep_accounts", lambda *_: None)
+        killed.setattr("hourmark_producer.watch.scanner.keep_accounts", lambda *_: None)
         host.drain(lines(100))
     host.append(lines(10, 100))
     pack(host)
@@ -191,8 +191,8 @@ def test_flipped_bytes_never_become_lines(host: Host, recorder: Recorder, form: 
 def test_a_bomb_ends_in_time_and_memory_and_is_unknown(
     host: Host, recorder: Recorder, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_producer.compressed._FREE_BYTES", 1 << 20)
-    monkeypatch.setattr("hourmark_producer.compressed.RATIO_MAX", 100)
+    monkeypatch.setattr("hourmark_producer.files.compressed._FREE_BYTES", 1 << 20)
+    monkeypatch.setattr("hourmark_producer.files.compressed.RATIO_MAX", 100)
     host.drain(lines(100))
     packed = host.logs / f"app.log.1.{form}"
     packed.write_bytes(FORMS[form](lines(100) + bytes(64 << 20)))
@@ -278,7 +278,7 @@ def test_over_long_lines_of_a_rest(host: Host, recorder: Recorder) -> None:
 
 
 def test_without_birth_times_the_successor_has_the_next_generation(host: Host, recorder: Recorder) -> None:
-    from hourmark_producer.identity import identify
+    from hourmark_producer.files.identity import identify
 
     host.identify = lambda descriptor: identify(descriptor)._replace(birth_ns=0)
     host.drain(lines(100))
@@ -294,7 +294,7 @@ def test_a_copy_that_is_packed_before_it_was_looked_into_is_not_sent_again(
 ) -> None:
     """It waited to be looked into when the tailer was stopped."""
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr("hourmark_producer.copies.COPYING_S", 60.0)
+    monkeypatch.setattr("hourmark_producer.history.copies.COPYING_S", 60.0)
     host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/app.log*"])]
     host.drain(lines(100))
     copy = host.logs / "app.log.1"

@@ -11,10 +11,10 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark_producer.cutting import Cut
-from hourmark_producer.files import TrackedFile
-from hourmark_producer.rest import Rest
-from hourmark_producer.rests import NotYet, Rests
+from hourmark_producer.cut.lines import Cut
+from hourmark_producer.files.remainder import Rest
+from hourmark_producer.files.tracked_file import TrackedFile
+from hourmark_producer.history.remainders import NotYet, Rests
 
 UNREAD = lines(500)
 ITS_OWN = lines(50, 5000)
@@ -22,7 +22,7 @@ ITS_OWN = lines(50, 5000)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_producer.copies.COPYING_S", 0.2)
+    monkeypatch.setattr("hourmark_producer.history.copies.COPYING_S", 0.2)
 
 
 def let_the_copy_be_over_first(monkeypatch: pytest.MonkeyPatch) -> None:

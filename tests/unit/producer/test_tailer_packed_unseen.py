@@ -17,7 +17,7 @@ from hourmark.config_groups import TailedSource
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_producer.rests.PACKING_S", 0.3)
+    monkeypatch.setattr("hourmark_producer.history.remainders.PACKING_S", 0.3)
 
 
 def packed(host: Host, name: str, content: bytes, *, mtime_s: float | None = None) -> Path:
@@ -130,7 +130,7 @@ def test_killed_while_it_is_read(host: Host, recorder: Recorder) -> None:
 
 
 def test_one_still_being_written_is_waited_for(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_producer.rests.PACKING_S", 30.0)
+    monkeypatch.setattr("hourmark_producer.history.remainders.PACKING_S", 30.0)
     host.drain(lines(100))
     path = packed(host, "app.log.1.gz", lines(20_000, 100))
     content = path.read_bytes()
@@ -188,7 +188,7 @@ def test_what_is_excluded_stays_so_once_it_is_packed(host: Host, recorder: Recor
 
 @pytest.mark.parametrize("birth_ns", [None, 0])
 def test_a_last_line_without_its_end_is_lost_and_counted(host: Host, recorder: Recorder, birth_ns: int | None) -> None:
-    from hourmark_producer.identity import identify
+    from hourmark_producer.files.identity import identify
 
     if birth_ns is not None:
         host.identify = lambda descriptor: identify(descriptor)._replace(birth_ns=0)
@@ -267,13 +267,13 @@ def test_a_stop_before_it_was_looked_into(host: Host, recorder: Recorder, monkey
     host.drain(lines(100))
     host.app.rename(host.logs / "app.log.2")
     path = packed(host, "app.log.1.gz", lines(5000, 100))
-    monkeypatch.setattr("hourmark_producer.archives.EVERY_S", 0.0)
-    monkeypatch.setattr("hourmark_producer.unseen._LATER_MS", 0)
-    monkeypatch.setattr("hourmark_producer.unseen.LOOKS_BEFORE", 1_000_000)
+    monkeypatch.setattr("hourmark_producer.checkpoint.archives.EVERY_S", 0.0)
+    monkeypatch.setattr("hourmark_producer.watch.packed_files._LATER_MS", 0)
+    monkeypatch.setattr("hourmark_producer.watch.packed_files.LOOKS_BEFORE", 1_000_000)
     wait_for(lambda: time.time() > path.stat().st_mtime + 0.1, "the next look is later")
     with host.running() as tailer:
         wait_for(lambda: tailer._scans > 5, "it is seen")
-    monkeypatch.setattr("hourmark_producer.unseen.LOOKS_BEFORE", 3)
+    monkeypatch.setattr("hourmark_producer.watch.packed_files.LOOKS_BEFORE", 3)
     summary = host.drain()
     assert sent(recorder) == distinct(lines(5100))
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
@@ -283,7 +283,7 @@ def test_of_several_files_that_were_last_seen_empty_each_is_held_by_one(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An archive keeps its file's time, so a file is in none that is older than itself."""
-    monkeypatch.setattr("hourmark_producer.unseen._LATER_MS", 0)
+    monkeypatch.setattr("hourmark_producer.watch.packed_files._LATER_MS", 0)
     names = [f"app.log.{number}" for number in range(9, 0, -1)]
     with host.running() as tailer:
         for name in names:

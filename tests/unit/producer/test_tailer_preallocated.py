@@ -13,8 +13,8 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark_producer import follower
-from hourmark_producer.looking import content_end
+from hourmark_producer.files.examination import content_end
+from hourmark_producer.send import follower
 
 LINE = len(lines(1))
 

@@ -9,8 +9,8 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Received, Recorder
 from tests.support.waiting import wait_for
 
-from hourmark_producer.cutting import Limits
-from hourmark_producer.range_sizes import QUICK_S, SLOW_S, RangeSizes
+from hourmark_producer.cut.lines import Limits
+from hourmark_producer.cut.range_sizes import QUICK_S, SLOW_S, RangeSizes
 
 MOST = Limits(800_000, 4_000_000)
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hourmark.ranges import Part
 from hourmark.record_start import RecordStart
-from hourmark_producer.cutting import Cut, Limits, Pending
-from hourmark_producer.record_cutting import cut_records
+from hourmark_producer.cut.lines import Cut, Limits, Pending
+from hourmark_producer.cut.records import cut_records
 
 PATTERN = "^S"
 STARTS = RecordStart(PATTERN).starts

@@ -14,7 +14,8 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import recording
 from tests.support.waiting import wait_for
 
-from hourmark_producer import copies, follower
+from hourmark_producer.history import copies
+from hourmark_producer.send import follower
 
 
 def test_a_file_is_remembered_until_what_may_be_its_copy_was_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 
-from hourmark_producer.identity import Identity
+from hourmark_producer.files.identity import Identity
 
 
 def dangling_link(path: Path) -> None:

@@ -16,13 +16,13 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
-from hourmark_producer.identity import Identity, identify
-from hourmark_producer.summary import Summary
+from hourmark_producer.files.identity import Identity, identify
+from hourmark_producer.report.summary import Summary
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_producer.rests.PACKING_S", 0.3)
+    monkeypatch.setattr("hourmark_producer.history.remainders.PACKING_S", 0.3)
 
 
 @pytest.fixture(params=["app.log", "*.log", "**/app.log"])
@@ -187,7 +187,7 @@ def test_one_that_cannot_be_opened_holds_the_claim(host: Host, recorder: Recorde
             raise PermissionError(13, "Permission denied", str(path))
         return real(path, flags, *more)
 
-    monkeypatch.setattr("hourmark_producer.rotated.os.open", refusing)
+    monkeypatch.setattr("hourmark_producer.watch.rotated.os.open", refusing)
     with pytest.raises(Exception, match=r"app\.log\.1: Permission denied"):
         host.drain()
 

@@ -15,7 +15,7 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
-from hourmark_producer.identity import identify
+from hourmark_producer.files.identity import identify
 
 ROUNDS = 5
 

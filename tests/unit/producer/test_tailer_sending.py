@@ -15,10 +15,10 @@ from tests.support.waiting import wait_for
 from hourmark.clock import SystemClock
 from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
-from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed, lose
-from hourmark_producer.losses import Loss, Losses
-from hourmark_producer.senders import pause_s
-from hourmark_producer.service_client import Busy, Refused, ServiceLink
+from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed, lose
+from hourmark_producer.counters import Loss, Losses
+from hourmark_producer.send.client import Busy, Refused, ServiceLink
+from hourmark_producer.send.senders import pause_s
 
 
 def test_a_lost_ack_makes_the_same_range_again(host: Host, recorder: Recorder) -> None:

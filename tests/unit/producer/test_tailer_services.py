@@ -14,8 +14,8 @@ from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.config_groups import Tailer as TailerConfig
-from hourmark_producer.service_client import ServiceLink
-from hourmark_producer.services import RESOLVE_EVERY_S, Service, Services
+from hourmark_producer.send.client import ServiceLink
+from hourmark_producer.send.services import RESOLVE_EVERY_S, Service, Services
 
 URLS = ["http://10.0.0.1:1", "http://10.0.0.2:1", "http://10.0.0.3:1"]
 MAX_S = 8.0

@@ -19,8 +19,8 @@ from tests.support.waiting import wait_for
 
 from hourmark.cli import root
 from hourmark.errors import UsageError
-from hourmark_producer import standing
-from hourmark_producer.peek import peek
+from hourmark_producer.checkpoint.peek import peek
+from hourmark_producer.report import standing
 
 
 def status(host: Host, tmp_path: Path) -> tuple[int, dict[str, Any]]:

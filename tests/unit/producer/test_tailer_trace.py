@@ -19,9 +19,8 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.cli import root
-from hourmark_producer.line_begin import begin_of_line
-from hourmark_producer.peek import KnownFile, Spooled
-from hourmark_producer.trace import Stage, stage_of
+from hourmark_producer.checkpoint.peek import KnownFile, Spooled
+from hourmark_producer.report.trace import Stage, begin_of_line, stage_of
 
 LINE_BYTES = len(lines(1))
 
@@ -52,7 +51,7 @@ def test_a_place_decides(file: KnownFile | None, offset: int | None, size: int, 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 5, 100])
 def test_lines_begin_where_splitting_says(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_producer.line_begin._BLOCK_BYTES", block)
+    monkeypatch.setattr("hourmark_producer.report.trace._BLOCK_BYTES", block)
     for content in (b"", b"\n", b"a", b"a\n", b"a\nbc\n\nd", b"a\nbc\n\nd\n", b"\n\n\n"):
         begins = [0]
         for line in content.splitlines(keepends=True):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark_producer.truncation import ANCHOR_BYTES, Judgement, Shrink, Verdict, are_alike, judge, next_anchor
+from hourmark_producer.files.fingerprints import ANCHOR_BYTES, Judgement, Shrink, Verdict, are_alike, judge, next_anchor
 
 
 @pytest.mark.parametrize(

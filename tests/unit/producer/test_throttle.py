@@ -7,7 +7,7 @@ import logging
 import pytest
 from tests.support.clock import FakeClock
 
-from hourmark_producer.throttle import QUIET_S, Throttle
+from hourmark_producer.conditions import QUIET_S, Throttle
 
 
 @pytest.fixture

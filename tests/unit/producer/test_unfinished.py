@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.support.clock import FakeClock
 
-from hourmark_producer import unfinished
-from hourmark_producer.unfinished import Unfinished
+from hourmark_producer.files import compressed
+from hourmark_producer.files.compressed import Unfinished
 
 
 def test_time_counts_from_its_last_change(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_time_counts_from_its_last_change(tmp_path: Path) -> None:
 def test_few_are_remembered(tmp_path: Path) -> None:
     clock = FakeClock()
     known = Unfinished(clock)
-    paths = [tmp_path / str(number) for number in range(unfinished._KNOWN_MAX + 1)]
+    paths = [tmp_path / str(number) for number in range(compressed._KNOWN_MAX + 1)]
     for path in paths:
         path.touch()
         known.unchanged_s(path.stat())

@@ -31,7 +31,7 @@ from hourmark.mirror_positions import MirrorPositions
 from hourmark.mirror_workers import workers
 from hourmark.topics import events_topic
 from hourmark_infra.stack.layout import WATCH
-from hourmark_producer.status import SourceStatus, Status, status_of
+from hourmark_producer.report.status import SourceStatus, Status, status_of
 
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World

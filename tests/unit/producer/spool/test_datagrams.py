@@ -14,8 +14,8 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.errors import ConfigError
-from hourmark_producer.spool import datagrams
-from hourmark_producer.spool.receiver import Receiver
+from hourmark_producer.receive import sockets
+from hourmark_producer.receive.receiver import Receiver
 from hourmark_producer.tailer import Tailer
 
 UDP = "syslog+udp://127.0.0.1:0"
@@ -78,13 +78,13 @@ def test_that_somebody_listens_is_on_disk_before_anything_can_arrive(
 ) -> None:
     """What had arrived when the first run was killed is an unknown loss, however early that was."""
     receives(host, UDP)
-    marked, listen = list[bool](), datagrams.Datagrams.open
+    marked, listen = list[bool](), sockets.Datagrams.open
 
-    def listen_noted(receiving: datagrams.Datagrams, receiver: Receiver) -> None:
+    def listen_noted(receiving: sockets.Datagrams, receiver: Receiver) -> None:
         marked.append(receiver.segments.was_left_open())
         listen(receiving, receiver)
 
-    monkeypatch.setattr(datagrams.Datagrams, "open", listen_noted)
+    monkeypatch.setattr(sockets.Datagrams, "open", listen_noted)
     with host.running():
         wait_for(lambda: bool(recorder.reports), "it is at work")
     assert marked == [True] and recorder.last.unknown_losses == 0
@@ -108,7 +108,7 @@ def test_a_drain_says_that_nobody_listened_since_the_run_before(host: Host, reco
 
 
 def test_what_the_kernel_dropped_is_counted_to_the_datagram(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datagrams, "_KERNEL_BYTES", 1 << 14)
+    monkeypatch.setattr(sockets, "_DATAGRAM_KERNEL_BYTES", 1 << 14)
     told: dict[str, Any] = {"unknown": 0, "lines": 0}
 
     def add(what: str, *, lost_bytes: int = 0, unknown: int = 0) -> None:
@@ -126,7 +126,7 @@ def test_what_the_kernel_dropped_is_counted_to_the_datagram(monkeypatch: pytest.
         is_held=False,
         receive=receive,
     )
-    receiving = datagrams.Datagrams(("127.0.0.1", 0), 1000)
+    receiving = sockets.Datagrams(("127.0.0.1", 0), 1000)
     receiving.open(receiver)  # type: ignore[arg-type]
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -145,7 +145,7 @@ def test_drops_at_the_end_of_a_burst_are_reported_before_the_source_is_caught_up
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No datagram comes after them that could tell of them."""
-    monkeypatch.setattr(datagrams, "_KERNEL_BYTES", 1 << 14)
+    monkeypatch.setattr(sockets, "_DATAGRAM_KERNEL_BYTES", 1 << 14)
     receives(host, UDP)
     with host.running() as tailer:
         to = address(tailer)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark_producer.spool.framing import Framed, Framer
-from hourmark_producer.spool.messages import line_of
+from hourmark_producer.receive.framing import Framed, Framer, line_of
 
 MESSAGES = [b"<13>1 a", b"<14>2 with space", b"<15>" + b"x" * 40, b"<16>end"]
 

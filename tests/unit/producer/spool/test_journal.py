@@ -16,11 +16,10 @@ from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
 from hourmark.errors import ConfigError
-from hourmark_producer.spool import journal as journal_module
-from hourmark_producer.spool import spools
-from hourmark_producer.spool.journal import Journal
-from hourmark_producer.spool.journal_entry import cursor_of, entry_line
-from hourmark_producer.spool.losses import ReceivingLosses
+from hourmark_producer.receive import journal as journal_module
+from hourmark_producer.receive import spools
+from hourmark_producer.receive.journal import Journal, cursor_of, entry_line
+from hourmark_producer.receive.receiver import ReceivingLosses
 
 
 @pytest.fixture

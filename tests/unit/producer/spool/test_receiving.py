@@ -15,9 +15,9 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.errors import ConfigError
-from hourmark_producer.identity import identify
-from hourmark_producer.spool import spools
-from hourmark_producer.spool.standard_input import StandardInput
+from hourmark_producer.files.identity import identify
+from hourmark_producer.receive import spools
+from hourmark_producer.receive.standard_input import StandardInput
 
 TCP = "syslog+tcp://127.0.0.1:0"
 

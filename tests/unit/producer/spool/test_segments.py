@@ -11,7 +11,7 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 
 from hourmark.config_groups import TailedSource
-from hourmark_producer.spool.segments import Segments, Unsynced
+from hourmark_producer.receive.segments import Segments, Unsynced
 
 
 def logs(folder: Path) -> list[bytes]:

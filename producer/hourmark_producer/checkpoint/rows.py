@@ -1,0 +1,96 @@
+"""What rows of the checkpoint say, as the objects that they stand for."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from typing import Any, Final
+
+from hourmark.ranges import LATER_FIELDS, ByteRange, Part
+from hourmark_producer.files.fingerprints import Shrink
+from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.tracked_file import NEVER, Account, Outgoing, Place, Position, Progress, TrackedFile
+
+_FIELDS: Final = tuple(field.name for field in dataclasses.fields(ByteRange))
+
+
+def device_row(file: TrackedFile) -> tuple[int, int, int]:
+    """Device, inode, birth time."""
+    # SQLite's integers are signed; device and inode numbers are not
+    device, inode = (value - (1 << 64) if value >> 63 else value for value in (file.identity.device, file.identity.inode))
+    return device, inode, file.identity.birth_ns
+
+
+def place_row(place: Place) -> tuple[str, bytes, bytes, int]:
+    """Source, path, latest name, whether it is missing."""
+    return place.source, os.fsencode(place.path), os.fsencode(place.seen_at), place.missing
+
+
+def position_row(position: Position) -> tuple[int, int, bool, bytes, int]:
+    """As much of it as format 1 began with."""
+    return position.generation, position.offset, position.in_line, position.anchor, position.size_seen
+
+
+def file_of(row: tuple[Any, ...], in_flight: tuple[Outgoing, ...]) -> TrackedFile:
+    """A known file, with its ranges on their way."""
+    file_id, device, inode, birth_ns, source, path, seen_at, missing, generation, offset, in_line, anchor, size_seen = row
+    return TrackedFile(
+        file_id=file_id,
+        identity=Identity(device % (1 << 64), inode % (1 << 64), birth_ns),
+        place=Place(source, os.fsdecode(path), os.fsdecode(seen_at), bool(missing)),
+        progress=Progress(
+            position=Position(
+                generation=generation,
+                offset=offset,
+                in_line=bool(in_line),
+                anchor=bytes(anchor),
+                size_seen=size_seen,
+            ),
+            in_flight=in_flight,
+            quiet_to=offset,
+        ),
+    )
+
+
+def restore(file: TrackedFile, generation: int, settled: int, doubted: int, high: int, shrinks: str, head: bytes) -> None:
+    """Go on with the account of the run before."""
+    progress = file.progress
+    if generation != progress.position.generation:  # a version without accounts has gone on since
+        return
+    is_void = file.former is not None and file.former.generation == generation  # the run before saw it truncated
+    read_head = file.former.head if file.former is not None and is_void else bytes(head)
+    position = dataclasses.replace(progress.position, head=read_head, settled=settled, doubted=bool(doubted))
+    file.progress = dataclasses.replace(progress, position=position)
+    seen = tuple(Shrink(high, low, other, bytes.fromhex("".join(head))) for high, low, other, *head in json.loads(shrinks))
+    account = Account(high if seen else max(high, position.offset), seen, bytes(head))
+    file.observed = dataclasses.replace(NEVER, account=account, base_s=progress.examined_at_s)
+    file.saved = account
+
+
+def orphan(in_flight: tuple[Outgoing, ...]) -> TrackedFile:
+    """Ranges whose file was deleted and forgotten."""
+    sent = in_flight[-1].range
+    return TrackedFile(
+        file_id=sent.file_id,
+        identity=Identity(0, 0, 0),
+        place=Place(sent.source, sent.path, sent.path),
+        progress=Progress(
+            position=Position(generation=sent.generation, offset=sent.end, size_seen=sent.end),
+            in_flight=in_flight,
+            quiet_to=sent.end,
+        ),
+        retired=True,
+    )
+
+
+def fields_of(sent: ByteRange) -> dict[str, Any]:
+    """What came after 0.2.0 only where it says something: else a version before can go on with the spool."""
+    fields = {name: getattr(sent, name) for name in _FIELDS} | {"part": sent.part.value}  # asdict copies deeply
+    return {name: value for name, value in fields.items() if name not in LATER_FIELDS} | sent.extras
+
+
+def range_of(text: str) -> ByteRange:
+    """A spooled range."""
+    fields = json.loads(text)
+    return ByteRange(**fields | {"part": Part(fields["part"])})

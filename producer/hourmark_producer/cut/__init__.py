@@ -1,0 +1,1 @@
+"""Where files are cut into byte ranges."""

@@ -1,0 +1,60 @@
+"""How a source's files are cut, and what a container's path says of its ranges.
+
+What the path of a container's log says of it, as Kubernetes names them. Pure.
+
+Where a file is cut, and what its ranges say, as its source is configured.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from hourmark.config_groups import TailedSource
+from hourmark.range_fields import range_fields
+from hourmark_producer.cut.lines import Cut, Limits, Pending, Read, Whole, cut
+from hourmark_producer.cut.records import cut_cri, cut_records
+from hourmark_producer.files.tracked_file import Position
+
+_NAME: Final = r"[a-z0-9.-]{1,253}"  # of Kubernetes' objects
+_CONTAINERS: Final = re.compile(
+    rf".*/containers/(?P<pod>{_NAME})_(?P<namespace>{_NAME})_(?P<container>{_NAME})-(?P<container_id>[0-9a-f]{{64}})\.log.*"
+)
+_PODS: Final = re.compile(
+    rf".*/pods/(?P<namespace>{_NAME})_(?P<pod>{_NAME})_(?P<pod_uid>[0-9a-f-]{{1,64}})/(?P<container>{_NAME})/\d+\.log.*"
+)
+NAMES: Final = ("pod", "namespace", "container", "container_id", "pod_uid", "stream")  # the last is the service's
+
+
+def container_fields(path: str) -> dict[str, str]:
+    """`pod`, `namespace`, `container`, and `container_id` or `pod_uid`; nothing of another path."""
+    match = _CONTAINERS.fullmatch(path) or _PODS.fullmatch(path)
+    return {} if match is None else match.groupdict()
+
+
+def cut_of(
+    source: TailedSource, read: Read, limits: Limits, position: Position, *,
+    searched: int = 0, whole: Whole | None = None, flush: bool = False,
+) -> Cut | Pending:  # fmt: skip
+    """The next cut. `searched`, `whole`: as of `cutting`. `flush`: what is there has long been all."""
+    if source.format == "cri":
+        at_line = position.anchor.endswith(b"\n")
+        return cut_cri(read, limits, in_piece=position.in_line, at_line=at_line, flush=flush)
+    if source.record_start is None:
+        return cut(read, limits, in_line=position.in_line, searched=searched, whole=whole)
+    from hourmark.record_start import record_start  # where such a source is: hosts without one need no RE2
+
+    return cut_records(read, limits, record_start(source.record_start).starts, in_record=position.in_line, flush=flush)
+
+
+def joins_lines(source: TailedSource) -> bool:
+    """Whether a record may be more than one line."""
+    return source.record_start is not None or source.format == "cri"
+
+
+def extras_of(source: TailedSource, path: str) -> dict[str, str]:
+    """What the ranges of a file say beyond where it is; `path`: where it was found first."""
+    cri = source.format == "cri"
+    fields = source.fields | (container_fields(path) if cri else {})
+    extras = {"record_start": source.record_start or "", "fields": range_fields(fields), "format": "cri" if cri else ""}
+    return {name: value for name, value in extras.items() if value}

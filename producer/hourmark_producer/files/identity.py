@@ -1,0 +1,45 @@
+"""Which file an open descriptor is: device, inode and birth time, from statx(2).
+
+The birth time tells a file from a later one that was given the same inode. Some file systems do not keep it; then it is 0,
+and only size and content can tell (see `hourmark_producer.files.fingerprints`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from typing import Final, NamedTuple
+
+_AT_EMPTY_PATH: Final = 0x1000
+_STATX_BTIME: Final = 0x800
+
+
+class Identity(NamedTuple):
+    """What makes a file this file, whatever its name. `birth_ns`: Unix nanoseconds, 0 where unknown."""
+
+    device: int
+    inode: int
+    birth_ns: int
+
+
+# struct statx of linux/stat.h: the mask, then at byte 80 the birth time, seconds and nanoseconds
+_STRUCT_SIZE: Final = 256
+_MASK_AND_BIRTH: Final = struct.Struct("=I76xqI")
+_STATX = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
+
+
+def identify(descriptor: int) -> Identity:
+    """The identity of an open file; OSError as of fstat(2)."""
+    status = os.fstat(descriptor)
+    return Identity(status.st_dev, status.st_ino, _birth_ns(descriptor))
+
+
+def _birth_ns(descriptor: int) -> int:
+    if _STATX is None:
+        return 0
+    answer = ctypes.create_string_buffer(_STRUCT_SIZE)
+    if _STATX(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, answer) != 0:
+        return 0
+    mask, seconds, nanoseconds = _MASK_AND_BIRTH.unpack_from(answer)
+    return max(0, seconds * 1_000_000_000 + nanoseconds) if mask & _STATX_BTIME else 0

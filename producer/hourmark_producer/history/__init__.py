@@ -1,0 +1,1 @@
+"""Whether content was read before, under another name or in another file."""

@@ -1,0 +1,105 @@
+"""Where content of a file is that nobody read there: in a copy that is followed as a file of its own, or read by another name.
+
+A service that is away for a day keeps a file from being read while copytruncate empties it each hour. What each truncation took
+was seen, and stands in copies, which are read as what they are. So it is lost only as far as nothing else of its source begins
+like it: a file accounts for one such content, and only where its beginning tells it from others. Of content that was read in
+part a copy is known to the byte: one that is held open is read on from there, though it may be deleted by now. A copy may be
+found by a later look than the truncation, so nothing is counted before a few more are over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from hourmark_producer.checkpoint import archives
+from hourmark_producer.checkpoint.database import Checkpoint
+from hourmark_producer.files.compressed import CutOff, Damaged, Plain
+from hourmark_producer.files.fingerprints import are_alike
+from hourmark_producer.files.remainder import NOTHING, Known, compare
+from hourmark_producer.files.tracked_file import Files, TrackedFile
+from hourmark_producer.history.copies import OFFSET_MIN, begins_alike, held_copy_size
+
+_Begun = Callable[[bytes], int]  # its bytes, if it begins so
+LOOKS: Final = 3  # a listing may miss what is renamed meanwhile, and what is being packed is found by the one after
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Asked by whoever counts a loss. Safe to use from several threads."""
+
+    files: Files
+    checkpoint: Checkpoint
+
+    def of(self, file: TrackedFile) -> Search:
+        """For one count."""
+        return Search(lambda: [*_followed(self.files, file), *self._over()], lambda: held_copy_size(self.files, file))
+
+    def may_come(self, file: TrackedFile) -> bool:
+        """Whether a look that is not over yet may find more."""
+        if file.counted_from is None:
+            file.counted_from = self.files.looks
+        return self.files.looks < file.counted_from + LOOKS
+
+    def _over(self) -> Iterator[_Begun]:
+        departed = self.checkpoint.read(archives.departed)
+        return (functools.partial(_read, past.head, past.offset) for past in departed if past.anchor)  # else nothing was read
+
+
+class Search:
+    """Answers for the contents of one file; what was found is another's with the next question. CheckpointFailed."""
+
+    def __init__(self, begin: Callable[[], list[_Begun]], copied: Callable[[], int]) -> None:
+        self._begin, self._copied = begin, copied
+        self._left: list[_Begun] | None = None
+        self.was_asked = False  # whether anything was looked for
+
+    def __call__(self, head: bytes, read_to: int) -> int:
+        """How many bytes of what begins so are elsewhere. `read_to`: of the file as it was at first, what it had sent."""
+        self.was_asked = True
+        if read_to:
+            return self._copied()
+        if self._left is None:
+            self._left = self._begin()
+        if len(head) < OFFSET_MIN or are_alike(head, b""):  # anything may begin so
+            return 0
+        sizes = [one(head) for one in self._left]
+        most = max(sizes, default=0)
+        if most:
+            del self._left[sizes.index(most)]
+        return most
+
+
+def _followed(files: Files, file: TrackedFile) -> Iterator[_Begun]:
+    for other in files:
+        if other is file or other.place.source != file.place.source:
+            continue
+        if other.suspected:  # it will be looked into, and read if nobody read what it holds
+            yield functools.partial(_packed, other.place.seen_at)
+            continue
+        progress = other.progress  # one consistent moment
+        position, account, rest = progress.position, other.observed.of(progress), other.rest
+        size = position.offset
+        if rest is not None:
+            size = max(size, rest.readable)
+        elif not (other.is_gone or account.shrinks):
+            size = max(size, account.high)
+        yield functools.partial(_read, position.head or account.head, size)
+        yield from (functools.partial(_read, past.head, past.offset) for past in (other.former, *other.older) if past)
+
+
+def _read(known: bytes, size: int, head: bytes) -> int:
+    return size if begins_alike(known, head) else 0
+
+
+def _packed(path: str, head: bytes) -> int:
+    with contextlib.suppress(OSError, CutOff, Damaged):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with contextlib.closing(Plain(descriptor, path)) as plain:
+            content = compare(plain, Known(head, 0, b"", 0), lambda: None)
+            return 0 if content is None or content.readable == NOTHING else content.readable
+    return 0

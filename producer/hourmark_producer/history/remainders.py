@@ -1,0 +1,423 @@
+"""Remainders of files that vanished or were truncated: found by content, and read to their end.
+
+Where what is left of a file may lie, by name: packed files of a vanished one, and copies of a truncated one.
+
+Files that were packed while nobody held them open: their rest is found by content, and finished.
+
+A file that vanished is looked for among packed files: in its former folders, and where its source's patterns match. It is one
+that is related by name, was made after the file, and holds what was known of it: the same head, and the same bytes before the
+position. Its ranges are then those of the file itself, under the same id, generation and offsets, as if it had never been
+packed. While that is under way the source is not called caught up.
+
+Where little was known (under 64 bytes), it must be the only one; lines that are all alike prove nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import logging
+import os
+import re
+import stat
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from hourmark.clock import Clock
+from hourmark.config_groups import TailedSource
+from hourmark_producer.checkpoint import archives
+from hourmark_producer.checkpoint import database as changes
+from hourmark_producer.checkpoint.books import skip
+from hourmark_producer.checkpoint.database import Checkpoint
+from hourmark_producer.cut.lines import Cut
+from hourmark_producer.cut.range_sizes import RangeSizes
+from hourmark_producer.cut.sources import cut_of
+from hourmark_producer.files.compressed import CutOff, Damaged, Plain, Unfinished
+from hourmark_producer.files.fingerprints import are_alike
+from hourmark_producer.files.identity import Identity, identify
+from hourmark_producer.files.patterns import PACKED
+from hourmark_producer.files.remainder import NOTHING, Content, Known, Rest, Stage, Unpacked, compare
+from hourmark_producer.files.schedule import Schedule
+from hourmark_producer.files.tracked_file import Files, TrackedFile
+from hourmark_producer.history.copies import OFFSET_MIN, Looked, is_telling, origin_of, pass_over
+from hourmark_producer.history.explaining import Answer, Past, ask, pasts
+
+_ROOT: Final = re.compile(r"\.*[^.\d]*")
+_SEPARATORS: Final = "._-~"
+_DATED: Final = re.compile(r"[.\-_]\d")
+
+
+def packed_places(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
+    """Packed files whose name begins as the file's does, up to its first digit or dot; the newest first."""
+    root = _root(file.place.seen_at)
+    dated: list[tuple[int, str, int]] = []
+    for path in dict.fromkeys(paths):
+        if path.endswith(PACKED) and os.path.basename(path).startswith(root):  # noqa: PTH119
+            with contextlib.suppress(OSError):
+                _add(dated, path)
+    return {path: inode for _, path, inode in sorted(dated, reverse=True)}
+
+
+def copy_places(file: TrackedFile) -> dict[str, int]:
+    """Files beside it with a name of its own and something behind it or before its last dot; packed or not, the newest first.
+
+    OSError where its folder cannot be looked into: that says nothing of what is in it, unless the file is deleted.
+    """
+    dated: list[tuple[int, str, int]] = []
+    for place in dict.fromkeys(path for path in (file.place.seen_at, file.target, file.place.path, *file.other_names) if path):
+        folder, name = os.path.split(place)
+        stem = name.rpartition(".")[0] or name
+        with contextlib.suppress(*([OSError] if file.deleted else [])), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name != name and _is_named_after(entry.name, name, stem):
+                    with contextlib.suppress(OSError):
+                        _add(dated, entry.path)
+    return {path: inode for _, path, inode in sorted(dated, reverse=True)}
+
+
+def _add(dated: list[tuple[int, str, int]], path: str) -> None:
+    """Regular files alone: a socket cannot be opened. OSError."""
+    status = os.stat(path)  # noqa: PTH116
+    if stat.S_ISREG(status.st_mode):
+        dated.append((status.st_mtime_ns, path, status.st_ino))
+
+
+def _is_named_after(name: str, live: str, stem: str) -> bool:
+    return (name.startswith(live) and name[len(live)] in _SEPARATORS) or (
+        _DATED.match(name, len(stem)) is not None and name.startswith(stem)
+    )
+
+
+def _root(path: str) -> str:
+    match = _ROOT.match(os.path.basename(path))  # noqa: PTH119
+    assert match is not None, "it matches nothing, too"
+    return match[0].rstrip("-_~")
+
+
+AT_ONCE_MAX: Final = 4  # each holds a descriptor and a window
+TRUNCATED_MAX: Final = 16
+_NOWHERE_MAX: Final = 64
+_BLOCK_BYTES: Final = 1 << 16
+PACKING_S: Final = 10.0  # so long without growth, and nobody is packing any more
+_LOG = logging.getLogger(__name__)
+
+
+class NotYet(OSError):
+    """It cannot be said yet; the step is tried again."""
+
+
+class _Another(OSError):
+    """It cannot be the rest of the file that is looked for."""
+
+
+class _Found(NamedTuple):
+    path: str
+    content: Content
+
+
+class _Claim(NamedTuple):
+    """Whose rest a file holds, and from which byte on."""
+
+    file_id: str
+    offset: int
+    of_truncated: bool
+
+
+class _Opened(NamedTuple):
+    """`claim`: whose rest it is known to hold by now."""
+
+    plain: Plain | Unpacked
+    status: os.stat_result
+    claim: _Claim | None
+
+
+@dataclasses.dataclass(kw_only=True)
+class Rests:
+    """Looks for rests, and reads them. `await_of` is the scanner's, `next_cut` that of a file's worker."""
+
+    files: Files
+    checkpoint: Checkpoint
+    schedule: Schedule
+    clock: Clock
+    sizes: RangeSizes
+    sources: Mapping[str, TailedSource]
+
+    def __post_init__(self) -> None:
+        self.stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._of_truncated: set[TrackedFile] = set()  # whose copies are open
+        self._taken: dict[Identity, _Claim] = {}  # packed files and copies
+        self._unfinished = Unfinished(self.clock)
+        self._nowhere = list[set[int]]()  # inodes of packed files that a rest was looked for in, and none was told to be it
+
+    def await_of(self, file: TrackedFile, paths: Iterable[str]) -> bool:
+        """Whether a rest of this file, which is not to be found, is awaited still. `paths`: where it may be."""
+        if file.rest is None:
+            shrinks = file.observed.of(file.progress).shrinks
+            rest = _rest_of_truncated(file, shrinks[0].high) if shrinks else _rest_of(file, paths)
+            if rest is None:
+                return False
+            if sum(_takes_room(other.rest) for other in self.files) < AT_ONCE_MAX:
+                file.rest = rest
+                self.schedule.add(file)
+            return True
+        return _is_at_work(file.rest)
+
+    def next_cut(self, file: TrackedFile, rest: Rest) -> Cut | None:
+        """What comes next of it; None where nothing does. NotYet, OSError, CheckpointFailed: to be tried again."""
+        if rest.stage is Stage.LOOKING:
+            (self._find_out if file.suspected else self._find)(file, rest)
+        if rest.stage is not Stage.READING:
+            return None
+        position = file.progress.position
+
+        def read(skip: int, count: int) -> bytes:
+            return rest.read_at(position.offset + skip, count, self._pause)
+
+        try:
+            found = cut_of(self.sources[file.place.source], read, self.sizes.limits, position, flush=True)
+        except NotYet:
+            raise
+        except OSError:
+            rest.end(Stage.LOOKING)
+            raise
+        if isinstance(found, Cut):
+            return found
+        rest.end(Stage.FINISHED)
+        return None
+
+    def next_of_truncated(self, file: TrackedFile, high: int) -> Cut | None:
+        """What comes next of what was unread when the file was truncated; None where no copy has it, or no more of it.
+
+        `high`: the largest size that was seen before that. Raises as `next_cut`.
+        """
+        if file.rest is None:
+            if (rest := _rest_of_truncated(file, high)) is None:
+                return None
+            self._make_room()
+            file.rest = rest
+        found = self.next_cut(file, file.rest)
+        if found is None:
+            file.drop_rest()
+        with self._lock:
+            (self._of_truncated.discard if found is None else self._of_truncated.add)(file)
+        return found
+
+    def _make_room(self) -> None:
+        with self._lock:
+            self._of_truncated = {file for file in self._of_truncated if _is_at_work(file.rest)}
+            if len(self._of_truncated) >= TRUNCATED_MAX:
+                raise NotYet(f"{TRUNCATED_MAX} others that were truncated are read in their copies first")
+
+    def _find(self, file: TrackedFile, rest: Rest) -> None:
+        position, account = file.progress.position, file.observed.of(file.progress)
+        if rest.truncated_at is not None:
+            known = Known(rest.head, position.offset, position.anchor, rest.truncated_at)
+        else:
+            known = Known(account.head, position.offset, position.anchor, account.high)
+        found = [one for path in rest.candidates if (one := self._look_at(file, path, known, rest)) is not None]
+        few = min(len(known.head), max(known.offset, known.high)) < OFFSET_MIN
+        readable = [one for one in found if one.content.readable != NOTHING]
+        if not readable or (few and len(found) > 1):
+            with self._lock:
+                self._nowhere = [*self._nowhere[-_NOWHERE_MAX:], set(rest.candidates.values())]
+            rest.end(Stage.NOWHERE, "; ".join(f"{one.path}: {one.content.flaw or 'perhaps'}" for one in found[:3]))
+            return
+        whole = (one for one in readable if not one.content.flaw)
+        chosen = next(whole, max(readable, key=lambda one: one.content.readable))
+        if rest.truncated_at is None and file.progress.is_untouched:
+            self._pass_over(file, rest, chosen)
+        self._begin(file, rest, chosen)
+
+    def _pass_over(self, file: TrackedFile, rest: Rest, found: _Found) -> None:
+        """What nobody looked into before it was packed may be a copy."""
+        size = found.content.readable
+
+        def read(offset: int, count: int) -> bytes:
+            try:
+                plain = self._open(file, found.path, rest).plain
+                with contextlib.closing(plain):
+                    return _read_of(plain, offset, min(offset + count, size), self._pause)
+            except (CutOff, Damaged) as error:
+                raise NotYet(f"{found.path} was changed while it was read: {error}") from error
+
+        if origin := origin_of(self.files, file, Looked(size, read)):
+            end = size if origin.reads_on else min(size, origin.known.offset)  # nobody writes to it any more
+            position = pass_over(self.checkpoint, file, origin, end, read)
+            file.progress = dataclasses.replace(file.progress, position=position, quiet_to=end)
+
+    def _find_out(self, file: TrackedFile, rest: Rest) -> None:
+        """Whether a packed file that appeared was ever read: if not, it is read now, as a file of its own."""
+        path = next(iter(rest.candidates))
+        if (found := self._look_at(file, path, Known(b"", 0, b"", 0), rest)) is None:
+            return rest.end(Stage.NOWHERE)  # the rest of one that is known is in it
+        content = found.content
+        plain, status, _ = self._open(file, path, rest)
+        assert isinstance(plain, Plain), "it was found by its packed name"
+        try:
+            with contextlib.closing(plain):
+                answer, past = ask(plain, pasts(self.files, self.checkpoint.read(archives.departed), file), self._pause)
+        except (CutOff, Damaged):
+            answer, past = Answer.UNTOLD, None
+        if answer is Answer.NOT_YET:
+            raise NotYet(f"{path} may be what another file held, which is looked at first")
+        # than was read of it before it was over, or counted as lost
+        has_more = past is not None and content.readable > max(past.offset, past.counted_to)
+        if (answer is Answer.READ and not has_more) or content.readable == 0:
+            return rest.end(Stage.NOWHERE)
+        if answer is Answer.UNTOLD or content.flaw:
+            if any(_is_sought(other) for other in self.files):
+                raise NotYet(f"{path} may be what a file that vanished was packed into")
+            why = content.flaw or "too little is known to tell whether it was read before"
+            if self._was_looked_for_in(rest.candidates[path]):  # reported as unknown with the file that was looked for in it
+                why = ""
+            return rest.end(Stage.NOWHERE, why)
+        self._admit(file, past, content.readable, archives.Stamp.of(status))
+        self._begin(file, rest, found)
+        return None
+
+    def _was_looked_for_in(self, inode: int) -> bool:
+        """Return whether the rest of a file was looked for in this one in vain. Each such search answers once."""
+        with self._lock:
+            found = next((inodes for inodes in self._nowhere if inode in inodes), None)
+            if found is not None:
+                self._nowhere.remove(found)
+            return found is not None
+
+    def _admit(self, file: TrackedFile, past: Past | None, size: int, stamp: archives.Stamp) -> None:
+        known = past or Past(b"", 0, b"")
+        position = dataclasses.replace(
+            file.progress.position, offset=known.offset, head=known.head, anchor=known.anchor, size_seen=size
+        )
+        progress = dataclasses.replace(
+            file.progress, position=position, quiet_to=known.offset, examined_at_s=self.clock.monotonic_s()
+        )
+        file.progress = progress
+        changed = [changes.save_account(file.file_id, position), archives.know(stamp, file.file_id)]
+        changed += [skip(file.place.source, known.offset)] if known.offset else []
+        self.checkpoint.commit([changes.insert_file(file), *changed])
+        file.suspected = False
+
+    def _look_at(self, file: TrackedFile, path: str, known: Known, rest: Rest) -> _Found | None:
+        """What is there in place of the file; None where that is something else."""
+        try:
+            opened = self._open(file, path, rest)
+        except FileNotFoundError as error:  # renamed by now; where to, the next looks at its folder tell
+            file.drop_rest()
+            file.unfound = 1  # it is not where it was, and the count begins anew
+            raise NotYet(f"{path} was there, and is looked for again") from error
+        except (CutOff, Damaged, _Another):
+            return None
+        plain, status, _ = opened
+        with contextlib.closing(plain):
+            content = plain.holds(known) if isinstance(plain, Unpacked) else compare(plain, known, self._pause)
+            if content is not None and content.grows and self._unfinished.unchanged_s(status) < PACKING_S:
+                raise NotYet(f"{path} has no end yet; perhaps {file.place.seen_at} is being packed")
+            if content is not None and rest.truncated_at is not None and (passed := self._passed_over(file, opened)):
+                content = content._replace(readable=min(content.readable, passed))  # what is behind that, the copy sends itself
+        return None if content is None else _Found(path, content)
+
+    def _passed_over(self, file: TrackedFile, opened: _Opened) -> int:
+        """Up to where the copy that this is, or was packed into, was passed over; 0 where it was not. NotYet."""
+        plain, status, claim = opened
+        if isinstance(plain, Unpacked):
+            copy = self.files.at_inode(status.st_dev, status.st_ino)
+            return 0 if copy is None else copy.progress.position.offset
+        if claim is not None:
+            return 0 if claim.file_id == file.file_id else claim.offset
+        if any(_is_sought(other) and not other.progress.is_untouched for other in self.files if other is not file):
+            raise NotYet("what is packed may be a copy that was passed over, which is looked for first")
+        return 0
+
+    def _open(self, file: TrackedFile, path: str, rest: Rest, *, take: bool = False) -> _Opened:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            status, identity = os.fstat(descriptor), identify(descriptor)
+            older = 0 < identity.birth_ns < file.identity.birth_ns
+            if status.st_ino != rest.candidates[path]:
+                raise FileNotFoundError(errno.ENOENT, "it is another file by now", path)
+            own = _Claim(file.file_id, file.progress.position.offset, rest.truncated_at is not None)
+            claim = self._taken.setdefault(identity, own) if take else self._taken.get(identity)
+            is_others = (
+                claim is not None and claim.file_id != own.file_id and (file.suspected or claim.of_truncated == own.of_truncated)
+            )
+            if not stat.S_ISREG(status.st_mode) or older or is_others or identity == file.identity:
+                raise _Another(path)
+            if path.endswith(PACKED):
+                return _Opened(Plain(descriptor, path), status, claim)
+            return _Opened(Unpacked(descriptor, own.offset), status, claim)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def _begin(self, file: TrackedFile, rest: Rest, found: _Found) -> None:
+        path, content = found
+        plain = self._open(file, path, rest, take=True).plain
+        try:
+            if rest.truncated_at is None:
+                self._keep_size(file, content.readable)
+            else:
+                position = dataclasses.replace(file.progress.position, head=rest.head)
+                self.checkpoint.commit([changes.save_former(file.file_id, position)])  # looks know only its new head
+        except BaseException:
+            plain.close()
+            raise
+        offset = file.progress.position.offset
+        rest.begin(path, plain, content, offset if isinstance(plain, Unpacked) else 0)
+        _LOG.info(
+            "%s (file %s) %s, and is what %s holds, of %d bytes; it is read on there from byte %d%s",
+            file.place.seen_at, file.file_id, "vanished" if rest.truncated_at is None else "was truncated", path,
+            content.readable, offset, f"; not whole: {content.flaw}" if content.flaw else "",
+        )  # fmt: skip
+
+    def _keep_size(self, file: TrackedFile, size: int) -> None:
+        """So that what is lost with it is known, should the packed file vanish too."""
+        progress = file.progress
+        account = file.observed.of(progress)
+        position = dataclasses.replace(progress.position, size_seen=max(account.high, size), head=account.head)
+        self.checkpoint.commit([changes.save_position(file.file_id, position), changes.save_account(file.file_id, position)])
+        file.progress = dataclasses.replace(progress, position=position, examined_at_s=self.clock.monotonic_s())
+
+    def _pause(self) -> None:
+        if self.stopping.is_set():
+            raise NotYet("the tailer stops")
+
+
+def _read_of(plain: Plain | Unpacked, start: int, end: int, pause: Callable[[], object]) -> bytes:
+    """Of content from its beginning on, without more of it in memory. CutOff, Damaged, OSError."""
+    at, found = 0, b""
+    while at < end and (block := plain.read(min(_BLOCK_BYTES, end - at))):
+        found += block[max(0, start - at) :]
+        at += len(block)
+        pause()
+    return found
+
+
+def _is_at_work(rest: Rest | None) -> bool:
+    return rest is not None and rest.stage in (Stage.LOOKING, Stage.READING)
+
+
+def _takes_room(rest: Rest | None) -> bool:
+    """Whether it holds a descriptor and a window; a truncated log's only once it is found, as it may wait for others."""
+    return rest is not None and (rest.stage is Stage.READING or (rest.stage is Stage.LOOKING and rest.truncated_at is None))
+
+
+def _is_sought(file: TrackedFile) -> bool:
+    """Whether it vanished, and may yet be found in a packed file by what is known of it."""
+    is_elsewhere = file.descriptor is None and not (file.is_gone or file.is_packed or file.is_blank)
+    return is_elsewhere and (file.unfound > 0 or _is_at_work(file.rest))
+
+
+def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Rest | None:
+    """Of one that vanished; None where nothing can hold it, or tells it from others."""
+    account, candidates = file.observed.of(file.progress), packed_places(file, paths)
+    is_telling_at_all = bool(account.head) and not are_alike(account.head, file.progress.position.anchor)
+    return Rest(candidates) if candidates and is_telling_at_all else None
+
+
+def _rest_of_truncated(file: TrackedFile, high: int) -> Rest | None:
+    """Of what it held before that, whether or not it is there; None where nothing tells it from others."""
+    position = file.progress.position
+    return Rest(copy_places(file), truncated_at=high, head=position.head) if is_telling(position) else None

@@ -1,0 +1,1 @@
+"""What the tailer reports to operators: status, traces of lines, metrics, health."""

@@ -1,0 +1,221 @@
+"""A tailer's status as text, for people."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime as dt
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from hourmark.state_folder import StateFolder
+from hourmark_producer.checkpoint.books import Balance, balances
+from hourmark_producer.checkpoint.installation import CHECKPOINT
+from hourmark_producer.checkpoint.peek import KnownFile, peek
+from hourmark_producer.counters import Loss, Losses
+from hourmark_producer.files.examination import content_end
+from hourmark_producer.report.standing import EVERY_S, Standing, kept
+from hourmark_producer.send.services import ServiceStanding
+
+_STALE_S = 6 * EVERY_S
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FileStatus:
+    """One followed file. `size`: as of now; None where it was not found under its latest name."""
+
+    source: str
+    path: str
+    file_id: str
+    generation: int
+    offset: int
+    size: int | None
+    pending_bytes: int
+    in_flight_bytes: int
+    changed_seconds_ago: float | None
+    missing: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStatus:
+    """One source. `bytes`: its books; None where the checkpoint is of a version without. `lag_seconds`: None where unknown."""
+
+    name: str
+    files: int
+    pending_bytes: int
+    in_flight_bytes: int
+    lag_seconds: float | None
+    lost_bytes: int
+    unknown_losses: int
+    bytes: Balance | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """All of it. `pid`: of the tailer that runs, if one does."""
+
+    pid: int | None
+    state_dir: str
+    host_id: str
+    at_ms: int
+    standing: Standing | None
+    attention: list[str]
+    sources: list[SourceStatus]
+    files: list[FileStatus]
+    losses: list[Loss]
+
+
+def status_of(state_dir: Path, sources: Sequence[str]) -> Status:
+    """`sources`: those of the configuration. UsageError, Unavailable."""
+    pid = StateFolder(state_dir, "tailer").holder()
+    known = peek(state_dir / CHECKPOINT)
+    standing, now_ms = kept(state_dir), time.time_ns() // 1_000_000
+    files = [_file(file, now_ms) for file in known.files]
+    books = balances(known.books, {file.file_id: file.pending_bytes for file in files}) if known.books else {}
+    names = dict.fromkeys([*sources, *books, *(file.source for file in files), *known.losses])
+    told = [
+        _source(name, files, known.losses.get(name, Losses()), books.get(name), _lag_s(standing, name, pid, now_ms))
+        for name in names
+    ]
+    return Status(
+        pid=pid, state_dir=str(state_dir), host_id=known.host_id, at_ms=now_ms, standing=standing,
+        attention=list(_attention(pid, standing, told, sources, now_ms)), sources=told, files=files, losses=known.occasions,
+    )  # fmt: skip
+
+
+def _file(file: KnownFile, now_ms: int) -> FileStatus:
+    size, changed = None, None
+    try:
+        found = os.stat(file.seen_at)  # noqa: PTH116
+        if found.st_ino == file.inode:  # the device's number may be another after a restart of the machine
+            size, changed = _content_size(file, found.st_size), max(0.0, now_ms / 1000 - found.st_mtime)
+    except OSError:
+        pass
+    end = file.high if size is None else size
+    read_to = file.offset if end >= file.offset else 0  # it was truncated, and the tailer has yet to find out
+    return FileStatus(
+        source=file.source, path=file.seen_at, file_id=file.file_id, generation=file.generation, offset=file.offset, size=size,
+        pending_bytes=0 if file.missing else end - read_to, in_flight_bytes=file.in_flight,
+        changed_seconds_ago=changed, missing=file.missing,
+    )  # fmt: skip
+
+
+def _content_size(file: KnownFile, size: int) -> int:
+    """Return the size without the NULs of a file that was allocated ahead, where this user may read it."""
+    if size <= file.offset:
+        return size
+    with contextlib.suppress(OSError), open(file.seen_at, "rb", opener=_opened) as opened:
+        return content_end(opened.fileno(), size, file.offset)
+    return size
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _source(name: str, files: list[FileStatus], losses: Losses, books: Balance | None, lag_s: float | None) -> SourceStatus:
+    mine = [file for file in files if file.source == name]
+    return SourceStatus(
+        name=name, files=len(mine), pending_bytes=sum(file.pending_bytes for file in mine),
+        in_flight_bytes=books.in_flight if books else sum(file.in_flight_bytes for file in mine), lag_seconds=lag_s,
+        lost_bytes=losses.bytes, unknown_losses=losses.unknown, bytes=books,
+    )  # fmt: skip
+
+
+def _lag_s(standing: Standing | None, source: str, pid: int | None, now_ms: int) -> float | None:
+    if standing is None or (lag_s := standing.lag_seconds.get(source)) is None:
+        return None
+    return lag_s + (0.0 if pid == standing.pid and _is_fresh(standing, now_ms) else _age_s(standing, now_ms))
+
+
+def _attention(
+    pid: int | None, standing: Standing | None, sources: list[SourceStatus], configured: Sequence[str], now_ms: int
+) -> list[str]:
+    """What somebody should look at."""
+    waiting = sum(source.pending_bytes + source.in_flight_bytes for source in sources)
+    found = []
+    if pid is None and waiting:
+        found.append(f"no tailer runs, and {waiting} bytes wait: `hourmark tail` delivers them")
+    if pid is not None and standing is not None:
+        if standing.pid == pid:
+            found += [trouble.message for trouble in standing.troubles]
+        if not _is_fresh(standing, now_ms):
+            found.append(
+                f"process {pid} has not said for {_age_s(standing, now_ms):.0f} s how it stands: is it stopped, or the disk full?"
+            )
+    for source in sources:
+        if source.pending_bytes and source.name not in configured:
+            found.append(f"source {source.name} is in no tailer.sources: its {source.pending_bytes} bytes are not sent")
+        if source.bytes is not None and source.bytes.off_by:
+            found.append(f"the books of source {source.name} are off by {source.bytes.off_by} bytes: please report it")
+    return found
+
+
+def _age_s(standing: Standing, now_ms: int) -> float:
+    return max(0.0, (now_ms - standing.written_at_ms) / 1000)
+
+
+def _is_fresh(standing: Standing, now_ms: int) -> bool:
+    return _age_s(standing, now_ms) < _STALE_S
+
+
+FILES_SHOWN: Final = 50
+_LOSSES_SHOWN: Final = 10
+
+
+def as_text(status: Status, *, every_file: bool = False) -> Iterator[str]:
+    """Lines. Of many files those with the most to send; of many losses the latest."""
+    running = f"running, process {status.pid}" if status.pid else "not running"
+    yield f"{running}; {status.state_dir}, host id {status.host_id}"
+    for source in status.sources:
+        yield _source_text(source)
+    for service in status.standing.services if status.standing else ():
+        yield _service(service)
+    files = sorted(status.files, key=lambda file: -file.pending_bytes - file.in_flight_bytes)
+    shown = files if every_file else files[:FILES_SHOWN]
+    for file in shown:
+        yield _file_text(file)
+    if len(shown) < len(files):
+        yield f"… and {len(files) - len(shown)} files more: --all shows them"
+    for loss in status.losses[-_LOSSES_SHOWN:]:
+        unknown = ", and more, perhaps" if loss.unknown else ""
+        yield f"lost {_time(loss.at_ms)} {loss.source} {loss.path}: {loss.bytes} bytes{unknown}; {loss.what}"
+    latest = status.standing.latest_trouble if status.standing else None
+    if latest is not None:
+        yield f"last trouble {_time(latest.since_ms)}: {latest.message}"
+    for line in status.attention:
+        yield f"! {line}"
+
+
+def _source_text(source: SourceStatus) -> str:
+    lag = "never yet caught up" if source.lag_seconds is None else f"caught up {source.lag_seconds:.1f} s ago"
+    text = f"source {source.name}: {source.files} files, {source.pending_bytes} bytes pending, {lag}"
+    if (books := source.bytes) is not None:
+        text += (
+            f"; {books.seen} bytes seen = {books.acknowledged} acknowledged + {books.in_flight} in flight + {books.pending} "
+            f"pending + {books.skipped} skipped + {books.lost} lost"
+        )
+    return f"{text}; {source.lost_bytes} bytes lost, unknown losses: {source.unknown_losses}"
+
+
+def _service(service: ServiceStanding) -> str:
+    failing = service.failing_seconds
+    how = "well" if failing is None else f"failing for {failing:.0f} s: {service.trouble}"
+    return f"service {service.service}: {service.ranges} ranges, {how}"
+
+
+def _file_text(file: FileStatus) -> str:
+    size = "missing" if file.missing else "not there" if file.size is None else f"of {file.size}"
+    changed = "" if file.changed_seconds_ago is None else f", changed {file.changed_seconds_ago:.0f} s ago"
+    flight = f", {file.in_flight_bytes} in flight" if file.in_flight_bytes else ""
+    return (
+        f"  {file.path} (file {file.file_id}, generation {file.generation}): read to {file.offset} {size}, "
+        f"{file.pending_bytes} bytes pending{flight}{changed}"
+    )
+
+
+def _time(ms: int) -> str:
+    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""From unread bytes to an acknowledged range."""

@@ -1,0 +1,1 @@
+"""Which files exist: patterns, scans, hints of the kernel, and the end of a file."""

@@ -1,0 +1,243 @@
+"""Packed files that appear: each is what a followed file held, or one that was made and packed while nobody looked.
+
+Those that were there at the first look at a source are old, and so is one whose content was last written before the latest look
+(packers keep that time): where it was a file, it was seen. Any other is looked into by a worker (`rests`, `explaining`): if it is
+nothing that was read, it is read as a file of its own, under the identity of the archive; if that is not to be told, loss is
+unknown. Until it is clear, its source is not caught up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark.ranges import file_id
+from hourmark_producer.checkpoint import archives
+from hourmark_producer.checkpoint.archives import Stamp
+from hourmark_producer.checkpoint.database import Checkpoint
+from hourmark_producer.files.compressed import CutOff, Damaged, Plain
+from hourmark_producer.files.former_names import former_names
+from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.patterns import PACKED
+from hourmark_producer.files.remainder import Rest, Stage
+from hourmark_producer.files.schedule import Schedule
+from hourmark_producer.files.tracked_file import Files, Place, TrackedFile
+from hourmark_producer.history.beginnings import Beginnings
+from hourmark_producer.watch.retirement import Retirement
+
+AT_ONCE_MAX: Final = 2  # fewer than files whose rest is looked for may be: these are waited for
+LOOKS_BEFORE: Final = 3  # so often it is found before it is looked into: a listing may have missed the file beside it
+_EMPTY_MAX: Final = 256  # bytes of a packed file that holds nothing; its name may be in it
+_LATER_MS: Final = 1000  # clocks of file systems are some milliseconds behind
+
+
+class Unseen:
+    """Used by the scanning thread."""
+
+    def __init__(
+        self,
+        files: Files,
+        checkpoint: Checkpoint,
+        schedule: Schedule,
+        retirement: Retirement,
+        beginnings: Beginnings,
+        clock: Clock,
+        identify: Callable[[int], Identity],
+    ) -> None:
+        self._files, self._checkpoint, self._schedule, self._clock = files, checkpoint, schedule, clock
+        self._retirement, self._beginnings, self._identify = retirement, beginnings, identify
+        self._known = checkpoint.read(archives.known)
+        reading = ((id_, stamp.inode) for stamp, id_ in self._known.items() if id_ is not None)
+        self._inodes = {id_: inode for id_, inode in reading if files.has(id_)}
+        self.looked_ms = checkpoint.read(archives.looked)
+        self._saved_s = clock.monotonic_s()
+        self._began_ms = 0
+        self._here: dict[Stamp, str] = {}  # found by this scan, with their paths
+        self._complete = True
+        self._changed = False
+        self._stood = set[Stamp]()  # for files that were last seen empty
+        self._holding = [file for file in files if file.is_packed]  # what files held that were last seen empty, perhaps
+
+    def begin(self) -> int:
+        """A scan begins; when, by this host's clock."""
+        self._began_ms, self._here, self._complete = self._clock.now_ms(), {}, True
+        return self._began_ms
+
+    def reads(self, source: str) -> bool:
+        """Whether packed files of it are read, or looked into."""
+        return any(file.place.source == source for file in self._files.packed)
+
+    def saw(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
+        """Of a source these were found; whether each of them could be told apart. `settled`: nothing kept the look from more."""
+        here = _stamps(paths)
+        self._here |= here
+        self._complete &= settled
+        if not settled:
+            return False
+        looked_ms = self.looked_ms.get(source)
+        if looked_ms is None:
+            self._know([stamp for stamp in here if stamp not in self._known])
+        reading = set(self._inodes.values())
+        new = [stamp for stamp in here if stamp not in self._known and stamp.inode not in reading]
+        told = True
+        for stamp in new:
+            told &= self._appeared(source, stamp, here[stamp], looked_ms or 0)
+        self._changed |= looked_ms is None
+        if told and not any(file.suspected and file.place.source == source for file in self._holding):
+            self.looked_ms[source] = self._began_ms  # not while one is looked into: a run that follows must find it new, too
+        return told
+
+    def end(self) -> None:
+        """The scan has ended: what is known of packed files is durable. CheckpointFailed."""
+        if self._complete and self._here:
+            self._drop([stamp for stamp in self._known if stamp not in self._here])
+        now_s = self._clock.monotonic_s()
+        if self._changed or now_s - self._saved_s >= archives.EVERY_S:
+            self._checkpoint.commit(archives.look_at(self.looked_ms))
+            self._saved_s, self._changed = now_s, False
+
+    def follow(self, file: TrackedFile) -> bool:
+        """One that is packed, and read or looked into; whether its source may be caught up without it."""
+        inode = self._inodes.get(file.file_id)
+        stamp = next((stamp for stamp in self._here if stamp.inode == inode), None)
+        if stamp is None and (file.rest is None or file.rest.stage is Stage.LOOKING):
+            return self._complete and self._vanished(file)
+        if stamp is not None and self._here[stamp] != file.place.seen_at:
+            file.place = file.place._replace(seen_at=self._here[stamp])
+        rest = file.rest
+        if rest is None:
+            file.unfound += 1
+            if stamp is not None and file.unfound >= LOOKS_BEFORE and self._at_work() < AT_ONCE_MAX:
+                file.rest = Rest({file.place.seen_at: stamp.inode % (1 << 64)})
+                self._schedule.add(file)
+            return False
+        if rest.stage in (Stage.LOOKING, Stage.READING) or not self._schedule.is_idle(file):
+            return False
+        self._decided(file, rest, stamp)
+        return True
+
+    def is_asked(self, file: TrackedFile) -> bool:
+        """Whether it is not clear yet what the packed files hold that one may have become that was last seen empty."""
+        return file.is_blank and any(other.suspected and other.place.source == file.place.source for other in self._files.packed)
+
+    def holds(self, file: TrackedFile) -> str | None:
+        """The packed file that one may have become that was last seen empty: each stands for one."""
+        if not file.is_blank:
+            return None
+        for other in self._holding:
+            if not other.suspected and _is_akin(other.place.path, file):
+                self._holding.remove(other)
+                return other.place.seen_at
+        for stamp, path in sorted(self._here.items(), key=lambda found: found[0].mtime_ns):  # a later one may be another file's
+            is_later = stamp.mtime_ns >= file.identity.birth_ns - _LATER_MS * 1_000_000
+            if is_later and stamp not in self._stood and _is_akin(path, file) and _is_empty(path, stamp):
+                self._stood.add(stamp)
+                return path
+        return None
+
+    def _appeared(self, source: str, stamp: Stamp, path: str, looked_ms: int) -> bool:
+        """Whether it is followed from now on, or need not be."""
+        was_set_back = looked_ms > self._began_ms  # the clock: then times tell nothing
+        is_old = stamp.mtime_ns // 1_000_000 < looked_ms - _LATER_MS and not was_set_back
+        if is_old:
+            self._know([stamp])
+            return True
+        try:
+            if os.path.lexists(path.rpartition(".")[0]):  # it is being packed, and is read as it is
+                return True
+            with open(path, "rb", opener=_opened) as opened:
+                status, identity = os.fstat(opened.fileno()), self._identify(opened.fileno())
+        except PermissionError as error:
+            self._retirement.doubted(source, path, str(error.strerror), [archives.know(stamp)])
+            self._known[stamp] = None
+            return True
+        except OSError:  # renamed by now, or no room
+            return False
+        if any(self._beginnings.leaves_out(source, name, status) for name in (path, *former_names(path))):
+            self._know([stamp])
+            return True
+        known_as = file_id(identity.device, identity.inode, identity.birth_ns or stamp.mtime_ns)
+        if not self._files.has(known_as):
+            self._inodes[known_as] = stamp.inode
+            place = Place(source, path, path)
+            file = TrackedFile(file_id=known_as, identity=Identity(0, 0, 0), place=place, suspected=True)
+            self._files.add(file)
+            self._holding.append(file)
+        return True
+
+    def _decided(self, file: TrackedFile, rest: Rest, stamp: Stamp | None) -> None:
+        """Nothing is read from it any more, or nothing ever was."""
+        if not file.suspected:
+            self._retirement.packed(file, rest)
+            self._know([stamp] if stamp else [])
+        else:
+            self._let_go(file, rest.flaw, stamp)
+        self._inodes.pop(file.file_id, None)
+
+    def _vanished(self, file: TrackedFile) -> bool:
+        file.unfound += 1
+        if file.unfound < 2 * LOOKS_BEFORE or not self._schedule.unless_busy(file, file.drop_rest):
+            return False
+        if file.suspected:
+            self._let_go(file, "it vanished before it was looked into")
+        else:
+            self._retirement.missing(file)
+        self._inodes.pop(file.file_id, None)
+        return True
+
+    def _let_go(self, file: TrackedFile, doubt: str, stamp: Stamp | None = None) -> None:
+        if doubt:
+            know = [archives.know(stamp)] if stamp else []
+            self._retirement.doubted(file.place.source, file.place.seen_at, doubt, know)
+        self._know([stamp] if stamp else [])
+        file.close()
+        self._files.remove(file)
+        self._holding.remove(file)
+
+    def _at_work(self) -> int:
+        return sum(file.rest is not None for file in self._files.packed)
+
+    def _know(self, stamps: list[Stamp]) -> None:
+        if stamps:
+            self._checkpoint.commit([archives.know(stamp) for stamp in stamps])
+            self._known |= dict.fromkeys(stamps)
+
+    def _drop(self, gone: list[Stamp]) -> None:
+        if gone:
+            self._checkpoint.commit(archives.forget(gone))
+            for stamp in gone:
+                del self._known[stamp]
+
+
+def _stamps(paths: Iterable[str]) -> dict[Stamp, str]:
+    found = dict[Stamp, str]()
+    for path in paths:
+        if path.endswith(PACKED):
+            with contextlib.suppress(OSError):
+                status = os.stat(path)  # noqa: PTH116  # each look, and there may be thousands
+                if stat.S_ISREG(status.st_mode):  # a socket cannot be opened
+                    found[Stamp.of(status)] = path
+    return found
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _is_empty(path: str, stamp: Stamp) -> bool:
+    if stamp.size > _EMPTY_MAX:
+        return False
+    try:
+        with contextlib.closing(Plain(_opened(path, os.O_RDONLY | os.O_CLOEXEC), path)) as plain:
+            return not plain.read(1)
+    except (CutOff, Damaged, OSError):
+        return False
+
+
+def _is_akin(path: str, file: TrackedFile) -> bool:
+    (folder, name), (other_folder, other_name) = os.path.split(path), os.path.split(file.place.path)
+    return folder == other_folder and name.partition(".")[0] == other_name.partition(".")[0]

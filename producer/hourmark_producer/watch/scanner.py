@@ -1,0 +1,502 @@
+"""One look at everything: which files there are, what is new, renamed, grown, shrunk, deleted or missing.
+
+Files are followed by their open descriptors, so a rename or a deletion does not interrupt anything. A file whose name no
+longer matches is looked for by its identity among its former siblings (the case after a restart: nothing is open then).
+A file belongs to the first source that found it. A look that something was renamed under is repeated: an entry may have been
+missed, and a source that was not fully seen is not called caught up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark.config_groups import TailedSource
+from hourmark.ranges import file_id
+from hourmark_producer.checkpoint import database as changes
+from hourmark_producer.checkpoint import forgotten
+from hourmark_producer.checkpoint.accounts import keep_accounts
+from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
+from hourmark_producer.checkpoint.generations import Generations
+from hourmark_producer.conditions import Throttle
+from hourmark_producer.files.examination import is_anchored, look_into, read_at
+from hourmark_producer.files.fingerprints import HEAD_BYTES
+from hourmark_producer.files.identity import Identity
+from hourmark_producer.files.patterns import Findings, Pattern, check_mounted, look
+from hourmark_producer.files.remainder import Stage
+from hourmark_producer.files.schedule import Schedule
+from hourmark_producer.files.tracked_file import Files, Place, Position, Progress, Seen, TrackedFile
+from hourmark_producer.history.beginnings import Beginnings
+from hourmark_producer.history.copies import awaited_origins, is_telling
+from hourmark_producer.history.remainders import Rests
+from hourmark_producer.watch.descriptors import Descriptors
+from hourmark_producer.watch.packed_files import Unseen
+from hourmark_producer.watch.retirement import Retirement
+from hourmark_producer.watch.rotated import Rotated
+
+
+def target(path: str) -> str:
+    """Where links on this path lead; empty where there are none."""
+    real = os.path.realpath(path)
+    return real if real != path else ""
+
+
+def is_as_it_was(file: TrackedFile, source: str, path: str, status: os.stat_result) -> bool:
+    """Whether a look at it has nothing to add: of many files that is all of them, but for a few."""
+    is_unchanged = file.observed.stamp == (status.st_size, status.st_mtime_ns)
+    return is_unchanged and file.place.seen_at == path and file.place.source == source and file.is_at_rest
+
+
+def is_still_at(file: TrackedFile, findings: Findings) -> bool:
+    """Whether its last name still leads to it: then another one is a client."""
+    status = findings.files.get(file.place.seen_at)
+    return status is not None and (status.st_dev, status.st_ino) == (file.identity.device, file.identity.inode)
+
+
+LOOKS_MAX: Final = 3  # at a folder that keeps changing, before the next scan has to do
+FORGET_EVERY_S: Final = 60.0  # between searches for missing files that have left their folder
+UNFOUND_SCANS: Final = 3  # so often a file must not be found before it is called missing
+_OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Scanner:
+    """Keeps `files` in step with the file system. Used by one thread."""
+
+    sources: Sequence[TailedSource]
+    files: Files
+    checkpoint: Checkpoint
+    schedule: Schedule
+    retirement: Retirement
+    rests: Rests
+    generations: Generations
+    throttle: Throttle
+    clock: Clock
+    identify: Callable[[int], Identity]
+    descriptors: Descriptors
+    beginnings: Beginnings
+
+    def __post_init__(self) -> None:
+        self._patterns = {source.name: [Pattern(path) for path in source.paths] for source in self.sources}
+        self._found: set[TrackedFile] = set()  # by this scan
+        self._added: set[TrackedFile] = set()  # by this look, not yet in the checkpoint
+        self._moved: set[TrackedFile] = set()  # their place is not yet in the checkpoint
+        self._packed: dict[str, set[str]] = {}  # by source
+        self._empty: set[str] = set()  # sources of which it was said that nothing matches
+        self._awaited: set[TrackedFile] | None = None  # of this scan, once somebody asks
+        self._forgot_s = self.clock.monotonic_s()
+        self._receiving = {source.name for source in self.sources if source.input is not None}
+        self._unseen = Unseen(
+            self.files, self.checkpoint, self.schedule, self.retirement, self.beginnings, self.clock, self.identify
+        )
+        self._rotated = Rotated(self.sources, self._unseen.looked_ms, self.identify)
+
+    def scan(self, number: int) -> Seen:
+        """Look once at every source, then at the files that none of them found. CheckpointFailed: nothing new is followed."""
+        seen = Seen()
+        self._number = number
+        self._found, self._awaited = set(), None
+        self.descriptors.begin()
+        self.beginnings.next_scan()
+        began_ms = self._unseen.begin()
+        for source in self._patterns:
+            findings = self._look_until_settled(source, began_ms)
+            seen.problems[source] = findings.problems
+            seen.folders |= findings.folders
+            settled = not (findings.unsettled or findings.problems)
+            if settled:
+                self._name_empty(source, findings)
+            if self._unseen.saw(source, findings.compressed, settled=settled):
+                seen.complete.add(source)
+                doubted = self._rotated.looked(source, began_ms, again=self._unseen.reads(source))
+                untold = [path for path, at in doubted.items() if self.files.at_inode(at.st_dev, at.st_ino) is None]
+                if untold:
+                    self.retirement.untold(source, untold, self._unseen.looked_ms)
+        seen.astir = [file for file in self.files if file not in self._found or not file.is_at_rest]
+        self._follow_unfound(seen)
+        self._unseen.end()
+        self._forget_departed()
+        seen.has_waiting = self._give_turns(seen.astir)
+        keep_accounts(self.checkpoint, seen.astir)
+        self.files.looks += 1
+        return seen
+
+    def glance(self, number: int, files: Iterable[TrackedFile]) -> bool:
+        """Look at some open files once more; whether there is something that only a full look settles. CheckpointFailed."""
+        self._number, changed, unsettled = number, list[TrackedFile](), False
+        for file in files:
+            if file.descriptor is None:
+                unsettled = True
+                continue
+            at_s = self.clock.monotonic_s()
+            try:
+                status = os.fstat(file.descriptor)
+                if (status.st_size, status.st_mtime_ns) != file.observed.stamp or file.observed.has_room:
+                    self._observe(file, status, at_s)
+                    changed.append(file)
+                unsettled |= status.st_nlink == 0
+            except OSError:  # the full look says what it is
+                unsettled = True
+        keep_accounts(self.checkpoint, changed)
+        return unsettled
+
+    def _look_until_settled(self, source: str, began_ms: int) -> Findings:
+        for _ in range(LOOKS_MAX):
+            at_s = self.clock.monotonic_s()
+            findings = look(self._patterns[source])
+            self._rotated.add_to(source, findings, began_ms)
+            self._name_packed(source, findings)
+            self.beginnings.saw(source, findings)
+            for path, status in findings.files.items():
+                try:
+                    self._meet(source, path, status, at_s, findings)
+                except FileNotFoundError:
+                    findings.unsettled = True
+                except OSError as error:
+                    findings.problems[path] = error
+            findings.unsettled |= self._commit()
+            if not findings.unsettled:
+                break
+        return findings
+
+    def _meet(self, source: str, path: str, status: os.stat_result, at_s: float, findings: Findings) -> None:
+        file = self.files.at_inode(status.st_dev, status.st_ino)
+        if file is not None and is_as_it_was(file, source, path, status):
+            self._found.add(file)
+            return
+        if file is None and self.beginnings.was_left_out(source, path, status):
+            return
+        changed = file is None or file.observed.has_room or file.observed.stamp != (status.st_size, status.st_mtime_ns)
+        if file is None or (file.descriptor is None and changed):
+            opened = self._open(source, path, at_s)
+            if opened is None:
+                return
+            file, status = opened
+        if file.place.source != source and file.place.source in self._patterns and not self.beginnings.excludes(source, path):
+            self.throttle.warn(
+                f"twice {path}",
+                f"{path} matches source {source} too, but is followed as {file.place.source}; narrow one of the patterns",
+            )
+        is_here = file.place.seen_at == path or is_still_at(file, findings)
+        if is_here and file.place.seen_at != path:
+            self.files.also_at(file, path)
+        if file in self._found:
+            return
+        self._found.add(file)
+        if not is_here:
+            findings.unsettled = True
+            self._move(file, source, path)
+        elif file.place.missing or file.place.source not in self._patterns:
+            self._move(file, source, file.place.seen_at)
+        self._observe(file, status, at_s)
+
+    def _open(self, source: str, path: str, at_s: float) -> tuple[TrackedFile, os.stat_result] | None:
+        """The file at this path, opened if there is room: known or new; and its state. None: no regular file any more."""
+        room = self.descriptors.room()
+        descriptor = os.open(path, _OPEN_FLAGS)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                os.close(descriptor)
+                return None
+            identity = self.identify(descriptor)
+            if self._match(descriptor, identity) is None and self.beginnings.leaves_out(source, path, status):
+                self.beginnings.leave_out(source, path, status)
+                os.close(descriptor)
+                return None
+            file = self._adopt(source, path, descriptor, identity)
+        except (OSError, CheckpointFailed):
+            os.close(descriptor)
+            raise
+        if file.descriptor == descriptor:
+            if not room:
+                self._observe(file, status, at_s)  # while it is open: what it begins with tells it from others once it is packed
+                self.descriptors.give_back(file)
+            elif file not in self._added:
+                self.schedule.add(file)
+        return file, status
+
+    def _match(self, descriptor: int, identity: Identity) -> TrackedFile | None:
+        """Return the tracked file that this is: by its identity, or by inode and content.
+
+        overlayfs gives a file another birth time once it copies it up, as does a restore onto the same inode. What was read of
+        the file tells: its first bytes, and those before its position.
+        """
+        if (file := self.files.match(identity)) is not None:
+            return file
+        here = self.files.at_inode(identity.device, identity.inode)
+        if here is None or here.descriptor is not None or not is_telling(here.progress.position):
+            return None
+        position = here.progress.position
+        is_it = read_at(descriptor, 0, len(position.head)) == position.head and is_anchored(descriptor, position)
+        return here if is_it else None
+
+    def _adopt(self, source: str, path: str, descriptor: int, identity: Identity) -> TrackedFile:
+        file = self._match(descriptor, identity)
+        if file is None:
+            known_as, position = self._beginning(source, descriptor, identity)
+            file = TrackedFile(
+                file_id=known_as,
+                identity=identity,
+                place=Place(source, path, path),
+                progress=Progress(position=position, quiet_to=position.offset),
+            )
+            file.target = target(path)
+            self.descriptors.hold(file, descriptor)
+            self.files.add(file)
+            self._added.add(file)
+            return file
+        if file.descriptor is None:
+            self.descriptors.hold(file, descriptor)
+        else:
+            os.close(descriptor)
+        if file.identity != identity and identity.birth_ns:
+            self.files.moved(file, identity)
+            self._move(file, file.place.source, path)
+        return file
+
+    def _beginning(self, source: str, descriptor: int, identity: Identity) -> tuple[str, Position]:
+        """The id of a file that is not tracked, and where it is read from."""
+        if (known := self.checkpoint.read(lambda db: forgotten.find(db, identity))) is not None:
+            return known
+        known_as = file_id(*identity)
+        generation = self.generations.of(known_as, read_at(descriptor, 0, HEAD_BYTES))
+        return known_as, self.beginnings.position(source, descriptor, generation)
+
+    def _move(self, file: TrackedFile, source: str, path: str) -> None:
+        """The file has another name now, or is back."""
+        if file.place.seen_at != path:
+            _LOG.info("%s is now %s, and still followed", file.place.seen_at, path)
+        owner = file.place.source if file.place.source in self._patterns else source
+        file.place, file.target = file.place._replace(source=owner, seen_at=path, missing=False), target(path)
+        self._moved.add(file)
+
+    def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float) -> None:
+        before, progress, found, size = file.observed, file.progress, None, None
+        may_differ = before.has_room or (status.st_size, status.st_mtime_ns) != before.stamp
+        if file.descriptor is not None and may_differ:
+            found, status, size = look_into(file.descriptor, progress.position)
+        file.observed = before.next(status, at_s, progress, found, size)
+        if len(file.observed.account.shrinks) > max(progress.position.offset > 0, len(before.account.shrinks)):
+            self._rotated.truncated(file)
+        changed = (file.observed.stamp, file.observed.size) != (before.stamp, before.size)
+        if changed:
+            file.changed_at_s = at_s
+        if changed or (file.observed.has_room and file.descriptor is not None):
+            file.due = self._number
+            if file not in self._added:
+                self.schedule.add(file)
+
+    def _commit(self) -> bool:
+        """Write down what this look found; whether there was something new."""
+        added, self._added = self._added, set()
+        pending = [*map(changes.insert_file, added), *(changes.save_place(file, file.place) for file in self._moved)]
+        pending += [changes.save_target(file.file_id, file.target) for file in (*added, *self._moved) if file.target]
+        pending += self.beginnings.written_with(added)
+        try:
+            if pending:
+                self.checkpoint.commit(pending)
+        except CheckpointFailed:
+            for file in added:
+                file.close()
+                self.files.remove(file)
+            raise
+        self._moved = set()
+        self.beginnings.committed(added)
+        self._rotated.found(added)
+        for file in added:
+            _LOG.info("%s is followed as source %s, file %s", file.place.path, file.place.source, file.file_id)
+            self.schedule.add(file)
+        return bool(added)
+
+    def _follow_unfound(self, seen: Seen) -> None:
+        """Files without a matching name: renamed, deleted, or not yet found again after a restart."""
+        listings: dict[str, dict[int, str]] = {}
+        unfound = list[TrackedFile]()
+        for file in seen.astir:
+            if not (file in self._found or file.is_gone):
+                unfound.append(file)
+                continue
+            file.unfound = 0
+            self.retirement.release(file)
+            if file.rest is not None and file.rest.truncated_at is None:
+                self.schedule.unless_busy(file, file.drop_rest)
+        seen.complete -= self._rotated.unfound(set(unfound))
+        for file in unfound:
+            if file.descriptor is None and seen.problems.get(file.place.source):
+                continue  # where it may be could not be looked at
+            try:
+                if file.is_packed:
+                    known = self._unseen.follow(file)
+                else:
+                    known = file.descriptor is not None or self._look_for(file, listings)
+                if file.descriptor is not None:
+                    self._look_at_open(file, file.descriptor)
+            except OSError as error:
+                known = False
+                seen.problems.setdefault(file.place.source, {})[file.place.seen_at] = error
+            if not known:
+                seen.complete.discard(file.place.source)
+        self._commit()
+
+    def _forget_departed(self) -> None:
+        """Forget missing files whose inode is not in their folder any more. Without birth times they are kept."""
+        now_s = self.clock.monotonic_s()
+        if now_s - self._forgot_s < FORGET_EVERY_S:
+            return
+        self._forgot_s, inodes = now_s, dict[str, set[int] | None]()
+        for file in [file for file in self.files if file.place.missing and file.identity.birth_ns and not file.is_packed]:
+            folder = os.path.dirname(file.place.seen_at)  # noqa: PTH120
+            if folder not in inodes:
+                inodes[folder] = _inodes_in(folder)
+            there, idle = inodes[folder], not file.progress.in_flight and self.schedule.is_idle(file)
+            if there is not None and file.identity.inode not in there and idle and not self._is_awaited(file):
+                self.retirement.forget(file)
+
+    def _give_turns(self, astir: list[TrackedFile]) -> bool:
+        """Open some of the files that were known, and unread, when there was no room for them; whether there were any."""
+        waiting = [
+            file
+            for file in astir
+            if file.descriptor is None and not (file.is_gone or file.is_read or file.rest) and file.place.source in self._patterns
+        ]
+        for file in self.descriptors.turns(waiting):
+            try:
+                self._open_if(file, file.place.seen_at)
+            except OSError as error:  # the next scan finds out what became of it
+                self.throttle.warn(f"turn {file.file_id}", f"cannot open {file.place.seen_at}: {error.strerror}")
+        return bool(waiting)
+
+    def _look_at_open(self, file: TrackedFile, descriptor: int) -> None:
+        at_s = self.clock.monotonic_s()
+        status = os.fstat(descriptor)
+        file.deleted = status.st_nlink == 0
+        self._observe(file, status, at_s)
+        if not file.deleted:
+            self.retirement.unmatched(file)
+        elif not self._is_awaited(file):
+            self.retirement.deleted(file)
+
+    def _is_awaited(self, file: TrackedFile) -> bool:
+        """Whether something that may be a copy of it was not looked into yet."""
+        if self._awaited is None:
+            self._awaited = awaited_origins(self.files)
+        return file in self._awaited
+
+    def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> bool:
+        """Open it where it is found among its former siblings, or its link's target's; whether it is clear what became of it."""
+        for folder in dict.fromkeys(os.path.dirname(path) for path in (file.place.seen_at, file.target) if path):  # noqa: PTH120
+            if folder not in listings:
+                try:
+                    with os.scandir(folder) as entries:
+                        listings[folder] = {entry.inode(): entry.path for entry in entries if not entry.is_symlink()}
+                except (FileNotFoundError, NotADirectoryError):
+                    listings[folder] = {}
+            path = listings[folder].get(file.identity.inode)
+            if path is not None and not self.files.is_displaced(file) and self._open_if(file, path):
+                file.unfound = 0
+                self._move(file, file.place.source, path)
+                return True
+            if not listings[folder]:
+                check_mounted(folder, file.identity.device)
+        file.unfound += 1
+        if file.unfound < UNFOUND_SCANS:  # a listing may miss what is renamed meanwhile
+            return False
+        paths = [path for listing in listings.values() for path in listing.values()]
+        if self.rests.await_of(file, [*paths, *self._packed.get(file.place.source, ())]) or self._unseen.is_asked(file):
+            return False
+        is_packed = file.rest is not None and file.rest.stage is Stage.FINISHED
+        if (is_packed or self.files.is_displaced(file)) and self._is_awaited(file):
+            return False  # it would be forgotten
+        if file.rest is not None and is_packed:
+            self.retirement.packed(file, file.rest)
+        elif holder := self._unseen.holds(file):
+            self.retirement.held(file, holder)
+        elif self.files.is_displaced(file):
+            self.retirement.replaced(file)
+        else:
+            self.retirement.missing(file)
+        return True
+
+    def _open_if(self, file: TrackedFile, path: str) -> bool:
+        """Open `path` if it is that file; without room for it, look into it once, so that it is known, and known to be unread.
+
+        Which file it is, is found out without opening it for reading: what has the inode now may be a socket, or unreadable.
+        """
+        if (is_known := self._is_at(file, path)) is None:
+            return False
+        room, at_s = self.descriptors.room(), self.clock.monotonic_s()
+        try:
+            descriptor = os.open(path, _OPEN_FLAGS)
+        except PermissionError:
+            if is_known:
+                raise
+            return False  # by its birth time it is another file, and nothing can tell otherwise
+        try:
+            status, identity = os.fstat(descriptor), self.identify(descriptor)
+            is_it = stat.S_ISREG(status.st_mode) and self._match(descriptor, identity) is file
+        except OSError:
+            os.close(descriptor)
+            raise
+        if not is_it:
+            os.close(descriptor)
+            return False
+        if file.identity != identity and identity.birth_ns:
+            self.files.moved(file, identity)
+            self._moved.add(file)
+        self.descriptors.hold(file, descriptor)
+        if room:
+            self.schedule.add(file)
+        else:
+            self._observe(file, status, at_s)
+            self.descriptors.give_back(file)
+        return True
+
+    def _is_at(self, file: TrackedFile, path: str) -> bool | None:
+        """Return whether `path` leads to this file by its identity; None: it does not, and its inode does not either.
+
+        False: a regular file has its inode, with another birth time, so that content tells. Needs no permission to read the
+        file. Raises OSError as open(2) with O_PATH.
+        """
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            identity = self.identify(descriptor)
+            if self.files.match(identity) is file:
+                return True
+            return False if self.files.at_inode(identity.device, identity.inode) is file else None
+        finally:
+            os.close(descriptor)
+
+    def _name_empty(self, source: str, findings: Findings) -> None:
+        if findings.files:
+            self._empty.discard(source)
+        elif source not in self._empty and source not in self._receiving:
+            self._empty.add(source)
+            _LOG.warning("source %s: no file matches its paths yet; it is caught up nevertheless, as all was looked at", source)
+
+    def _name_packed(self, source: str, findings: Findings) -> None:
+        if new := findings.compressed - self._packed.get(source, set()):
+            more = f", and {len(new) - 5} more" if len(new) > 5 else ""
+            _LOG.info(
+                "source %s: %d compressed files match its paths, and are not followed as logs; one that holds lines that were "
+                "not read is read from its content: %s%s",
+                source, len(new), ", ".join(sorted(new)[:5]), more,
+            )  # fmt: skip
+        self._packed[source] = findings.compressed
+
+
+def _inodes_in(folder: str) -> set[int] | None:
+    """The inodes that a folder lists; None where it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.inode() for entry in entries}
+    except OSError:
+        return None
