@@ -22,11 +22,11 @@ import pyarrow as pa
 import zstandard
 
 from bench.structuring import run
-from hourmark.avro import event_schema, frame
-from hourmark.config_groups import Storage
-from hourmark.datum import Datum
-from hourmark.datum_check import program_of
-from hourmark.hours import Hour
+from hourmark.avro.datum import Datum
+from hourmark.avro.datum_check import program_of
+from hourmark.avro.framing import event_schema, frame
+from hourmark.config.groups import Storage
+from hourmark.records.hours import Hour
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, write_hours
 from hourmark_etl.model import FIRST_SITE, StagedGroup

@@ -16,7 +16,7 @@ import fastavro
 import numpy as np
 
 from bench.structuring import run, seconds
-from hourmark.datum import Datum
+from hourmark.avro.datum import Datum
 from hourmark_etl.buckets.avro_container import ContainerWriter
 
 RECORDS = 20_000

@@ -32,14 +32,14 @@ from tests.support.service.live import Serving
 from bench import delivery_shapes, delivery_tailed
 from bench.delivery_bare import write
 from bench.delivery_load import RANGE_BYTES, Posting, event_type, postings, send
-from hourmark.config import Config, home, load_config
-from hourmark.event_types import DEAD_LETTERS, Declarations, Source
-from hourmark.hours import Hour
-from hourmark.topics import events_topic
+from hourmark.config.loading import Config, home, load_config
+from hourmark.kafka.topic_names import events_topic
+from hourmark.records.hours import Hour
+from hourmark.rules.event_types import DEAD_LETTERS, Declarations, Source
 from hourmark_declare.apply import apply
 from hourmark_declare.servers import applied_rules, servers
-from hourmark_delivery_service.kafka_queue import producer_settings
 from hourmark_delivery_service.parsing import CompiledRules, RangeParser, native
+from hourmark_delivery_service.queue.kafka_queue import producer_settings
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.state import load_state
 

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import zstandard
 
-from hourmark.event_types import EventType
-from hourmark.ranges import ByteRange
-from hourmark.wire import range_headers
+from hourmark.records.ranges import ByteRange
+from hourmark.records.wire import range_headers
+from hourmark.rules.event_types import EventType
 
 RANGE_BYTES = 512 * 1024  # the tailer's own default
 _RETRY_S = 0.05

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from hourmark.config_groups import Parsing
-from hourmark.event_types import DEAD_LETTERS, SYSLOG, EventType, LineRule, Source
-from hourmark.ranges import ByteRange
-from hourmark.rules import Rules, TypeVersion
+from hourmark.config.groups import Parsing
+from hourmark.records.ranges import ByteRange
+from hourmark.rules.event_types import DEAD_LETTERS, SYSLOG, EventType, LineRule, Source
+from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.message import Packed
 from hourmark_delivery_service.parsing import CompiledRules, RangeParser
 

@@ -19,8 +19,8 @@ from typing import Any, Final
 import psutil
 from confluent_kafka import Consumer, TopicPartition
 
-from hourmark.config import Config
-from hourmark.topics import events_topic
+from hourmark.config.loading import Config
+from hourmark.kafka.topic_names import events_topic
 
 _WITHIN_S: Final = 120.0
 _LOOK_S: Final = 0.05

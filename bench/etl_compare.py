@@ -18,7 +18,7 @@ from bench.etl_ours import OurEtl, Round
 from bench.etl_site import BUCKET_SECONDS, Site
 from bench.etl_spark import SparkWay
 from bench.etl_traffic import RANGE_EVENTS, Delivered, Plan, check_sample, deliver
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 
 Say = Callable[[dict[str, Any]], None]
 

@@ -21,9 +21,9 @@ from tests.support.rules import put_rules
 from bench.etl_site import Site
 from bench.etl_traffic import Delivered, Plan, declared, promise
 from bench.process_tree import ProcessTree
-from hourmark.event_types import Source
-from hourmark.hours import Hour
-from hourmark.topics import EVENTS_PREFIX
+from hourmark.kafka.topic_names import EVENTS_PREFIX
+from hourmark.records.hours import Hour
+from hourmark.rules.event_types import Source
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.buckets.verify import verify_bucket
 from hourmark_etl.ledger import tables

@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.etl_compare import Say, data_set, past_hour
 from bench.etl_scenarios import DEFAULTS, worked_off
 from bench.etl_site import Site
-from hourmark.config_groups import KafkaCluster
-from hourmark.kafka import consumer_settings
-from hourmark.topics import events_topic
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka.clients import consumer_settings
+from hourmark.kafka.topic_names import events_topic
 
 PARTITIONS: Final = 8
 _AT_ONCE: Final = 10_000

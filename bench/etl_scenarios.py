@@ -19,7 +19,7 @@ from bench.etl_ours import PAUSE_S, OurEtl, Round
 from bench.etl_site import Site
 from bench.etl_traffic import RANGE_EVENTS, Delivered, Plan, deliver, promise, stream
 from bench.hdfs_bare import seconds_for, sizes_of
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 
 DEFAULTS: Final = {"trigger_seconds": 2.0, "close_poll_seconds": 1.0}  # the tests' harness sets its own
 

@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import Any
 
 from bench.etl_traffic import declared
-from hourmark.config import Config, home, load_config
-from hourmark.event_types import DEAD_LETTERS, Declarations, Source
-from hourmark.hours import Hour
-from hourmark.kafka import Cluster, Partition
-from hourmark.toml_text import render_toml
-from hourmark.topics import events_topic
+from hourmark.config.loading import Config, home, load_config
+from hourmark.config.toml_text import render_toml
+from hourmark.kafka.clients import Cluster, Partition
+from hourmark.kafka.topic_names import events_topic
+from hourmark.records.hours import Hour
+from hourmark.rules.event_types import DEAD_LETTERS, Declarations, Source
 from hourmark_declare.apply import apply
 from hourmark_declare.servers import servers
 from hourmark_etl.storage import open_storage

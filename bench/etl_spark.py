@@ -25,7 +25,7 @@ from bench.etl_ours import Round, WrongOutput
 from bench.etl_site import BUCKET_SECONDS, Site
 from bench.etl_traffic import Delivered
 from bench.process_tree import ProcessTree
-from hourmark.topics import EVENTS_PREFIX, events_topic
+from hourmark.kafka.topic_names import EVENTS_PREFIX, events_topic
 from hourmark_infra.jars.cache import IvyFetch, cache_root, ensure_jars, say_on_stderr
 from hourmark_infra.jars.lockfile import read_lock
 from hourmark_infra.java.find import java_executable
@@ -112,7 +112,7 @@ def main() -> None:
     """In the contender's process: jobs from stdin until its end."""
     from pyspark.sql import SparkSession
 
-    from hourmark.config import load_config
+    from hourmark.config.loading import load_config
 
     config = load_config(Path(sys.argv[1]))
     settings = {

@@ -20,17 +20,17 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import Producer
 
-from hourmark.audit import AuditRecord, Promise
-from hourmark.avro import FRAMING_SIZE, frame, unframe
-from hourmark.config_groups import KafkaCluster
-from hourmark.event_id import EventId
-from hourmark.event_types import EventType
-from hourmark.host_reports import API_SOURCE, HostReport, SourceReport
-from hourmark.hours import Hour
-from hourmark.kafka import client_settings
-from hourmark.ranges import RangeId
-from hourmark.record_key import RecordKey
-from hourmark.topics import AUDIT, HOSTS, events_topic
+from hourmark.avro.framing import FRAMING_SIZE, frame, unframe
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka.clients import client_settings
+from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
+from hourmark.records.audit import AuditRecord, Promise
+from hourmark.records.event_id import EventId
+from hourmark.records.host_reports import API_SOURCE, HostReport, SourceReport
+from hourmark.records.hours import Hour
+from hourmark.records.ranges import RangeId
+from hourmark.records.record_key import RecordKey
+from hourmark.rules.event_types import EventType
 from hourmark_etl.arrow import datum_hashes
 
 RANGE_EVENTS: Final = 500
@@ -245,7 +245,7 @@ def _times(plan: Plan, sequence: npt.NDArray[np.int64], of_range: npt.NDArray[np
 
 
 def _event_ids(time_ms: npt.NDArray[np.int64], rng: np.random.Generator) -> Bytes:
-    """As `hourmark.event_id` lays them out; random bits stand for the digest's."""
+    """As `hourmark.records.event_id` lays them out; random bits stand for the digest's."""
     ids = rng.integers(0, 256, (len(time_ms), 16), np.uint8)
     ids[:, :6] = time_ms.astype(">i8").view(np.uint8).reshape(-1, 8)[:, 2:]
     ids[:, 6] = ids[:, 6] & 0x0F | 0x80

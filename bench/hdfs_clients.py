@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from hourmark.config import load_config
+from hourmark.config.loading import load_config
 from hourmark_etl.storage import open_storage
 
 SMALL_BYTES = 8 << 10

@@ -19,11 +19,11 @@ from typing import Any, Final
 from sqlalchemy import insert, select, update
 from tests.support.rules import put_rules
 
-from hourmark.config import Config
-from hourmark.config_groups import Etl, Kafka, KafkaCluster
-from hourmark.event_types import EventType, Source
-from hourmark.hours import Hour
-from hourmark.manifest import Book, BucketFile, Evidence, Grade, Manifest, Offsets
+from hourmark.config.groups import Etl, Kafka, KafkaCluster
+from hourmark.config.loading import Config
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Book, BucketFile, Evidence, Grade, Manifest, Offsets
+from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import (
     DAY_S,

@@ -31,8 +31,8 @@ import zstandard
 
 from bench.process_tree import ProcessTree
 from hourmark.clock import SystemClock
-from hourmark.config import Config, load_config
-from hourmark.toml_text import render_toml
+from hourmark.config.loading import Config, load_config
+from hourmark.config.toml_text import render_toml
 from hourmark_infra.components import Components, wait_for
 from hourmark_infra.demo.closing import look
 from hourmark_infra.demo.rendering import rfc5424

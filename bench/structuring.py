@@ -17,10 +17,10 @@ from collections.abc import Callable
 
 import fastavro
 
-from hourmark.config_groups import Parsing
-from hourmark.event_types import DEAD_LETTERS, EventType, Source
-from hourmark.ranges import ByteRange
-from hourmark.rules import Rules, TypeVersion
+from hourmark.config.groups import Parsing
+from hourmark.records.ranges import ByteRange
+from hourmark.rules.event_types import DEAD_LETTERS, EventType, Source
+from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, RangeParser, parse
 
 EVENTS, ROUNDS = 5000, 9

@@ -43,7 +43,7 @@ import zstandard
 
 from bench import delivery_tailed
 from bench.tailer_sink import Sink
-from hourmark.config_groups import Tailer
+from hourmark.config.groups import Tailer
 from hourmark_producer.send.follower import ZSTD_LEVEL
 
 LINE_BYTES: Final = 300

@@ -13,7 +13,7 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any
 
-from hourmark.wire import CLOCK_HEADER, RANGES_PATH, RULES_HEADER
+from hourmark.records.wire import CLOCK_HEADER, RANGES_PATH, RULES_HEADER
 
 _HEAD_BYTES_MAX = 1 << 16
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import settings
 from tests.support.ending import pytest_configure, pytest_runtest_logstart, pytest_sessionfinish, pytest_unconfigure
 
-from hourmark.config import Config, load_config
-from hourmark.config_groups import Buckets
-from hourmark.redaction import forget_secrets
+from hourmark.config.groups import Buckets
+from hourmark.config.loading import Config, load_config
+from hourmark.config.redaction import forget_secrets
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.servers import mirror_is_there
 

@@ -10,13 +10,13 @@ from typing import Any, Final, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from hourmark.config import PREFIX, Config
-from hourmark.config_groups import Limits, TailedSource
+from hourmark.config.groups import Limits, TailedSource
+from hourmark.config.loading import PREFIX, Config
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 HEAD: Final = f"""# Configuration
 
-Made by `python -m tools.configuration_page` from `core/hourmark/config.py`: change a setting's description there.
+Made by `python -m tools.configuration_page` from `core/hourmark/config/loading.py`: change a setting's description there.
 
 Settings stand in one TOML file: that of `--config`, else of `$HOURMARK_CONFIG`, else `./hourmark.toml`, else the one that
 `hourmark up` wrote for the local stack. A variable of the environment wins over the file, and the file over the default.

@@ -26,7 +26,7 @@ from tools.bundled import bundled, listed
 from tools.sbom import document
 from tools.uv import uv
 
-from hourmark.completion import SHELLS, script
+from hourmark.commands.completion import SHELLS, script
 from hourmark_infra import jars
 from hourmark_infra.java.find import java_executable
 

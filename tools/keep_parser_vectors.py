@@ -1,4 +1,4 @@
-"""Keep what the parser gives now, for good: `python -m tools.keep_parser_vectors`, once for each `hourmark.rules.PARSER.parser`.
+"""Keep what the parser gives now, for good: `python -m tools.keep_parser_vectors`, once for each `hourmark.rules.revision.PARSER.parser`.
 
 The inputs are those of `tools.parser_cases`. The service refuses to start where a kept vector gives something else; so a number's
 vectors are never written again: a change that alters one is a new number. With a name of `parser_check.EXTRAS` it keeps those of
@@ -15,9 +15,9 @@ from typing import Any
 
 from tools import parser_cases, parser_extras
 
-from hourmark.durable import write_durably
 from hourmark.errors import UsageError
-from hourmark.rules import PARSER
+from hourmark.process.durable import write_durably
+from hourmark.rules.revision import PARSER
 from hourmark_delivery_service.parsing.parser_check import EXTRAS, FOLDER, Vectors, made_with
 
 
@@ -27,7 +27,7 @@ def main(folder: Path = FOLDER, name: str = str(PARSER.parser)) -> None:
     if file.exists():
         raise UsageError(
             f"{file} is there already, and rules revisions name that parser: what it gives never changes. For a change that is "
-            "meant, count hourmark.rules.PARSER up first; docs/decisions/2026-11-22-the-parser-is-versioned.md"
+            "meant, count hourmark.rules.revision.PARSER up first; docs/decisions/2026-11-22-the-parser-is-versioned.md"
         )
     content = made(parser_extras if name in EXTRAS else parser_cases)
     write_durably(file, rendered(content).encode(), mode=0o644)

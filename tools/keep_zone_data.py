@@ -18,8 +18,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
-from hourmark.durable import write_durably
 from hourmark.errors import UsageError
+from hourmark.process.durable import write_durably
 
 _ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = _ROOT / "delivery_service" / "hourmark_delivery_service" / "parsing" / "zone_data"
@@ -38,7 +38,7 @@ def main(folder: Path = FOLDER, digests: Path = DIGESTS) -> None:
     write_durably(digests, (json.dumps({**known, version: digest_of(zones)}, indent=2) + "\n").encode(), mode=0o644)
     print(
         f"{file.name}: {len(zones)} zones, {file.stat().st_size // 1000} kB\n"
-        f"next step: name it in hourmark.rules.PARSER, ParserVersion(<the same parser>, {version!r}), and upgrade all services "
+        f"next step: name it in hourmark.rules.revision.PARSER, ParserVersion(<the same parser>, {version!r}), and upgrade all services "
         "before `hourmark types apply` writes a revision that names it"
     )
 

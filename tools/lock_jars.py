@@ -16,8 +16,8 @@ from bench.etl_spark import JARS_LOCK
 from tests.support.yarn_cluster import JARS_LOCK as YARN_LOCK
 from tools.jar_sets import PEER, SETS, YARN, JarSet
 
-from hourmark.durable import write_durably
 from hourmark.errors import Unavailable
+from hourmark.process.durable import write_durably
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.jars.ivy import dependency, last_words, start_ivy
 from hourmark_infra.jars.lockfile import LOCK_FILE, Jar, render_lock, sha256_of

@@ -9,10 +9,10 @@ import string
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from hourmark.config_groups import Parsing
-from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
-from hourmark.ranges import ByteRange
-from hourmark.rules import Rules, TypeVersion
+from hourmark.config.groups import Parsing
+from hourmark.records.ranges import ByteRange
+from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
+from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, RangeParser, native
 
 NOW_MS: Final = 1_795_225_200_000

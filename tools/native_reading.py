@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from hourmark.committed_reader import CommittedReader
-from hourmark.config_groups import KafkaCluster
-from hourmark.kafka import Partition, serves
-from hourmark.packed_reader import NO_KEY, NO_VALUE, Packed, PackedReader
-from hourmark.partitions_reader import PartitionsReader
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka.clients import Partition, serves
+from hourmark.kafka.committed_reader import CommittedReader
+from hourmark.kafka.packed_reader import NO_KEY, NO_VALUE, Packed, PackedReader
+from hourmark.kafka.partitions_reader import PartitionsReader
 
 Record = tuple[int, bytes | None, bytes | None]  # offset, key, value
 _RECORDS: Final = 600

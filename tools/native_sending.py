@@ -8,12 +8,12 @@ import gc
 import random
 from typing import Final
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark_delivery_service.errors import QueueError
-from hourmark_delivery_service.kafka_queue import KafkaQueue
 from hourmark_delivery_service.message import END_SIZE, Chunk, Messages, Packed
 from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.running_producer import make_producer
+from hourmark_delivery_service.queue.kafka_queue import KafkaQueue
+from hourmark_delivery_service.queue.running_producer import make_producer
 
 _APPENDS: Final = 40
 

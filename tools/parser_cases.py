@@ -27,9 +27,9 @@ from tools.parser_texts import (
     TIMES,
 )
 
-from hourmark.config_groups import Parsing
-from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
-from hourmark.rules import Rules, TypeVersion
+from hourmark.config.groups import Parsing
+from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
+from hourmark.rules.revision import Rules, TypeVersion
 
 Case = dict[str, Any]
 

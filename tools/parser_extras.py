@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from tools.parser_cases import NOW_MS, Case
 
-from hourmark.config_groups import Parsing
-from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
-from hourmark.range_fields import range_fields
-from hourmark.rules import Rules, TypeVersion
+from hourmark.config.groups import Parsing
+from hourmark.records.ranges import range_fields
+from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
+from hourmark.rules.revision import Rules, TypeVersion
 
 _FIELDS: Final[list[dict[str, Any]]] = [
     {"name": "text", "type": "string"}, {"name": "team", "type": ["null", "string"], "default": None},

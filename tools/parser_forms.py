@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark.event_types import SYSLOG, EventType, LineRule, Source
+from hourmark.rules.event_types import SYSLOG, EventType, LineRule, Source
 
 _TEXT_MAP: Final = {"type": "map", "values": "string"}
 _STRINGS: Final = {"type": "array", "items": "string"}

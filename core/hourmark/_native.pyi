@@ -65,7 +65,7 @@ def check_datums(
     content: Buffer,
     /,
 ) -> bytes:
-    """Return a verdict (one byte) for each value of an Arrow binary column, as `hourmark.datum_check.check_datums` has it.
+    """Return a verdict (one byte) for each value of an Arrow binary column, as `hourmark.avro.datum_check.check_datums` has it.
 
     `ids` has the schema ids that have programs, ascending, 4 bytes each; program i is `words[starts[i] : starts[i + 1]]`, in
     words of 4 bytes; `starts` has 8 bytes each. Raises ValueError if the buffers do not describe such a column, or such programs.

@@ -17,10 +17,10 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from hourmark.config.redaction import install_redaction, redact
 from hourmark.errors import HourmarkError, UsageError
 from hourmark.printing import called
-from hourmark.redaction import install_redaction, redact
-from hourmark.stopping import hold_reloads
+from hourmark.process.stopping import hold_reloads
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     # name: (module:attribute, one line of help shown without loading the room)
@@ -34,8 +34,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "status": ("hourmark_infra.stack.cli:status", "Show the local stack's servers, and how Hourmark's own components stand."),
     "down": ("hourmark_infra.stack.cli:down", "Stop what `up` started; data stays."),
     "purge": ("hourmark_infra.stack.cli:purge", "Stop the local stack and delete its data."),
-    "completion": ("hourmark.completion:completion", "The script by which bash, zsh or fish completes `hourmark`."),
-    "config": ("hourmark.config_show:config_group", "Settings: which are in force, and where each is from."),
+    "completion": ("hourmark.commands.completion:completion", "The script by which bash, zsh or fish completes `hourmark`."),
+    "config": ("hourmark.commands.config_show:config_group", "Settings: which are in force, and where each is from."),
     "doctor": (
         "hourmark_declare.doctor.cli:doctor",
         "Ask servers and machine for what Hourmark needs: what is wrong.",
@@ -51,7 +51,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "tail": ("hourmark_producer.cli:tail", "Run the File Tailer on a log host."),
     "serve": ("hourmark_delivery_service.cli:serve", "Run the Event Delivery Service."),
     "mirror": ("hourmark_mirror.cli:mirror", "MirrorMaker 2: run it, show its lag, verify and watch it."),
-    "canary": ("hourmark.canary_cli:canary", "One quiet event a minute, and how far the last one came."),
+    "canary": ("hourmark.commands.canary:canary", "One quiet event a minute, and how far the last one came."),
     "etl": ("hourmark_etl.cli:etl", "The PySpark job from the central cluster to closed buckets."),
     "ledger": ("hourmark_etl.operators.ledger:ledger", "The ETL's ledger: check it, recreate a lost one, up and down a version."),
     "bucket": ("hourmark_etl.operators.bucket:bucket", "Hourly buckets: list, show, verify, print; why one is open, force one."),

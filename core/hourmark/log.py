@@ -6,8 +6,8 @@ import logging
 import time
 
 from hourmark.cli import ROOMS
+from hourmark.config.redaction import RedactingFormatter, install_redaction
 from hourmark.printing import printable
-from hourmark.redaction import RedactingFormatter, install_redaction
 
 FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
 

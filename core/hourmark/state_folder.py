@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from hourmark.durable import write_durably
 from hourmark.errors import ConfigError
-from hourmark.ranges import HEX_128
+from hourmark.process.durable import write_durably
+from hourmark.records.ranges import HEX_128
 
 
 class StateFolder:

@@ -5,7 +5,7 @@
 
 #include "strings.h"
 
-/* Limits on what one datum may cost; hourmark/datum_check.py has the same. */
+/* Limits on what one datum may cost; hourmark/avro/datum_check.py has the same. */
 enum { DEPTH_MAX = 128, VISITS_MIN = 1 << 20, VISITS_PER_BYTE = 64, FIXED_MAX = 1 << 30 };
 
 enum { UUID_CHARS = 36 };

@@ -1,4 +1,4 @@
-/* Checks one Avro datum against its writer schema (Avro 1.12, "Binary Encoding"). hourmark/datum_check.py makes the program.
+/* Checks one Avro datum against its writer schema (Avro 1.12, "Binary Encoding"). hourmark/avro/datum_check.py makes the program.
  *
  * The program is a sequence of nodes, each a sequence of 4-byte words in the machine's byte order:
  *     kind                      null, boolean, int, long, float, double, bytes, string, uuid (a string)
@@ -19,7 +19,7 @@ enum datum_kind {
     D_BETWEEN, D_UUID, D_KINDS,
 };
 
-/* The verdict on a datum. The values are those of `hourmark.datum_check.Verdict`. */
+/* The verdict on a datum. The values are those of `hourmark.avro.datum_check.Verdict`. */
 enum datum_verdict {
     D_VALID, D_NO_FRAMING, D_TOO_SHORT, D_TRAILING, D_BAD_BOOLEAN, D_BAD_NUMBER, D_BAD_LENGTH, D_BAD_TEXT, D_BAD_ENUM, D_BAD_UNION,
     D_BAD_BLOCK, D_TOO_DEEP, D_TOO_MUCH, D_OTHER_ID, D_BAD_UUID,

@@ -115,7 +115,7 @@ static void put_head(uint8_t *head, const struct unnamed *one)
     put_big_endian(head + 12, one->line.size, 4);
 }
 
-/* As core/hourmark/event_id.py makes it. */
+/* As core/hourmark/records/event_id.py makes it. */
 static void put_id(uint8_t *id, int64_t time_ms, const uint8_t *digest)
 {
     uint32_t first_12 = (uint32_t)digest[0] << 4 | digest[1] >> 4;

@@ -57,7 +57,7 @@ struct work {
     struct tape tape;
     struct places places;
     struct buffer values, ids, where, made; /* `where`: type number and hour start in minutes, 4 bytes each, little-endian */
-    struct buffer hashes; /* of each value, as hourmark/value_hash.py makes it: 8 bytes, native byte order */
+    struct buffer hashes; /* of each value, as hourmark/avro/value_hash.py makes it: 8 bytes, native byte order */
     uint32_t last_type;
     struct unnamed unnamed[BLAKE2B_LANES];
     int unnamed_count;

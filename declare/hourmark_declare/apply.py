@@ -14,14 +14,14 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
-from hourmark import audit, host_reports
 from hourmark.errors import Finding, Unavailable, UsageError
-from hourmark.event_types import Declarations, EventType
-from hourmark.hours import Hour
-from hourmark.rules import KnownSchema, Record, Rules, RulesBook, check_second_meaning, order_of
-from hourmark.rules_change import check_change, check_sizes, next_rules
-from hourmark.rules_narrowing import check_lines
-from hourmark.topics import AUDIT, HOSTS
+from hourmark.kafka.topic_names import AUDIT, HOSTS
+from hourmark.records import audit, host_reports
+from hourmark.records.hours import Hour
+from hourmark.rules.change import check_change, check_sizes, next_rules
+from hourmark.rules.event_types import Declarations, EventType
+from hourmark.rules.narrowing import check_lines
+from hourmark.rules.revision import KnownSchema, Record, Rules, RulesBook, check_second_meaning, order_of
 from hourmark_declare.avro_evolution import why_unreadable
 from hourmark_declare.registry_repair import Registry, repair_registry
 from hourmark_declare.samples import Samples, check_samples

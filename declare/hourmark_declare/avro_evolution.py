@@ -15,7 +15,7 @@ from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibi
 from avro.errors import AvroWarning
 from avro.schema import parse
 
-from hourmark.avro import Schema
+from hourmark.avro.framing import Schema
 
 _TEXTS: Final = ("bytes", "string")
 _MEANING: Final = ("logicalType", "scale")  # of a type; a decimal's precision may grow

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_option
+from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
-from hourmark.event_types import Declarations
-from hourmark.hours import Hour
 from hourmark.printing import json_option, say_json
+from hourmark.records.hours import Hour
+from hourmark.rules.event_types import Declarations
 from hourmark_declare.folder import declarations, dir_option
 from hourmark_declare.try_cli import samples_of, try_
 

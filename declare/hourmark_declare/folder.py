@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from hourmark.errors import TypeFileError
-from hourmark.event_types import Declarations, read_folder
-from hourmark.rules import TypeVersion
+from hourmark.rules.event_types import Declarations, read_folder
+from hourmark.rules.revision import TypeVersion
 from hourmark_delivery_service.parsing.compiled import CompiledType
 
 dir_option = click.option(

@@ -15,13 +15,13 @@ import click
 from click.core import ParameterSource
 
 from hourmark.clock import SystemClock
-from hourmark.config_groups import Limits
-from hourmark.dead_letters import TYPE as DEAD_LETTERS
-from hourmark.durable import write_durably
+from hourmark.config.groups import Limits
 from hourmark.errors import UsageError
-from hourmark.event_types import SYSLOG
-from hourmark.hours import Hour
 from hourmark.printing import called, json_option, say_json
+from hourmark.process.durable import write_durably
+from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
+from hourmark.records.hours import Hour
+from hourmark.rules.event_types import SYSLOG
 from hourmark_declare.proposing.adding import Existing
 from hourmark_declare.proposing.beginning import first_hour
 from hourmark_declare.proposing.choosing import Proposal, propose

@@ -11,15 +11,15 @@ import uuid
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from hourmark.avro import NAMESPACE, Schema, fingerprint, plain_spelling
+from hourmark.avro.framing import NAMESPACE, Schema, fingerprint, plain_spelling
 from hourmark.errors import Finding
-from hourmark.rules import KnownSchema
+from hourmark.rules.revision import KnownSchema
 
 PLACEHOLDERS: Final = "hourmark.placeholder"  # begins their subjects
 
 
 class Registry(Protocol):
-    """`hourmark.registry.SchemaRegistry`."""
+    """`hourmark.avro.registry.SchemaRegistry`."""
 
     def register(self, topic: str, schema: Schema) -> int:
         """The schema's id, given now where it is new."""

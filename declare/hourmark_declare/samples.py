@@ -8,11 +8,11 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from hourmark.avro import unix_ms
-from hourmark.dead_letters import Reason
+from hourmark.avro.framing import unix_ms
 from hourmark.errors import UsageError
-from hourmark.event_types import Declarations
-from hourmark.rules import Rules
+from hourmark.records.dead_letters import Reason
+from hourmark.rules.event_types import Declarations
+from hourmark.rules.revision import Rules
 from hourmark_declare.trying import Place, Trial
 
 _TOLD: Final = 5

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
-from hourmark.config import Config
-from hourmark.config_groups import Kafka
-from hourmark.event_types import EventType
-from hourmark.kafka import Cluster
-from hourmark.registry import SchemaRegistry
-from hourmark.rules import Record, Rules, RulesBook
-from hourmark.rules_topic import publish, read_rules
-from hourmark.topic_setup import ensure_topics
+from hourmark.avro.registry import SchemaRegistry
+from hourmark.config.groups import Kafka
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import Cluster
+from hourmark.kafka.topic_setup import ensure_topics
+from hourmark.rules.event_types import EventType
+from hourmark.rules.revision import Record, Rules, RulesBook
+from hourmark.rules.rules_topic import publish, read_rules
 from hourmark_declare.apply import Outside
 from hourmark_declare.topics import central_topics, edge_topics
 from hourmark_etl.ledger.existing import ledger_to_begin

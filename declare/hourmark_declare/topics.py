@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hourmark.config_groups import Kafka
-from hourmark.event_types import EventType
-from hourmark.kafka import topic_settings
-from hourmark.topic_setup import WantedTopic
-from hourmark.topics import AUDIT, HOSTS, TYPES, central_topic, events_topic
+from hourmark.config.groups import Kafka
+from hourmark.kafka.clients import topic_settings
+from hourmark.kafka.topic_names import AUDIT, HOSTS, TYPES, central_topic, events_topic
+from hourmark.kafka.topic_setup import WantedTopic
+from hourmark.rules.event_types import EventType
 
 
 def edge_topics(kafka: Kafka, types: Sequence[EventType]) -> list[WantedTopic]:

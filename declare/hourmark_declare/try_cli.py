@@ -14,16 +14,16 @@ from typing import BinaryIO, Final
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_option
+from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
-from hourmark.event_types import Declarations
 from hourmark.printing import json_option
-from hourmark.ranges import LINE_BYTES_MAX
+from hourmark.records.ranges import LINE_BYTES_MAX
+from hourmark.rules.event_types import Declarations
 from hourmark_declare.folder import declarations, dir_option
 from hourmark_declare.samples import Samples
 from hourmark_declare.trying import Place, Trial, Tried, source_of
 from hourmark_declare.zones import checked_zone
-from hourmark_delivery_service.parsing.timestamps import rfc3339_us
+from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 
 _LINES_MAX: Final = 10_000
 

@@ -6,15 +6,15 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from hourmark.avro import ENVELOPE_NAMES, unframe
-from hourmark.config_groups import Parsing
-from hourmark.datum import Datum
-from hourmark.dead_letters import TYPE as DEAD_LETTERS
+from hourmark.avro.datum import Datum
+from hourmark.avro.framing import ENVELOPE_NAMES, unframe
+from hourmark.config.groups import Parsing
 from hourmark.errors import UsageError
-from hourmark.event_types import Declarations, Source
 from hourmark.printing import plain
-from hourmark.ranges import ByteRange
-from hourmark.rules import Rules, TypeVersion
+from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
+from hourmark.records.ranges import ByteRange
+from hourmark.rules.event_types import Declarations, Source
+from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, parse
 
 _NOBODY: Final = "0" * 32

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from hourmark.errors import UsageError
-from hourmark.rules import PARSER
+from hourmark.rules.revision import PARSER
 from hourmark_delivery_service.parsing.zones import zone_of
 
 _LINK: Final = Path("/etc/localtime")

@@ -5,7 +5,7 @@ A reader's path:
 - `cli` → `server`: the running process, and `parts`, what it starts; `http_protocol`, `connections`: what a connection may cost
 - `supervisor`, `worker`, `claims`: several processes that share a port, and are one service to the rest
 - `access/`, `tls`: who may send what, and how it is kept from others
-- `app` and the endpoints: `hourmark.wire` in HTTP terms; `answers`, `body`, `errors`
+- `app` and the endpoints: `hourmark.records.wire` in HTTP terms; `answers`, `body`, `errors`
 - `key_time`: the time that an idempotency key of a batch holds
 - `service`: what may be accepted, and the order events → audit record → answer
 - `workers`, `turns`, `twins`, `peer`: where work runs, whose turn it is; the same is done once, and only for whom still waits

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from hourmark.config import Config, config_option, load_config, named_file
-from hourmark.config_groups import Port
+from hourmark.config.groups import Port
+from hourmark.config.loading import Config, config_option, load_config, named_file
 from hourmark.log import set_up_logging
 
 
@@ -26,7 +26,7 @@ def serve(config: Config, port: Port | None, workers: int | None) -> None:
       hourmark serve --config hourmark.toml --port 0
       hourmark serve --workers 4
     """
-    from hourmark_delivery_service.server import run  # Kafka's client is loaded only now
+    from hourmark_delivery_service.process.server import run  # Kafka's client is loaded only now
 
     set_up_logging(config.log_level)
     file = named_file()

@@ -10,13 +10,13 @@ from typing import IO, Final
 from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, build_opener
 
-from hourmark.certificates import load_cas, load_pair
-from hourmark.component_status import FRESH_MS, LOOPBACK, ComponentStatus, State, age, must_listen
-from hourmark.config import Config
-from hourmark.config_groups import Service, ServiceTls
+from hourmark.commands.component_status import FRESH_MS, LOOPBACK, ComponentStatus, State, age, must_listen
+from hourmark.config.groups import Service, ServiceTls
+from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, Unavailable
-from hourmark.host_reports import HostReport
-from hourmark.recent_reports import recent_reports
+from hourmark.kafka.recent_reports import recent_reports
+from hourmark.process.certificates import load_cas, load_pair
+from hourmark.records.host_reports import HostReport
 from hourmark.state_folder import StateFolder
 
 _ANSWER_S: Final = 5.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, overload
 
-from hourmark.record_key import KEY_SIZE
+from hourmark.records.record_key import KEY_SIZE
 
 Message = dict[str, bytes]  # `key` and `value`
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hourmark.component_status import must_listen
-from hourmark.config import Config
+from hourmark.commands.component_status import must_listen
+from hourmark.config.loading import Config
 from hourmark.rollback.obstacle import Obstacle
 from hourmark.rollback.rules import unusable_rules
 from hourmark.rollback.version import Older
-from hourmark.rules_topic import read_rules
+from hourmark.rules.rules_topic import read_rules
 
 
 def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:

@@ -1,6 +1,6 @@
 """Reads what staging needs out of Kafka's keys and values, column-wise: no event is decoded, no row is looped over.
 
-Layout of keys: `hourmark.record_key`; of values: `hourmark.avro` (Confluent's framing).
+Layout of keys: `hourmark.records.record_key`; of values: `hourmark.avro.framing` (Confluent's framing).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pyarrow as pa
 import xxhash
 
 from hourmark import native
-from hourmark.avro import FRAMING_SIZE
-from hourmark.record_key import KEY_SIZE
+from hourmark.avro.framing import FRAMING_SIZE
+from hourmark.records.record_key import KEY_SIZE
 
 Int64s = npt.NDArray[np.int64]
 UInt64s = npt.NDArray[np.uint64]
@@ -81,7 +81,7 @@ def unmatched(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Tabl
 
 
 def value_hashes(ids_low64: UInt64s, schemas: Int32s, values: pa.Array, skip: int = 0) -> UInt64s:
-    """Return the value hash (`hourmark.value_hash`) of each row.
+    """Return the value hash (`hourmark.avro.value_hash`) of each row.
 
     Args:
         ids_low64: The last 8 bytes of each event id.

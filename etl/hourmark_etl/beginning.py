@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from hourmark.clock import Clock
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster
+from hourmark.kafka.clients import Cluster
 from hourmark_etl.errors import DamagedRow, NoLedger
 from hourmark_etl.ledger.batches import type_shards
 from hourmark_etl.ledger.database import Database

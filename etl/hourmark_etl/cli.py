@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from hourmark.config import Config, config_option
+from hourmark.config.loading import Config, config_option
 from hourmark.log import set_up_logging
 from hourmark_etl.operators.set_aside import set_aside
 from hourmark_etl.options import shard_option

@@ -1,4 +1,4 @@
-"""Checks a column of datums under many schemas, in one native call (`hourmark.datum_check`)."""
+"""Checks a column of datums under many schemas, in one native call (`hourmark.avro.datum_check`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hourmark.datum_check import NO_PROGRAM, REASONS, Verdict, check_datums
+from hourmark.avro.datum_check import NO_PROGRAM, REASONS, Verdict, check_datums
 from hourmark_etl.arrow import Int32s, UInt8s
 
 

@@ -20,12 +20,12 @@ from pyspark.sql import SparkSession
 
 from hourmark import native
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_option
+from hourmark.config.loading import Config, config_option
 from hourmark.errors import Finding, Unavailable
-from hourmark.kafka import Cluster
+from hourmark.kafka.clients import Cluster
 from hourmark.log import set_up_logging
-from hourmark.metrics_server import serve_metrics
-from hourmark.stopping import stop_on_signals
+from hourmark.process.metrics_server import serve_metrics
+from hourmark.process.stopping import stop_on_signals
 from hourmark_etl.beginning import PAUSE_S, awaited, grounds
 from hourmark_etl.closing.cleanup import Cleaner
 from hourmark_etl.closing.closer import Closer

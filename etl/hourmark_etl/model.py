@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import PlainSerializer, PlainValidator
 
-from hourmark.hours import Hour
-from hourmark.kafka import Partition
+from hourmark.kafka.clients import Partition
+from hourmark.records.hours import Hour
 
 DEFAULT_SHARD: Final = "default"
 FIRST_SITE: Final = "0"  # of `kafka.edge`, the only one as a rule; a further site goes by its alias, which begins with a letter
@@ -163,7 +163,7 @@ class StagedGroup:
 
     `datum_bytes`: of all its datums. `low64_sum`: its digest, the sum modulo 2^64, unsigned, of each row's low 64 bits of an id
     (its last 8 bytes) and RANGE_WEIGHT times its range id, duplicates counted each time. `value_sum`: the sum modulo 2^64,
-    unsigned, of its rows' value hashes (`hourmark.value_hash`); None in groups that version 0.3.0 staged.
+    unsigned, of its rows' value hashes (`hourmark.avro.value_hash`); None in groups that version 0.3.0 staged.
     """
 
     path: str
@@ -358,7 +358,7 @@ class OriginHourSums:
 
 @dataclasses.dataclass(frozen=True)
 class Lacking:
-    """Ranges whose rows closed buckets may lack, or may hold in two readings; see `hourmark.manifest.Lacks`."""
+    """Ranges whose rows closed buckets may lack, or may hold in two readings; see `hourmark.records.manifest.Lacks`."""
 
     ranges: tuple[str, ...] = ()  # range ids, hex
     more: bool = False

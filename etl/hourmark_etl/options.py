@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import click
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.errors import UsageError
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 
 type_argument = click.argument("event_type", metavar="TYPE")
 hour_argument = click.argument("hour", metavar="HOUR")

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",

@@ -7,9 +7,9 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from hourmark.config_groups import Kafka
-from hourmark.kafka import Cluster, Partition, TopicInfo
-from hourmark.topics import AUDIT, HOSTS, central_topic, edge_topic, events_topic, type_of
+from hourmark.config.groups import Kafka
+from hourmark.kafka.clients import Cluster, Partition, TopicInfo
+from hourmark.kafka.topic_names import AUDIT, HOSTS, central_topic, edge_topic, events_topic, type_of
 from hourmark_etl.errors import EtlStop
 from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, Position
 
@@ -92,7 +92,7 @@ def new_positions(
 
 
 class SiteCluster(Protocol):
-    """`hourmark.kafka.Cluster`, as far as the ETL asks one."""
+    """`hourmark.kafka.clients.Cluster`, as far as the ETL asks one."""
 
     @property
     def name(self) -> str:

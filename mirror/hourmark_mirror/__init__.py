@@ -12,6 +12,6 @@
 - `observed`, `judging`: alarms, a pure function of one look and of what is remembered of those before; `looking`, `uncopied`,
   `watch_memory`, `watching`, `metrics`: the look, the memory, and what tells of it; `overseeing`: a look that does not end
 
-Where it stands (`hourmark.mirror_positions`) is shared with the ETL, which asks the same question before it closes a bucket;
-who leads its workers (`hourmark.mirror_workers`) with what evaluates Kafka.
+Where it stands (`hourmark.kafka.mirror`) is shared with the ETL, which asks the same question before it closes a bucket;
+who leads its workers (`hourmark.kafka.mirror`) with what evaluates Kafka.
 """

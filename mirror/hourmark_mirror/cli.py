@@ -14,25 +14,24 @@ from typing import IO, Final
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_option
+from hourmark.config.loading import Config, config_option
 from hourmark.errors import Unavailable, UsageError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
+from hourmark.process.stopping import stop_on_signals
 from hourmark.state_folder import StateFolder
-from hourmark.stopping import stop_on_signals
-from hourmark_mirror.answering import AnswerWatch
-from hourmark_mirror.damaged import DamagedTopics
 from hourmark_mirror.lag import measure
 from hourmark_mirror.plan_cli import apply, plan, status
-from hourmark_mirror.process import MirrorMakerProcess, prepare
-from hourmark_mirror.progress import ProgressWatch
-from hourmark_mirror.remote_topics import ensure_remote_topics
-from hourmark_mirror.reset_cli import reset_offsets
-from hourmark_mirror.sites import Sites
-from hourmark_mirror.supervisor import Supervisor, TaskWatch
-from hourmark_mirror.verdict_text import as_lines, as_object
-from hourmark_mirror.verification import Verdict, Verification
-from hourmark_mirror.watch_cli import watch
+from hourmark_mirror.reset import reset_offsets
+from hourmark_mirror.run.damaged import DamagedTopics
+from hourmark_mirror.run.process import MirrorMakerProcess, prepare
+from hourmark_mirror.run.stalls import AnswerWatch, ProgressWatch
+from hourmark_mirror.run.supervisor import Supervisor, TaskWatch
+from hourmark_mirror.settings.sites import Sites
+from hourmark_mirror.topics.remote_topics import ensure_remote_topics
+from hourmark_mirror.verify.verdict_text import as_lines, as_object
+from hourmark_mirror.verify.verification import Verdict, Verification
+from hourmark_mirror.watch.cli import watch
 
 _LOG = logging.getLogger(__name__)
 

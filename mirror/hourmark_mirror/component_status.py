@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hourmark.component_status import ComponentStatus, State, must_listen
-from hourmark.config import Config
+from hourmark.commands.component_status import ComponentStatus, State, must_listen
+from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.state_folder import StateFolder
 from hourmark_mirror.lag import Lag, measure

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 
-from hourmark.config import Config
-from hourmark_mirror.sites import Sites
+from hourmark.config.loading import Config
+from hourmark_mirror.settings.sites import Sites
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 import click
 
-from hourmark.config import Config, config_option
-from hourmark.hidden import shown
+from hourmark.config.loading import Config, config_option
+from hourmark.config.redaction import shown
+from hourmark.kafka.topic_names import events_topic
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
-from hourmark.topics import events_topic
-from hourmark_mirror.group import Group, group_of
-from hourmark_mirror.planning import Difference, Kind, connector_settings, version_differs, worker_differs, workers_differ
-from hourmark_mirror.process import installed_version
-from hourmark_mirror.properties import TARGET_ALIAS, properties
-from hourmark_mirror.remote_topics import differences, mend
-from hourmark_mirror.sites import Sites
+from hourmark_mirror.run.group import Group, group_of
+from hourmark_mirror.run.process import installed_version
+from hourmark_mirror.settings.properties import TARGET_ALIAS, properties
+from hourmark_mirror.settings.sites import Sites
+from hourmark_mirror.topics.planning import Difference, Kind, connector_settings, version_differs, worker_differs, workers_differ
+from hourmark_mirror.topics.remote_topics import differences, mend
 
 topic_option = click.option("--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated.")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.version import Older
-from hourmark_mirror.checks import CHECKS, Checks
+from hourmark_mirror.verify.checks import CHECKS, Checks
 
 
 def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:

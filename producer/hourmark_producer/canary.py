@@ -9,12 +9,12 @@ import threading
 
 import click
 
-from hourmark.canary import CANARY, INTERVAL_S, PATIENCE_S
 from hourmark.clock import Clock, SystemClock
-from hourmark.config import Config, config_option
+from hourmark.commands.canary import CANARY, INTERVAL_S, PATIENCE_S
+from hourmark.config.loading import Config, config_option
 from hourmark.errors import HourmarkError
 from hourmark.log import set_up_logging
-from hourmark.stopping import stop_on_signals
+from hourmark.process.stopping import stop_on_signals
 from hourmark_producer.report.metrics import canary_exposition
 from hourmark_producer.report.probes import answering
 from hourmark_producer.send.client import Busy, Refused, ServiceLink

@@ -20,12 +20,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal
 
-from hourmark.certificates import load_cas, load_pair
 from hourmark.clock import Clock
-from hourmark.config_groups import TailedSource
-from hourmark.config_groups import Tailer as TailerConfig
+from hourmark.config.groups import TailedSource
+from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.redaction import shown
 from hourmark.errors import ConfigError, HourmarkError
-from hourmark.hidden import shown
+from hourmark.process.certificates import load_cas, load_pair
 from hourmark.state_folder import StateFolder
 from hourmark_producer.checkpoint.generations import owner
 from hourmark_producer.checkpoint.installation import CHECKPOINT

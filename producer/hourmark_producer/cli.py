@@ -12,15 +12,15 @@ from pathlib import Path
 
 import click
 
-from hourmark.allocator import give_back_large_blocks, give_back_what_is_free, use_one_arena
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_file_option, load_config, name_file, named_config
-from hourmark.config_groups import Tailer as TailerConfig
+from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.loading import Config, config_file_option, load_config, name_file, named_config
+from hourmark.config.redaction import redact
 from hourmark.errors import UsageError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, printable, say_json
-from hourmark.redaction import redact
-from hourmark.stopping import release_reloads, stop_on_signals
+from hourmark.process.allocator import give_back_large_blocks, give_back_what_is_free, use_one_arena
+from hourmark.process.stopping import release_reloads, stop_on_signals
 from hourmark_producer.check import check, check_reload
 from hourmark_producer.checkpoint.installation import REREAD_REPEATS, locked, open_installation
 from hourmark_producer.reloading import Reloading

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from hourmark.wire import RangeAnswer
+from hourmark.records.wire import RangeAnswer
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

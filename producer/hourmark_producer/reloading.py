@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hourmark.errors import HourmarkError
-from hourmark.stopping import SIGNALS
+from hourmark.process.stopping import SIGNALS
 
 _HELD: Final = {signal.SIGHUP, *SIGNALS}
 _LOG: Final = logging.getLogger(__name__)

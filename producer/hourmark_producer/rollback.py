@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.version import Older
 from hourmark.state_folder import StateFolder

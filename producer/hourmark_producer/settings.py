@@ -6,10 +6,10 @@ import re
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from hourmark.config_groups import TailedSource
-from hourmark.config_groups import Tailer as TailerConfig
+from hourmark.config.groups import TailedSource
+from hourmark.config.groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
-from hourmark.range_fields import range_fields
+from hourmark.records.ranges import range_fields
 from hourmark_producer.cut.sources import NAMES
 from hourmark_producer.history import beginnings
 from hourmark_producer.receive.inputs import check_inputs
@@ -73,7 +73,7 @@ def _check_cri(source: TailedSource, where: str) -> None:
 
 
 def _check_record_start(pattern: str, where: str) -> None:
-    from hourmark.record_start import RecordStart  # where it is needed: not every host has such a source
+    from hourmark.records.record_start import RecordStart  # where it is needed: not every host has such a source
 
     try:
         RecordStart(pattern)

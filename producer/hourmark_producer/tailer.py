@@ -19,9 +19,9 @@ from collections.abc import Callable
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark.config_groups import Tailer as TailerConfig
+from hourmark.config.groups import Tailer as TailerConfig
 from hourmark.errors import Finding, HourmarkError, Unavailable
-from hourmark.host_reports import SourceReport
+from hourmark.records.host_reports import SourceReport
 from hourmark_producer.checkpoint.books import Balance, balances_now
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
 from hourmark_producer.checkpoint.generations import Generations

@@ -16,8 +16,8 @@ from tests.support.debian_packages import control, made
 from tests.support.debian_root import clean_root
 from tools.debian_package import PACKAGES
 
-from hourmark.canary import CANARY
-from hourmark.toml_text import render_toml
+from hourmark.commands.canary import CANARY
+from hourmark.config.toml_text import render_toml
 from hourmark_infra.stack import Stack
 
 UNITS: Final = tuple(unit for package in PACKAGES.values() for unit in package.units)

@@ -21,7 +21,7 @@ from tests.support.booted_debian import BootedDebian
 from tests.support.canaries import EXPECTED, acknowledged
 from tests.support.waiting import wait_for
 
-from hourmark.canary import CANARY
+from hourmark.commands.canary import CANARY
 from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]

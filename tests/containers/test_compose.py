@@ -13,7 +13,7 @@ import yaml
 from tests.support.canaries import EXPECTED, acknowledged
 from tests.support.compose import HOURMARK, MISSING, ROOT, Site, program
 
-from hourmark.canary import CANARY
+from hourmark.commands.canary import CANARY
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.containers, pytest.mark.long, pytest.mark.timeout(7200)]
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.records import audit_record
 
-from hourmark import audit
-from hourmark.audit import AuditRecord, Promise
-from hourmark.datum import Datum
-from hourmark.host_reports import HostReport, SourceReport
+from hourmark.avro.datum import Datum
+from hourmark.records import audit
+from hourmark.records.audit import AuditRecord, Promise
+from hourmark.records.host_reports import HostReport, SourceReport
 
 RECORD: Final = audit_record(promised=(Promise("click", 3600, 2, 7, 11), Promise("view", 3600, 1, 9, 13)), blanks=1000)
 TOLD: Final = HostReport(

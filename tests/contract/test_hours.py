@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark.hours import Hour, hour_start_s
-from hourmark.topics import AUDIT, central_topic, edge_topic, events_topic, type_of
+from hourmark.kafka.topic_names import AUDIT, central_topic, edge_topic, events_topic, type_of
+from hourmark.records.hours import Hour, hour_start_s
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "hours.json").read_text())
 LENGTHS = st.sampled_from([60, 120, 300, 900, 3600])

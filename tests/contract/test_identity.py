@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.records import byte_range
 
-from hourmark.event_id import TIME_MS_MAX, EventId, LineIds, batch_event_id, client_event_id
-from hourmark.ranges import ByteRange, Part, RangeId, batch_range_id, file_id
-from hourmark.record_key import RecordKey
+from hourmark.records.event_id import TIME_MS_MAX, EventId, LineIds, batch_event_id, client_event_id
+from hourmark.records.ranges import ByteRange, Part, RangeId, batch_range_id, file_id
+from hourmark.records.record_key import RecordKey
 
 VECTORS = Path(__file__).parent / "vectors"
 IDS = LineIds("a" * 32, "b" * 32, 0)

@@ -21,21 +21,21 @@ from tests.support.known import known
 from tests.support.simulator.truth import FIRST_HOUR, TYPES, make_template
 from tests.support.simulator.world import World
 
-from hourmark.alarm import Alarm, AlarmName
-from hourmark.audit import AuditRecord, Promise
-from hourmark.config_groups import Parsing
-from hourmark.event_types import EventType, Source
-from hourmark.host_reports import HostReport, SourceReport
-from hourmark.ranges import ByteRange, RangeId
-from hourmark.rules import ParserVersion, Rules, RulesBook, TypeVersion
+from hourmark.config.groups import Parsing
+from hourmark.process.alarms import Alarm, AlarmName
+from hourmark.records.audit import AuditRecord, Promise
+from hourmark.records.host_reports import HostReport, SourceReport
+from hourmark.records.ranges import ByteRange, RangeId
+from hourmark.rules.event_types import EventType, Source
+from hourmark.rules.revision import ParserVersion, Rules, RulesBook, TypeVersion
 from hourmark_etl.buckets.verify import verify_bucket
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.recovery.check import check_chains, check_files, check_groups
 from hourmark_etl.recovery.offset_records import read_offset_records
-from hourmark_mirror.checks import Check, Checks
-from hourmark_mirror.observed import KnownPartition, KnownTopic, Memory
-from hourmark_mirror.watch_memory import WatchMemory
+from hourmark_mirror.verify.checks import Check, Checks
+from hourmark_mirror.watch.memory import WatchMemory
+from hourmark_mirror.watch.observed import KnownPartition, KnownTopic, Memory
 from hourmark_producer.checkpoint.database import Checkpoint, insert_file, lose
 from hourmark_producer.checkpoint.spooled_ranges import spool
 from hourmark_producer.counters import Loss, Losses

@@ -17,28 +17,21 @@ from tools import keep_parser_vectors, keep_zone_data, parser_cases
 from tools.keep_zone_data import digest_of, installed_zones, zipped
 from tools.parser_texts import LOCAL_TIMES, PATTERNS
 
-from hourmark import cri, dead_letters
-from hourmark.config import Config
-from hourmark.dead_letters import Reason
+from hourmark.config.loading import Config
 from hourmark.errors import Finding, UsageError
-from hourmark.record_start import RecordStart
-from hourmark.rules import PARSER
-from hourmark_delivery_service.parsing import (
-    Record,
-    json_payload,
-    parser_check,
-    patterns,
-    primitives,
-    records,
-    zones,
-)
+from hourmark.records import cri, dead_letters
+from hourmark.records.dead_letters import Reason
+from hourmark.records.record_start import RecordStart
+from hourmark.rules.revision import PARSER
+from hourmark_delivery_service.parsing import Record, json_payload, parser_check, records, zones
 from hourmark_delivery_service.parsing.parser_check import EXTRAS, KEPT, Vectors, check_parser
 from hourmark_delivery_service.parsing.parsers import PARSERS
-from hourmark_delivery_service.parsing.patterns import Pattern
 from hourmark_delivery_service.parsing.reject import Rejected
-from hourmark_delivery_service.parsing.time_formats import TimeContext, TimeFormat
+from hourmark_delivery_service.parsing.times.formats import TimeContext, TimeFormat
+from hourmark_delivery_service.parsing.values import patterns, primitives
+from hourmark_delivery_service.parsing.values.patterns import Pattern
 from hourmark_delivery_service.parsing.zones import FOLDER, zone_versions
-from hourmark_delivery_service.server import run
+from hourmark_delivery_service.process.server import run
 
 VECTORS = Path(__file__).parent / "vectors"
 
@@ -68,7 +61,7 @@ def test_zone_data_is_that_of_the_tzdata_package() -> None:
 def test_keeping_zone_data_is_reproducible_and_never_replaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, digests = tmp_path / "zone_data", tmp_path / "zone_data.json"
     keep_zone_data.main(folder, digests)
-    assert "hourmark.rules.PARSER" in capsys.readouterr().out
+    assert "hourmark.rules.revision.PARSER" in capsys.readouterr().out
     (file,) = folder.iterdir()
     zones = kept_zones(file)
     assert file.read_bytes() == zipped(dict(reversed(zones.items())))

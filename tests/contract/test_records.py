@@ -12,19 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.records import audit_record, byte_range
 
-from hourmark import audit
-from hourmark.audit import AuditRecord, Promise, promises, sum_low64
-from hourmark.avro import digest, fingerprint, frame, unframe
-from hourmark.config_groups import Parsing
-from hourmark.datum import Datum
-from hourmark.event_id import EventId
-from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
-from hourmark.host_reports import SCHEMA, SCHEMA_BEFORE_UNKNOWN, HostReport, SourceReport
-from hourmark.manifest import Manifest
-from hourmark.range_fields import range_fields, read_range_fields
-from hourmark.ranges import Part, RangeId
-from hourmark.rules import Rules, RulesBook, TypeVersion
-from hourmark.wire import RANGE_HEADERS, parse_range_headers, range_headers, report_from_json, report_to_json
+from hourmark.avro.datum import Datum
+from hourmark.avro.framing import digest, fingerprint, frame, unframe
+from hourmark.config.groups import Parsing
+from hourmark.records import audit
+from hourmark.records.audit import AuditRecord, Promise, promises, sum_low64
+from hourmark.records.event_id import EventId
+from hourmark.records.host_reports import SCHEMA, SCHEMA_BEFORE_UNKNOWN, HostReport, SourceReport
+from hourmark.records.manifest import Manifest
+from hourmark.records.ranges import Part, RangeId, range_fields, read_range_fields
+from hourmark.records.wire import RANGE_HEADERS, parse_range_headers, range_headers, report_from_json, report_to_json
+from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
+from hourmark.rules.revision import Rules, RulesBook, TypeVersion
 from hourmark_declare.avro_evolution import why_unreadable
 
 TEXT = st.text(max_size=30)

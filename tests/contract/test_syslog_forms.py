@@ -12,10 +12,10 @@ import pytest
 from tests.support.service.examples import NOW_MS, range_of
 from tests.support.service.forms import SYSTEM, Tried
 
-from hourmark.event_types import SYSLOG, Source
-from hourmark.rules import PARSER, ParserVersion, RulesBook
+from hourmark.rules.event_types import SYSLOG, Source
+from hourmark.rules.revision import PARSER, ParserVersion, RulesBook
 from hourmark_delivery_service.parsing import CompiledRules, parse
-from hourmark_delivery_service.parsing.syslog_forms import take_apart_forms
+from hourmark_delivery_service.parsing.syslog.forms import take_apart_forms
 
 FILE = Path(__file__).parent / "vectors" / "syslog_forms.jsonl"
 FORMS: list[dict[str, Any]] = [json.loads(line) for line in FILE.read_text().splitlines()]

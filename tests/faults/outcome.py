@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.etl_scene import DUPLICATES, EVENTS
 
-from hourmark.manifest import Manifest
+from hourmark.records.manifest import Manifest
 
 LONG = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 

@@ -16,9 +16,9 @@ from tests.support.service.live import CLICK, Serving, StockReader, apply_types
 from tests.support.service.load import Poster, check_acknowledged, finish, loaded, wait_for_acks
 from tests.support.waiting import wait_for
 
-from hourmark.config import Config, load_config
-from hourmark.toml_text import render_toml
-from hourmark.topics import events_topic
+from hourmark.config.loading import Config, load_config
+from hourmark.config.toml_text import render_toml
+from hourmark.kafka.topic_names import events_topic
 from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1200)]

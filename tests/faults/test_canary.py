@@ -19,7 +19,7 @@ from typing import Any, Final
 import pytest
 from tests.support.waiting import wait_for
 
-from hourmark.canary import CANARY, DECLARATION, Step
+from hourmark.commands.canary import CANARY, DECLARATION, Step
 from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1500)]

@@ -16,10 +16,10 @@ from tests.support.mirrored import delete_records
 from tests.support.topics import make_anew
 
 from hourmark.clock import SystemClock
-from hourmark.hours import Hour
-from hourmark.kafka import Partition
-from hourmark.manifest import Manifest
-from hourmark.topics import AUDIT, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, events_topic
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import Blocker, blockers, put_override

@@ -10,9 +10,9 @@ from tests.support.ledger_queries import rewrite
 from tests.support.topics import make_anew
 
 from hourmark.clock import SystemClock
-from hourmark.kafka import Partition
-from hourmark.manifest import Grade
-from hourmark.topics import AUDIT, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, events_topic
+from hourmark.records.manifest import Grade
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import positions_at
 from hourmark_etl.ledger.database import Database

@@ -19,8 +19,8 @@ from tests.support.etl import EtlRun
 from tests.support.mirror_workers import Pair, own_broker, site
 from tests.support.waiting import wait_for
 
-from hourmark.hours import Hour
-from hourmark.toml_text import render_toml
+from hourmark.config.toml_text import render_toml
+from hourmark.records.hours import Hour
 from hourmark_etl.buckets.verify import verify_bucket
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overrides import blockers

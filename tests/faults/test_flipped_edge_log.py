@@ -7,7 +7,7 @@ from tests.faults.outcome import LONG
 from tests.support.etl_scene import Scene
 from tests.support.plain_broker import LogFile
 
-from hourmark.topics import events_topic
+from hourmark.kafka.topic_names import events_topic
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overrides import blockers
 from hourmark_infra.stack import Stack

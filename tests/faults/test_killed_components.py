@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark_infra.demo.demo import Demo, Options
 from hourmark_infra.demo.traffic import Traffic
 from hourmark_infra.jars.cache import say_on_stderr

@@ -22,7 +22,7 @@ from tests.support.servers import come_back
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark_infra.demo.demo import Demo, Options, Result
 from hourmark_infra.demo.traffic import Traffic
 from hourmark_infra.jars.cache import say_on_stderr

@@ -23,19 +23,19 @@ from tests.support.net_namespace import other_host
 from tests.support.secure_broker import secure_broker
 from tests.support.waiting import wait_for
 
-from hourmark.alarm import AlarmName
 from hourmark.clock import SystemClock
-from hourmark.kafka import Cluster, client_settings
-from hourmark.mirror_positions import MirrorPositions, reached
-from hourmark.topics import central_topic
+from hourmark.kafka.clients import Cluster, client_settings
+from hourmark.kafka.mirror import MirrorPositions, reached
+from hourmark.kafka.topic_names import central_topic
+from hourmark.process.alarms import AlarmName
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.servers import Programs
-from hourmark_mirror.answering import SILENT_S
 from hourmark_mirror.cli import mirror
-from hourmark_mirror.group import running_settings
-from hourmark_mirror.sites import Sites
-from hourmark_mirror.verdict_text import as_lines
-from hourmark_mirror.verification import Verdict, Verification
+from hourmark_mirror.run.group import running_settings
+from hourmark_mirror.run.stalls import SILENT_S
+from hourmark_mirror.settings.sites import Sites
+from hourmark_mirror.verify.verdict_text import as_lines
+from hourmark_mirror.verify.verification import Verdict, Verification
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 

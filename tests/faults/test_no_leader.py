@@ -22,11 +22,11 @@ from tests.support.servers import come_back
 from tests.support.waiting import holds, wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster, Partition, client_settings, topic_settings
-from hourmark.topic_setup import WantedTopic, ensure_topics
-from hourmark.topics import AUDIT, central_topic, events_topic
+from hourmark.kafka.clients import Cluster, Partition, client_settings, topic_settings
+from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
+from hourmark.kafka.topic_setup import WantedTopic, ensure_topics
 from hourmark_etl.closing.cut.clusters import Clusters
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_infra.demo.leader_kill import leader_of

@@ -21,17 +21,17 @@ from tests.support.records import manifest
 from tests.support.released import interpreter, why_not_there
 from tests.support.tailer.spooled import spooled
 
-from hourmark.alarm import Alarm, AlarmName
-from hourmark.event_types import DEAD_LETTERS, EventType
-from hourmark.line_rule import LineRule
-from hourmark.manifest import Manifest
+from hourmark.process.alarms import Alarm, AlarmName
+from hourmark.records.manifest import Manifest
 from hourmark.rollback.settings import not_known
 from hourmark.rollback.version import VERSIONS
-from hourmark.rules import PARSER, ParserVersion, Rules, TypeVersion
+from hourmark.rules.event_types import DEAD_LETTERS, EventType
+from hourmark.rules.line_rule import LineRule
+from hourmark.rules.revision import PARSER, ParserVersion, Rules, TypeVersion
 from hourmark_delivery_service.parsing.parser_check import FOLDER, check_parser
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.stepping_down import step_down
-from hourmark_mirror.checks import Check, Checks
+from hourmark_mirror.verify.checks import Check, Checks
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 OLDER = VERSIONS["0.2.0"]
@@ -62,7 +62,7 @@ def ask() -> Ask:
 
 def read_marker(ask: Ask, told: Manifest) -> Any:
     lines = """
-        from hourmark.manifest import Manifest
+        from hourmark.records.manifest import Manifest
         told = Manifest.decode(given.encode()).events
     """
     return ask(lines, told.sealed().encode().decode())
@@ -90,7 +90,7 @@ def test_audit_records_with_blank_lines_are_read(ask: Ask) -> None:
 
 def test_host_reports_with_losses_of_unknown_size_are_read(ask: Ask) -> None:
     lines = """
-        from hourmark.host_reports import HostReport
+        from hourmark.records.host_reports import HostReport
         report = HostReport.decode(bytes.fromhex(given))
         told = [report.sequence, report.sources[0].lost_bytes]
     """
@@ -100,7 +100,7 @@ def test_host_reports_with_losses_of_unknown_size_are_read(ask: Ask) -> None:
 
 
 RULES_LINES = """
-    from hourmark.rules import RulesBook
+    from hourmark.rules.revision import RulesBook
     from hourmark_delivery_service.parsing.compiled import CompiledRules
     book = RulesBook(tuple(record) for record in given)
     told = CompiledRules(book.latest).parser[0]
@@ -160,7 +160,7 @@ def test_a_spooled_range_that_says_more_is_refused(ask: Ask, tmp_path: Path, fie
 def test_what_the_mirror_remembers_is_read_and_alarms_are_forgotten(ask: Ask, tmp_path: Path) -> None:
     lines = """
         from pathlib import Path
-        from hourmark_mirror.checks import Checks
+        from hourmark_mirror.verify.checks import Checks
         checks = Checks(Path(given), "edge")
         told = checks.ids
         checks.save()
@@ -192,7 +192,7 @@ def test_settings_that_it_does_not_know_are_those_that_it_refuses(ask: Ask) -> N
     lines = """
         import typing
         from pydantic import BaseModel
-        from hourmark.config import Config
+        from hourmark.config.loading import Config
         def names(model, before=""):
             for name, field in model.model_fields.items():
                 kinds = (field.annotation, *typing.get_args(field.annotation))

@@ -17,10 +17,10 @@ from tests.support.service.live import CLICK, RAW, Serving, StockReader
 from tests.support.service.load import LINES, Poster, acked_count, check_acknowledged, finish, loaded, served, wait_for_acks
 from tests.support.waiting import wait_for
 
-from hourmark.config import Config
-from hourmark.kafka import Cluster, topic_settings
-from hourmark.topic_setup import WantedTopic, ensure_topics
-from hourmark.topics import events_topic
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import Cluster, topic_settings
+from hourmark.kafka.topic_names import events_topic
+from hourmark.kafka.topic_setup import WantedTopic, ensure_topics
 from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1200)]

@@ -21,8 +21,8 @@ import pytest
 from tests.support.released import interpreter, why_not_there
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config
-from hourmark.manifest import Manifest
+from hourmark.config.loading import Config
+from hourmark.records.manifest import Manifest
 from hourmark_infra.components import Components, environment
 from hourmark_infra.demo.declarations import EVENTS_SOURCE
 from hourmark_infra.demo.demo import Demo, Options

@@ -8,8 +8,8 @@ import fastavro
 from tests.support.delivery import Range
 from tests.support.etl import EtlRun
 
-from hourmark.event_id import EventId
-from hourmark.hours import Hour
+from hourmark.records.event_id import EventId
+from hourmark.records.hours import Hour
 
 
 def times(hour: Hour, count: int) -> list[int]:

@@ -12,9 +12,9 @@ import pytest
 from tests.support.buckets import EARLIER, HOUR, LATER, SCHEMA, TYPE, Datum, Plan, make_event, usual_plan
 from tests.support.containers import append_all
 
-from hourmark.config_groups import Storage as StorageSettings
-from hourmark.hours import Hour
-from hourmark.manifest import MARKER
+from hourmark.config.groups import Storage as StorageSettings
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import MARKER
 from hourmark_etl.buckets.avro_container import ContainerWriter
 from hourmark_etl.buckets.reader import BadMarker, NotClosed, list_hours, list_types, read_events, read_manifest
 from hourmark_etl.buckets.verify import BucketFault, BucketFinding, find_gaps, find_late_clashes, verify_bucket

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import wait_for
 
-from hourmark.config import load_config
+from hourmark.config.loading import load_config
 from hourmark_infra.stack.process import marked
 
 pytestmark = [pytest.mark.long, pytest.mark.stack, pytest.mark.timeout(900)]

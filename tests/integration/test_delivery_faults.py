@@ -12,7 +12,7 @@ from tests.support.service.live import CLICK, RUN, Serving, StockReader, lines
 from tests.support.service.load import LINES, Poster, check_acknowledged, finish, loaded, served, wait_for_acks
 from tests.support.waiting import wait_for
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos]

@@ -20,17 +20,17 @@ from tests.support.service.live import APP, CLICK, RAW, RUN, Serving, StockReade
 from tests.support.service.queue_contract import CHECKS, Check
 from tests.support.waiting import wait_for
 
-from hourmark.audit import AuditRecord
 from hourmark.clock import SystemClock
-from hourmark.config import Config
-from hourmark.host_reports import HostReport
-from hourmark.kafka import Cluster, topic_settings
-from hourmark.ranges import RangeId
-from hourmark.record_key import RecordKey
-from hourmark.topic_setup import WantedTopic, ensure_topics
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import Cluster, topic_settings
+from hourmark.kafka.topic_setup import WantedTopic, ensure_topics
+from hourmark.records.audit import AuditRecord
+from hourmark.records.host_reports import HostReport
+from hourmark.records.ranges import RangeId
+from hourmark.records.record_key import RecordKey
 from hourmark_declare.cli import types
-from hourmark_delivery_service.kafka_queue import KafkaQueue
 from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.queue.kafka_queue import KafkaQueue
 from hourmark_etl.operators.dead_letters import dead_letters
 from hourmark_infra.stack import Stack
 

@@ -14,9 +14,9 @@ from tests.support.clock import FakeClock
 from tests.support.etl import EtlRun
 from tests.support.ports import free_port
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.beginning import PAUSE_S, WAIT_S, awaited, grounds
 from hourmark_etl.errors import NoLedger
 from hourmark_infra.stack import Stack

@@ -16,8 +16,8 @@ from tests.support.etl import EtlRun, own_settings
 from tests.support.waiting import wait_for
 
 from hourmark.errors import Unavailable
-from hourmark.event_id import EventId
-from hourmark.hours import Hour
+from hourmark.records.event_id import EventId
+from hourmark.records.hours import Hour
 from hourmark_etl.buckets.verify import verify_bucket
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]

@@ -15,7 +15,7 @@ from tests.support.spark_cluster import SparkCluster
 from tests.support.submitted_etl import SubmittedEtl
 from tests.support.waiting import wait_for
 
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.buckets.verify import verify_bucket
 from hourmark_infra.stack import Stack
 

@@ -11,8 +11,8 @@ from tests.support.etl import EtlRun
 from tests.support.ledger_queries import rewrite
 from tests.support.waiting import wait_for
 
-from hourmark.hours import Hour
-from hourmark.topics import AUDIT, HOSTS
+from hourmark.kafka.topic_names import AUDIT, HOSTS
+from hourmark.records.hours import Hour
 from hourmark_etl.buckets.verify import find_late_clashes, verify_bucket
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database

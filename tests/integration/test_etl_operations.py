@@ -19,7 +19,7 @@ from tests.support.delivery import FILE_ID, HOST_ID, DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.waiting import wait_for
 
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.operators.audit import audit
 from hourmark_etl.operators.bucket import bucket
 from hourmark_etl.operators.trace import trace

@@ -16,10 +16,10 @@ from tests.support.etl import EtlRun
 from tests.support.ledger_queries import rewrite
 from tests.support.waiting import holds, wait_for
 
-from hourmark.hours import Hour
-from hourmark.kafka import Cluster, Partition, client_settings
-from hourmark.manifest import Grade
-from hourmark.topics import events_topic
+from hourmark.kafka.clients import Cluster, Partition, client_settings
+from hourmark.kafka.topic_names import events_topic
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Grade
 from hourmark_etl.ledger import batches, tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.set_aside import unreviewed_records

@@ -15,11 +15,11 @@ import pytest
 from tests.support.plain_broker import PlainBroker, Record
 
 from hourmark import native
-from hourmark.committed_reader import CommittedReader
-from hourmark.config_groups import KafkaCluster
+from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import Partition, serves
-from hourmark.packed_reader import PackedReader
+from hourmark.kafka.clients import Partition, serves
+from hourmark.kafka.committed_reader import CommittedReader
+from hourmark.kafka.packed_reader import PackedReader
 from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]

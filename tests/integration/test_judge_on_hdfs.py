@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.support.judged.world import World, small_world
 
-from hourmark.config_groups import Storage as StorageSettings
+from hourmark.config.groups import Storage as StorageSettings
 from hourmark_etl.storage import Storage, open_storage
 from hourmark_infra.judge.check import judge
 from hourmark_infra.judge.expectations import read_expectations

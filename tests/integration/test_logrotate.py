@@ -26,8 +26,8 @@ from tests.support.tailer.rotated_log import CONFIGURATIONS, RotatedLog
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.host_reports import HostReport
-from hourmark.topics import HOSTS, type_of
+from hourmark.kafka.topic_names import HOSTS, type_of
+from hourmark.records.host_reports import HostReport
 from hourmark_delivery_service.parsing import Record
 
 OUTAGE = 3  # rotations, one of them in its first moment: with compress, files are made, rotated and packed within it

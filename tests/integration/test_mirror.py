@@ -32,21 +32,21 @@ from tests.support.mirrored import (
 )
 from tests.support.waiting import wait_for
 
-from hourmark.avro import frame
+from hourmark.avro.framing import frame
 from hourmark.clock import SystemClock
-from hourmark.config import Config
-from hourmark.config_groups import KafkaCluster
-from hourmark.event_id import LineIds
-from hourmark.hours import Hour
-from hourmark.kafka import Cluster, Partition, client_settings
-from hourmark.record_key import RecordKey
+from hourmark.config.groups import KafkaCluster
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import Cluster, Partition, client_settings
+from hourmark.records.event_id import LineIds
+from hourmark.records.hours import Hour
+from hourmark.records.record_key import RecordKey
 from hourmark_etl.operators.tracing.found import found
 from hourmark_etl.operators.tracing.question import OfEvent, OfRecord
 from hourmark_etl.operators.tracing.story import told
 from hourmark_etl.operators.tracing.topics import Topics
 from hourmark_etl.operators.tracing.walk import Walk, Window
 from hourmark_infra.stack import Stack
-from hourmark_mirror.verification import Verdict
+from hourmark_mirror.verify.verification import Verdict
 
 pytestmark = pytest.mark.stack
 

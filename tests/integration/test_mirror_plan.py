@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from tests.support.mirrored import Sites, make_topics, numbered, topic
 from tests.support.waiting import wait_for
 
-from hourmark.config import Config
-from hourmark.config_groups import KafkaCluster
-from hourmark.kafka import Cluster
-from hourmark.topic_setup import add_partitions, alter_topic
+from hourmark.config.groups import KafkaCluster
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import Cluster
+from hourmark.kafka.topic_setup import add_partitions, alter_topic
 from hourmark_infra.stack import Stack
 from hourmark_mirror.cli import mirror
 

@@ -12,11 +12,11 @@ from tests.support.mirrored import Sites, make_anew, make_topics, numbered, topi
 from tests.support.servers import come_back
 from tests.support.waiting import wait_for
 
-from hourmark.config import Config
-from hourmark.config_groups import KafkaCluster
-from hourmark.kafka import Cluster
-from hourmark.mirror_workers import workers
-from hourmark.topic_follower import read_topic
+from hourmark.config.groups import KafkaCluster
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import Cluster
+from hourmark.kafka.compacted_topic import read_topic
+from hourmark.kafka.mirror import workers
 from hourmark_infra.stack import Stack
 from hourmark_mirror.cli import mirror
 

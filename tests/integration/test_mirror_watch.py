@@ -25,17 +25,17 @@ from tests.support.mirrored import (
 )
 from tests.support.waiting import wait_for
 
-from hourmark.alarm import Alarm, AlarmName
 from hourmark.clock import SystemClock
-from hourmark.config import Config
-from hourmark.config_groups import KafkaCluster
+from hourmark.config.groups import KafkaCluster
+from hourmark.config.loading import Config
+from hourmark.process.alarms import Alarm, AlarmName
 from hourmark_infra.stack import Stack
-from hourmark_mirror.judging import Limits
-from hourmark_mirror.looking import Looker
-from hourmark_mirror.metrics import Metrics
-from hourmark_mirror.sites import Sites as Clusters
-from hourmark_mirror.watch_memory import WatchMemory
-from hourmark_mirror.watching import LOOK_S, Watch
+from hourmark_mirror.settings.sites import Sites as Clusters
+from hourmark_mirror.watch.alarms import Limits
+from hourmark_mirror.watch.memory import WatchMemory
+from hourmark_mirror.watch.metrics import Metrics
+from hourmark_mirror.watch.observing import Looker
+from hourmark_mirror.watch.watcher import LOOK_S, Watch
 
 pytestmark = pytest.mark.stack
 

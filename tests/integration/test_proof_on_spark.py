@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from tests.support.proving import FIRST, TYPE, Range, Site
 from tests.support.rules import put_rules
 
-from hourmark.config import Config
-from hourmark.config_groups import Etl, Storage
-from hourmark.event_types import EventType, Source
+from hourmark.config.groups import Etl, Storage
+from hourmark.config.loading import Config
+from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.closing.runner import OnSpark
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.database import Database

@@ -14,7 +14,7 @@ import pytest
 from tests.support.bucket_world import SCHEMAS, World, an_id, frontier, hour_at
 
 from hourmark.errors import Finding
-from hourmark.manifest import MARKER, Manifest
+from hourmark.records.manifest import MARKER, Manifest
 from hourmark_etl.buckets.reader import NotClosed, read_manifest, standing_manifest
 from hourmark_etl.closing.publishing import manifest_of, publish
 from hourmark_etl.closing.write.containers import WrittenHour

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import wait_for
 
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 

@@ -16,18 +16,18 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.support.service.live import APP, Serving
 from tests.support.waiting import wait_for
 
-from hourmark.avro import fingerprint
+from hourmark.avro.framing import fingerprint
+from hourmark.avro.registry import SchemaRegistry
 from hourmark.cli import root
-from hourmark.config import Config, load_config
-from hourmark.config_groups import Registry
+from hourmark.config.groups import Registry
+from hourmark.config.loading import Config, load_config
+from hourmark.config.toml_text import render_toml
 from hourmark.errors import Finding, UsageError
-from hourmark.kafka import TIMEOUT_S, Cluster, Partition
-from hourmark.ranges import ByteRange
-from hourmark.registry import SchemaRegistry
-from hourmark.rules_topic import publish, read_rules
-from hourmark.toml_text import render_toml
-from hourmark.topic_follower import read_topic
-from hourmark.topics import AUDIT, HOSTS, TYPES
+from hourmark.kafka.clients import TIMEOUT_S, Cluster, Partition
+from hourmark.kafka.compacted_topic import read_topic
+from hourmark.kafka.topic_names import AUDIT, HOSTS, TYPES
+from hourmark.records.ranges import ByteRange
+from hourmark.rules.rules_topic import publish, read_rules
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.schemas import known_schemas
 from hourmark_infra.stack import Stack

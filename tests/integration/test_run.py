@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from hourmark.canary import CANARY
-from hourmark.config import load_config
-from hourmark.kafka import Cluster
+from hourmark.commands.canary import CANARY
+from hourmark.config.loading import load_config
+from hourmark.kafka.clients import Cluster
 from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]

@@ -15,18 +15,18 @@ from tests.support.secure_broker import PASSWORD, SecureBroker, secure_broker
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config
-from hourmark.config_groups import KafkaCluster
+from hourmark.config.groups import KafkaCluster
+from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster
-from hourmark.topic_follower import read_topic
-from hourmark.topics import TOKENS
+from hourmark.kafka.clients import Cluster
+from hourmark.kafka.compacted_topic import read_topic
+from hourmark.kafka.topic_names import TOKENS
 from hourmark_delivery_service.access.book import TokenBook
 from hourmark_delivery_service.access.cli import token as token_command
 from hourmark_delivery_service.access.token import digest_of
-from hourmark_delivery_service.kafka_queue import KafkaQueue
 from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.store_follower import StoreFollower
+from hourmark_delivery_service.process.store_follower import StoreFollower
+from hourmark_delivery_service.queue.kafka_queue import KafkaQueue
 from hourmark_infra.stack import Stack
 
 pytestmark = pytest.mark.stack
@@ -109,7 +109,7 @@ def test_the_service_s_queue_appends_there(broker: SecureBroker, way: str) -> No
 def test_who_is_not_let_in_is_told_so_without_the_password(
     broker: SecureBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark.kafka.TIMEOUT_S", 3.0)
+    monkeypatch.setattr("hourmark.kafka.clients.TIMEOUT_S", 3.0)
     wrong = broker.scram.model_copy(update={"properties": {**broker.scram.properties, "sasl.password": PASSWORD + "x"}})
     in_clear = broker.scram.model_copy(update={"properties": {}})
     with caplog.at_level(logging.DEBUG):

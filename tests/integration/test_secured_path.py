@@ -24,10 +24,10 @@ from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.secure_broker import PASSWORD, SecureBroker, secure_broker
 
-from hourmark.config_groups import KafkaCluster
-from hourmark.hours import Hour
-from hourmark.toml_text import render_toml
-from hourmark.topic_follower import read_topic
+from hourmark.config.groups import KafkaCluster
+from hourmark.config.toml_text import render_toml
+from hourmark.kafka.compacted_topic import read_topic
+from hourmark.records.hours import Hour
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.layout import free_ports
 

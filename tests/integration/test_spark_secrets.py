@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 from tests.support.documents import ROOT
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark_etl.ledger.database import Lease
 from hourmark_etl.spark import spark_session
 from hourmark_etl.staging.planner import StreamReader

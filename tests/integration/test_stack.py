@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.errors import UsageError
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.process import Process, is_alive, marked

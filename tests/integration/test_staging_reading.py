@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from hourmark.avro import frame
-from hourmark.config import Config
-from hourmark.config_groups import Storage
-from hourmark.event_id import LineIds
-from hourmark.kafka import Cluster, Partition, client_settings
-from hourmark.ranges import RangeId
-from hourmark.record_key import RecordKey
+from hourmark.avro.framing import frame
+from hourmark.config.groups import Storage
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import Cluster, Partition, client_settings
+from hourmark.records.event_id import LineIds
+from hourmark.records.ranges import RangeId
+from hourmark.records.record_key import RecordKey
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.model import FIRST_SITE, Span
 from hourmark_etl.staging.pieces import StagePlan

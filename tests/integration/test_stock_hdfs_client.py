@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.support.buckets import HOUR, TYPE, usual_plan
 
-from hourmark.config_groups import Storage
+from hourmark.config.groups import Storage
 from hourmark_etl.storage import open_storage
 
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"

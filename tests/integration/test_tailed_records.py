@@ -11,10 +11,10 @@ import pytest
 from tests.support.service.live import RAW, RUN, Serving, StockReader, serving
 from tests.support.tailer.host import Host
 
-from hourmark.config import Config
-from hourmark.config_groups import TailedSource
-from hourmark.event_types import Source
-from hourmark.topics import events_topic
+from hourmark.config.groups import TailedSource
+from hourmark.config.loading import Config
+from hourmark.kafka.topic_names import events_topic
+from hourmark.rules.event_types import Source
 from hourmark_infra.stack import Stack
 
 pytestmark = pytest.mark.stack

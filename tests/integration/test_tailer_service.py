@@ -17,11 +17,11 @@ from tests.support.service.harness import Harness
 from tests.support.tailer.host import Host
 from tests.support.waiting import wait_for
 
-from hourmark.audit import AuditRecord
-from hourmark.config_groups import TailedSource
-from hourmark.host_reports import HostReport
-from hourmark.topics import AUDIT, HOSTS
-from hourmark_delivery_service.app import create_app
+from hourmark.config.groups import TailedSource
+from hourmark.kafka.topic_names import AUDIT, HOSTS
+from hourmark.records.audit import AuditRecord
+from hourmark.records.host_reports import HostReport
+from hourmark_delivery_service.edge.app import create_app
 from hourmark_delivery_service.parsing import Record
 
 

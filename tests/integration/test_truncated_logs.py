@@ -14,18 +14,18 @@ from tests.support.plain_broker import PlainBroker, Record
 from tests.support.records import audit_record
 from tests.support.rules import put_rules
 
-from hourmark.audit import Promise
-from hourmark.avro import frame
+from hourmark.avro.framing import frame
 from hourmark.clock import SystemClock
-from hourmark.config import Config
-from hourmark.config_groups import Etl, Kafka, Storage
-from hourmark.event_id import LineIds
-from hourmark.event_types import EventType, Source
-from hourmark.hours import Hour
-from hourmark.kafka import Partition, client_settings
-from hourmark.ranges import RangeId
-from hourmark.record_key import RecordKey
-from hourmark.topics import AUDIT, CONTROL, events_topic
+from hourmark.config.groups import Etl, Kafka, Storage
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import Partition, client_settings
+from hourmark.kafka.topic_names import AUDIT, CONTROL, events_topic
+from hourmark.records.audit import Promise
+from hourmark.records.event_id import LineIds
+from hourmark.records.hours import Hour
+from hourmark.records.ranges import RangeId
+from hourmark.records.record_key import RecordKey
+from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.ledger.batches import commit_batch, positions
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import all_gaps

@@ -12,17 +12,17 @@ from tests.support.records import audit_record
 from tests.support.rules import put_rules
 from tests.support.waiting import wait_for
 
-from hourmark.avro import frame
-from hourmark.config import Config
-from hourmark.config_groups import Etl, Kafka, Storage
+from hourmark.avro.framing import frame
+from hourmark.config.groups import Etl, Kafka, Storage
+from hourmark.config.loading import Config
 from hourmark.errors import UsageError
-from hourmark.event_id import LineIds
-from hourmark.event_types import EventType, Source
-from hourmark.hours import Hour
-from hourmark.kafka import Partition
-from hourmark.ranges import RangeId
-from hourmark.record_key import RecordKey
-from hourmark.topics import AUDIT, CONTROL, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, CONTROL, events_topic
+from hourmark.records.event_id import LineIds
+from hourmark.records.hours import Hour
+from hourmark.records.ranges import RangeId
+from hourmark.records.record_key import RecordKey
+from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.ledger.batches import begin_positions, commit_batch, positions
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import open_gaps

@@ -19,17 +19,17 @@ import fastavro
 from tests.support.rules_servers import Crash, MemoryRegistry, MemoryTopic, outside
 from tools.keep_zone_data import installed_zones, zipped
 
-from hourmark import rules_change
-from hourmark.avro import Schema, unframe
+from hourmark.avro.framing import Schema, unframe
 from hourmark.errors import Finding, UsageError
-from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
-from hourmark.hours import Hour
-from hourmark.ranges import ByteRange
-from hourmark.rules import PARSER, ParserVersion
+from hourmark.records.hours import Hour
+from hourmark.records.ranges import ByteRange
+from hourmark.rules import change
+from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
+from hourmark.rules.revision import PARSER, ParserVersion
 from hourmark_declare.apply import apply, repair
 from hourmark_delivery_service.metrics import Metrics
 from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, parse, zones
-from hourmark_delivery_service.rules_store import RulesStore
+from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontier_rows import carriers
 from hourmark_etl.ledger.frontiers import frontiers
@@ -235,7 +235,7 @@ class World:
     def _applied(self, declared: Declarations, at: Callable[[str], None] | None = None) -> bool:
         """Whether it was put in force; where it was refused or died, the next may go on."""
         try:
-            with mock.patch.object(rules_change, "PARSER", self.parser):
+            with mock.patch.object(change, "PARSER", self.parser):
                 apply(outside(self.ledger, self.registry, self.topic, at), declared, HOUR, may_remove=True, may_refuse=True)
         except (UsageError, Finding):
             self.refused += 1

@@ -12,8 +12,8 @@ from tests.support.simulator.sites import FakeCluster
 from tests.support.simulator.truth import Broken
 from tests.support.simulator.world import World
 
-from hourmark.hours import Hour
-from hourmark.kafka import Partition
+from hourmark.kafka.clients import Partition
+from hourmark.records.hours import Hour
 from hourmark_etl.closing.engine import Engine
 
 Patch = pytest.MonkeyPatch

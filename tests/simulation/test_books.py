@@ -13,7 +13,7 @@ from tests.support.closing import hour, manifest, send, send_otherwise, settle, 
 from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
 
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import put_override
 from hourmark_etl.operators.reconciled_sources import Window, facts_of, origins_of

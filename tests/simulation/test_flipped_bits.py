@@ -30,9 +30,9 @@ from tests.support.simulator.truth import SCHEMAS, Range
 from tests.support.simulator.world import World
 
 from hourmark.errors import HourmarkError
-from hourmark.kafka import Partition
-from hourmark.manifest import MARKER
-from hourmark.topics import AUDIT, central_topic, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
+from hourmark.records.manifest import MARKER
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.errors import Unreadable

@@ -23,11 +23,11 @@ from tests.support.simulator.sites import Log
 from tests.support.simulator.truth import FIRST_HOUR, PARSED, TYPES, make_template
 from tests.support.simulator.world import World
 
-from hourmark.avro import unframe
-from hourmark.hours import Hour
-from hourmark.kafka import Partition
-from hourmark.manifest import MARKER, Manifest
-from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
+from hourmark.avro.framing import unframe
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, HOSTS, central_topic, events_topic
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import MARKER, Manifest
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.read_errors import read_errors
 

@@ -15,8 +15,8 @@ from tests.support.rebuilding import begin, lose_ledger, staged_files
 from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
 
-from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, HOSTS, central_topic, events_topic
 from hourmark_etl.ledger.offset_gaps import open_gaps
 from hourmark_etl.ledger.read_errors import read_errors
 

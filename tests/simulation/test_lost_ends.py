@@ -16,9 +16,9 @@ from tests.support.simulator.truth import FIRST_HOUR, TYPES
 from tests.support.simulator.world import World
 
 from hourmark.errors import Unavailable
-from hourmark.hours import Hour
-from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, CONTROL, HOSTS, central_topic, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, CONTROL, HOSTS, central_topic, events_topic
+from hourmark.records.hours import Hour
 from hourmark_etl.ledger.offset_gaps import all_gaps, open_gaps
 from hourmark_etl.recovery.lost_ends import LostEnds
 from hourmark_etl.recovery.offset_records import OffsetRecorder

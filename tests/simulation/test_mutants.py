@@ -17,9 +17,9 @@ from sqlalchemy import select, update
 from tests.simulation.histories import WEIGHTS, first_broken
 from tests.support.simulator.world import World
 
-from hourmark.datum_check import Verdict
-from hourmark.event_id import EventId, LineIds
-from hourmark.manifest import Manifest
+from hourmark.avro.datum_check import Verdict
+from hourmark.records.event_id import EventId, LineIds
+from hourmark.records.manifest import Manifest
 from hourmark_etl import datums
 from hourmark_etl.closing import publishing, sealing
 from hourmark_etl.closing.engine import Engine

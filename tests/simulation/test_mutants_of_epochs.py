@@ -14,8 +14,8 @@ from tests.support.rebuilding import lose_ledger, staged_files
 from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR
 from tests.support.simulator.world import World
 
-from hourmark.partitions_reader import Start
-from hourmark.topics import AUDIT, events_topic
+from hourmark.kafka.partitions_reader import Start
+from hourmark.kafka.topic_names import AUDIT, events_topic
 from hourmark_etl.model import Position
 
 from .stories import Patch, Plant, Story, grows, is_found, played, polls, without_epochs, writes

@@ -22,9 +22,9 @@ from tests.support.simulator.sites import ALIAS
 from tests.support.simulator.truth import FIRST_HOUR, TYPES
 from tests.support.simulator.world import World
 
-from hourmark.kafka import Partition
-from hourmark.manifest import MARKER, Previous
-from hourmark.topics import AUDIT, CONTROL, central_topic, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, CONTROL, central_topic, events_topic
+from hourmark.records.manifest import MARKER, Previous
 from hourmark_etl.closing import publishing, sealing
 from hourmark_etl.closing.proof import evidence
 from hourmark_etl.closing.proof.proof import Proof

@@ -34,8 +34,8 @@ from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES, Br
 from tests.support.simulator.world import World
 
 from hourmark.errors import UsageError
-from hourmark.hours import Hour
-from hourmark.topics import AUDIT, CONTROL, HOSTS, events_topic
+from hourmark.kafka.topic_names import AUDIT, CONTROL, HOSTS, events_topic
+from hourmark.records.hours import Hour
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
 from hourmark_etl.closing.write.writing import SealedHour, Written
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, put_checks

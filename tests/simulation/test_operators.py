@@ -14,7 +14,7 @@ import pytest
 from tests.simulation.operators import Broken, World
 from tests.support.rules_servers import MemoryRegistry
 
-from hourmark.rules import RulesBook
+from hourmark.rules.revision import RulesBook
 from hourmark_declare import apply as declare_apply
 from hourmark_delivery_service.parsing import zones
 from hourmark_etl.ledger import rules as ledger_rules

@@ -19,12 +19,12 @@ from tests.support.simulator.sites import ALIAS, FakeCluster
 from tests.support.simulator.truth import FIRST_HOUR, Event
 from tests.support.simulator.world import World
 
-from hourmark.committed_reader import MessageRun
-from hourmark.config_groups import Kafka, KafkaCluster
-from hourmark.event_id import EventId
-from hourmark.kafka import Partition
-from hourmark.partitions_reader import Run
-from hourmark.topics import events_topic
+from hourmark.config.groups import Kafka, KafkaCluster
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.committed_reader import MessageRun
+from hourmark.kafka.partitions_reader import Run
+from hourmark.kafka.topic_names import events_topic
+from hourmark.records.event_id import EventId
 from hourmark_etl.buckets.reader import list_hours, read_events, standing_manifest
 from hourmark_etl.operators.tracing import topics
 from hourmark_etl.operators.tracing.kept import Kept

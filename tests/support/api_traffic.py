@@ -13,7 +13,7 @@ from typing import Final
 
 import httpx
 
-from hourmark.wire import CLIENT_HEADER, OBSERVED_AT_HEADER
+from hourmark.records.wire import CLIENT_HEADER, OBSERVED_AT_HEADER
 from hourmark_infra.judge.expectations import ApiEvent
 
 PAUSE_S: Final = 0.2

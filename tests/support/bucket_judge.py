@@ -15,8 +15,8 @@ from typing import Any
 import fastavro
 from tests.support.delivery import Range
 
-from hourmark.event_id import EventId
-from hourmark.hours import Hour
+from hourmark.records.event_id import EventId
+from hourmark.records.hours import Hour
 from hourmark_etl.storage import NotFound, Storage
 
 

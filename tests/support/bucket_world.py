@@ -13,12 +13,12 @@ import fastavro
 from tests.support.records import TOPIC, kafka_table, seal, stage_plan
 from tests.support.records import frontier as open_frontier
 
-from hourmark.avro import event_schema, frame
-from hourmark.config import Config
-from hourmark.config_groups import Etl
-from hourmark.config_groups import Storage as Settings
-from hourmark.hours import Hour
-from hourmark.manifest import Manifest
+from hourmark.avro.framing import event_schema, frame
+from hourmark.config.groups import Etl
+from hourmark.config.groups import Storage as Settings
+from hourmark.config.loading import Config
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import Event, read_events
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.publishing import manifest_of, publish

@@ -12,10 +12,10 @@ import fastavro
 from tests.support.containers import append_all
 from tests.support.records import evidence, manifest
 
-from hourmark.avro import event_schema, fingerprint
-from hourmark.event_id import EventId, LineIds
-from hourmark.hours import Hour
-from hourmark.manifest import MARKER, BucketFile, Evidence, Manifest, Previous
+from hourmark.avro.framing import event_schema, fingerprint
+from hourmark.records.event_id import EventId, LineIds
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import MARKER, BucketFile, Evidence, Manifest, Previous
 from hourmark_etl.buckets.avro_container import ContainerWriter
 from hourmark_etl.storage import Storage
 

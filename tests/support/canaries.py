@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, Final
 
-from hourmark.canary import CANARY
+from hourmark.commands.canary import CANARY
 
 # Its type, in the judge's words.
 EXPECTED: Final[dict[str, Any]] = {

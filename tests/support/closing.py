@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, Event, Range
 from tests.support.simulator.world import World
 
-from hourmark.hours import Hour
-from hourmark.kafka import Partition
-from hourmark.manifest import Manifest
-from hourmark.record_key import RecordKey
-from hourmark.topics import events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import events_topic
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
+from hourmark.records.record_key import RecordKey
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.ledger.overrides import Blocker, blockers, put_override, put_overrides

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from hourmark.durable import write_durably
+from hourmark.process.durable import write_durably
 
 ORDER_VARIABLE: Final = "HOURMARK_TEST_CRASH_ORDER"
 DRIVER_VARIABLE: Final = "HOURMARK_TEST_CRASH_DRIVER"

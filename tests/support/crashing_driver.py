@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support import crash, shifted_clock
 
-from hourmark.config import load_config
+from hourmark.config.loading import load_config
 from hourmark.log import set_up_logging
 
 

@@ -15,19 +15,19 @@ import fastavro
 from confluent_kafka import Producer
 from tests.support.records import audit_record, host_report
 
-from hourmark import dead_letters
-from hourmark.audit import promises
-from hourmark.avro import frame
+from hourmark.avro.framing import frame
+from hourmark.avro.value_hash import value_hash
 from hourmark.clock import SystemClock
-from hourmark.config import Config
-from hourmark.event_id import EventId, LineIds
-from hourmark.host_reports import API_SOURCE, SourceReport
-from hourmark.hours import hour_start_s
-from hourmark.kafka import client_settings
-from hourmark.ranges import RangeId
-from hourmark.record_key import RecordKey
-from hourmark.topics import AUDIT, HOSTS, events_topic
-from hourmark.value_hash import value_hash
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import client_settings
+from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
+from hourmark.records import dead_letters
+from hourmark.records.audit import promises
+from hourmark.records.event_id import EventId, LineIds
+from hourmark.records.host_reports import API_SOURCE, SourceReport
+from hourmark.records.hours import hour_start_s
+from hourmark.records.ranges import RangeId
+from hourmark.records.record_key import RecordKey
 from hourmark_declare.servers import applied_rules
 
 HOST_ID = "a" * 32

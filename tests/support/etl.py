@@ -17,12 +17,12 @@ from typing import Any
 from tests.support.crash import ORDER_VARIABLE, CrashOrder
 from tests.support.waiting import wait_for
 
-from hourmark.config import Config, load_config
-from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, Source
-from hourmark.hours import Hour
-from hourmark.kafka import Cluster, Partition
-from hourmark.manifest import MARKER, Manifest
-from hourmark.toml_text import render_toml
+from hourmark.config.loading import Config, load_config
+from hourmark.config.toml_text import render_toml
+from hourmark.kafka.clients import Cluster, Partition
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import MARKER, Manifest
+from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, Source
 from hourmark_declare.apply import apply
 from hourmark_declare.servers import servers
 from hourmark_etl.ledger import batches

@@ -16,9 +16,9 @@ from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.waiting import wait_for
 
-from hourmark.hours import Hour
-from hourmark.kafka import Cluster
-from hourmark.manifest import Manifest
+from hourmark.kafka.clients import Cluster
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
 
 WITHIN_S = 600.0  # a driver takes a quarter of a minute to begin, and many times that on a busy machine
 REPORT_S = 5.0

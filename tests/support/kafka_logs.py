@@ -7,10 +7,10 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hourmark.committed_reader import MessageRun
 from hourmark.errors import Unavailable
-from hourmark.kafka import Offset, Partition, TopicInfo
-from hourmark.partitions_reader import Run
+from hourmark.kafka.clients import Offset, Partition, TopicInfo
+from hourmark.kafka.committed_reader import MessageRun
+from hourmark.kafka.partitions_reader import Run
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
-from hourmark.config import Config
-from hourmark.manifest import Manifest
-from hourmark.ranges import LATER_FIELDS
+from hourmark.config.loading import Config
+from hourmark.records.manifest import Manifest
+from hourmark.records.ranges import LATER_FIELDS
 
 
 def setting_names(model: type[BaseModel] = Config, before: str = "") -> Iterator[str]:

@@ -10,20 +10,20 @@ from tests.support.clock import FakeClock
 from tests.support.records import audit_record, evidence, host_report, kafka_table, manifest, position, seal, span, stage_plan
 from tests.support.rules import put_rules
 
-from hourmark.audit import promises
-from hourmark.avro import frame
-from hourmark.config import Config
-from hourmark.config_groups import Etl, Kafka, Parsing
-from hourmark.event_id import EventId, LineIds
-from hourmark.event_types import EventType, Source
-from hourmark.hours import Hour
-from hourmark.kafka import Partition, TopicInfo
-from hourmark.manifest import MARKER, Book, BucketFile, Grade, Manifest, Offsets
-from hourmark.ranges import RangeId
-from hourmark.record_key import RecordKey
-from hourmark.rules import Rules, RulesBook, TypeVersion
-from hourmark.topics import AUDIT, HOSTS
-from hourmark.value_hash import value_hash
+from hourmark.avro.framing import frame
+from hourmark.avro.value_hash import value_hash
+from hourmark.config.groups import Etl, Kafka, Parsing
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import Partition, TopicInfo
+from hourmark.kafka.topic_names import AUDIT, HOSTS
+from hourmark.records.audit import promises
+from hourmark.records.event_id import EventId, LineIds
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import MARKER, Book, BucketFile, Grade, Manifest, Offsets
+from hourmark.records.ranges import RangeId
+from hourmark.records.record_key import RecordKey
+from hourmark.rules.event_types import EventType, Source
+from hourmark.rules.revision import Rules, RulesBook, TypeVersion
 from hourmark_etl.closing.publishing import previous_of
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, Table, select, update
 
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import with_digest

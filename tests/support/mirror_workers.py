@@ -23,11 +23,11 @@ from tests.support.net_namespace import OtherHost
 from tests.support.own_kafka import answers, new_cluster_id, own_server
 from tests.support.waiting import wait_for
 
-from hourmark.committed_reader import CommittedReader
-from hourmark.config import Config, load_config
-from hourmark.config_groups import KafkaCluster
-from hourmark.kafka import Cluster, Partition, client_settings
-from hourmark.toml_text import render_toml
+from hourmark.config.groups import KafkaCluster
+from hourmark.config.loading import Config, load_config
+from hourmark.config.toml_text import render_toml
+from hourmark.kafka.clients import Cluster, Partition, client_settings
+from hourmark.kafka.committed_reader import CommittedReader
 from hourmark_infra.stack.kafka import MESSAGE_BYTES_MAX
 from hourmark_infra.stack.layout import free_ports
 from hourmark_infra.stack.servers import Programs

@@ -13,15 +13,15 @@ from confluent_kafka import Producer, TopicPartition
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config
-from hourmark.config_groups import KafkaCluster
+from hourmark.config.groups import KafkaCluster
+from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster, client_settings, topic_settings
-from hourmark.topic_setup import WantedTopic, alter_topic, ensure_topics
-from hourmark.topics import central_topic, events_topic
+from hourmark.kafka.clients import Cluster, client_settings, topic_settings
+from hourmark.kafka.topic_names import central_topic, events_topic
+from hourmark.kafka.topic_setup import WantedTopic, alter_topic, ensure_topics
 from hourmark_infra.stack import Stack
-from hourmark_mirror.verdict_text import as_lines
-from hourmark_mirror.verification import Verdict, Verification
+from hourmark_mirror.verify.verdict_text import as_lines
+from hourmark_mirror.verify.verification import Verdict, Verification
 
 RUN = uuid.uuid4().hex[:8]  # topics of this run: the stack may be an older one's
 

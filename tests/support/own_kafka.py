@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from hourmark.config_groups import KafkaCluster
+from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster
+from hourmark.kafka.clients import Cluster
 from hourmark_infra.stack.kafka import render_properties
 from hourmark_infra.stack.servers import Programs
 

@@ -12,8 +12,8 @@ from confluent_kafka.admin import NewTopic
 from tests.support.own_kafka import answers, new_cluster_id, own_server
 from tests.support.waiting import wait_for
 
-from hourmark.config_groups import KafkaCluster
-from hourmark.kafka import Cluster, Partition, client_settings
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka.clients import Cluster, Partition, client_settings
 from hourmark_infra.stack.kafka import MESSAGE_BYTES_MAX
 from hourmark_infra.stack.layout import free_ports
 from hourmark_infra.stack.servers import Programs

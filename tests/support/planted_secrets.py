@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 
 # Neither may be shown, alone or together: a parser that stops within a password reports a part of it.
 LEFT, RIGHT = "PlantedLeft7x", "pw77Right9q"

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from tests.support.records import Row, audit_record, kafka_table, manifest, position, seal, span, stage_plan
 
-from hourmark.audit import AuditRecord, Promise
-from hourmark.avro import frame
-from hourmark.event_id import EventId, LineIds
-from hourmark.hours import Hour
-from hourmark.ranges import RangeId
+from hourmark.avro.framing import frame
+from hourmark.records.audit import AuditRecord, Promise
+from hourmark.records.event_id import EventId, LineIds
+from hourmark.records.hours import Hour
+from hourmark.records.ranges import RangeId
 from hourmark_etl.closing.proof.proof import Proof, Prover
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ledger import batches, frontiers

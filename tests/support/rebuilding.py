@@ -8,10 +8,10 @@ from tests.support.simulator.sites import FakeCluster
 from tests.support.simulator.truth import CLUSTER, FIRST_HOUR, SCHEMA_IDS, SOURCES, TYPES, config_of
 from tests.support.simulator.world import World
 
-from hourmark.config_groups import Parsing
-from hourmark.event_types import EventType
-from hourmark.kafka import Partition
-from hourmark.rules import Rules, RulesBook, TypeVersion
+from hourmark.config.groups import Parsing
+from hourmark.kafka.clients import Partition
+from hourmark.rules.event_types import EventType
+from hourmark.rules.revision import Rules, RulesBook, TypeVersion
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.rebuild import rebuild

@@ -7,13 +7,13 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from hourmark.audit import AuditRecord
-from hourmark.config_groups import Storage
-from hourmark.event_types import EventType, Source
-from hourmark.host_reports import HostReport, SourceReport
-from hourmark.hours import Hour
-from hourmark.manifest import Evidence, Grade, Manifest
-from hourmark.ranges import ByteRange, RangeId
+from hourmark.config.groups import Storage
+from hourmark.records.audit import AuditRecord
+from hourmark.records.host_reports import HostReport, SourceReport
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Evidence, Grade, Manifest
+from hourmark.records.ranges import ByteRange, RangeId
+from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.ledger.overrides import Blocker
 from hourmark_etl.model import (
     EVENTS,

@@ -6,7 +6,7 @@ from tests.support.simulator.pipeline import PlayedRestager
 from tests.support.simulator.sites import ALIAS
 from tests.support.simulator.world import World
 
-from hourmark.topics import central_topic
+from hourmark.kafka.topic_names import central_topic
 from hourmark_etl.closing.engine import Engine
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from hourmark.avro import canonical_json, digest
-from hourmark.config_groups import Parsing
-from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, Source
-from hourmark.hours import Hour
-from hourmark.rules import Record, Rules, TypeVersion
+from hourmark.avro.framing import canonical_json, digest
+from hourmark.config.groups import Parsing
+from hourmark.records.hours import Hour
+from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, Source
+from hourmark.rules.revision import Record, Rules, TypeVersion
 
 HOUR = Hour(1_800_000_000, 3600)
 LONG = {"name": "n", "type": "long"}

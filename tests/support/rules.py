@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from tests.support.records import APP, CLICK, HOUR
 
-from hourmark.config import Config
-from hourmark.config_groups import Etl
-from hourmark.event_types import Declarations, EventType, Source
-from hourmark.hours import Hour
-from hourmark.rules import TypeVersion
-from hourmark.rules_change import next_rules
+from hourmark.config.groups import Etl
+from hourmark.config.loading import Config
+from hourmark.records.hours import Hour
+from hourmark.rules.change import next_rules
+from hourmark.rules.event_types import Declarations, EventType, Source
+from hourmark.rules.revision import TypeVersion
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.rules import LedgerRules
 

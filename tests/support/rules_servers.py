@@ -6,10 +6,10 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hourmark.avro import Schema
+from hourmark.avro.framing import Schema
 from hourmark.errors import UsageError
-from hourmark.event_types import EventType
-from hourmark.rules import Record, RulesBook
+from hourmark.rules.event_types import EventType
+from hourmark.rules.revision import Record, RulesBook
 from hourmark_declare.apply import Outside
 from hourmark_declare.avro_evolution import why_unreadable
 from hourmark_etl.ledger.rules import LedgerRules

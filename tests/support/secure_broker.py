@@ -11,7 +11,7 @@ from tests.support.certificates import Authority
 from tests.support.own_kafka import answers, new_cluster_id, own_server
 from tests.support.waiting import wait_for
 
-from hourmark.config_groups import KafkaCluster
+from hourmark.config.groups import KafkaCluster
 from hourmark_infra.stack.kafka import MESSAGE_BYTES_MAX
 from hourmark_infra.stack.layout import free_ports
 from hourmark_infra.stack.servers import Programs

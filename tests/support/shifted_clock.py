@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from hourmark.clock import SystemClock
-from hourmark.durable import write_durably
+from hourmark.process.durable import write_durably
 
 OFFSET_VARIABLE: Final = "HOURMARK_TEST_CLOCK_OFFSET"  # the file that holds by how many ms; where there is none, it is right
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.support.tailer.host import Host
 from tests.support.waiting import wait_for
 
-from hourmark.config_groups import TailedSource
+from hourmark.config.groups import TailedSource
 from hourmark_producer.tailer import Tailer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka.admin import NewTopic
 from tests.support.waiting import wait_for
 
-from hourmark.kafka import Cluster
+from hourmark.kafka.clients import Cluster
 
 
 def make_anew(cluster: Cluster, topic: str) -> None:

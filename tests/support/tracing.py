@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import fastavro
 from tests.support.records import HOUR, audit_record
 
-from hourmark.audit import Promise
-from hourmark.avro import event_schema
-from hourmark.event_id import EventId, LineIds
-from hourmark.hours import Hour
-from hourmark.kafka import Partition
-from hourmark.ranges import RangeId
-from hourmark.topics import central_topic, events_topic
+from hourmark.avro.framing import event_schema
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import central_topic, events_topic
+from hourmark.records.audit import Promise
+from hourmark.records.event_id import EventId, LineIds
+from hourmark.records.hours import Hour
+from hourmark.records.ranges import RangeId
 from hourmark_etl.model import Reporter, State
 from hourmark_etl.operators.tracing.found import (
     Acknowledged,

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from hourmark.config import PREFIX, checked, config_file_option, read_file
+from hourmark.config.loading import PREFIX, checked, config_file_option, read_file
 from hourmark.errors import Finding, UsageError
 from hourmark.printing import json_option, say_json
 from hourmark.rollback.rooms import ROOMS, look

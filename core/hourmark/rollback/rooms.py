@@ -8,10 +8,10 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from hourmark.asking import ask_all
-from hourmark.config import Config
+from hourmark.config.loading import Config
+from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError
-from hourmark.redaction import redact
+from hourmark.process.asking import ask_all
 from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.version import Older
 

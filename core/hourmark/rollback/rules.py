@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from hourmark.kafka.topic_names import TYPES
 from hourmark.rollback.obstacle import Obstacle
 from hourmark.rollback.version import Older
-from hourmark.rules import Rules
-from hourmark.topics import TYPES
+from hourmark.rules.revision import Rules
 
 
 def unusable_rules(revisions: Iterable[Rules], older: Older) -> Iterator[Obstacle]:

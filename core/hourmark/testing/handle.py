@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from hourmark.clock import Clock, SystemClock
 from hourmark.errors import Finding, Unavailable
-from hourmark.event_id import client_event_id
+from hourmark.records.event_id import client_event_id
 
 Event = Mapping[str, Any]
 CLOSED_S: Final = 300.0  # a bucket of a minute closes within three; a loaded machine is slow, not broken

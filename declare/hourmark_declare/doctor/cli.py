@@ -6,7 +6,7 @@ import dataclasses
 
 import click
 
-from hourmark.config import Config, config_option
+from hourmark.config.loading import Config, config_option
 from hourmark.errors import Finding, UsageError
 from hourmark.printing import json_option, say_json
 from hourmark_declare.doctor.examination import CHECKS, examine

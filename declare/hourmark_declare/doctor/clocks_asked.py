@@ -6,9 +6,9 @@ import ssl
 import time
 from collections.abc import Iterator
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
+from hourmark.config.redaction import shown
 from hourmark.errors import HourmarkError
-from hourmark.hidden import shown
 from hourmark_declare.doctor import http_asked
 from hourmark_declare.doctor.clocks_judged import CHECK, clock_judged
 from hourmark_declare.doctor.finding import Answer, not_asked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hourmark.host_reports import CLOCKS_APART_MS_MAX
+from hourmark.records.host_reports import CLOCKS_APART_MS_MAX
 from hourmark_declare.doctor.finding import Answer, finding, well
 
 CHECK: Final = "clocks"

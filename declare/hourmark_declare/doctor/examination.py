@@ -7,10 +7,10 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from hourmark.asking import ask_all
-from hourmark.config import Config
+from hourmark.config.loading import Config
+from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError
-from hourmark.redaction import redact
+from hourmark.process.asking import ask_all
 from hourmark_declare.doctor import (
     clocks_asked,
     kafka_asked,

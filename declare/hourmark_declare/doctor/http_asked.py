@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
-from hourmark.certificates import load_cas, load_pair
+from hourmark.process.certificates import load_cas, load_pair
 
 _ANSWER_S: Final = 10.0
 _BYTES_MAX: Final = 64 * 1024

@@ -9,15 +9,15 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ClusterMetadata, TopicMetadata
 
-from hourmark.component_status import must_listen
-from hourmark.config import Config
-from hourmark.config_groups import Kafka, KafkaCluster
+from hourmark.commands.component_status import must_listen
+from hourmark.config.groups import Kafka, KafkaCluster
+from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
-from hourmark.event_types import EventType
-from hourmark.kafka import TIMEOUT_S, Cluster, TopicAccess
-from hourmark.rules_topic import read_rules
-from hourmark.topic_setup import WantedTopic
-from hourmark.topics import AUDIT, EVENTS_PREFIX, HOSTS, TOKENS, TYPES, central_topic, edge_topic
+from hourmark.kafka.clients import TIMEOUT_S, Cluster, TopicAccess
+from hourmark.kafka.topic_names import AUDIT, EVENTS_PREFIX, HOSTS, TOKENS, TYPES, central_topic, edge_topic
+from hourmark.kafka.topic_setup import WantedTopic
+from hourmark.rules.event_types import EventType
+from hourmark.rules.rules_topic import read_rules
 from hourmark_declare.doctor.finding import Answer, finding, not_asked
 from hourmark_declare.doctor.kafka_judged import CHECK, TopicFacts, access_judged, brokers_judged, mirrored_judged, topics_judged
 from hourmark_declare.topics import central_topics, edge_topics

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from hourmark.config_groups import KafkaCluster
-from hourmark.kafka import TopicAccess
-from hourmark.topic_setup import WantedTopic
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka.clients import TopicAccess
+from hourmark.kafka.topic_setup import WantedTopic
 from hourmark_declare.doctor.finding import Answer, finding, well
 
 CHECK: Final = "kafka"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark_declare.doctor.finding import Answer, finding, well
 from hourmark_declare.doctor.ledger_judged import CHECK, RIGHTS, SETTINGS, VERSION, postgresql_judged, rights_judged

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.java_version import ALLOWED, version_of
 from hourmark_declare.doctor.finding import Answer, not_asked
 from hourmark_declare.doctor.machine_judged import CHECK, Room, java_judged, open_files_judged, python_judged, room_judged
-from hourmark_delivery_service.connections import OTHER_FILES
+from hourmark_delivery_service.limits.connections import OTHER_FILES
 from hourmark_etl.ledger.engines import sqlite_file
 
 

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from hourmark.avro import fingerprint, plain_spelling
-from hourmark.config import Config
+from hourmark.avro.framing import fingerprint, plain_spelling
+from hourmark.avro.registry import SchemaRegistry
+from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
-from hourmark.registry import SchemaRegistry
-from hourmark.rules import KnownSchema
+from hourmark.rules.revision import KnownSchema
 from hourmark_declare.doctor.finding import Answer, finding, not_asked, well
 from hourmark_declare.registry_repair import Registry
 from hourmark_etl.ledger.existing import existing_ledger

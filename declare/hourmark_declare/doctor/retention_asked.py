@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hourmark.clock import SystemClock
-from hourmark.component_status import must_listen
-from hourmark.config import Config
-from hourmark.config_groups import KafkaCluster
+from hourmark.commands.component_status import must_listen
+from hourmark.config.groups import KafkaCluster
+from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
-from hourmark.hours import Hour
-from hourmark.kafka import Cluster
-from hourmark.topics import central_topic, events_topic
+from hourmark.kafka.clients import Cluster
+from hourmark.kafka.topic_names import central_topic, events_topic
+from hourmark.records.hours import Hour
 from hourmark_declare.doctor.finding import Answer, not_asked
 from hourmark_declare.doctor.retention_judged import CHECK, retention_judged
 from hourmark_etl.ledger.existing import existing_ledger

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from hourmark.hours import Hour
-from hourmark.topics import events_topic
+from hourmark.kafka.topic_names import events_topic
+from hourmark.records.hours import Hour
 from hourmark_declare.doctor.finding import Answer, finding, well
 
 CHECK: Final = "retention"

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from hourmark.config import Config
-from hourmark.hidden import shown
+from hourmark.config.loading import Config
+from hourmark.config.redaction import shown
 from hourmark_declare.doctor import http_asked
 from hourmark_declare.doctor.finding import Answer, finding, not_asked, well
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.request import ProxyHandler, build_opener
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark_declare.doctor.finding import Answer, finding, not_asked, well
 from hourmark_declare.doctor.storage_judged import CHECK, namenode_judged
 from hourmark_declare.doctor.storage_probed import FOLDER, probed

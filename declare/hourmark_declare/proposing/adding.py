@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark.config_groups import Limits
+from hourmark.config.groups import Limits
 from hourmark.errors import UsageError
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_declare.proposing.beginning import first_hour_beside
 from hourmark_declare.proposing.choosing import Proposal
 from hourmark_declare.proposing.writing import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 
 
 def first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds: int) -> Hour:

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hourmark.config_groups import Limits
-from hourmark.event_types import DEAD_LETTERS, SYSLOG, Declarations, EventType, Source
-from hourmark.line_rule import DECLARED
-from hourmark.record_start import record_start
+from hourmark.config.groups import Limits
+from hourmark.records.record_start import record_start
+from hourmark.rules.event_types import DEAD_LETTERS, SYSLOG, Declarations, EventType, Source
+from hourmark.rules.line_rule import DECLARED
 
 MESSAGE: Final = "message"  # the field of what is left of a line, and of a line that did not fit
 _ALWAYS: Final = Limits(lateness_seconds=10**10)  # how old a sample is says nothing of its form

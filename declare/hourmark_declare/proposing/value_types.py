@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from hourmark.avro import ENVELOPE_NAMES
-from hourmark.avro_fields import FIELD_NAME
+from hourmark.avro.fields import FIELD_NAME
+from hourmark.avro.framing import ENVELOPE_NAMES
 
 FIELDS_MAX: Final = 100  # of one type: more are kept in a map
 _LONGS: Final = range(-(1 << 63), 1 << 63)

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hourmark.config_groups import Limits
-from hourmark.hours import Hour
-from hourmark.toml_text import render_toml, toml_value
+from hourmark.config.groups import Limits
+from hourmark.config.toml_text import render_toml, toml_value
+from hourmark.records.hours import Hour
 from hourmark_declare.proposing.choosing import Proposal
 
 SOURCES, SETTINGS = Path("types/sources.toml"), Path("hourmark.toml")

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_option
+from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json

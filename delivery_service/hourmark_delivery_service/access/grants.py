@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from hourmark.clock import Clock
-from hourmark.host_reports import HostReport
+from hourmark.records.host_reports import HostReport
 from hourmark_delivery_service.access.book import TokenBook
 from hourmark_delivery_service.access.rates import Allowance
 from hourmark_delivery_service.access.token import Token, id_in, is_text_of

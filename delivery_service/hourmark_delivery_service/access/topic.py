@@ -8,12 +8,11 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from hourmark.config_groups import Kafka
-from hourmark.kafka import Cluster, topic_settings
-from hourmark.topic_follower import read_topic
-from hourmark.topic_setup import WantedTopic, ensure_topics
-from hourmark.topic_writer import append_all
-from hourmark.topics import TOKENS
+from hourmark.config.groups import Kafka
+from hourmark.kafka.clients import Cluster, topic_settings
+from hourmark.kafka.compacted_topic import append_all, read_topic
+from hourmark.kafka.topic_names import TOKENS
+from hourmark.kafka.topic_setup import WantedTopic, ensure_topics
 from hourmark_delivery_service.access.token import Token
 
 _LOG = logging.getLogger(__name__)

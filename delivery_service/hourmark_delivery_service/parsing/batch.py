@@ -13,17 +13,17 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hourmark import dead_letters
-from hourmark.dead_letters import Reason
-from hourmark.event_id import EventId, batch_event_id, client_event_id
-from hourmark.host_reports import API_SOURCE
-from hourmark.ranges import batch_range_id
+from hourmark.records import dead_letters
+from hourmark.records.dead_letters import Reason
+from hourmark.records.event_id import EventId, batch_event_id, client_event_id
+from hourmark.records.host_reports import API_SOURCE
+from hourmark.records.ranges import batch_range_id
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.json_payload import json_object
 from hourmark_delivery_service.parsing.lines import check_plausible
 from hourmark_delivery_service.parsing.records import DETAIL_CHARS_MAX, Event, Origin, Parser, avro_string
 from hourmark_delivery_service.parsing.reject import Rejected
-from hourmark_delivery_service.parsing.timestamps import rfc3339_us
+from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 
 CLIENT_ID_CHARS_MAX: Final = 255
 REJECTED_MAX: Final = 1000  # rejected events that an answer names

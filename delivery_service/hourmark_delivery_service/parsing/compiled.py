@@ -13,24 +13,24 @@ from typing import Any, Final
 
 import fastavro
 
-from hourmark import dead_letters
-from hourmark.avro import ENVELOPE, frame
-from hourmark.dead_letters import Reason
-from hourmark.event_types import Source
-from hourmark.rules import Rules, TypeVersion
+from hourmark.avro.framing import ENVELOPE, frame
+from hourmark.records import dead_letters
+from hourmark.records.dead_letters import Reason
+from hourmark.rules.event_types import Source
+from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing.dead_letter import EXTREMES, check_field
-from hourmark_delivery_service.parsing.encode import SchemaCompiler, default_of
 from hourmark_delivery_service.parsing.forms import Form, Said, form_of
 from hourmark_delivery_service.parsing.native import PARSERS as NATIVE_PARSERS
 from hourmark_delivery_service.parsing.native import NativeType, native_source, native_type
 from hourmark_delivery_service.parsing.parsers import check_at_hand
-from hourmark_delivery_service.parsing.patterns import Pattern
-from hourmark_delivery_service.parsing.primitives import ENCODED_BYTES_MAX, Encoder, Mismatch, encoded
 from hourmark_delivery_service.parsing.reject import Rejected
-from hourmark_delivery_service.parsing.shape import Shape
-from hourmark_delivery_service.parsing.syslog import SyslogHeader
-from hourmark_delivery_service.parsing.text_values import TextEncoder, takes_bytes, text_encoder
-from hourmark_delivery_service.parsing.time_words import TimeReader, time_reader_of
+from hourmark_delivery_service.parsing.syslog.header import SyslogHeader
+from hourmark_delivery_service.parsing.times.words import TimeReader, time_reader_of
+from hourmark_delivery_service.parsing.values.encode import SchemaCompiler, default_of
+from hourmark_delivery_service.parsing.values.patterns import Pattern
+from hourmark_delivery_service.parsing.values.primitives import ENCODED_BYTES_MAX, Encoder, Mismatch, encoded
+from hourmark_delivery_service.parsing.values.shape import Shape
+from hourmark_delivery_service.parsing.values.text_values import TextEncoder, takes_bytes, text_encoder
 
 FIELDS_MAP: Final = "labels"  # a field of this name, a map of strings, has all that a range says of its events
 

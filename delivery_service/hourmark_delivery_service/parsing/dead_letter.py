@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any, Final
 
-from hourmark.dead_letters import FIELDS, Reason
-from hourmark_delivery_service.parsing.primitives import Encoder, Mismatch, encoded
+from hourmark.records.dead_letters import FIELDS, Reason
 from hourmark_delivery_service.parsing.reject import Rejected
+from hourmark_delivery_service.parsing.values.primitives import Encoder, Mismatch, encoded
 
 _LONG_MAX: Final = (1 << 63) - 1
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from hourmark_delivery_service.parsing.json_payload import DEPTH_MAX, nested_deeper
-from hourmark_delivery_service.parsing.rfc5424 import BOM
+from hourmark_delivery_service.parsing.syslog.rfc5424 import BOM
 
 _WHITESPACE: Final = b" \t\r\n"
 _array = msgspec.json.Decoder(list[msgspec.Raw]).decode

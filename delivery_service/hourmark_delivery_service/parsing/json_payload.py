@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from hourmark.dead_letters import Reason
+from hourmark.records.dead_letters import Reason
 from hourmark_delivery_service.parsing.reject import Rejected
-from hourmark_delivery_service.parsing.rfc5424 import BOM
+from hourmark_delivery_service.parsing.syslog.rfc5424 import BOM
 
 DEPTH_MAX: Final = 64
 

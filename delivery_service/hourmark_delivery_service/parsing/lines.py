@@ -5,17 +5,17 @@ RFC 5424 with a JSON object or text, and patterns, where a type's fields are fil
 
 from __future__ import annotations
 
-from hourmark.config_groups import Parsing
-from hourmark.dead_letters import Reason
-from hourmark.event_types import Source
-from hourmark.ranges import ByteRange
+from hourmark.config.groups import Parsing
+from hourmark.records.dead_letters import Reason
+from hourmark.records.ranges import ByteRange
+from hourmark.rules.event_types import Source
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.json_payload import json_object
 from hourmark_delivery_service.parsing.placing import time_context
 from hourmark_delivery_service.parsing.records import Event, avro_string
 from hourmark_delivery_service.parsing.reject import Rejected
-from hourmark_delivery_service.parsing.rfc5424 import BOM, NIL, SyslogLine, take_apart
-from hourmark_delivery_service.parsing.timestamps import SYSLOG_FRACTION_DIGITS, rfc3339_us
+from hourmark_delivery_service.parsing.syslog.rfc5424 import BOM, NIL, SyslogLine, take_apart
+from hourmark_delivery_service.parsing.times.timestamps import SYSLOG_FRACTION_DIGITS, rfc3339_us
 
 
 class LineReader:

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hourmark.dead_letters import Reason
-from hourmark.event_types import Source
-from hourmark.ranges import ByteRange
+from hourmark.records.dead_letters import Reason
+from hourmark.records.ranges import ByteRange
+from hourmark.rules.event_types import Source
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.forms import Said
 from hourmark_delivery_service.parsing.lines import LineReader, check_plausible, not_rfc5424, shown, unknown_type
 from hourmark_delivery_service.parsing.placing import Hosts, time_context
 from hourmark_delivery_service.parsing.records import Event
 from hourmark_delivery_service.parsing.reject import Rejected
-from hourmark_delivery_service.parsing.syslog import (
+from hourmark_delivery_service.parsing.syslog.forms import take_apart_forms
+from hourmark_delivery_service.parsing.syslog.header import (
     SyslogHeader,
     header_time_ms,
     not_syslog,
     take_apart_any,
     take_apart_rfc5424,
 )
-from hourmark_delivery_service.parsing.syslog_forms import take_apart_forms
-from hourmark_delivery_service.parsing.timestamps import FRACTION_DIGITS_MAX, SYSLOG_FRACTION_DIGITS
+from hourmark_delivery_service.parsing.times.timestamps import FRACTION_DIGITS_MAX, SYSLOG_FRACTION_DIGITS
 
 
 class MessageReader(LineReader):

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hourmark import native
-from hourmark.event_types import Source
-from hourmark_delivery_service.parsing.encode import AvroType
+from hourmark.rules.event_types import Source
 from hourmark_delivery_service.parsing.native_program import Field, program_of, text_alternatives
+from hourmark_delivery_service.parsing.values.encode import AvroType
 
 if TYPE_CHECKING:
     from hourmark_delivery_service.parsing.compiled import CompiledField, CompiledType

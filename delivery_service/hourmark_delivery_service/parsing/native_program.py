@@ -10,10 +10,10 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from hourmark.avro import encode_long
-from hourmark.avro_fields import INTEGER_RANGES
-from hourmark_delivery_service.parsing.encode import AvroType, SchemaCompiler, default_of
-from hourmark_delivery_service.parsing.primitives import MICROS_PER_UNIT, PRIMITIVES
+from hourmark.avro.fields import INTEGER_RANGES
+from hourmark.avro.framing import encode_long
+from hourmark_delivery_service.parsing.values.encode import AvroType, SchemaCompiler, default_of
+from hourmark_delivery_service.parsing.values.primitives import MICROS_PER_UNIT, PRIMITIVES
 
 _KINDS: Final = (
     "null", "boolean", "whole", "timestamp", "float", "double", "string", "uuid_string", "bytes", "fixed", "uuid_fixed", "enum",

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from hourmark.errors import Finding
-from hourmark.ranges import ByteRange, Part
-from hourmark.rules import RulesBook
+from hourmark.records.ranges import ByteRange, Part
+from hourmark.rules.revision import RulesBook
 from hourmark_delivery_service.parsing.batch import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
 from hourmark_delivery_service.parsing.parsers import PARSERS

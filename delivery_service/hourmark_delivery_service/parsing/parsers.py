@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hourmark.rules import ParserVersion
+from hourmark.rules.revision import ParserVersion
 from hourmark_delivery_service.parsing.zones import zone_of, zone_versions
 
 PARSERS: Final = (1, 2, 3)

@@ -9,15 +9,15 @@ host    the line's own, in its header or its host field, where the source says h
 
 from __future__ import annotations
 
-from hourmark.dead_letters import Reason
-from hourmark.event_types import Source
-from hourmark.ranges import ByteRange
-from hourmark.rules import ParserVersion
+from hourmark.records.dead_letters import Reason
+from hourmark.records.ranges import ByteRange
+from hourmark.rules.event_types import Source
+from hourmark.rules.revision import ParserVersion
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.records import avro_string
 from hourmark_delivery_service.parsing.reject import Rejected
-from hourmark_delivery_service.parsing.rfc5424 import NIL
-from hourmark_delivery_service.parsing.time_formats import TimeContext
+from hourmark_delivery_service.parsing.syslog.rfc5424 import NIL
+from hourmark_delivery_service.parsing.times.formats import TimeContext
 from hourmark_delivery_service.parsing.zones import zone_of
 
 HOST_BYTES_MAX = 255

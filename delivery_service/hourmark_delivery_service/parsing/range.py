@@ -9,20 +9,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hourmark import cri
-from hourmark.avro import put_long
-from hourmark.dead_letters import Reason
-from hourmark.event_id import LineIds
-from hourmark.ranges import LINE_BYTES_MAX, ByteRange, Part, RangeId
-from hourmark.record_start import STEP_BYTES, RecordStart, record_start
+from hourmark.avro.framing import put_long
+from hourmark.records import cri
+from hourmark.records.dead_letters import Reason
+from hourmark.records.event_id import LineIds
+from hourmark.records.ranges import LINE_BYTES_MAX, ByteRange, Part, RangeId, read_range_fields
+from hourmark.records.record_start import STEP_BYTES, RecordStart, record_start
 from hourmark_delivery_service.message import Packed
 from hourmark_delivery_service.parsing import native, records
 from hourmark_delivery_service.parsing.compiled import CompiledRules
-from hourmark_delivery_service.parsing.lines import LineReader
-from hourmark_delivery_service.parsing.readers import reader_of
+from hourmark_delivery_service.parsing.lines import FreeReader, LineReader, Rfc5424Reader
+from hourmark_delivery_service.parsing.messages import MessageReader
 from hourmark_delivery_service.parsing.records import Origin, ParsedRange, Parser, avro_string, readable
 from hourmark_delivery_service.parsing.reject import Rejected
-from hourmark_delivery_service.parsing.timestamps import rfc3339_us
+from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
+
+
+def reader_of(byte_range: ByteRange, rules: CompiledRules, **told: str) -> LineReader | None:
+    """The reader that the range's source asks for, or None where the rules declare no such source. `told`: of these records."""
+    source = rules.sources.get(byte_range.source)
+    if source is None:
+        return None
+    if fields := read_range_fields(byte_range.fields) | told:
+        rules = rules.with_fields(fields, source)
+    if source.name not in rules.plain_sources:
+        return MessageReader(byte_range, rules, source)
+    return (Rfc5424Reader if source.format == "rfc5424" else FreeReader)(byte_range, rules, source)
 
 
 def parse(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> ParsedRange:

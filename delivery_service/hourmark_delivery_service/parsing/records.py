@@ -4,23 +4,105 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator
+import re
+import secrets
+import struct
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from hourmark.audit import AuditRecord
-from hourmark.avro import ENVELOPE, put_long
-from hourmark.dead_letters import Reason
-from hourmark.event_id import EventId
-from hourmark.hours import hour_start_s
-from hourmark.ranges import RangeId
-from hourmark.record_key import KEY_SIZE, RecordKey
+from hourmark.avro.framing import ENVELOPE, put_long
+from hourmark.avro.value_hash import value_hash
+from hourmark.records.audit import AuditRecord, Promise, digest_of_ids, promises
+from hourmark.records.dead_letters import Reason
+from hourmark.records.event_id import SIZE, EventId
+from hourmark.records.hours import hour_start_s
+from hourmark.records.ranges import RangeId
+from hourmark.records.record_key import KEY_SIZE, RecordKey
 from hourmark_delivery_service.message import Chunk, Messages
-from hourmark_delivery_service.parsing.blank_lines import blank_lines, lines, lines_not_blank
+from hourmark_delivery_service.parsing import native
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.dead_letter import withheld
-from hourmark_delivery_service.parsing.primitives import ENCODED_BYTES_MAX, put_bytes
-from hourmark_delivery_service.parsing.promised import Promised
 from hourmark_delivery_service.parsing.reject import Rejected
+from hourmark_delivery_service.parsing.values.primitives import ENCODED_BYTES_MAX, put_bytes
+
+_OTHER: Final = re.compile(rb"[^\r\n]")
+_LETTERS: Final = bytes(byte if byte == ord("\n") else ord("x") for byte in range(256))
+
+
+def blank_lines(body: bytes, at: int) -> tuple[int, int]:
+    """Where the blank lines end that begin with the line at `at`, and how many there are: in one go, as it may be a million."""
+    other = _OTHER.search(body, at)
+    end = body.rfind(b"\n", at, len(body) if other is None else other.start()) + 1
+    return (end, body.count(b"\n", at, end)) if end else (at, 0)
+
+
+def lines(body: bytes) -> int:
+    """How many there are, with the last that has no LF."""
+    return body.count(b"\n") + (not body.endswith(b"\n"))
+
+
+def lines_not_blank(body: bytes) -> int:
+    """How many are not blank; a body that begins with a blank one may be said to have one more. A mebibyte takes milliseconds."""
+    if b"\n\n" not in body and b"\r" not in body:
+        return lines(body)
+    unended = body[body.rfind(b"\n") + 1 :]
+    return body.translate(_LETTERS, delete=b"\r").count(b"x\n") + (unended != b"")
+
+
+_HASH: Final = struct.Struct("=Q")
+_PLACE: Final = struct.Struct("<II")  # a type's number, and the start of its hour in minutes: 4 bytes hold the year 9000
+_SEED: Final = secrets.randbits(63)  # nobody can choose ids that are slow to compare
+
+
+class Promised:
+    """In the order of the records."""
+
+    def __init__(self, types: Sequence[str]) -> None:
+        """`types`: their names, by number."""
+        self._types = types
+        self._ids = bytearray()
+        self._places = bytearray()
+        self._hashes = bytearray()
+
+    def __len__(self) -> int:
+        return len(self._ids) // SIZE
+
+    def add(self, type_number: int, hour_start_s: int, event_id: EventId, value: bytes) -> None:
+        """Add a record; `value` is framed."""
+        self._ids += event_id
+        self._places += _PLACE.pack(type_number, hour_start_s // 60)
+        self._hashes += _HASH.pack(value_hash(event_id, value))
+
+    def extend(self, ids: bytes, places: bytes, hashes: bytes) -> None:
+        """Add records as the native pass returns them."""
+        self._ids += ids
+        self._places += places
+        self._hashes += hashes
+
+    def places(self) -> Iterator[tuple[str, int]]:
+        """Type and hour start of each record."""
+        for number, minute in _PLACE.iter_unpack(self._places):
+            yield self._types[number], 60 * minute
+
+    def promises(self) -> tuple[Promise, ...]:
+        """Return the promises of all records, sorted by type and hour."""
+        if native.MODULE is None:
+            ids = (EventId(bytes(self._ids[at : at + SIZE])) for at in range(0, len(self._ids), SIZE))
+            hashes = (value for (value,) in _HASH.iter_unpack(self._hashes))
+            return promises((*place, event_id, h) for place, event_id, h in zip(self.places(), ids, hashes, strict=True))
+        found = native.MODULE.promises(bytes(self._ids), bytes(self._places), bytes(self._hashes), _SEED)
+        return tuple(
+            sorted(
+                Promise(self._types[number], 60 * minute, count, total, checksum)
+                for place, count, total, checksum in found
+                for number, minute in (_PLACE.unpack(place),)
+            )
+        )
+
+    def digest(self) -> bytes:
+        """Of the ids."""
+        return digest_of_ids((self._ids,))
+
 
 EVENT_BYTES_MAX: Final = ENCODED_BYTES_MAX  # key and value; under Kafka's limit along the path, above any dead letter
 SLICE_RECORDS: Final = 128  # what is parsed in one go: about two milliseconds

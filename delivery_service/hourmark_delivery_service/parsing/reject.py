@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hourmark.dead_letters import Reason
+from hourmark.records.dead_letters import Reason
 
 
 class Rejected(Exception):

@@ -16,7 +16,7 @@ from typing import BinaryIO, Final, NamedTuple
 import numpy as np
 import zstandard
 
-from hourmark.avro import encode_long
+from hourmark.avro.framing import encode_long
 from hourmark_etl.arrow import Int64s
 
 MAGIC: Final = b"Obj\x01"

@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 import fastavro
 
 from hourmark.errors import Finding, HourmarkError
-from hourmark.hours import Hour
-from hourmark.manifest import FORMAT, MARKER, Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import FORMAT, MARKER, Manifest
 from hourmark_etl.storage import NotFound, Storage, StorageError, entries_of
 
 _TYPE_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,99}")

@@ -18,11 +18,11 @@ from typing import Any, BinaryIO, Final, cast
 import fastavro
 import numpy as np
 
-from hourmark.avro import fingerprint
-from hourmark.event_id import SIZE as ID_SIZE
-from hourmark.event_id import EventId
-from hourmark.hours import Hour
-from hourmark.manifest import MARKER, BucketFile, Manifest, Previous
+from hourmark.avro.framing import fingerprint
+from hourmark.records.event_id import SIZE as ID_SIZE
+from hourmark.records.event_id import EventId
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import MARKER, BucketFile, Manifest, Previous
 from hourmark_etl.arrow import Int64s, UInt64s, hour_starts_s
 from hourmark_etl.buckets.avro_container import Digesting
 from hourmark_etl.buckets.reader import BadMarker, Damaged, NotClosed, read_events, read_manifest, read_marker

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.overrides import Blocker, blockers, put_blockers
 from hourmark_etl.model import Phase

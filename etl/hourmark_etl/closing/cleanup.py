@@ -21,9 +21,9 @@ import re
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark.config import Config
-from hourmark.dead_letters import TYPE as DEAD_LETTERS
+from hourmark.config.loading import Config
 from hourmark.errors import Finding, Unavailable
+from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark_etl.closing.cut.readiness import Reports, clocks_apart
 from hourmark_etl.closing.proof.unaudited import UnauditedCleaner
 from hourmark_etl.closing.write.id_indexes import clean_indexes

@@ -14,11 +14,11 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.errors import Finding, Unavailable
-from hourmark.hours import Hour
-from hourmark.topics import AUDIT as AUDIT_TOPIC
-from hourmark.topics import CONTROL, events_topic
+from hourmark.kafka.topic_names import AUDIT as AUDIT_TOPIC
+from hourmark.kafka.topic_names import CONTROL, events_topic
+from hourmark.records.hours import Hour
 from hourmark_etl.closing.blockers import BlockersKeeper
 from hourmark_etl.closing.cut.cut import Cut, CutTaker, Waiting, shortened
 from hourmark_etl.closing.cut.forced import forced_cut, overridden

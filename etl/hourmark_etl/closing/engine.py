@@ -9,7 +9,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark_etl.closing.proof.proof import Proof, Prover
 from hourmark_etl.closing.proof.readings import Compared, Comparer
 from hourmark_etl.closing.runner import Runner

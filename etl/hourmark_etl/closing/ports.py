@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hourmark.clock import Clock
-from hourmark.hours import Hour
-from hourmark.manifest import Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
 from hourmark_etl.closing.cut.cut import Sites, StagingProgress
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.ledger.database import Database, Lease

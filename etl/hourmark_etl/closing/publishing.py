@@ -22,9 +22,20 @@ from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
 from hourmark.errors import Finding
-from hourmark.hours import Hour
-from hourmark.manifest import MARKER, Book, BucketFile, Evidence, Grade, Lacks, Manifest, Offsets, Previous, SetAsideRecords
-from hourmark.rules import KnownSchema
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import (
+    MARKER,
+    Book,
+    BucketFile,
+    Evidence,
+    Grade,
+    Lacks,
+    Manifest,
+    Offsets,
+    Previous,
+    SetAsideRecords,
+)
+from hourmark.rules.revision import KnownSchema
 from hourmark_etl.buckets.reader import NotClosed, any_marker, decoded_manifest, read_marker, standing_manifest
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour

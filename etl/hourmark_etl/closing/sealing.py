@@ -25,9 +25,9 @@ from typing import Any, Final, NamedTuple
 
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
-from hourmark.hours import Hour
-from hourmark.manifest import Grade
-from hourmark.topics import CONTROL, events_topic
+from hourmark.kafka.topic_names import CONTROL, events_topic
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Grade
 from hourmark_etl.closing.cut.cut import Cut, Sites, StagingProgress, shortened
 from hourmark_etl.closing.cut.forced import accepted_topics
 from hourmark_etl.closing.cut.readiness import fallen_silent

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from hourmark.hours import Hour
-from hourmark.manifest import Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
 from hourmark_etl.humanize import counted
 
 _EACH_MAX: Final = 3  # buckets of a type in one step

@@ -26,10 +26,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hourmark.avro import ENVELOPE
+from hourmark.avro.framing import ENVELOPE
 from hourmark.errors import Finding
-from hourmark.event_id import SIZE
-from hourmark.hours import Hour
+from hourmark.records.event_id import SIZE
+from hourmark.records.hours import Hour
 from hourmark_etl.arrow import Bools, UInt8s, in_one
 from hourmark_etl.buckets.avro_container import Block, ContainerReader, Digesting
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun
@@ -148,7 +148,7 @@ def _lookups(asked: Asked) -> list[_Lookup]:
 
 
 def _of_hours(ordered: Ids, hours: Iterable[Hour]) -> Ids:
-    """Those of events of these hours, ascending: an id begins with its event's time (`hourmark.event_id`)."""
+    """Those of events of these hours, ascending: an id begins with its event's time (`hourmark.records.event_id`)."""
     bounds = [[of_ms.to_bytes(SIZE, "big") for of_ms in (h.start_s * 1000 << 80, h.end_ms << 80)] for h in sorted(hours)]
     spans = np.searchsorted(ordered, np.array(bounds, f"S{SIZE}")).reshape(-1, 2)
     return _joined([ordered[start:end] for start, end in spans.tolist()])

@@ -19,8 +19,8 @@ from typing import Final
 from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import ProgrammingError
 
-from hourmark.durable import sync_folder
 from hourmark.errors import Unavailable, UsageError
+from hourmark.process.durable import sync_folder
 from hourmark_etl.ledger import migrations, tables
 
 ATTACHED: Final = "backup"  # an SQLite copy's name within a connection that reads both

@@ -12,8 +12,8 @@ import zstandard
 from sqlalchemy import ColumnElement, Connection, Table, insert, select, union
 
 from hourmark.errors import UsageError
-from hourmark.kafka import Partition, TopicInfo
-from hourmark.topics import AUDIT, CONTROL
+from hourmark.kafka.clients import Partition, TopicInfo
+from hourmark.kafka.topic_names import AUDIT, CONTROL
 from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, rows_named

@@ -18,8 +18,8 @@ import zstandard
 from sqlalchemy import BigInteger, ColumnClause, Connection, Text, and_, bindparam, delete, func, insert, select, text
 from sqlalchemy import column as sql_column
 
-from hourmark.hours import Hour
-from hourmark.manifest import Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, put

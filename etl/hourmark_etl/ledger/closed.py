@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 from pydantic_core import from_json
 from sqlalchemy import Connection, and_, delete, func, select
 
-from hourmark.hours import Hour
-from hourmark.manifest import Grade
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Grade
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import asked_pairs, bucket_rows, buckets_with_late, damaged_bucket, manifests_of
 from hourmark_etl.ledger.database import Database, Lease, put, remove

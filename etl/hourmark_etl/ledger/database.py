@@ -31,8 +31,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
 
+from hourmark.config.redaction import shown
 from hourmark.errors import Unavailable
-from hourmark.hidden import shown
 from hourmark_etl.errors import EtlStop, OlderLedger, StaleDriver
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.backups import back_up

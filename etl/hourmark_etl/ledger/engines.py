@@ -1,7 +1,7 @@
 """SQLite or PostgreSQL behind one ledger: what an URL may say, and how its connections behave.
 
 Both give: durable commits, write transactions that wait for one another, readers with one consistent view. No password is
-shown (`hourmark.hidden`).
+shown (`hourmark.config.redaction`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, t
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from hourmark.config.redaction import shown
 from hourmark.errors import ConfigError
-from hourmark.hidden import shown
 
 _BUSY_MS: Final = 30_000  # how long a transaction waits for the one before it
 _PAUSED_MS: Final = 60_000  # PostgreSQL ends a transaction whose driver stands still; it would hold up all others

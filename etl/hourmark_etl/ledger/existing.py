@@ -6,9 +6,9 @@ from typing import Final
 
 from sqlalchemy import select
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
+from hourmark.config.redaction import shown
 from hourmark.errors import Unavailable
-from hourmark.hidden import shown
 from hourmark_etl.buckets.reader import any_marker, list_types
 from hourmark_etl.errors import NoLedger
 from hourmark_etl.ledger import tables

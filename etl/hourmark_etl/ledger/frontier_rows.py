@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Insert, insert, select
 
-from hourmark.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.errors import UsageError
-from hourmark.event_types import EventType, Source
-from hourmark.hours import Hour
+from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
+from hourmark.records.hours import Hour
+from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import check, rewrite, with_digest

@@ -22,8 +22,8 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, update
 
-from hourmark.hours import Hour
-from hourmark.manifest import Grade, Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.errors import DamagedRow, StaleDriver
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import position_of

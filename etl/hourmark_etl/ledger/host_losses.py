@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypedDict
 
 from sqlalchemy import Connection, delete, insert, select
 
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import Reporter

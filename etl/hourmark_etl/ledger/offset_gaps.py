@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection, delete, insert, select
 
-from hourmark.kafka import Partition
+from hourmark.kafka.clients import Partition
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, put
 from hourmark_etl.model import from_columns

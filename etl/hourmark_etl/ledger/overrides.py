@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping
 from sqlalchemy import Connection, select
 
 from hourmark.errors import UsageError
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, put, remove
 from hourmark_etl.model import Frontier, Phase, State, from_columns, from_row, to_columns

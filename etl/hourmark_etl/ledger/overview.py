@@ -7,8 +7,8 @@ import json
 
 from sqlalchemy import select
 
-from hourmark.hours import Hour
-from hourmark.manifest import Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import manifests_of
 from hourmark_etl.ledger.database import Database

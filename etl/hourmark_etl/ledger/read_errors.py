@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import Connection, delete, select
 
 from hourmark.errors import UsageError
-from hourmark.kafka import Partition
+from hourmark.kafka.clients import Partition
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, put, remove
 from hourmark_etl.model import from_columns

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
-from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
+from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, put, rows_named
 from hourmark_etl.ledger.host_losses import HostLossRow, losses_added, put_losses

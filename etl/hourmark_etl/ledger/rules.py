@@ -8,9 +8,9 @@ from types import MappingProxyType
 from sqlalchemy import Connection, insert, select
 
 from hourmark.errors import Finding, UsageError
-from hourmark.hours import Hour
-from hourmark.rules import KnownSchema, Record, Rules, RulesBook, is_named_by
-from hourmark.rules_change import changes
+from hourmark.records.hours import Hour
+from hourmark.rules.change import changes
+from hourmark.rules.revision import KnownSchema, Record, Rules, RulesBook, is_named_by
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database

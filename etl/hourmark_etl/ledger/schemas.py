@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Result, select
 
-from hourmark.datum_check import program_of
+from hourmark.avro.datum_check import program_of
 from hourmark.errors import Finding
-from hourmark.rules import KnownSchema, check_second_meaning
+from hourmark.rules.revision import KnownSchema, check_second_meaning
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, put
@@ -28,7 +28,7 @@ def schemas_of(database: Database, ids: Collection[int]) -> dict[int, KnownSchem
 
 
 class SchemaCheck(NamedTuple):
-    """What a schema id stands for, to check records under it: its type, and the program of `hourmark.datum_check`.
+    """What a schema id stands for, to check records under it: its type, and the program of `hourmark.avro.datum_check`.
 
     A schema that cannot be used has an empty program: its datums are checked when a bucket is written, which names it.
     """

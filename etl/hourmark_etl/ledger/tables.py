@@ -90,7 +90,7 @@ groups = Table(
     _number("rows"),
     _number("bytes"),
     _number("low64_sum"),
-    _later("value_sum", BigInteger),  # the sum of the value hashes of its rows (`hourmark.value_hash`)
+    _later("value_sum", BigInteger),  # the sum of the value hashes of its rows (`hourmark.avro.value_hash`)
     _text("schema_ids"),  # JSON list
     _number("first_row"),  # its rows are [first_row, first_row + rows) of the file
     _bytes("first_id"),  # least and greatest event id, 16 bytes

@@ -11,11 +11,11 @@ from typing import Any, Final
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_option
+from hourmark.config.loading import Config, config_option
 from hourmark.errors import Finding, UsageError
-from hourmark.hours import Hour
-from hourmark.manifest import Grade
 from hourmark.printing import json_option
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Grade
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.humanize import counted
 from hourmark_etl.ledger.database import Database

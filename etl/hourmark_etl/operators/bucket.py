@@ -15,10 +15,10 @@ from typing import Any, Final
 import click
 from pydantic_core import from_json
 
-from hourmark.config import Config, config_option
+from hourmark.config.loading import Config, config_option
 from hourmark.errors import Finding
-from hourmark.hours import Hour
 from hourmark.printing import json_option, say_json
+from hourmark.records.hours import Hour
 from hourmark_etl.buckets.reader import BadMarker, NotClosed, list_hours, list_types, read_events, read_manifest
 from hourmark_etl.ledger.bucket_rows import BucketRow, bucket_rows, damaged_bucket
 from hourmark_etl.ledger.existing import existing_ledger

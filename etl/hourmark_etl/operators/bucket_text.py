@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hourmark.avro import ENVELOPE_NAMES
-from hourmark.event_id import EventId
-from hourmark.hours import Hour
-from hourmark.manifest import Manifest
+from hourmark.avro.framing import ENVELOPE_NAMES
 from hourmark.printing import plain
+from hourmark.records.event_id import EventId
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import Event
 from hourmark_etl.humanize import iso
 from hourmark_etl.storage import Storage

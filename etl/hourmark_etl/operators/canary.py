@@ -12,18 +12,17 @@ from typing import Final
 
 import click
 
-from hourmark.alarm import Alarm
-from hourmark.alarm_log import AlarmLog
-from hourmark.canary import CANARY, Step, late
 from hourmark.clock import Clock, SystemClock
-from hourmark.committed_reader import CommittedReader
-from hourmark.config import Config, config_option
+from hourmark.commands.canary import CANARY, Step, late
+from hourmark.config.loading import Config, config_option
 from hourmark.errors import Unavailable, UsageError
-from hourmark.kafka import Cluster, Partition
+from hourmark.kafka.clients import Cluster, Partition
+from hourmark.kafka.committed_reader import CommittedReader
+from hourmark.kafka.topic_names import central_topic, events_topic
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
-from hourmark.stopping import stop_on_signals
-from hourmark.topics import central_topic, events_topic
+from hourmark.process.alarms import Alarm, AlarmLog
+from hourmark.process.stopping import stop_on_signals
 from hourmark_etl.ledger.batches import positions_at
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import existing_ledger
@@ -137,7 +136,7 @@ def _say(passed: Mapping[str, Passed], alarms: Sequence[Alarm], now_ms: int, *, 
 def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, port: int) -> None:
     from prometheus_client import CollectorRegistry, Gauge  # here: one look needs none, and may be taken without Spark's extras
 
-    from hourmark.metrics_server import serve_metrics
+    from hourmark.process.metrics_server import serve_metrics
 
     passed: dict[str, Passed] = {}
     began_ms = clock.now_ms()  # it may have been declared long before

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_option
+from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, say_json
 from hourmark_etl.operators.bucket_text import event_lines, table

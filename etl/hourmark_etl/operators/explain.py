@@ -10,8 +10,8 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from hourmark.hours import Hour
-from hourmark.manifest import Grade, Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.closing.cut.readiness import Reports, clocks_apart, no_service
 from hourmark_etl.humanize import counted, duration, iso
 from hourmark_etl.ledger.heartbeat import no_driver

@@ -9,13 +9,13 @@ import click
 from sqlalchemy import Connection
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_option
+from hourmark.config.loading import Config, config_option
+from hourmark.config.redaction import shown
 from hourmark.errors import Finding, UsageError
-from hourmark.hidden import shown
-from hourmark.kafka import Cluster
+from hourmark.kafka.clients import Cluster
 from hourmark.printing import json_option, say_json
 from hourmark.rollback.version import VERSIONS
-from hourmark.rules_topic import read_rules
+from hourmark.rules.rules_topic import read_rules
 from hourmark_etl.ledger import migrations
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import existing_ledger

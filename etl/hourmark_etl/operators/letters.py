@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from hourmark.avro import unix_ms
+from hourmark.avro.framing import unix_ms
 from hourmark_etl.buckets.reader import Event
 from hourmark_etl.humanize import iso
 

@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from hourmark import dead_letters
-from hourmark.avro import unframe
-from hourmark.committed_reader import CommittedReader
-from hourmark.config_groups import KafkaCluster
-from hourmark.datum import Datum
+from hourmark.avro.datum import Datum
+from hourmark.avro.framing import unframe
+from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster, Partition
-from hourmark.rules_topic import read_rules
-from hourmark.topics import events_topic
+from hourmark.kafka.clients import Cluster, Partition
+from hourmark.kafka.committed_reader import CommittedReader
+from hourmark.kafka.topic_names import events_topic
+from hourmark.records import dead_letters
+from hourmark.rules.rules_topic import read_rules
 from hourmark_etl.buckets.reader import Event, list_hours, read_events, standing_manifest
 from hourmark_etl.operators.letters import Wanted
 from hourmark_etl.storage import Storage

@@ -15,11 +15,11 @@ from typing import Any
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_option
+from hourmark.config.loading import Config, config_option
+from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError, Unavailable, UsageError
-from hourmark.hours import Hour
 from hourmark.printing import json_option, say_json
-from hourmark.redaction import redact
+from hourmark.records.hours import Hour
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.humanize import duration
 from hourmark_etl.ledger import overview

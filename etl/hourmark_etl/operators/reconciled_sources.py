@@ -12,8 +12,8 @@ from collections import defaultdict
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, case, func, select
 
-from hourmark.hours import Hour
-from hourmark.manifest import Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import bucket_rows, closed_spans
 from hourmark_etl.ledger.database import Database

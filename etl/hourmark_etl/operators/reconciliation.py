@@ -22,8 +22,8 @@ import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from hourmark.hours import Hour
-from hourmark.manifest import Book, Grade
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Book, Grade
 from hourmark_etl.model import AuditOffsets
 
 UNLISTED: Final = None  # rows that no freeze has listed yet

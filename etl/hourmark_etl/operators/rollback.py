@@ -13,9 +13,9 @@ from typing import Final
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.version import Older
 from hourmark_etl.ledger import migrations, tables

@@ -9,10 +9,10 @@ from typing import Any, Final
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_option
-from hourmark.hours import Hour
+from hourmark.config.loading import Config, config_option
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
+from hourmark.records.hours import Hour
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.set_aside import SetAsideRow, mark_reviewed, set_aside_rows
 from hourmark_etl.options import say

@@ -10,8 +10,8 @@ from typing import Any, TextIO
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_option
-from hourmark.config_groups import Kafka
+from hourmark.config.groups import Kafka
+from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, plain, say_json
 from hourmark_etl.ledger.existing import existing_ledger

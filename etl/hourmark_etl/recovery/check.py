@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import Connection, func, select
 
-from hourmark.hours import Hour
-from hourmark.manifest import Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import BadMarker, list_hours, list_types, standing_manifest
 from hourmark_etl.errors import DamagedRow, Unreadable
 from hourmark_etl.ledger import tables

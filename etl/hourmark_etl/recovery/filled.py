@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import Connection, or_, select
 
 from hourmark.errors import UsageError
-from hourmark.rules import RulesBook
+from hourmark.rules.revision import RulesBook
 from hourmark_etl.ledger import tables
 from hourmark_etl.model import State
 

@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from hourmark.errors import Unavailable
-from hourmark.kafka import Partition
-from hourmark.topics import AUDIT
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.batches import lost_behind
 from hourmark_etl.ledger.database import Database, Lease

@@ -21,7 +21,7 @@ from sqlalchemy import select
 
 from hourmark.clock import Clock
 from hourmark.errors import Finding, Unavailable
-from hourmark.topics import AUDIT
+from hourmark.kafka.topic_names import AUDIT
 from hourmark_etl.folders import LEDGER_FOLDER
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import position_of

@@ -22,9 +22,9 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import Connection, delete, insert, select
 
 from hourmark.errors import Finding, Unavailable
-from hourmark.event_id import SIZE
-from hourmark.manifest import Manifest
-from hourmark.rules import KnownSchema, SchemaMeaning
+from hourmark.records.event_id import SIZE
+from hourmark.records.manifest import Manifest
+from hourmark.rules.revision import KnownSchema, SchemaMeaning
 from hourmark_etl.buckets.reader import list_types
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ids.kept import Bucket, kept_files, kept_runs

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from hourmark.config_groups import Kafka
-from hourmark.rules import RulesBook
+from hourmark.config.groups import Kafka
+from hourmark.rules.revision import RulesBook
 from hourmark_etl.storage import Storage
 from hourmark_etl.topics import Central
 

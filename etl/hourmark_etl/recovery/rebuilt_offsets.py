@@ -25,8 +25,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from sqlalchemy import Connection
 
 from hourmark.errors import Finding
-from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, central_topic, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark_etl.ledger.batches import lost_behind, lost_to_retention, put_positions
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_checks, put_gaps, tells_lost_end
 from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, NONE_MEANT, AuditOffsets, Position, Span

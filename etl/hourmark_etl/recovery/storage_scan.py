@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from hourmark.hours import Hour
-from hourmark.manifest import Manifest, Previous
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest, Previous
 from hourmark_etl.buckets.reader import BadMarker, decoded_manifest, list_hours, read_marker
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.folders import STAGING_FOLDER, UNAUDITED_FOLDER

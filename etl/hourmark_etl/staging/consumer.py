@@ -27,10 +27,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from hourmark.clock import Clock
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError, Unavailable
-from hourmark.host_reports import HostReport
-from hourmark.kafka import Cluster, Partition
+from hourmark.kafka.clients import Cluster, Partition
+from hourmark.records.host_reports import HostReport
 from hourmark_etl.errors import DataLoss, EtlStop
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease

@@ -34,7 +34,7 @@ EVENT_SCHEMA: Final = pa.schema(
         ("datum", "binary"),
         ("partition", "int32"),  # of the type's topic
         ("offset", "int64"),
-        ("value_hash", "uint64"),  # `hourmark.value_hash`; files of version 0.3.0 do not have it
+        ("value_hash", "uint64"),  # `hourmark.avro.value_hash`; files of version 0.3.0 do not have it
     ]
 )
 AUDIT_SCHEMA: Final = pa.schema(

@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from hourmark.config_groups import Storage as StorageSettings
+from hourmark.config.groups import Storage as StorageSettings
 from hourmark_etl.model import FIRST_SITE, AuditGroup, SetAside, Span, StagedFile, StagedGroup, from_row
 
 NOTE_FORMAT: Final = 1

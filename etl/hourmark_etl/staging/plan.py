@@ -11,8 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from hourmark.kafka import Partition
-from hourmark.partitions_reader import Start
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.partitions_reader import Start
 from hourmark_etl.model import Position, Span
 
 TASK_RECORDS_MIN: Final = 5_000  # fewer are not worth a task, and a file, of their own

@@ -20,10 +20,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config
-from hourmark.kafka import Cluster, NoLeader, Offset, Partition
-from hourmark.known_brokers import bootstrap_of
-from hourmark.topics import AUDIT
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import Cluster, NoLeader, Offset, Partition, bootstrap_of
+from hourmark.kafka.topic_names import AUDIT
 from hourmark_etl.folders import STAGING_FOLDER
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
@@ -46,7 +45,7 @@ class Schemas(NamedTuple):
 
     Attributes:
         types: By schema id, its type: of all ids that the ledger knows for certain.
-        programs: By schema id, the program that checks its datums (`hourmark.datum_check`).
+        programs: By schema id, the program that checks its datums (`hourmark.avro.datum_check`).
     """
 
     types: Mapping[int, str]

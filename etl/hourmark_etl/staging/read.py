@@ -1,6 +1,6 @@
 """Reads spans of offsets of many topic-partitions of the central cluster as Arrow columns, a piece of bounded size at a time.
 
-As `hourmark.partitions_reader`; what is added here are a span's bytes, and that what retention has taken is DataLoss: nothing is
+As `hourmark.kafka.partitions_reader`; what is added here are a span's bytes, and that what retention has taken is DataLoss: nothing is
 ever skipped. Where there is the compiled module, no record is an object of Python's; those cost about 1 µs of CPU each.
 """
 
@@ -16,11 +16,11 @@ import pyarrow as pa
 from confluent_kafka import Message
 
 from hourmark import native
-from hourmark.committed_reader import CommittedReader
-from hourmark.config_groups import KafkaCluster
-from hourmark.kafka import Cluster, Partition, serves
-from hourmark.packed_reader import NO_KEY, NO_VALUE, Packed, PackedReader
-from hourmark.partitions_reader import STALL_S, OutOfRange, PartitionError, PartitionsReader, Run, Truncated
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka.clients import Cluster, Partition, serves
+from hourmark.kafka.committed_reader import CommittedReader
+from hourmark.kafka.packed_reader import NO_KEY, NO_VALUE, Packed, PackedReader
+from hourmark.kafka.partitions_reader import STALL_S, OutOfRange, PartitionError, PartitionsReader, Run, Truncated
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.model import Span
 from hourmark_etl.staging.plan import ReadSpan

@@ -1,7 +1,7 @@
 """Checks of each record on a topic of events: its key, its framing, its schema id and its datum.
 
 A record that fails is set aside, alone, and everything else is staged. Rows are checked column-wise: the datums of one schema id
-in one native call (`hourmark.datum_check`), which also compares the event id in the datum with the one in the key.
+in one native call (`hourmark.avro.datum_check`), which also compares the event id in the datum with the one in the key.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hourmark.avro import FRAMING_SIZE
-from hourmark.datum_check import NO_PROGRAM, REASONS, Verdict
-from hourmark.record_key import KEY_SIZE
+from hourmark.avro.datum_check import NO_PROGRAM, REASONS, Verdict
+from hourmark.avro.framing import FRAMING_SIZE
+from hourmark.records.record_key import KEY_SIZE
 from hourmark_etl.arrow import (
     Bools,
     Int32s,

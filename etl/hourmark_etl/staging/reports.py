@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from hourmark.host_reports import HostReport
+from hourmark.records.host_reports import HostReport
 from hourmark_etl.staging.pieces import ReportRecord
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from hourmark.config import Config
-from hourmark.kafka import Cluster, Partition
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import Cluster, Partition
 from hourmark_etl.errors import DataLoss, TopicReplaced
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.set_aside import set_aside_offsets

@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hourmark.audit import AuditRecord, Promise
-from hourmark.avro import FRAMING_SIZE, unframe
-from hourmark.config_groups import KafkaCluster
-from hourmark.host_reports import HostReport
-from hourmark.kafka import Partition
+from hourmark.avro.framing import FRAMING_SIZE, unframe
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka.clients import Partition
+from hourmark.records.audit import AuditRecord, Promise
+from hourmark.records.host_reports import HostReport
 from hourmark_etl.arrow import (
     Bools,
     fixed_array,

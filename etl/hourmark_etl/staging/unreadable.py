@@ -6,9 +6,9 @@ import functools
 import logging
 from typing import Final
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.errors import UsageError
-from hourmark.kafka import Cluster, Partition
+from hourmark.kafka.clients import Cluster, Partition
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.offset_gaps import OffsetGap

@@ -18,7 +18,7 @@ import getpass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from hourmark.config_groups import Storage as StorageSettings
+from hourmark.config.groups import Storage as StorageSettings
 from hourmark_etl.storage.errors import (
     AccessDenied,
     AlreadyExists,

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from hourmark.durable import sync_folder
+from hourmark.process.durable import sync_folder
 from hourmark_etl.storage.errors import AccessDenied, AlreadyExists, BadBlocks, NoSpace, NotFound, StorageError
 from hourmark_etl.storage.interface import Entry, Storage
 from hourmark_etl.storage.paths import checked, scratch_path

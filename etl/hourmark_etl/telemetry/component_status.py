@@ -6,8 +6,8 @@ import dataclasses
 import re
 from typing import Final
 
-from hourmark.component_status import LOOPBACK, ComponentStatus, State, age
-from hourmark.config import Config
+from hourmark.commands.component_status import LOOPBACK, ComponentStatus, State, age
+from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.existing import existing_ledger

@@ -15,8 +15,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from hourmark.hours import Hour
-from hourmark.manifest import Grade, Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.model import from_row
 
 OLDEST_SHOWN: Final = 10

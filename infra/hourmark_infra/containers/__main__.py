@@ -7,9 +7,9 @@ import signal
 import sys
 
 from hourmark.clock import SystemClock
-from hourmark.config import home
+from hourmark.config.loading import home
+from hourmark.config.redaction import install_redaction, redact
 from hourmark.errors import HourmarkError
-from hourmark.redaction import install_redaction, redact
 from hourmark_infra.containers import roles
 from hourmark_infra.containers.site import SHARED, site_of
 from hourmark_infra.containers.wellness import ask

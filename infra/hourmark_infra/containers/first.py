@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from hourmark.durable import write_durably
 from hourmark.errors import Unavailable
+from hourmark.process.durable import write_durably
 from hourmark_infra.containers.site import BALANCER
 from hourmark_infra.stack.state import new_cluster_ids
 

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple, NoReturn
 
 import pyspark
 
-from hourmark.canary import CANARY, DECLARATION
 from hourmark.clock import Clock
-from hourmark.durable import write_durably
+from hourmark.commands.canary import CANARY, DECLARATION
 from hourmark.errors import UsageError
+from hourmark.process.durable import write_durably
 from hourmark_infra import jars
 from hourmark_infra.containers import first
 from hourmark_infra.containers.application import write_for_ever

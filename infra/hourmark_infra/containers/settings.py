@@ -6,8 +6,8 @@ import resource
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark.config_groups import Service
-from hourmark.toml_text import render_toml
+from hourmark.config.groups import Service
+from hourmark.config.toml_text import render_toml
 from hourmark_infra.containers.site import BALANCER, Site
 from hourmark_infra.stack.config_file import settings_of
 from hourmark_infra.stack.layout import SERVICE

@@ -23,9 +23,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark.durable import write_durably
+from hourmark.config.toml_text import render_toml
 from hourmark.errors import ConfigError
-from hourmark.toml_text import render_toml
+from hourmark.process.durable import write_durably
 from hourmark_infra.containers.settings import LOGS, TYPES, connections
 from hourmark_infra.stack.control import Stack
 from hourmark_infra.stack.layout import PORT_NAMES

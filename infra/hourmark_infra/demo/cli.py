@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import home
+from hourmark.config.loading import home
 from hourmark.errors import UsageError
 from hourmark_infra.demo import outcome
 from hourmark_infra.demo.demo import Demo, Options

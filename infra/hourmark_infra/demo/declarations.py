@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark.event_types import DEAD_LETTERS, read_folder
+from hourmark.rules.event_types import DEAD_LETTERS, read_folder
 from hourmark_infra.demo.events import AD_SHOWN, TRACK_PLAYED
 from hourmark_infra.demo.named_lines import TYPE as LINES
 

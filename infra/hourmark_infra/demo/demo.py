@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from hourmark.clock import Clock
-from hourmark.config import Config, load_config
+from hourmark.config.loading import Config, load_config
+from hourmark.config.toml_text import render_toml
 from hourmark.errors import Unavailable, UsageError
-from hourmark.rules_topic import read_rules
-from hourmark.toml_text import render_toml
+from hourmark.rules.rules_topic import read_rules
 from hourmark_infra.components import Components, wait_for
 from hourmark_infra.demo import outcome
 from hourmark_infra.demo.closing import Progress, TypeClosing, closed_enough, look, short

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster
-from hourmark.topics import events_topic
+from hourmark.kafka.clients import Cluster
+from hourmark.kafka.topic_names import events_topic
 from hourmark_infra.demo.events import TRACK_PLAYED
 from hourmark_infra.demo.traffic import Traffic
 from hourmark_infra.stack import Stack

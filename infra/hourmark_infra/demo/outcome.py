@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark_infra.demo.declarations import TYPES
 from hourmark_infra.judge.buckets import DEAD_LETTERS
 from hourmark_infra.judge.report import Kind, Report, TypeCount

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from hourmark.audit import AuditRecord
-from hourmark.avro import unframe
-from hourmark.config import Config
-from hourmark.topic_follower import read_topic
-from hourmark.topics import AUDIT
+from hourmark.avro.framing import unframe
+from hourmark.config.loading import Config
+from hourmark.kafka.compacted_topic import read_topic
+from hourmark.kafka.topic_names import AUDIT
+from hourmark.records.audit import AuditRecord
 
 
 def acknowledged(config: Config) -> Counter[str]:

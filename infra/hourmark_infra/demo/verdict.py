@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark_infra.demo import declarations
 from hourmark_infra.demo.declarations import SERVER_SOURCE
 from hourmark_infra.demo.live_log import LiveLog

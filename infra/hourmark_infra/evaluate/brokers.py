@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from hourmark.config_groups import KafkaCluster
+from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import TIMEOUT_S, Cluster
-from hourmark.topic_setup import WantedTopic, ensure_topics
+from hourmark.kafka.clients import TIMEOUT_S, Cluster
+from hourmark.kafka.topic_setup import WantedTopic, ensure_topics
 from hourmark_infra.stack.health import ANSWER_SECONDS, listens
 
 REPLICAS_MAX: Final = 3

@@ -17,10 +17,10 @@ from typing import Any
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import home
-from hourmark.durable import write_durably
+from hourmark.config.loading import home
 from hourmark.errors import UsageError
-from hourmark.kafka import quiet_logger
+from hourmark.kafka.clients import quiet_logger
+from hourmark.process.durable import write_durably
 from hourmark_infra import jars
 from hourmark_infra.evaluate import hands
 from hourmark_infra.evaluate.jmx import Jmx

@@ -1,6 +1,6 @@
 """One producer under a paced load, in a thread of its own, from its start to its end: it is never started anew.
 
-Its settings are those of the delivery service's producer (`hourmark_delivery_service/kafka_queue.py`), but for the time in which
+Its settings are those of the delivery service's producer (`hourmark_delivery_service/queue/kafka_queue.py`), but for the time in which
 a record must be delivered: longer than any outage that is made here, so that what is seen is whether the client comes through.
 It never makes a topic: one that was deleted at the end would come back.
 """
@@ -17,8 +17,8 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from hourmark.clock import Clock
-from hourmark.config_groups import KafkaCluster
-from hourmark.kafka import client_settings, quiet_logger
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka.clients import client_settings, quiet_logger
 from hourmark_infra.evaluate.accounting import Flags, Floats
 from hourmark_infra.evaluate.records import Form, Plan
 

@@ -11,7 +11,7 @@ from typing import Final
 import psutil
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from hourmark.kafka import TIMEOUT_S
+from hourmark.kafka.clients import TIMEOUT_S
 from hourmark_infra.evaluate.brokers import Brokers
 from hourmark_infra.evaluate.hands import Hands
 from hourmark_infra.stack import Stack

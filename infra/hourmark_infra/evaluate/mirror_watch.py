@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hourmark.errors import Unavailable
-from hourmark.kafka import Partition
-from hourmark.mirror_positions import MirrorPositions
-from hourmark.topics import central_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.mirror import MirrorPositions
+from hourmark.kafka.topic_names import central_topic
 from hourmark_infra.evaluate.brokers import Brokers
 from hourmark_infra.evaluate.load import Load
 from hourmark_infra.evaluate.reading import Copied, Follower

@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
-from hourmark.committed_reader import CommittedReader, MessageRun
-from hourmark.config_groups import KafkaCluster
+from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster, Offset, Partition, consumer_settings, quiet_logger
+from hourmark.kafka.clients import Cluster, Offset, Partition, consumer_settings, quiet_logger
+from hourmark.kafka.committed_reader import CommittedReader, MessageRun
 from hourmark_infra.evaluate.accounting import Floats, Readings
 from hourmark_infra.evaluate.records import Form
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from hourmark.errors import HourmarkError, Unavailable
-from hourmark.topics import central_topic
+from hourmark.kafka.topic_names import central_topic
 from hourmark_infra.evaluate import accounting
 from hourmark_infra.evaluate.brokers import Brokers
 from hourmark_infra.evaluate.comparison import comparisons

@@ -19,8 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hourmark.durable import sync_folder, write_durably
 from hourmark.errors import Finding, Unavailable
+from hourmark.process.durable import sync_folder, write_durably
 from hourmark_infra.jars.ivy import last_words, locked_dependencies, start_ivy
 from hourmark_infra.jars.lockfile import Jar, digest_of, read_lock, sha256_of
 from hourmark_infra.locks import one_at_a_time

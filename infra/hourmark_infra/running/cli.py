@@ -12,10 +12,10 @@ from pathlib import Path
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import home
+from hourmark.config.loading import home
 from hourmark.errors import UsageError
-from hourmark.event_types import DEAD_LETTERS
 from hourmark.printing import called, json_option, say_json
+from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_infra.components import environment
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.java.find import export_java_home

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark.canary import CANARY
 from hourmark.clock import Clock
-from hourmark.config import Config, load_config
-from hourmark.durable import write_durably
+from hourmark.commands.canary import CANARY
+from hourmark.config.loading import Config, load_config
+from hourmark.config.toml_text import render_toml
 from hourmark.errors import ConfigError, Unavailable
-from hourmark.event_types import read_folder
-from hourmark.hours import Hour
-from hourmark.toml_text import render_toml
+from hourmark.process.durable import write_durably
+from hourmark.records.hours import Hour
+from hourmark.rules.event_types import read_folder
 from hourmark_infra.components import CANARIES, Components, environment, is_ready, wait_for
 from hourmark_infra.running.closed import as_text, closed_since, next_hours, waiting
 from hourmark_infra.running.one_log import OneLog

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hourmark.config import Config
-from hourmark.hours import Hour
+from hourmark.config.loading import Config
+from hourmark.records.hours import Hour
 
 _WHOLE = ("storage",)  # groups of which a part makes no sense with parts of the stack's
 

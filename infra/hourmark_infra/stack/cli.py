@@ -10,11 +10,11 @@ import click
 from pydantic import ValidationError
 
 from hourmark.clock import SystemClock
-from hourmark.component_status import ComponentStatus, component_statuses
-from hourmark.config import home, load_config
-from hourmark.config_groups import Buckets, Service
+from hourmark.commands.component_status import ComponentStatus, component_statuses
+from hourmark.config.groups import Buckets, Service
+from hourmark.config.loading import home, load_config
 from hourmark.errors import UsageError
-from hourmark.kafka import quiet_logger
+from hourmark.kafka.clients import quiet_logger
 from hourmark.printing import json_option, say_json
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack.control import Stack

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
-from hourmark.toml_text import render_toml
+from hourmark.config.toml_text import render_toml
 from hourmark_infra.stack.layout import CLUSTERS, METRICS, MIRRORS, SERVICE, Layout, replication
 from hourmark_infra.stack.options import Clusters
 from hourmark_infra.stack.registry import CONFLUENT_PATH
@@ -17,7 +17,7 @@ _HEAD = """# Written by `hourmark up`, and again by the next one: to change a se
 
 
 def render_config(layout: Layout, programs: Programs, user: str, bucket_seconds: int, clusters: Clusters = 2) -> str:
-    """The file's text; `hourmark.config.load_config` reads it."""
+    """The file's text; `hourmark.config.loading.load_config` reads it."""
     return _HEAD + render_toml(settings_of(layout, programs, user, bucket_seconds, clusters))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hourmark_infra.stack.layout import Layout, replication
 
-MESSAGE_BYTES_MAX = 8 * 1024 * 1024  # as hourmark.config's kafka.max_message_bytes
+MESSAGE_BYTES_MAX = 8 * 1024 * 1024  # as hourmark.config.loading's kafka.max_message_bytes
 
 LOG4J2 = """# Kafka's own pattern and level, to the console, which is the server's log file.
 rootLogger.level = INFO

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from hourmark.clock import Clock
-from hourmark.durable import write_durably
 from hourmark.errors import Unavailable
+from hourmark.process.durable import write_durably
 from hourmark_infra.stack.health import Health
 from hourmark_infra.stack.process import Process, is_alive, send, wait_gone
 from hourmark_infra.stack.servers import Server

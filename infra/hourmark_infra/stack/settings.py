@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hourmark.durable import write_durably
+from hourmark.process.durable import write_durably
 from hourmark_infra.stack import config_file, hadoop, jmx, kafka
 from hourmark_infra.stack.layout import CLUSTERS, Layout
 

@@ -15,8 +15,8 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from hourmark.durable import write_durably
 from hourmark.errors import HourmarkError
+from hourmark.process.durable import write_durably
 from hourmark_infra.stack.layout import ANY_PORTS, CLUSTERS, MIRRORS, SPREAD, Shape, free_ports, stack_root
 from hourmark_infra.stack.options import Clusters, Workers
 from hourmark_infra.stack.process import Process

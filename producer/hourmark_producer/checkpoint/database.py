@@ -38,8 +38,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from hourmark.durable import sync_folder
 from hourmark.errors import Unavailable
+from hourmark.process.durable import sync_folder
 from hourmark_producer.checkpoint import archives, books, forgotten, integrity, marks
 from hourmark_producer.checkpoint.integrity import what_is_missing
 from hourmark_producer.checkpoint.rows import device_row, file_of, orphan, place_row, position_row, range_of, restore

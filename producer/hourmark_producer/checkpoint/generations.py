@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hourmark.durable import write_durably
 from hourmark.errors import ConfigError
+from hourmark.process.durable import write_durably
 from hourmark_producer.files.fingerprints import HEAD_BYTES
 
 FILES_MAX: Final = 100_000  # the latest

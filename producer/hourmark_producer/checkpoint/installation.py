@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from hourmark.durable import sync_folder
 from hourmark.errors import UsageError
-from hourmark.ranges import new_host_id
+from hourmark.process.durable import sync_folder
+from hourmark.records.ranges import new_host_id
 from hourmark.state_folder import StateFolder
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointBroken, lose
 from hourmark_producer.checkpoint.generations import owner

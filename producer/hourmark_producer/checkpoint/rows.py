@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any, Final
 
-from hourmark.ranges import LATER_FIELDS, ByteRange, Part
+from hourmark.records.ranges import LATER_FIELDS, ByteRange, Part
 from hourmark_producer.files.fingerprints import Shrink
 from hourmark_producer.files.identity import Identity
 from hourmark_producer.files.tracked_file import NEVER, Account, Outgoing, Place, Position, Progress, TrackedFile

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import zstandard
 
-from hourmark.durable import sync_folder
+from hourmark.process.durable import sync_folder
 from hourmark_producer.checkpoint.rows import fields_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple, Protocol
 
-from hourmark.ranges import Part
+from hourmark.records.ranges import Part
 
 _LF = b"\n"
 _TAIL_BYTES = 4096  # looked at first: most lines are shorter

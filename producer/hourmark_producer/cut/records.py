@@ -25,14 +25,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from hourmark.cri import clean_end, first_clean_end, first_full_end
-from hourmark.ranges import Part
+from hourmark.records.cri import clean_end, first_clean_end, first_full_end
+from hourmark.records.ranges import Part
 from hourmark_producer.cut.lines import Cut, Limits, Pending, Read
 
 _LF: Final = b"\n"
 _BLOCK_BYTES: Final = 4096  # searched first, from the end; then twice as much, and so on
 
-Starts = Callable[[bytes, int, int], Iterator[int]]  # where records begin among these lines, see `hourmark.record_start`
+Starts = Callable[[bytes, int, int], Iterator[int]]  # where records begin among these lines, see `hourmark.records.record_start`
 
 
 def cut_records(read: Read, limits: Limits, starts: Starts, *, in_record: bool, flush: bool) -> Cut | Pending:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from hourmark.config_groups import TailedSource
-from hourmark.range_fields import range_fields
+from hourmark.config.groups import TailedSource
+from hourmark.records.ranges import range_fields
 from hourmark_producer.cut.lines import Cut, Limits, Pending, Read, Whole, cut
 from hourmark_producer.cut.records import cut_cri, cut_records
 from hourmark_producer.files.tracked_file import Position
@@ -42,7 +42,7 @@ def cut_of(
         return cut_cri(read, limits, in_piece=position.in_line, at_line=at_line, flush=flush)
     if source.record_start is None:
         return cut(read, limits, in_line=position.in_line, searched=searched, whole=whole)
-    from hourmark.record_start import record_start  # where such a source is: hosts without one need no RE2
+    from hourmark.records.record_start import record_start  # where such a source is: hosts without one need no RE2
 
     return cut_records(read, limits, record_start(source.record_start).starts, in_record=position.in_line, flush=flush)
 

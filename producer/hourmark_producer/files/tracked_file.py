@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hourmark.ranges import ByteRange
+from hourmark.records.ranges import ByteRange
 from hourmark_producer.files.fingerprints import Shrink, Verdict, judge
 from hourmark_producer.files.identity import Identity
 from hourmark_producer.files.patterns import PACKED

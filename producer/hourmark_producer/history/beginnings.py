@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark.config_groups import TailedSource
+from hourmark.config.groups import TailedSource
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.books import skip

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
-from hourmark.config_groups import TailedSource
+from hourmark.config.groups import TailedSource
 from hourmark_producer.checkpoint import archives
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.books import skip

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from hourmark.config_groups import LOOPBACK_HOSTS, TailedSource
-from hourmark.config_groups import Tailer as TailerConfig
+from hourmark.config.groups import LOOPBACK_HOSTS, TailedSource
+from hourmark.config.groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 
 STDIN: Final = "stdin"

@@ -31,8 +31,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hourmark.durable import write_durably
 from hourmark.errors import ConfigError
+from hourmark.process.durable import write_durably
 from hourmark_producer.receive.receiver import READ_BYTES, Polled
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from hourmark.durable import sync_folder, write_durably
 from hourmark.errors import Unavailable
+from hourmark.process.durable import sync_folder, write_durably
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Change, Checkpoint
 from hourmark_producer.files.identity import Identity

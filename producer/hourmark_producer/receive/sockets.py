@@ -23,9 +23,9 @@ import ssl
 import struct
 from typing import TYPE_CHECKING, Final
 
-from hourmark.certificates import WatchedFiles, load_cas, load_pair
-from hourmark.config_groups import SyslogTls
+from hourmark.config.groups import SyslogTls
 from hourmark.errors import ConfigError
+from hourmark.process.certificates import WatchedFiles, load_cas, load_pair
 from hourmark_producer.conditions import Throttle
 from hourmark_producer.receive.framing import Framer, line_of
 from hourmark_producer.receive.receiver import READ_BYTES, Polled

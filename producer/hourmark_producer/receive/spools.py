@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark.config_groups import TailedSource
-from hourmark.config_groups import Tailer as TailerConfig
+from hourmark.config.groups import TailedSource
+from hourmark.config.groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
 from hourmark_producer.conditions import Throttle

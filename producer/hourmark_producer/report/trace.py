@@ -29,7 +29,7 @@ from typing import Final, NamedTuple, Protocol
 
 import click
 
-from hourmark.config import config_file_option, load_config
+from hourmark.config.loading import config_file_option, load_config
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, printable, say_json
 from hourmark_producer.checkpoint.books import balances

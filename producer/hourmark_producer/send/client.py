@@ -20,12 +20,12 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from hourmark.clock import Clock
-from hourmark.config_groups import Tailer as TailerConfig
+from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.redaction import shown
 from hourmark.errors import HourmarkError, Unavailable
-from hourmark.hidden import shown
-from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
-from hourmark.ranges import ByteRange
-from hourmark.wire import (
+from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport
+from hourmark.records.ranges import ByteRange
+from hourmark.records.wire import (
     CLOCK_HEADER,
     EVENTS_PATH,
     HELLO_PATH,

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
-from hourmark.hidden import shown
-from hourmark.host_reports import CLOCKS_APART_MS_MAX
+from hourmark.config.redaction import shown
+from hourmark.records.host_reports import CLOCKS_APART_MS_MAX
 
 HEARD_S: Final = 600.0  # nobody waits longer for a service that is gone, though another's clock is contradicted by its last
 

@@ -9,11 +9,11 @@ import threading
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hourmark.certificates import WatchedFiles, load_cas, load_pair
 from hourmark.clock import Clock
-from hourmark.config_groups import Tailer as TailerConfig
+from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.redaction import add_secret
 from hourmark.errors import ConfigError
-from hourmark.redaction import add_secret
+from hourmark.process.certificates import WatchedFiles, load_cas, load_pair
 
 _LOG = logging.getLogger(__name__)
 

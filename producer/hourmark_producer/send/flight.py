@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from hourmark.wire import RangeAnswer
+from hourmark.records.wire import RangeAnswer
 from hourmark_producer.files.tracked_file import Outgoing
 from hourmark_producer.send.client import RANGE_TIMEOUT_S
 

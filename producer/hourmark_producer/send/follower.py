@@ -26,11 +26,11 @@ from typing import Final, NamedTuple
 import zstandard
 
 from hourmark.clock import Clock
-from hourmark.config_groups import TailedSource
-from hourmark.dead_letters import Reason
+from hourmark.config.groups import TailedSource
 from hourmark.errors import HourmarkError
-from hourmark.ranges import ByteRange, Part
-from hourmark.wire import RangeAnswer
+from hourmark.records.dead_letters import Reason
+from hourmark.records.ranges import ByteRange, Part
+from hourmark.records.wire import RangeAnswer
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.accounts import keep_head
 from hourmark_producer.checkpoint.archives import depart

@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from hourmark.clock import Clock
+from hourmark.config.redaction import shown
 from hourmark.errors import HourmarkError
-from hourmark.hidden import shown
-from hourmark.host_reports import HostReport, SourceReport
+from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark_producer.conditions import Throttle
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.send.client import ServiceLink

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark.config_groups import LOOPBACK_HOSTS
+from hourmark.config.groups import LOOPBACK_HOSTS
+from hourmark.config.redaction import shown
 from hourmark.errors import ConfigError
-from hourmark.hidden import shown
 from hourmark_producer.send.connections import Address
 
 FIRST_S: Final = 0.1  # the pause after a first failure

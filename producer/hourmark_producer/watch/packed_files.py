@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark.ranges import file_id
+from hourmark.records.ranges import file_id
 from hourmark_producer.checkpoint import archives
 from hourmark_producer.checkpoint.archives import Stamp
 from hourmark_producer.checkpoint.database import Checkpoint

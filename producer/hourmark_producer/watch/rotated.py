@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from hourmark.config_groups import TailedSource
+from hourmark.config.groups import TailedSource
 from hourmark_producer.files.former_names import DATE_DIGITS, without_numbers
 from hourmark_producer.files.identity import Identity
 from hourmark_producer.files.patterns import PACKED, Findings, entries, is_named_by

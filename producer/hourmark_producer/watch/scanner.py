@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark.config_groups import TailedSource
-from hourmark.ranges import file_id
+from hourmark.config.groups import TailedSource
+from hourmark.records.ranges import file_id
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint import forgotten
 from hourmark_producer.checkpoint.accounts import keep_accounts

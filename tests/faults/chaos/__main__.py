@@ -19,7 +19,7 @@ from tests.faults.chaos.trials import Trial, append, put, read, table
 from tests.faults.chaos.workloads import WORKLOADS
 
 from hourmark.clock import SystemClock
-from hourmark.config import home
+from hourmark.config.loading import home
 from hourmark.errors import HourmarkError, UsageError
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.locks import one_at_a_time

@@ -14,7 +14,7 @@ from tests.faults.chaos.flows import Flow
 from tests.faults.chaos.settings import BUCKET_SECONDS, HOSTS
 
 from hourmark.clock import Clock
-from hourmark.topics import events_topic
+from hourmark.kafka.topic_names import events_topic
 from hourmark_infra.judge.webhdfs import WebHdfs, hdfs_path
 from hourmark_infra.stack.layout import METRICS
 

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from tests.faults.chaos.link import Link, Network
 
-from hourmark.durable import write_durably
-from hourmark.toml_text import render_toml
+from hourmark.config.toml_text import render_toml
+from hourmark.process.durable import write_durably
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.config_file import render_worker
 from hourmark_infra.stack.kafka import broker_properties, render_properties

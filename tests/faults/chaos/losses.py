@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import fastavro
 
-from hourmark.avro import event_schema, unframe
-from hourmark.committed_reader import CommittedReader
-from hourmark.kafka import Cluster, Partition
+from hourmark.avro.framing import event_schema, unframe
+from hourmark.kafka.clients import Cluster, Partition
+from hourmark.kafka.committed_reader import CommittedReader
 from hourmark_infra.judge.values import plain
 
 _ENVELOPE: Final[Any] = fastavro.parse_schema(plain(event_schema("envelope", [])))  # with which every event begins

@@ -10,7 +10,7 @@ from tests.faults.chaos.eyes import Closings
 from tests.faults.chaos.settings import BUCKET_SECONDS
 
 from hourmark.errors import Unavailable
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World

@@ -35,7 +35,7 @@ from tests.faults.chaos.evidence import Evidence
 from tests.faults.chaos.flows import Flow
 from tests.faults.chaos.losses import destroyed
 
-from hourmark.avro import unix_ms
+from hourmark.avro.framing import unix_ms
 from hourmark_infra.judge.buckets import Bucket, closed_buckets
 from hourmark_infra.judge.expectations import ApiEvent, Expectations
 from hourmark_infra.judge.webhdfs import Entry, Opened, WebHdfs, hdfs_path

@@ -26,7 +26,7 @@ from tests.support import postgres
 
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable, UsageError
-from hourmark.rules_topic import read_rules
+from hourmark.rules.rules_topic import read_rules
 from hourmark_infra.demo import declarations
 from hourmark_infra.jars.cache import Say
 from hourmark_infra.judge.buckets import by_bucket, read_tree

@@ -41,13 +41,13 @@ from tests.support.documents import ROOT
 from tests.support.shifted_clock import OFFSET_VARIABLE
 
 from hourmark.clock import Clock
-from hourmark.config import Config, load_config
+from hourmark.config.loading import Config, load_config
+from hourmark.config.toml_text import render_toml
 from hourmark.errors import Unavailable
-from hourmark.event_types import DEAD_LETTERS
-from hourmark.kafka import Cluster
-from hourmark.toml_text import render_toml
-from hourmark.topics import central_topic, events_topic
-from hourmark.wire import CLOCK_HEADER
+from hourmark.kafka.clients import Cluster
+from hourmark.kafka.topic_names import central_topic, events_topic
+from hourmark.records.wire import CLOCK_HEADER
+from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_infra.components import COMMANDS, Components, wait_for
 from hourmark_infra.demo.settings import ZONE
 from hourmark_infra.jars.cache import Say

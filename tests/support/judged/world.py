@@ -18,16 +18,15 @@ from typing import Any
 
 import fastavro
 
-from hourmark import dead_letters
-from hourmark.avro import event_schema, fingerprint, unframe
-from hourmark.config_groups import Parsing
-from hourmark.event_id import EventId, LineIds
-from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
-from hourmark.hours import Hour
-from hourmark.manifest import Book, BucketFile, Evidence, Grade, Manifest, Offsets, Previous
-from hourmark.range_fields import range_fields
-from hourmark.ranges import ByteRange, Part, file_id
-from hourmark.rules import Rules, TypeVersion
+from hourmark.avro.framing import event_schema, fingerprint, unframe
+from hourmark.config.groups import Parsing
+from hourmark.records import dead_letters
+from hourmark.records.event_id import EventId, LineIds
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Book, BucketFile, Evidence, Grade, Manifest, Offsets, Previous
+from hourmark.records.ranges import ByteRange, Part, file_id, range_fields
+from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
+from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, parse
 from hourmark_infra.judge.statx import birth_ns
 

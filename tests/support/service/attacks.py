@@ -21,7 +21,7 @@ from typing import Final
 import zstandard
 from tests.support.service.examples import range_of
 
-from hourmark.wire import range_headers
+from hourmark.records.wire import range_headers
 
 SOCKETS: Final = 600  # of one flood; above what the attacked service has places for
 PAUSE_S: Final = 0.005

@@ -8,11 +8,11 @@ from typing import Any
 
 import fastavro
 
-from hourmark.avro import unframe
-from hourmark.config_groups import Parsing
-from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
-from hourmark.ranges import ByteRange, Part
-from hourmark.rules import Rules, TypeVersion
+from hourmark.avro.framing import unframe
+from hourmark.config.groups import Parsing
+from hourmark.records.ranges import ByteRange, Part
+from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
+from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, Record, parse
 
 NOW_MS = 1_795_225_200_000  # 2026-11-21T01:40:00Z

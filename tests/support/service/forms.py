@@ -6,9 +6,9 @@ from typing import Any
 
 from tests.support.service.examples import NOW_MS, decoded, range_of
 
-from hourmark.config_groups import Parsing
-from hourmark.event_types import DEAD_LETTERS, SYSLOG, EventType, LineRule, Source
-from hourmark.rules import Rules, TypeVersion
+from hourmark.config.groups import Parsing
+from hourmark.rules.event_types import DEAD_LETTERS, SYSLOG, EventType, LineRule, Source
+from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, parse
 
 FREE_TEXT = {"type": "map", "values": "string"}

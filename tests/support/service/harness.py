@@ -17,16 +17,16 @@ from tests.support.memory_queue import MemoryQueue
 from tests.support.revisions import encoded
 from tests.support.service.examples import NOW_MS, range_of, rules_of
 
-from hourmark.avro import frame
+from hourmark.avro.framing import frame
 from hourmark.clock import Clock
-from hourmark.config import Config
-from hourmark.rules import Record
-from hourmark.wire import range_headers
-from hourmark_delivery_service.app import create_app
-from hourmark_delivery_service.framing import Framing
+from hourmark.config.loading import Config
+from hourmark.records.wire import range_headers
+from hourmark.rules.revision import Record
+from hourmark_delivery_service.edge.app import create_app
 from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.rules_store import RulesStore
-from hourmark_delivery_service.service import Service
+from hourmark_delivery_service.work.framing import Framing
+from hourmark_delivery_service.work.rules_store import RulesStore
+from hourmark_delivery_service.work.service import Service
 
 T = TypeVar("T")
 Test = Callable[..., None]

@@ -12,11 +12,11 @@ import sys
 import uvloop
 from tests.support.service.harness import Harness
 
-from hourmark.allocator import use_one_arena
 from hourmark.clock import SystemClock
-from hourmark.config_groups import ServiceTls
-from hourmark_delivery_service.server import Server, tune_interpreter, uvicorn_config
-from hourmark_delivery_service.tls import Tls
+from hourmark.config.groups import ServiceTls
+from hourmark.process.allocator import use_one_arena
+from hourmark_delivery_service.limits.tls import Tls
+from hourmark_delivery_service.process.server import Server, tune_interpreter, uvicorn_config
 
 
 class Forgets(list[object]):

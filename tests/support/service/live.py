@@ -23,11 +23,11 @@ import psutil
 from confluent_kafka import Consumer, TopicPartition
 from tests.support.waiting import wait_for
 
-from hourmark.config import Config
-from hourmark.event_types import DEAD_LETTERS, SYSLOG, Declarations, EventType, LineRule, Source
-from hourmark.hours import Hour
-from hourmark.ranges import ByteRange
-from hourmark.wire import range_headers
+from hourmark.config.loading import Config
+from hourmark.records.hours import Hour
+from hourmark.records.ranges import ByteRange
+from hourmark.records.wire import range_headers
+from hourmark.rules.event_types import DEAD_LETTERS, SYSLOG, Declarations, EventType, LineRule, Source
 from hourmark_declare.apply import apply
 from hourmark_declare.servers import applied_rules, servers
 from hourmark_infra.stack import Stack

@@ -13,11 +13,11 @@ import httpx
 from tests.support.service.live import CLICK, Serving, StockReader, lines, serving
 from tests.support.waiting import wait_for
 
-from hourmark.audit import AuditRecord, promises
-from hourmark.config import Config
-from hourmark.event_id import EventId
-from hourmark.ranges import ByteRange
-from hourmark.value_hash import value_hash
+from hourmark.avro.value_hash import value_hash
+from hourmark.config.loading import Config
+from hourmark.records.audit import AuditRecord, promises
+from hourmark.records.event_id import EventId
+from hourmark.records.ranges import ByteRange
 from hourmark_infra.stack import Stack
 
 LINES = 200

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from tests.support.service.harness import Harness, running
 
-from hourmark_delivery_service.server import Server, uvicorn_config
-from hourmark_delivery_service.tls import Tls
+from hourmark_delivery_service.limits.tls import Tls
+from hourmark_delivery_service.process.server import Server, uvicorn_config
 
 
 class RawAnswer(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from hourmark_delivery_service.message import Message
-from hourmark_delivery_service.queue import Queue
+from hourmark_delivery_service.queue.port import Queue
 
 
 class ReadableQueue(Protocol):

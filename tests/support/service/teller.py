@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config
-from hourmark_delivery_service.claims import Claim, Claims
+from hourmark.config.loading import Config
+from hourmark_delivery_service.process.claims import Claim, Claims
 
 
 def tell(config: Config, _: socket.socket, claims_file: Path, slot: int) -> None:

@@ -14,9 +14,9 @@ import uvloop
 from tests.support.service.harness import Harness, running
 from tests.support.service.network import Unsignalled
 
-from hourmark.config_groups import ServiceTls
-from hourmark_delivery_service.server import Server, uvicorn_config
-from hourmark_delivery_service.tls import Tls
+from hourmark.config.groups import ServiceTls
+from hourmark_delivery_service.limits.tls import Tls
+from hourmark_delivery_service.process.server import Server, uvicorn_config
 
 
 class Served(NamedTuple):

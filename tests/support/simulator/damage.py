@@ -10,7 +10,7 @@ from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.losses import Losses
 from tests.support.simulator.truth import TYPES
 
-from hourmark.manifest import MARKER
+from hourmark.records.manifest import MARKER
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.staging.files import read_note
 

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from tests.support import ledger_queries as ledger
 from tests.support.simulator.truth import Broken
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.errors import Unreadable

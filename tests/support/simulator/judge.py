@@ -13,13 +13,13 @@ from tests.support.simulator.producers import Producers
 from tests.support.simulator.sites import FakeMirror
 from tests.support.simulator.truth import FIRST_HOUR, TYPES, VALUE_CHANGED, Broken, Event, Range
 
-from hourmark.avro import frame
-from hourmark.event_id import EventId
-from hourmark.hours import Hour
-from hourmark.kafka import Partition
-from hourmark.manifest import MARKER, Grade, Manifest, Previous
-from hourmark.record_key import RecordKey
-from hourmark.topics import AUDIT
+from hourmark.avro.framing import frame
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT
+from hourmark.records.event_id import EventId
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import MARKER, Grade, Manifest, Previous
+from hourmark.records.record_key import RecordKey
 
 WOKEN = "closer woken"  # as the world counts it
 LOST = ("may be missing", "are lost to retention", "are lost with the staged file", "its log lost records")  # as manifests say it

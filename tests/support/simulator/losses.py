@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from tests.support.simulator.sites import FakeCluster
 
-from hourmark.kafka import Partition
+from hourmark.kafka.clients import Partition
 from hourmark_etl.model import Position, Span
 
 Place = tuple[Partition, int, bytes]  # with the whole key of what stood there

@@ -15,11 +15,11 @@ from tests.support.simulator.sites import FakeCluster, FakeMirror, Log
 from tests.support.simulator.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, KEY_CHANGED, TYPES, VALUE_CHANGED
 
 from hourmark.clock import Clock
-from hourmark.config import Config
-from hourmark.event_id import SIZE as EVENT_ID_BYTES
-from hourmark.kafka import Partition
-from hourmark.record_key import RecordKey
-from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, HOSTS, central_topic, events_topic
+from hourmark.records.event_id import SIZE as EVENT_ID_BYTES
+from hourmark.records.record_key import RecordKey
 from hourmark_etl.closing.cut.clusters import Clusters
 from hourmark_etl.closing.cut.edge import EdgeSite
 from hourmark_etl.errors import DataLoss

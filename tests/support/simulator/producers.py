@@ -26,16 +26,16 @@ from tests.support.simulator.truth import (
     Service,
 )
 
-from hourmark.audit import AuditRecord, Promise, digest_of_ids, promises
-from hourmark.avro import frame
-from hourmark.event_id import EventId, LineIds
-from hourmark.host_reports import API_SOURCE, HostReport, SourceReport
-from hourmark.hours import Hour
-from hourmark.kafka import Partition
-from hourmark.ranges import RangeId
-from hourmark.record_key import RecordKey
-from hourmark.topics import AUDIT, HOSTS, events_topic
-from hourmark.value_hash import value_hash
+from hourmark.avro.framing import frame
+from hourmark.avro.value_hash import value_hash
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
+from hourmark.records.audit import AuditRecord, Promise, digest_of_ids, promises
+from hourmark.records.event_id import EventId, LineIds
+from hourmark.records.host_reports import API_SOURCE, HostReport, SourceReport
+from hourmark.records.hours import Hour
+from hourmark.records.ranges import RangeId
+from hourmark.records.record_key import RecordKey
 
 
 class Producers:

@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from hourmark.errors import Unavailable
-from hourmark.kafka import Offset, Partition, TopicInfo
-from hourmark.topics import central_topic
+from hourmark.kafka.clients import Offset, Partition, TopicInfo
+from hourmark.kafka.topic_names import central_topic
 
 ALIAS = "edge"
 FURTHER = "west"  # of worlds with a second site
@@ -62,7 +62,7 @@ class Log:
 
 
 class FakeCluster:
-    """Topics as lists, asked as `hourmark.kafka.Cluster` is."""
+    """Topics as lists, asked as `hourmark.kafka.clients.Cluster` is."""
 
     def __init__(self, name: str, partitions: Iterable[Partition]) -> None:
         self.name = name

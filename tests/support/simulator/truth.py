@@ -8,15 +8,15 @@ from pathlib import Path
 import fastavro
 from tests.support.rules import put_rules
 
-from hourmark.avro import Schema, event_schema
-from hourmark.config import Config
-from hourmark.config_groups import Etl, Kafka, KafkaCluster
-from hourmark.event_id import EventId
-from hourmark.event_types import EventType, Source
-from hourmark.hours import Hour
-from hourmark.kafka import Partition
-from hourmark.ranges import RangeId
-from hourmark.topics import AUDIT, HOSTS, events_topic
+from hourmark.avro.framing import Schema, event_schema
+from hourmark.config.groups import Etl, Kafka, KafkaCluster
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
+from hourmark.records.event_id import EventId
+from hourmark.records.hours import Hour
+from hourmark.records.ranges import RangeId
+from hourmark.rules.event_types import EventType, Source
 
 FIRST_HOUR = Hour(1_800_000_000, 3600)
 TYPES = ("click", "view")

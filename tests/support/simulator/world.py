@@ -26,9 +26,9 @@ from tests.support.simulator.producers import Producers
 from tests.support.simulator.truth import CLUSTER, FIRST_HOUR, VALUE_CHANGED, Broken, config_of
 
 from hourmark.errors import HourmarkError, Unavailable, UsageError
-from hourmark.hours import Hour
-from hourmark.manifest import Manifest
-from hourmark.topics import CONTROL
+from hourmark.kafka.topic_names import CONTROL
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
 from hourmark_etl.closing.cleanup import Cleaner
 from hourmark_etl.closing.closer import Closer
 from hourmark_etl.closing.cut.clusters import LedgerProgress

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hourmark.clock import SystemClock
-from hourmark.config_groups import TailedSource
-from hourmark.config_groups import Tailer as TailerConfig
+from hourmark.config.groups import TailedSource
+from hourmark.config.groups import Tailer as TailerConfig
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.checkpoint.installation import locked, open_installation
 from hourmark_producer.files.identity import Identity, identify

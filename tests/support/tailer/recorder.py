@@ -15,9 +15,9 @@ from typing import cast
 import zstandard
 from tests.support.waiting import wait_for
 
-from hourmark.host_reports import HostReport, SourceReport
-from hourmark.ranges import ByteRange
-from hourmark.wire import (
+from hourmark.records.host_reports import HostReport, SourceReport
+from hourmark.records.ranges import ByteRange
+from hourmark.records.wire import (
     CLOCK_HEADER,
     HELLO_PATH,
     RANGES_PATH,

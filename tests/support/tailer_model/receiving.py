@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Set
 from typing import Final
 
-from hourmark.host_reports import SourceReport
+from hourmark.records.host_reports import SourceReport
 
 JOURNAL: Final = "journal"
 SYSLOG: Final = "syslog"

@@ -12,7 +12,7 @@ from tests.support.tailer.recorder import Received, Recorder, recording
 from tests.support.tailer_model.receiving import JOURNAL, JOURNAL_MS, SYSLOG, Sent
 from tests.support.tailer_model.truth import Truth, now_ms
 
-from hourmark.host_reports import HostReport
+from hourmark.records.host_reports import HostReport
 
 SKEWS_MS_MAX = 4_000
 WAIT_S = 2  # what a service asks for that asks to wait

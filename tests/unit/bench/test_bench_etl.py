@@ -17,11 +17,11 @@ from bench.process_tree import ProcessTree
 from tests.support import buckets
 from tests.support.etl import own_settings
 
-from hourmark.audit import AuditRecord
-from hourmark.avro import unframe
-from hourmark.config import load_config
-from hourmark.config_groups import Storage as StorageSettings
-from hourmark.hours import Hour
+from hourmark.avro.framing import unframe
+from hourmark.config.groups import Storage as StorageSettings
+from hourmark.config.loading import load_config
+from hourmark.records.audit import AuditRecord
+from hourmark.records.hours import Hour
 from hourmark_etl.storage import open_storage
 
 TYPES = tuple(f"type-{n}" for n in range(20))

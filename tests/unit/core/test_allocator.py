@@ -11,7 +11,7 @@ import pytest
 MANY = """
 import ctypes, sys, threading
 if sys.argv[1] == "one":
-    from hourmark.allocator import use_one_arena
+    from hourmark.process.allocator import use_one_arena
     assert use_one_arena()
 library = ctypes.CDLL(None)
 library.malloc.restype = ctypes.c_void_p
@@ -42,7 +42,7 @@ def test_threads_share_an_arena() -> None:
 LARGE = """
 import sys
 from pathlib import Path
-from hourmark.allocator import give_back_large_blocks
+from hourmark.process.allocator import give_back_large_blocks
 if sys.argv[1] == "given":
     assert give_back_large_blocks()
 def resident_mib():

@@ -14,11 +14,11 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.support.avro_types import array, logical, map_of
 
-from hourmark.avro_fields import check_fields
+from hourmark.avro.fields import check_fields
 from hourmark.errors import TypeFileError
-from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, read_folder
-from hourmark.rules import RulesBook, TypeVersion
-from hourmark.rules_change import next_rules
+from hourmark.rules.change import next_rules
+from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, read_folder
+from hourmark.rules.revision import RulesBook, TypeVersion
 from hourmark_delivery_service.parsing.compiled import CompiledType
 
 COLOUR = {"type": "enum", "name": "Colour", "symbols": ["red", "green"]}

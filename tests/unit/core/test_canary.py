@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hourmark.alarm import AlarmName
-from hourmark.canary import CANARY, PATIENCE_S, Step, late
 from hourmark.cli import root
-from hourmark.event_types import read_folder
+from hourmark.commands.canary import CANARY, PATIENCE_S, Step, late
+from hourmark.process.alarms import AlarmName
+from hourmark.rules.event_types import read_folder
 
 NOW_MS = 1_800_000_000_000
 LENGTH_S = 60

@@ -13,7 +13,7 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from hourmark.cli import COMMANDS, root
-from hourmark.completion import SHELLS
+from hourmark.commands.completion import SHELLS
 
 if TYPE_CHECKING:
     from _typeshed.importlib import MetaPathFinderProtocol

@@ -1,4 +1,4 @@
-"""`hourmark.component_status`: every component is answered for, in bounded time, whatever keeps it from answering."""
+"""`hourmark.commands.component_status`: every component is answered for, in bounded time, whatever keeps it from answering."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hourmark.component_status import COMPONENTS, ComponentStatus, State, age, component_statuses, must_listen
-from hourmark.config import Config
-from hourmark.config_groups import Kafka, KafkaCluster
-from hourmark.config_mirror import Mirror
+from hourmark.commands.component_status import COMPONENTS, ComponentStatus, State, age, component_statuses, must_listen
+from hourmark.config.groups import Kafka, KafkaCluster, Mirror
+from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.state_folder import StateFolder
 from hourmark_mirror.component_status import copied, mirror

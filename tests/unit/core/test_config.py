@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from hourmark.cli import root
-from hourmark.config import Config, load_config
+from hourmark.config.loading import Config, load_config
+from hourmark.config.redaction import HIDDEN, shown
 from hourmark.errors import ConfigError
-from hourmark.hidden import HIDDEN, shown
 
 SECRET, NUMBER = "geheim", "12345"
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hourmark import native
-from hourmark.avro import encode_long
-from hourmark.datum_check import NO_PROGRAM, REASONS, Verdict, check_datums, check_value, compile_schema, holds_event_id
+from hourmark.avro.datum_check import NO_PROGRAM, REASONS, Verdict, check_datums, check_value, compile_schema, holds_event_id
+from hourmark.avro.framing import encode_long
 
 ID: Final = bytes(range(16))
 FRAME: Final = b"\x00\x00\x00\x00\x07"

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from hourmark.config_groups import KafkaCluster
-from hourmark.ending import end_in_time
-from hourmark.kafka import Cluster
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka.clients import Cluster, end_in_time
 
 
 def test_what_ends_in_time_is_waited_for_and_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:

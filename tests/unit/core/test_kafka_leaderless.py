@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from hourmark import kafka
-from hourmark.config_groups import KafkaCluster
+from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster, Offset, Partition
+from hourmark.kafka import clients
+from hourmark.kafka.clients import Cluster, Offset, Partition
 
 CLICK, VIEW = Partition("events.click", 0), Partition("events.view", 1)
 INVALID = -1001
@@ -72,7 +72,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
             played.connected += 1
             return played
 
-        monkeypatch.setattr(kafka, "AdminClient", connect)
+        monkeypatch.setattr(clients, "AdminClient", connect)
         return Cluster(KafkaCluster(bootstrap="127.0.0.1:1"), "edge")
 
     return made

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hourmark import kafka
-from hourmark.config_groups import KafkaCluster
+from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster, Partition
+from hourmark.kafka import clients
+from hourmark.kafka.clients import Cluster, Partition
 
 
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    monkeypatch.setattr(kafka, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(clients, "TIMEOUT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield Cluster(KafkaCluster(bootstrap=f"127.0.0.1:{server.getsockname()[1]}"), "edge")
 

@@ -8,10 +8,9 @@ from types import SimpleNamespace
 import pytest
 from tests.unit.core.test_kafka_leaderless import PlayedAdmin
 
-from hourmark import kafka
-from hourmark.config_groups import KafkaCluster
-from hourmark.kafka import Cluster, client_settings
-from hourmark.known_brokers import NAMED_MAX, bootstrap_of, learn
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka import clients
+from hourmark.kafka.clients import NAMED_MAX, Cluster, bootstrap_of, client_settings, learn
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def test_a_description_of_topics_names_brokers(edge: KafkaCluster, monkeypatch: 
     assert client_settings(edge)["bootstrap.servers"] == edge.bootstrap
     partition = SimpleNamespace(id=0, leader=None, replicas=[node("new"), node("second"), node(""), node("another")])
     described = {"t": SimpleNamespace(topic_id="id", partitions=[partition])}
-    monkeypatch.setattr(kafka, "AdminClient", lambda *_, **__: PlayedAdmin(described=described))
+    monkeypatch.setattr(clients, "AdminClient", lambda *_, **__: PlayedAdmin(described=described))
     Cluster(edge, "edge").topics(["t"])
     assert client_settings(edge)["bootstrap.servers"] == f"{edge.bootstrap},another:9092,new:9092"
     assert client_settings(KafkaCluster(bootstrap="second:9092"))["bootstrap.servers"] == "second:9092", "another cluster"

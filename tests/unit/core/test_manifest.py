@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hourmark.manifest import Evidence, Grade, Manifest, Offsets, Previous
+from hourmark.records.manifest import Evidence, Grade, Manifest, Offsets, Previous
 
 MANIFEST = Manifest(
     type="click", hour="2026-11-21T05", bucket_seconds=3600, previous=Previous.of("2026-11-21T04", b"before"), grade=Grade.PROVED,

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from hourmark.errors import Unavailable
-from hourmark.mirror_workers import NOBODY, Leader, Workers, leader_in, workers
+from hourmark.kafka.mirror import NOBODY, Leader, Workers, leader_in, workers
 
 
 def test_who_leads_is_read_from_an_assignment() -> None:

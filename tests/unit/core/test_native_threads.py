@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import KafkaError
 
 from hourmark import native
-from hourmark.kafka import serves
+from hourmark.kafka.clients import serves
 from hourmark_delivery_service.message import Packed
-from hourmark_delivery_service.running_producer import RunningProducer, make_producer
+from hourmark_delivery_service.queue.running_producer import RunningProducer, make_producer
 
 MODULE: Any = native.MODULE
 pytestmark = pytest.mark.skipif(MODULE is None, reason="there is no compiled module")

@@ -32,13 +32,13 @@ from tests.support.planted_secrets import (
     toml_file,
 )
 
+from hourmark.avro.registry import SchemaRegistry
 from hourmark.cli import main
-from hourmark.config import Config, checked, load_config
-from hourmark.config_groups import Registry
+from hourmark.config.groups import Registry
+from hourmark.config.loading import Config, checked, load_config
+from hourmark.config.redaction import add_secret, add_secrets_of, forget_secrets, install_redaction, redact
 from hourmark.errors import ConfigError
 from hourmark.log import set_up_logging
-from hourmark.redaction import add_secret, add_secrets_of, forget_secrets, install_redaction, redact
-from hourmark.registry import SchemaRegistry
 
 LEAVES: Final = tuple(leaves())
 QUICK: Final[Sequence[Sequence[str]]] = (
@@ -74,7 +74,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "types").mkdir()
     (tmp_path / "app.log").write_text("a line\n")
-    monkeypatch.setattr("hourmark.kafka.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("hourmark.kafka.clients.TIMEOUT_S", 0.2)
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
     kept, level = logging.getLogger().handlers[:], logging.getLogger().level
@@ -159,7 +159,7 @@ def test_without_the_registry_of_secrets_a_command_leaks(tmp_path: Path, taken: 
     config = settings_with(of("registry.url"), value, base(tmp_path, taken))
     asked = ["doctor", "--only", "registry"]
     assert leaks(run(asked, config, tmp_path)) == []
-    monkeypatch.setattr("hourmark.config.add_secrets_of", lambda _: None)
+    monkeypatch.setattr("hourmark.config.loading.add_secrets_of", lambda _: None)
     assert leaks(run(asked, config, tmp_path))
 
 

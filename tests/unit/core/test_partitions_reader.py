@@ -16,14 +16,14 @@ from confluent_kafka import KafkaException, Producer
 from tests.support.clock import FakeClock
 from tools.native_reading import read_at_random, rows_of
 
-from hourmark import native, partitions_reader
-from hourmark.committed_reader import CommittedReader
-from hourmark.config_groups import KafkaCluster
-from hourmark.ending import end_in_time
+from hourmark import native
+from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import Partition, serves
-from hourmark.packed_reader import Packed, PackedReader
-from hourmark.partitions_reader import OutOfRange, PartitionsReader, Told
+from hourmark.kafka import partitions_reader
+from hourmark.kafka.clients import Partition, end_in_time, serves
+from hourmark.kafka.committed_reader import CommittedReader
+from hourmark.kafka.packed_reader import Packed, PackedReader
+from hourmark.kafka.partitions_reader import OutOfRange, PartitionsReader, Told
 
 Reader = PartitionsReader[Any]
 Make = Callable[..., Reader]

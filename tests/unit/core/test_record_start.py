@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark import record_start as module
-from hourmark.record_start import RecordStart
+from hourmark.records import record_start as module
+from hourmark.records.record_start import RecordStart
 
 PATTERNS = [
     r"^a", "a", "a$", "^$", r"^\d\d", r"(?i)^A", "x|^b", r"\S", r"[^a]", r"(?s)a.b", r"a\s*b", r"^\s", "(a)(b)?", r"\bb", r"\Bb",

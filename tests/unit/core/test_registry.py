@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 from tests.support.http_server import Answering, serving
 
-from hourmark.config_groups import Registry
+from hourmark.avro.registry import SchemaRegistry
+from hourmark.config.groups import Registry
 from hourmark.errors import HourmarkError, Unavailable, UsageError
-from hourmark.registry import SchemaRegistry
 
 SCHEMA = {"type": "record", "name": "u", "fields": [{"name": "x", "type": ["null", "string"], "default": None}]}
 OTHER = {**SCHEMA, "doc": "another"}

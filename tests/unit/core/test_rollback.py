@@ -13,11 +13,10 @@ from tests.contract.test_kept_formats import FILE, KEPT, RULES
 from tests.support.known import known, setting_names
 from tests.support.tailer.spooled import spooled
 
-from hourmark.alarm import Alarm, AlarmName
-from hourmark.config import Config, load_config
-from hourmark.config_groups import Kafka, KafkaCluster, Tailer
-from hourmark.config_mirror import Mirror
+from hourmark.config.groups import Kafka, KafkaCluster, Mirror, Tailer
+from hourmark.config.loading import Config, load_config
 from hourmark.errors import Finding, Unavailable, UsageError
+from hourmark.process.alarms import Alarm, AlarmName
 from hourmark.rollback import rooms
 from hourmark.rollback.cli import check
 from hourmark.rollback.obstacle import NothingHere, Obstacle
@@ -25,10 +24,10 @@ from hourmark.rollback.rooms import look
 from hourmark.rollback.rules import unusable_rules
 from hourmark.rollback.settings import not_known, unknown_settings
 from hourmark.rollback.version import VERSIONS, Older
-from hourmark.rules import PARSER, ParserVersion
+from hourmark.rules.revision import PARSER, ParserVersion
 from hourmark_delivery_service.parsing.parsers import PARSERS
 from hourmark_mirror import rollback as of_mirror
-from hourmark_mirror.checks import Checks
+from hourmark_mirror.verify.checks import Checks
 from hourmark_producer import rollback as of_tailer
 from hourmark_producer.checkpoint.installation import locked
 from hourmark_producer.files.tracked_file import Place, TrackedFile

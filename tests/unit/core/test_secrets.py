@@ -15,13 +15,13 @@ from click.testing import CliRunner
 from tests.support.certificates import Authority, Pair
 from tests.support.http_server import Answering, serving
 
-from hourmark.config import Config, load_config
-from hourmark.config_groups import Registry
-from hourmark.config_show import config_group
+from hourmark.avro.registry import SchemaRegistry
+from hourmark.commands.config_show import config_group
+from hourmark.config.groups import Registry
+from hourmark.config.loading import Config, load_config
 from hourmark.errors import ConfigError, Unavailable
-from hourmark.kafka import Cluster, client_settings
-from hourmark.registry import SchemaRegistry
-from hourmark_mirror.process import prepare
+from hourmark.kafka.clients import Cluster, client_settings
+from hourmark_mirror.run.process import prepare
 
 SECRET = "pl4nted-s3cret"
 
@@ -76,7 +76,7 @@ def test_nothing_that_is_said_holds_it(file: Path, caplog: pytest.LogCaptureFixt
         assert result.exit_code == 0 and "(hidden)" in result.output
         said.append(result.output)
     with caplog.at_level(logging.DEBUG):
-        monkeypatch.setattr("hourmark.kafka.TIMEOUT_S", 0.5)
+        monkeypatch.setattr("hourmark.kafka.clients.TIMEOUT_S", 0.5)
         with pytest.raises(Unavailable) as silent:
             Cluster(config.kafka.edge, "edge").names()
         with pytest.raises(Unavailable) as closed:

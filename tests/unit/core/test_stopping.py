@@ -11,7 +11,7 @@ import pytest
 # The main thread holds the lock that Event.wait holds for a moment, and the signal comes right then.
 PROGRAM = """
 import os, threading
-from hourmark.stopping import stop_on_signals
+from hourmark.process.stopping import stop_on_signals
 stop = threading.Event()
 told = []
 stop_on_signals(lambda number: (told.append(number), stop.set()))

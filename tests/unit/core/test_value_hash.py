@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hourmark import native
-from hourmark.avro import frame
-from hourmark.value_hash import value_hash
+from hourmark.avro.framing import frame
+from hourmark.avro.value_hash import value_hash
 
 ID: Final = bytes(range(16))
 VALUES: Final = st.lists(st.tuples(st.binary(min_size=16, max_size=16), st.integers(0, (1 << 31) - 1), st.binary(max_size=300)))

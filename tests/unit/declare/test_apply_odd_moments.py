@@ -27,15 +27,17 @@ from tests.support.revisions import (
 )
 from tests.support.rules_servers import MemoryRegistry, MemoryTopic, outside
 
-from hourmark import audit, rules_topic, topic_writer
-from hourmark.avro import Schema, fingerprint
-from hourmark.config import Config
-from hourmark.config_groups import KafkaCluster
+from hourmark.avro.framing import Schema, fingerprint
+from hourmark.config.groups import KafkaCluster
+from hourmark.config.loading import Config
 from hourmark.errors import Finding, HourmarkError, Unavailable, UsageError
-from hourmark.event_types import DEAD_LETTERS, EventType, Source
-from hourmark.line_rule import DECLARED
-from hourmark.rules import Rules, RulesBook, TypeVersion
-from hourmark.topics import AUDIT
+from hourmark.kafka import compacted_topic
+from hourmark.kafka.topic_names import AUDIT
+from hourmark.records import audit
+from hourmark.rules import rules_topic
+from hourmark.rules.event_types import DEAD_LETTERS, EventType, Source
+from hourmark.rules.line_rule import DECLARED
+from hourmark.rules.revision import Rules, RulesBook, TypeVersion
 from hourmark_declare.apply import Applied, Outside, Repaired, apply, repair
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
@@ -112,7 +114,7 @@ def huge() -> EventType:
 
 def test_what_the_topic_may_hold_can_be_produced(monkeypatch: pytest.MonkeyPatch) -> None:
     """kafka.max_message_bytes is 8 MiB and the topic's; the producer of rules has librdkafka's 1,000,000."""
-    monkeypatch.setattr(topic_writer, "_FLUSH_S", 1.0)
+    monkeypatch.setattr(compacted_topic, "_FLUSH_S", 1.0)
     version = TypeVersion(huge(), 3)
     assert 1_000_000 < len(version.text) < Config().kafka.max_message_bytes
     with pytest.raises(Unavailable):  # there is no broker: all that is expected

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hourmark.avro import Schema
-from hourmark.event_types import EventType
-from hourmark.line_rule import DECLARED
+from hourmark.avro.framing import Schema
+from hourmark.rules.event_types import EventType
+from hourmark.rules.line_rule import DECLARED
 from hourmark_declare.avro_evolution import why_unreadable
 
 LONG = {"name": "n", "type": "long"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark_declare.doctor import cli
 from hourmark_declare.doctor.cli import doctor

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from tests.support.http_server import Answering, serving
 
-from hourmark.config import Config
-from hourmark.config_groups import Registry, Storage, TailedSource, Tailer
-from hourmark.hours import Hour
+from hourmark.config.groups import Registry, Storage, TailedSource, Tailer
+from hourmark.config.loading import Config
+from hourmark.records.hours import Hour
 from hourmark_declare.doctor import clocks_asked, retention_asked, services_asked
 from hourmark_declare.doctor.clocks_judged import APART_MS_MAX, clock_judged
 from hourmark_declare.doctor.finding import Answer, Verdict

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from hourmark.config_groups import Kafka, KafkaCluster
-from hourmark.event_types import DEAD_LETTERS
-from hourmark.kafka import TopicAccess
-from hourmark.topic_setup import WantedTopic
-from hourmark.topics import TYPES, events_topic
+from hourmark.config.groups import Kafka, KafkaCluster
+from hourmark.kafka.clients import TopicAccess
+from hourmark.kafka.topic_names import TYPES, events_topic
+from hourmark.kafka.topic_setup import WantedTopic
+from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_declare.doctor.finding import Answer, Verdict
 from hourmark_declare.doctor.kafka_judged import TopicFacts, access_judged, brokers_judged, mirrored_judged, topics_judged
 from hourmark_declare.topics import edge_topics

@@ -18,10 +18,10 @@ from tests.support.http_server import Answering, serving
 from tests.support.postgres import Postgres
 from tests.support.rules_servers import MemoryRegistry
 
-from hourmark.config import Config
-from hourmark.config_groups import Etl, Storage
-from hourmark.event_types import DEAD_LETTERS
-from hourmark.rules import KnownSchema
+from hourmark.config.groups import Etl, Storage
+from hourmark.config.loading import Config
+from hourmark.rules.event_types import DEAD_LETTERS
+from hourmark.rules.revision import KnownSchema
 from hourmark_declare.doctor import clocks_asked, ledger_asked, services_asked, storage_asked
 from hourmark_declare.doctor.finding import Answer, Verdict
 from hourmark_declare.doctor.ledger_judged import RIGHTS, SETTINGS, VERSION, postgresql_judged, rights_judged

@@ -10,8 +10,8 @@ import pytest
 from tests.support.memory_storage import MemoryStorage
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config
-from hourmark.config_groups import Storage as Settings
+from hourmark.config.groups import Storage as Settings
+from hourmark.config.loading import Config
 from hourmark_declare.doctor import storage_asked
 from hourmark_declare.doctor.finding import Answer, Verdict
 from hourmark_declare.doctor.storage_probed import probed

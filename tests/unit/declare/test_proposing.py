@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark.config import Config, load_config
-from hourmark.config_groups import Buckets, Types
+from hourmark.config.groups import Buckets, Types
+from hourmark.config.loading import Config, load_config
 from hourmark.errors import UsageError
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_declare.cli import first_hour_of
 from hourmark_declare.folder import declarations
 from hourmark_declare.init_cli import init

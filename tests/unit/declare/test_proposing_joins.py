@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from hourmark.clock import SystemClock
-from hourmark.config import load_config
+from hourmark.config.loading import load_config
 from hourmark.errors import UsageError
-from hourmark.event_types import read_folder
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
+from hourmark.rules.event_types import read_folder
 from hourmark_declare.init_cli import init
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tests.support.service.examples import range_of
 
-from hourmark.config_groups import Parsing
+from hourmark.config.groups import Parsing
 from hourmark.errors import UsageError
-from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
-from hourmark.rules import Rules, TypeVersion
-from hourmark.rules_narrowing import check_lines
+from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
+from hourmark.rules.narrowing import check_lines
+from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, parse
 
 N = {"name": "n", "type": "long"}

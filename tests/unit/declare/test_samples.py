@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hourmark.config_groups import Parsing
+from hourmark.config.groups import Parsing
 from hourmark.errors import UsageError
-from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
-from hourmark.rules import Rules, TypeVersion
+from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
+from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_declare.samples import BLANK, EVENT, UNKNOWN, Again, Samples, check_samples, parsed_again
 from hourmark_declare.trying import Place
 

@@ -13,13 +13,13 @@ from tests.support.bucket_world import World, frontier, hour_at
 from tests.support.rules_servers import MemoryRegistry, MemoryTopic, outside
 
 from hourmark.errors import UsageError
-from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, Source
-from hourmark.ranges import ByteRange
-from hourmark.topics import events_topic
+from hourmark.kafka.topic_names import events_topic
+from hourmark.records.ranges import ByteRange
+from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, Source
 from hourmark_declare.apply import apply
 from hourmark_delivery_service.metrics import Metrics
 from hourmark_delivery_service.parsing import parse
-from hourmark_delivery_service.rules_store import RulesStore
+from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.publishing import manifest_of, publish
 from hourmark_etl.closing.write.writing import SealedHour

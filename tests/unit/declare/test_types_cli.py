@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hourmark.config import load_config
-from hourmark.config_groups import Parsing
+from hourmark.config.groups import Parsing
+from hourmark.config.loading import load_config
 from hourmark.errors import TypeFileError, UsageError
-from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, Source, read_folder
-from hourmark.rules import Rules, TypeVersion
-from hourmark.rules_change import check_change
+from hourmark.rules.change import check_change
+from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, Source, read_folder
+from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_declare.cli import types
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"

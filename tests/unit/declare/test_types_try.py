@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hourmark.errors import TypeFileError, UsageError
-from hourmark.event_types import SYSLOG, EventType, LineRule, Source, check_together, read_folder
-from hourmark.ranges import LINE_BYTES_MAX
+from hourmark.records.ranges import LINE_BYTES_MAX
+from hourmark.rules.event_types import SYSLOG, EventType, LineRule, Source, check_together, read_folder
 from hourmark_declare.cli import types
 
 SAMPLES = os.environ.get("HOURMARK_LOGHUB", "")  # a folder with samples of https://github.com/logpai/loghub

@@ -14,9 +14,9 @@ from tests.support.service.examples import HOST, NOW_MS, syslog
 from tests.support.service.harness import Harness, with_service
 from tests.support.service.tokens import bearer, known, made, record, tombstone
 
-from hourmark.wire import report_to_json
+from hourmark.records.wire import report_to_json
 from hourmark_delivery_service.access.token import NewToken, Token, is_text_of
-from hourmark_delivery_service.app import create_app
+from hourmark_delivery_service.edge.app import create_app
 
 LINE = b'{"user": "u", "ms": 1}'
 OF_REPORTS = {"reports", "service_reports"}  # fields of a token that 0.3.0 does not know

@@ -9,8 +9,8 @@ from tests.support.clock import FakeClock
 from tests.support.service.examples import NOW_MS
 from tests.support.service.harness import Harness, with_service
 
-from hourmark_delivery_service.claims import Claim, Claims
-from hourmark_delivery_service.worker import Worker
+from hourmark_delivery_service.process.claims import Claim, Claims
+from hourmark_delivery_service.process.worker import Worker
 
 
 @pytest.fixture

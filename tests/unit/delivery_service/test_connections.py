@@ -7,7 +7,7 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark_delivery_service.connections import Connections, Phase
+from hourmark_delivery_service.limits.connections import Connections, Phase
 
 LIMITS_S: Final[dict[Phase, float]] = {phase: 3.0 + 4 * n for n, phase in enumerate(Phase) if phase is not Phase.ANSWER}
 STEPS = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([*Phase, None]), st.integers(0, 4)), max_size=60)

@@ -17,10 +17,10 @@ import uvloop
 from tests.support.certificates import Authority
 from tests.support.service.network import Network, networked
 
-from hourmark.config_groups import ServiceTls
-from hourmark_delivery_service.handshake import Handshake
-from hourmark_delivery_service.http_protocol import HttpProtocol
-from hourmark_delivery_service.tls import Tls
+from hourmark.config.groups import ServiceTls
+from hourmark_delivery_service.limits.connections import Handshake
+from hourmark_delivery_service.limits.http_protocol import HttpProtocol
+from hourmark_delivery_service.limits.tls import Tls
 
 GET: Final = b"GET /healthz HTTP/1.1\r\nHost: s\r\n"
 CHUNKED: Final = b"POST /v1/events/click HTTP/1.1\r\nHost: s\r\nTransfer-Encoding: chunked\r\n\r\n"

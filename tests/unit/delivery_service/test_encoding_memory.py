@@ -16,9 +16,9 @@ from tests.support.revisions import encoded
 from tests.support.service.harness import Harness, with_service
 from tools.native_cases import NOW_MS, Case, difference, parsed, python_alone
 
-from hourmark.config_groups import Parsing
-from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
-from hourmark.rules import Rules, TypeVersion
+from hourmark.config.groups import Parsing
+from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
+from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import EVENT_BYTES_MAX, Batch, BatchParser, CompiledRules
 
 PEAK_MB_MAX = 64  # the largest event, its copy, a buffer that is twice as large, and the interpreter's own

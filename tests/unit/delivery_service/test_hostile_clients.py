@@ -25,7 +25,7 @@ from tests.support.service.attacks import ATTACKS, TLS_ATTACKS
 from tests.support.service.examples import range_of, syslog
 from tests.support.waiting import wait_for
 
-from hourmark.wire import range_headers
+from hourmark.records.wire import range_headers
 
 ROOT: Final = Path(__file__).parents[3]
 SETTINGS: Final = ("connections_max=256", "header_seconds=2")

@@ -18,11 +18,11 @@ from tests.support.service.harness import Harness, with_service
 from tests.unit.delivery_service.test_service_encodings import PACKERS
 from tests.unit.delivery_service.test_service_ranges import code
 
-from hourmark.wire import range_headers
-from hourmark_delivery_service.body import BodyReader
+from hourmark.records.wire import range_headers
 from hourmark_delivery_service.errors import NotNow, TooSlow
-from hourmark_delivery_service.inflight import HELD_PER_BYTE, Inflight
 from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.work.body import BodyReader
+from hourmark_delivery_service.work.inflight import HELD_PER_BYTE, Inflight
 
 MEBIBYTE = 1 << 20
 

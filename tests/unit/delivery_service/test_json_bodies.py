@@ -14,7 +14,7 @@ from tests.support.service.examples import rules_of
 from tests.support.service.harness import Harness, with_service
 from tests.unit.delivery_service.test_service_ranges import code
 
-from hourmark.rules import PARSER, ParserVersion
+from hourmark.rules.revision import PARSER, ParserVersion
 from hourmark_delivery_service.parsing.json_bodies import as_lines
 from hourmark_delivery_service.parsing.json_payload import DEPTH_MAX
 

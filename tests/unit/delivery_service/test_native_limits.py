@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tools.native_cases import Case, difference, parsed
 
-from hourmark.config_groups import Parsing
-from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
-from hourmark.rules import Rules, TypeVersion
+from hourmark.config.groups import Parsing
+from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
+from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules
 
 HEADER = b"<13>1 - h a p j - "

@@ -14,14 +14,14 @@ from tests.support.service.examples import NOW_MS, compiled, parsed, range_of, s
 from tools import native_cases
 from tools.native_cases import difference, python_alone, random_case
 
-from hourmark.audit import promises
-from hourmark.avro import frame
-from hourmark.event_id import EventId
-from hourmark.value_hash import value_hash
+from hourmark.avro.framing import frame
+from hourmark.avro.value_hash import value_hash
+from hourmark.records.audit import promises
+from hourmark.records.event_id import EventId
 from hourmark_delivery_service.parsing import CompiledRules, RangeParser, native
 from hourmark_delivery_service.parsing.parser_check import Vectors
 from hourmark_delivery_service.parsing.parsers import PARSERS
-from hourmark_delivery_service.parsing.promised import Promised
+from hourmark_delivery_service.parsing.records import Promised
 
 MODULE: Any = native.MODULE
 

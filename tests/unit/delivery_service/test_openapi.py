@@ -25,12 +25,12 @@ from tests.support.service.examples import NOW_MS, range_of
 from tests.support.service.harness import Harness, running, with_scene
 from tests.support.service.network import networked
 
-from hourmark.config import Config
-from hourmark.wire import EVENTS_PATH, EXTRA_HEADERS, RANGES_PATH, REPORTS_PATH, range_headers
-from hourmark_delivery_service import probes
-from hourmark_delivery_service.answers import EveryAnswer
-from hourmark_delivery_service.app import create_app
-from hourmark_delivery_service.openapi import OPENAPI_PATH, document
+from hourmark.config.loading import Config
+from hourmark.records.wire import EVENTS_PATH, EXTRA_HEADERS, RANGES_PATH, REPORTS_PATH, range_headers
+from hourmark_delivery_service.edge import probes
+from hourmark_delivery_service.edge.app import create_app
+from hourmark_delivery_service.edge.openapi import OPENAPI_PATH, document
+from hourmark_delivery_service.edge.responses import EveryAnswer
 
 
 def no_fault(_: Any, answer: Response, __: Case[Any]) -> None:

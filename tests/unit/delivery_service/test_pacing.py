@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from tests.support.service.harness import with_scene
 
-from hourmark_delivery_service import pacing
-from hourmark_delivery_service.pacing import LINGER_MS, Gate
+from hourmark_delivery_service.queue import running_producer
+from hourmark_delivery_service.queue.running_producer import LINGER_MS, Gate
 
 
 class Line:
@@ -58,7 +58,7 @@ async def test_who_comes_later_waits_for_the_last_of_them_and_goes_with_others(l
 
 @with_scene(Line)
 async def test_patience_ends(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pacing, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(running_producer, "PATIENCE_S", 0.02)
     await line.come("first")
     await asyncio.sleep(LINGER_MS / 1000)
     await (await line.come("second"))

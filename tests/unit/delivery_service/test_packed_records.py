@@ -13,13 +13,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaError
 from tests.support.service.harness import Test, with_scene
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
-from hourmark_delivery_service.kafka_queue import KafkaQueue
 from hourmark_delivery_service.message import END_SIZE, Message, Messages, Packed
 from hourmark_delivery_service.metrics import Metrics
 from hourmark_delivery_service.parsing import native
-from hourmark_delivery_service.running_producer import make_producer
+from hourmark_delivery_service.queue.kafka_queue import KafkaQueue
+from hourmark_delivery_service.queue.running_producer import make_producer
 
 pytestmark = pytest.mark.skipif(native.MODULE is None, reason="there is no compiled module")
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}

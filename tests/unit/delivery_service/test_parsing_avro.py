@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.avro_types import array, logical, map_of
 
-from hourmark_delivery_service.parsing.encode import SchemaCompiler
-from hourmark_delivery_service.parsing.primitives import Mismatch, encoded
-from hourmark_delivery_service.parsing.text_values import text_encoder
+from hourmark_delivery_service.parsing.values.encode import SchemaCompiler
+from hourmark_delivery_service.parsing.values.primitives import Mismatch, encoded
+from hourmark_delivery_service.parsing.values.text_values import text_encoder
 
 TREE = {
     "type": "record",

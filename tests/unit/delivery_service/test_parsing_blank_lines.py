@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.service.examples import NOW_MS, compiled, decoded, range_of, rules_of, syslog
 
-from hourmark.audit import AuditRecord
-from hourmark.rules import PARSER, ParserVersion
+from hourmark.records.audit import AuditRecord
+from hourmark.rules.revision import PARSER, ParserVersion
 from hourmark_delivery_service.parsing import Batch, BatchParser, CompiledRules, ParsedRange, RangeParser, parse
 
 LINE = syslog()

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.support.service.examples import NOW_MS, decoded, range_of, syslog
 from tests.support.service.harness import Harness, with_service
 
-from hourmark.config_groups import Parsing
-from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
-from hourmark.line_rule import Redaction
-from hourmark.range_fields import range_fields
-from hourmark.rules import Rules, TypeVersion
+from hourmark.config.groups import Parsing
+from hourmark.records.ranges import range_fields
+from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
+from hourmark.rules.line_rule import Redaction
+from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, parse
 
 _NULLABLE: dict[str, Any] = {"type": ["null", "string"], "default": None}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.support.service.examples import NOW_MS, compiled, decoded, one, only, parsed, range_of, refused, syslog
 
-from hourmark.event_types import DEAD_LETTERS
-from hourmark.ranges import Part
-from hourmark.record_key import RecordKey
+from hourmark.records.ranges import Part
+from hourmark.records.record_key import RecordKey
+from hourmark.rules.event_types import DEAD_LETTERS
 
 BOM = b"\xef\xbb\xbf"
 

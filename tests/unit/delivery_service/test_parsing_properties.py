@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.service.examples import NOW_MS, SOURCES, decoded, parsed, range_of, syslog
 
-from hourmark.record_key import RecordKey
+from hourmark.records.record_key import RecordKey
 
 GOOD = [
     syslog(),

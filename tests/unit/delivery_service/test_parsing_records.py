@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.service.examples import compiled, decoded, parsed, range_of, syslog
 from tests.support.service.harness import Harness, with_service
 
-from hourmark.ranges import Part
+from hourmark.records.ranges import Part
 from hourmark_delivery_service.parsing import RangeParser, Record
 
 START = r"^(<\d|\d{4}-|S)"
@@ -62,7 +62,7 @@ def test_cut_at_a_record_or_not_the_ids_are_the_same(first: bytes, second: bytes
 @given(BODIES)
 def test_in_whatever_slices_it_is_the_same(body: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hourmark.record_start.STEP_BYTES", 7)
+        patch.setattr("hourmark.records.record_start.STEP_BYTES", 7)
         patch.setattr("hourmark_delivery_service.parsing.records.SLICE_BYTES", 1)
         slow = parsed(body, "anything", record_start=START)
     assert slow == parsed(body, "anything", record_start=START)

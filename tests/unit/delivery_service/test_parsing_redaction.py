@@ -7,8 +7,8 @@ import json
 import pytest
 from tests.support.service.forms import FREE_TEXT, Tried, of_rule
 
-from hourmark.event_types import EventType, LineRule, Source
-from hourmark.ranges import LINE_BYTES_MAX, Part
+from hourmark.records.ranges import LINE_BYTES_MAX, Part
+from hourmark.rules.event_types import EventType, LineRule, Source
 from hourmark_delivery_service.parsing import Batch, BatchParser
 
 SECRET = "4111-1111-1111-1111"

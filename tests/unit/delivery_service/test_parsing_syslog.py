@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.service.forms import SYSTEM, Tried, of_rule
 
-from hourmark.event_types import SYSLOG, EventType, LineRule, Source
+from hourmark.rules.event_types import SYSLOG, EventType, LineRule, Source
 
 PARTS = ("host", "program", "pid", "message")
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark.rules import PARSER
-from hourmark_delivery_service.parsing.time_formats import TimeContext, TimeFormat
-from hourmark_delivery_service.parsing.timestamps import rfc3339_us
+from hourmark.rules.revision import PARSER
+from hourmark_delivery_service.parsing.times.formats import TimeContext, TimeFormat
+from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 from hourmark_delivery_service.parsing.zones import zone_of
 
 

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from tests.support.service.examples import NOW_MS
 
-from hourmark.rules import PARSER
-from hourmark_delivery_service.parsing.time_formats import TimeContext, TimeFormat
+from hourmark.rules.revision import PARSER
+from hourmark_delivery_service.parsing.times.formats import TimeContext, TimeFormat
 from hourmark_delivery_service.parsing.zones import zone_of
 
 FUTURE_S = 900

@@ -18,13 +18,13 @@ from tests.support.service.examples import decoded, range_of, rules_of
 from tests.support.service.harness import Harness, fed, with_service
 from tools.keep_zone_data import installed_zones, zipped
 
-from hourmark.avro import frame, unframe
-from hourmark.event_types import DEAD_LETTERS
-from hourmark.rules import PARSER, ParserVersion, Rules, TypeVersion
-from hourmark_delivery_service.framing import Framing
+from hourmark.avro.framing import frame, unframe
+from hourmark.rules.event_types import DEAD_LETTERS
+from hourmark.rules.revision import PARSER, ParserVersion, Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, Record, parse, zones
 from hourmark_delivery_service.parsing.zones import zone_of, zone_versions
-from hourmark_delivery_service.rules_store import RulesStore
+from hourmark_delivery_service.work.framing import Framing
+from hourmark_delivery_service.work.rules_store import RulesStore
 
 ROOT = Path(__file__).parents[3]
 LINE = b"2026-11-21 02:39:58,123 INFO started\n"  # in Berlin

@@ -8,9 +8,9 @@ import contextlib
 import pytest
 from tests.support.service.harness import Harness, with_service
 
-from hourmark.config import Config
-from hourmark.registry import SchemaRegistry
-from hourmark_delivery_service import parts
+from hourmark.avro.registry import SchemaRegistry
+from hourmark.config.loading import Config
+from hourmark_delivery_service.process import parts
 
 
 @with_service()

@@ -15,16 +15,17 @@ from tests.support.rules_servers import MemoryRegistry
 from tests.support.service.harness import Harness, fed, with_service
 from tests.support.waiting import wait_for
 
-from hourmark.avro import canonical_json, digest
-from hourmark.config import Config
-from hourmark.config_groups import KafkaCluster
-from hourmark.rules import Record, Rules, RulesBook, TypeVersion
-from hourmark.topic_follower import TopicFollower
-from hourmark.topics import TYPES
-from hourmark_delivery_service import framing, store_follower
+from hourmark.avro.framing import canonical_json, digest
+from hourmark.config.groups import KafkaCluster
+from hourmark.config.loading import Config
+from hourmark.kafka.compacted_topic import TopicFollower
+from hourmark.kafka.topic_names import TYPES
+from hourmark.rules.revision import Record, Rules, RulesBook, TypeVersion
 from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.rules_store import RulesStore
-from hourmark_delivery_service.store_follower import StoreFollower
+from hourmark_delivery_service.process import store_follower
+from hourmark_delivery_service.process.store_follower import StoreFollower
+from hourmark_delivery_service.work import framing
+from hourmark_delivery_service.work.rules_store import RulesStore
 
 
 def test_a_revision_that_cannot_be_read_keeps_no_other_from_being_read() -> None:

@@ -10,10 +10,10 @@ from tests.support.certificates import Authority
 from tests.support.http_server import Answering, serving
 from tests.support.service.threaded import served
 
-from hourmark.component_status import FRESH_MS, State
-from hourmark.config import Config
-from hourmark.config_groups import Kafka, KafkaCluster, Service, ServiceTls, Tailer
-from hourmark.host_reports import HostReport
+from hourmark.commands.component_status import FRESH_MS, State
+from hourmark.config.groups import Kafka, KafkaCluster, Service, ServiceTls, Tailer
+from hourmark.config.loading import Config
+from hourmark.records.host_reports import HostReport
 from hourmark.state_folder import StateFolder
 from hourmark_delivery_service.component_status import of_reports, service, tailers
 

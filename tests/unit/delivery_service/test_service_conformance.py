@@ -11,8 +11,8 @@ from tests.support.service.examples import syslog
 from tests.support.service.harness import Harness, with_service
 
 from hourmark.errors import ConfigError, Finding
-from hourmark_delivery_service.http_protocol import check_uvicorn
-from hourmark_delivery_service.running_producer import make_producer
+from hourmark_delivery_service.limits.http_protocol import check_uvicorn
+from hourmark_delivery_service.queue.running_producer import make_producer
 
 LINE = b'{"user": "u", "ms": 1}\n'
 EVENTS = "/v1/events/click"

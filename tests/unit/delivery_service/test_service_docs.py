@@ -9,9 +9,9 @@ from pathlib import Path
 from tests.support.service.examples import range_of
 from tests.support.service.harness import Harness, with_service
 
-from hourmark import wire
-from hourmark.dead_letters import Reason
-from hourmark_delivery_service.app import create_app
+from hourmark.records import wire
+from hourmark.records.dead_letters import Reason
+from hourmark_delivery_service.edge.app import create_app
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "http-api.md").read_text()

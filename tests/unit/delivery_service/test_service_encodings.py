@@ -15,11 +15,11 @@ from tests.support.service.examples import HOST, syslog
 from tests.support.service.harness import Harness, with_service
 from tests.unit.delivery_service.test_service_ranges import code
 
-from hourmark.host_reports import HostReport
-from hourmark.wire import report_to_json
-from hourmark_delivery_service import body as bodies
-from hourmark_delivery_service.body import inflate
+from hourmark.records.host_reports import HostReport
+from hourmark.records.wire import report_to_json
 from hourmark_delivery_service.errors import ServiceError
+from hourmark_delivery_service.work import body as bodies
+from hourmark_delivery_service.work.body import inflate
 
 EVENTS: Final = b"".join(b'{"user":"u%d","ms":%d}\n' % (n, n) for n in range(200))
 FEW_EVENTS: Final = b"".join(EVENTS.splitlines(keepends=True)[:12])

@@ -13,9 +13,9 @@ from tests.support.service.examples import NOW_MS, TYPES, compiled
 from tests.support.service.harness import Harness, with_service
 from tests.unit.delivery_service.test_service_ranges import code
 
-from hourmark.audit import AuditRecord
-from hourmark.avro import unframe
-from hourmark.event_id import client_event_id
+from hourmark.avro.framing import unframe
+from hourmark.records.audit import AuditRecord
+from hourmark.records.event_id import client_event_id
 
 LINE = b'{"user":"u","ms":1}'
 

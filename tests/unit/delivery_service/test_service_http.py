@@ -11,7 +11,7 @@ import pytest
 from tests.support.service.harness import with_scene
 from tests.support.service.network import Network, networked
 
-from hourmark_delivery_service.turns import Job
+from hourmark_delivery_service.work.turns import Job
 
 LINE = b'{"user":"u","ms":1}\n'
 EVENTS = "/v1/events/click"

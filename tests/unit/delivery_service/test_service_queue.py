@@ -15,11 +15,11 @@ from tests.support.memory_queue import MemoryQueue
 from tests.support.service.harness import Test, with_scene
 from tests.support.service.queue_contract import CHECKS, Check, messages
 
-from hourmark.config import Config
-from hourmark.known_brokers import learn
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import learn
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
-from hourmark_delivery_service.kafka_queue import KafkaQueue, producer_settings
 from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.queue.kafka_queue import KafkaQueue, producer_settings
 
 RECORDS = {"t": messages([(b"k%d" % n, b"v") for n in range(3)])}
 

@@ -13,10 +13,10 @@ import zstandard
 from tests.support.service.examples import NOW_MS, compiled, parsed, range_of, syslog
 from tests.support.service.harness import Harness, with_service
 
-from hourmark.audit import AuditRecord
-from hourmark.avro import unframe
-from hourmark.ranges import Part
-from hourmark.wire import range_headers
+from hourmark.avro.framing import unframe
+from hourmark.records.audit import AuditRecord
+from hourmark.records.ranges import Part
+from hourmark.records.wire import range_headers
 from hourmark_delivery_service import metrics
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
 

@@ -14,18 +14,18 @@ from tests.support.service.harness import Harness, run, running, with_service
 from tests.support.waiting import wait_for
 from tests.unit.delivery_service.test_service_queue import FakeProducer, with_queue
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
-from hourmark.topic_follower import KeyValue
-from hourmark.topics import TYPES
-from hourmark.wire import CLOCK_HEADER
-from hourmark_delivery_service import store_follower
-from hourmark_delivery_service.kafka_queue import KafkaQueue
+from hourmark.kafka.compacted_topic import KeyValue
+from hourmark.kafka.topic_names import TYPES
+from hourmark.records.wire import CLOCK_HEADER
 from hourmark_delivery_service.metrics import Metrics
 from hourmark_delivery_service.parsing import TIME_MS_END
-from hourmark_delivery_service.rules_store import RulesStore
-from hourmark_delivery_service.service import OBSERVED_AT_MS_MIN
-from hourmark_delivery_service.store_follower import StoreFollower
+from hourmark_delivery_service.process import store_follower
+from hourmark_delivery_service.process.store_follower import StoreFollower
+from hourmark_delivery_service.queue.kafka_queue import KafkaQueue
+from hourmark_delivery_service.work.rules_store import RulesStore
+from hourmark_delivery_service.work.service import OBSERVED_AT_MS_MIN
 
 
 def reason(rules: RulesStore) -> str:
@@ -50,7 +50,7 @@ def test_a_rules_topic_without_a_leader_is_named_and_no_types_are_missed(monkeyp
             raise Unavailable("told no offset of hourmark.types-0: no leader answers")
         return True, []
 
-    monkeypatch.setattr("hourmark.topic_follower.TopicFollower.poll", poll)
+    monkeypatch.setattr("hourmark.kafka.compacted_topic.TopicFollower.poll", poll)
     monkeypatch.setattr(store_follower, "POLL_S", 0.01)
     store = RulesStore(Metrics())
     follower = StoreFollower(Config(), TYPES, store)

@@ -10,9 +10,9 @@ from tests.support.revisions import encoded
 from tests.support.service.examples import NOW_MS
 from tests.support.service.harness import Harness, with_service
 
-from hourmark.config_groups import Parsing
-from hourmark.event_types import DEAD_LETTERS, EventType, LineRule
-from hourmark.rules import Rules, TypeVersion
+from hourmark.config.groups import Parsing
+from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule
+from hourmark.rules.revision import Rules, TypeVersion
 
 GOOD = b'{"user": "u", "ms": 1}'
 ATOMIC = {"Hourmark_Atomic": "true"}

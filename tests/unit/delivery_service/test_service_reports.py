@@ -11,13 +11,12 @@ from tests.support.service.examples import HOST, NOW_MS, syslog
 from tests.support.service.harness import Harness, with_service
 from tests.unit.delivery_service.test_service_ranges import code
 
-from hourmark.avro import unframe
+from hourmark.avro.framing import unframe
 from hourmark.errors import ConfigError
-from hourmark.host_reports import HostReport, SourceReport
-from hourmark.wire import report_to_json
+from hourmark.records.host_reports import HostReport, SourceReport
+from hourmark.records.wire import report_to_json
 from hourmark_delivery_service.errors import NotDelivered
-from hourmark_delivery_service.identity import Identity, take_identity
-from hourmark_delivery_service.reporter import Reporter
+from hourmark_delivery_service.process.reports import Identity, Reporter, take_identity
 
 REPORT = HostReport(
     host_id=HOST,

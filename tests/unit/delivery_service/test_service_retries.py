@@ -14,8 +14,8 @@ from tests.support.service.harness import Harness, with_service
 from tests.unit.delivery_service.test_service_events import LINE, named
 from tests.unit.delivery_service.test_service_ranges import code
 
-from hourmark.rules import Rules, TypeVersion
-from hourmark_delivery_service.key_time import time_of_key
+from hourmark.rules.revision import Rules, TypeVersion
+from hourmark_delivery_service.edge.events_endpoint import time_of_key
 
 MADE_MS = NOW_MS - 7_654
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

@@ -14,17 +14,17 @@ from tests.support.rules_servers import MemoryRegistry
 from tests.support.service.examples import rules_of
 from tests.support.service.harness import fed
 
-from hourmark import audit, host_reports
-from hourmark.avro import Schema
-from hourmark.config import Config
-from hourmark.config_groups import Parsing
+from hourmark.avro.framing import Schema
+from hourmark.config.groups import Parsing
+from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, Unavailable
-from hourmark_delivery_service import framing
+from hourmark.records import audit, host_reports
 from hourmark_delivery_service.cli import serve
 from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.rules_store import RulesStore
-from hourmark_delivery_service.server import check_limits, check_machines_clock
-from hourmark_delivery_service.service import OBSERVED_AT_MS_MIN
+from hourmark_delivery_service.process.server import check_limits, check_machines_clock
+from hourmark_delivery_service.work import framing
+from hourmark_delivery_service.work.rules_store import RulesStore
+from hourmark_delivery_service.work.service import OBSERVED_AT_MS_MIN
 
 
 def test_the_http_limit_is_never_above_what_kafka_takes() -> None:
@@ -152,7 +152,7 @@ def test_there_are_files_for_as_many_connections_as_are_allowed(soft: int, hard:
     """In a process of its own: a limit that was lowered stays low."""
     program = (
         f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, ({soft}, {hard}))\n"
-        "from hourmark_delivery_service.server import allow_connections\n"
+        "from hourmark_delivery_service.process.server import allow_connections\n"
         "allow_connections(100); print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

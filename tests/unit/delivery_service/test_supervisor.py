@@ -14,11 +14,11 @@ import pytest
 from tests.support.service.teller import tell
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config
-from hourmark_delivery_service import supervisor as module
-from hourmark_delivery_service.claims import Claims
+from hourmark.config.loading import Config
 from hourmark_delivery_service.metrics import METRICS_VARIABLE
-from hourmark_delivery_service.supervisor import Supervisor
+from hourmark_delivery_service.process import supervisor as module
+from hourmark_delivery_service.process.claims import Claims
+from hourmark_delivery_service.process.supervisor import Supervisor
 
 
 def settings(workers: int, log_level: str = "info") -> Config:

@@ -19,12 +19,12 @@ from tests.support.service.harness import run, running
 from tests.support.service.network import Network, networked
 from tests.support.service.tokens import known
 
-from hourmark.config import Config, load_config
-from hourmark.config_groups import ServiceTls
+from hourmark.config.groups import ServiceTls
+from hourmark.config.loading import Config, load_config
 from hourmark.errors import ConfigError
-from hourmark_delivery_service import tls as tls_module
-from hourmark_delivery_service.server import Server, uvicorn_config
-from hourmark_delivery_service.tls import Tls
+from hourmark_delivery_service.limits import tls as tls_module
+from hourmark_delivery_service.limits.tls import Tls
+from hourmark_delivery_service.process.server import Server, uvicorn_config
 
 HELLO = b"GET /v1/hello HTTP/1.1\r\nHost: x\r\n\r\n"
 HTTP = b"HTTP/"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.service.harness import run
 
-from hourmark_delivery_service.turns import Job, Lane, Line
+from hourmark_delivery_service.work.turns import Job, Lane, Line
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.lists(st.integers(0, 3), max_size=80))

@@ -17,8 +17,8 @@ from tests.unit.delivery_service.test_service_ranges import code
 
 from hourmark_delivery_service.errors import NotDelivered
 from hourmark_delivery_service.parsing import RangeParser
-from hourmark_delivery_service.peer import Peer
-from hourmark_delivery_service.twins import Twins, Work
+from hourmark_delivery_service.work.duplicates import Twins, Work
+from hourmark_delivery_service.work.peer import Peer
 
 BODY = syslog() * 3
 

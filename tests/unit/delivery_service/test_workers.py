@@ -12,8 +12,8 @@ from tests.support.service.harness import Harness, run, with_service
 from tests.support.service.tokens import bearer, known
 
 from hourmark_delivery_service.errors import NotNow
-from hourmark_delivery_service.turns import Job
-from hourmark_delivery_service.workers import CLIENT, LARGE_RECORDS, Workers
+from hourmark_delivery_service.work.turns import Job
+from hourmark_delivery_service.work.workers import CLIENT, LARGE_RECORDS, Workers
 
 LARGE = LARGE_RECORDS + 1
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tools.configuration_page import PAGE, page, settings_without_description
 
-from hourmark.config import Config, load_config
-from hourmark.config_show import in_force
+from hourmark.commands.config_show import in_force
+from hourmark.config.loading import Config, load_config
 
 ROOT = Path(__file__).resolve().parents[3]
 

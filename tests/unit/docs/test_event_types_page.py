@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.documents import ROOT
 
-from hourmark.event_types import read_folder
+from hourmark.rules.event_types import read_folder
 from hourmark_declare.trying import Place, Trial, source_of
 
 PAGE = (ROOT / "docs" / "event-types.md").read_text()

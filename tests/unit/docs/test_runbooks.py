@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.documents import ROOT
 
-from hourmark.alarm import RUNBOOKS, Alarm, AlarmName
+from hourmark.process.alarms import RUNBOOKS, Alarm, AlarmName
 
 PARTS = ("## What it means", "## How to check", "## What to do", "## When it is over")
 

@@ -13,12 +13,12 @@ from sqlalchemy import ColumnElement, Table, delete, update
 from tests.support.ledger_life import Life
 from tests.support.records import rewritten
 
-from hourmark.config import load_config
+from hourmark.config.loading import load_config
 from hourmark.errors import Finding, UsageError
-from hourmark.event_id import EventId, LineIds
-from hourmark.hours import Hour
-from hourmark.manifest import Book, Grade
-from hourmark.ranges import RangeId
+from hourmark.records.event_id import EventId, LineIds
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Book, Grade
+from hourmark.records.ranges import RangeId
 from hourmark_etl.ledger import frontiers, tables
 from hourmark_etl.operators.audit import audit
 from hourmark_etl.storage import open_storage

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.containers import append_all
 
-from hourmark.avro import encode_long, event_schema
+from hourmark.avro.framing import encode_long, event_schema
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter
 
 ENVELOPE_VALUES: dict[str, st.SearchStrategy[Any]] = {

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.records import HOUR, frontier
 
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.closing.sealing import plan_round
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from tests.support.buckets import HOUR, LATER, TYPE, Plan, make_event, usual_plan
 
 from hourmark.errors import Finding, UsageError
-from hourmark.manifest import MARKER, Manifest
+from hourmark.records.manifest import MARKER, Manifest
 from hourmark_etl.buckets.reader import NotClosed
 from hourmark_etl.operators.bucket import bucket
 from hourmark_etl.storage import LocalDisk, Storage

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import delete, func, select, update
 from tests.support.records import evidence, manifest
 
-from hourmark.hours import Hour
-from hourmark.manifest import Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import (

@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 from tests.support.kafka_logs import Logs, of_two_sites
 from tests.support.rules import put_rules
 
-from hourmark.canary import CANARY, DECLARATION
-from hourmark.config import load_config
+from hourmark.commands.canary import CANARY, DECLARATION
+from hourmark.config.loading import load_config
 from hourmark.errors import Unavailable
-from hourmark.event_types import EventType
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
+from hourmark.rules.event_types import EventType
 from hourmark_etl.operators import canary
 
 NOW_MS = 1_800_000_600_000

@@ -13,8 +13,8 @@ from tests.support.ledger_life import FIRST, Life
 from tests.support.memory_storage import MemoryStorage
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config
-from hourmark.config_groups import Etl
+from hourmark.config.groups import Etl
+from hourmark.config.loading import Config
 from hourmark_etl.closing.cleanup import Cleaned, Cleaner
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.folders import INDEX_FOLDER

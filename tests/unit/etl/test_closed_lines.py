@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.support.records import manifest
 
-from hourmark.hours import Hour
-from hourmark.manifest import Grade, Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.closing.told import closed_lines
 
 FIRST = Hour.parse("2026-11-21T05:00", 60)

@@ -31,9 +31,9 @@ from tests.support.simulator.world import World
 from tools import verify_bucket
 
 from hourmark.errors import UsageError
-from hourmark.kafka import Partition
-from hourmark.manifest import MARKER
-from hourmark.topics import AUDIT, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, events_topic
+from hourmark.records.manifest import MARKER
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.closing.write.containers import WrittenHour

@@ -34,9 +34,9 @@ from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES
 from tests.support.simulator.world import World
 
 from hourmark.errors import UsageError
-from hourmark.kafka import Partition
-from hourmark.manifest import MARKER
-from hourmark.topics import AUDIT, HOSTS, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
+from hourmark.records.manifest import MARKER
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.closing.proof import evidence
 from hourmark_etl.closing.proof.proof import Proof

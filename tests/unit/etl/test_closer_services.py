@@ -7,10 +7,10 @@ from tests.support.records import host_report
 from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
 
-from hourmark.avro import frame
-from hourmark.host_reports import API_SOURCE, SourceReport
-from hourmark.kafka import Partition
-from hourmark.topics import HOSTS
+from hourmark.avro.framing import frame
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import HOSTS
+from hourmark.records.host_reports import API_SOURCE, SourceReport
 from hourmark_etl.closing.cut.cut import Waiting
 
 SERVICE, OTHER = "5" * 32, "6" * 32

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.records import position, span
 
-from hourmark.config_groups import Kafka
+from hourmark.config.groups import Kafka
 from hourmark.errors import Unavailable
 from hourmark_etl.errors import DataLoss, EtlStop, StaleDriver
 from hourmark_etl.ledger import batches as ledger
@@ -47,7 +47,11 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
             "topic x partition 1: gone",
         ),
         ("hourmark_etl.storage.errors.SafeMode: /a (hdfs://x): read-only", Unavailable, "read-only"),
-        ("hourmark.kafka.NoLeader: a\n\nhourmark.errors.Unavailable: the broker is away", Unavailable, "the broker is away"),
+        (
+            "hourmark.kafka.clients.NoLeader: a\n\nhourmark.errors.Unavailable: the broker is away",
+            Unavailable,
+            "the broker is away",
+        ),
         ("Python worker exited unexpectedly (crashed)", Unavailable, "worker"),
         ("Python worker failed to connect back.\n=== Streaming Query ===", Unavailable, "too busy"),
         ("KeyError: 'x'", EtlStop, "KeyError"),

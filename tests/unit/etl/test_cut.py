@@ -11,8 +11,8 @@ from tests.support.clock import FakeClock
 from tests.support.records import DEADLINE_S, END, HOUR, frontier, service, tailer
 
 from hourmark.errors import Unavailable
-from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, CONTROL, HOSTS
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, CONTROL, HOSTS
 from hourmark_etl.closing.cut.cut import LAGGARD_SECONDS, OVERDUE_MS, STANDING_SECONDS, Cut, CutTaker, EdgeEnds, Waiting
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap
 from hourmark_etl.model import FIRST_SITE, AuditOffsets, Phase, Reporter

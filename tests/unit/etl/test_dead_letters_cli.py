@@ -15,9 +15,9 @@ from tests.support.records import manifest
 from tests.support.service.examples import NOW_MS, decoded, parsed, syslog
 
 from hourmark.errors import UsageError
-from hourmark.event_types import DEAD_LETTERS
-from hourmark.hours import Hour
-from hourmark.manifest import MARKER, BucketFile
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import MARKER, BucketFile
+from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_etl.operators import letters
 from hourmark_etl.operators.dead_letters import dead_letters
 from hourmark_etl.operators.letters import counted_by, described, moment_ms

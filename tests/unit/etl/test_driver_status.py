@@ -10,10 +10,10 @@ from sqlalchemy import insert
 from tests.support.ports import free_port
 from tests.support.records import service
 
-from hourmark.component_status import ComponentStatus, State
-from hourmark.config import Config
-from hourmark.config_groups import Etl, Storage
-from hourmark.metrics_server import serve_metrics
+from hourmark.commands.component_status import ComponentStatus, State
+from hourmark.config.groups import Etl, Storage
+from hourmark.config.loading import Config
+from hourmark.process.metrics_server import serve_metrics
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.heartbeat import beat, driver_seen_ms, no_driver

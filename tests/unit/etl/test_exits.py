@@ -8,7 +8,7 @@ from tests.support.closing import frontier, grade, hour, override, report, send,
 from tests.support.simulator.truth import FIRST_HOUR, SCHEMA_IDS
 from tests.support.simulator.world import World
 
-from hourmark.manifest import MARKER, Previous
+from hourmark.records.manifest import MARKER, Previous
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.closing.publishing import Publisher
 from hourmark_etl.ledger import tables

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.records import END, HOUR, blocker, evidence, frontier, manifest, seal, tailer
 
-from hourmark.hours import Hour
-from hourmark.manifest import Grade, Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.closing.cut.readiness import Reports, clocks_apart
 from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.model import Phase, Reporter, State

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.support.records import END, frontier, host_report
 
-from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport, SourceReport
-from hourmark.hours import Hour
+from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport, SourceReport
+from hourmark.records.hours import Hour
 from hourmark_etl.closing.cut.readiness import SILENT_MS, Reports, clocks_apart, readiness
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.host_losses import HostLoss, losses_of

@@ -20,8 +20,8 @@ from tests.support.records import (
 )
 from tests.support.rules import ledger_of_click
 
-from hourmark.dead_letters import TYPE as DEAD_LETTERS
-from hourmark.hours import Hour
+from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
+from hourmark.records.hours import Hour
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger.overview import Fixed, fixed_hours
 from hourmark_etl.model import AUDIT, StagedBatch, State

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.support.records import END, host_report
 
-from hourmark.host_reports import SourceReport
-from hourmark.hours import Hour
+from hourmark.records.host_reports import SourceReport
+from hourmark.records.hours import Hour
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.host_losses import losses, losses_of, unrepeatable_of
 from hourmark_etl.ledger.reporters import put_reports, reporters, reporters_of

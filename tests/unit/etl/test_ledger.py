@@ -27,10 +27,10 @@ from tests.support.records import (
 )
 from tests.support.rules import ledger_of_click, put_rules
 
-from hourmark.config import Config
-from hourmark.config_groups import Etl
+from hourmark.config.groups import Etl
+from hourmark.config.loading import Config
 from hourmark.errors import UsageError
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database, Lease

@@ -9,7 +9,7 @@ from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.ledger_queries import rewrite
 from tests.support.records import rewritten
 
-from hourmark.manifest import MARKER
+from hourmark.records.manifest import MARKER
 from hourmark_etl.ledger import tables
 from hourmark_etl.recovery.check import LedgerFault, check_ledger
 

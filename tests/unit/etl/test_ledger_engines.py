@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.support.postgres import Postgres
 
+from hourmark.config.redaction import shown
 from hourmark.errors import ConfigError, Unavailable
-from hourmark.hidden import shown
 from hourmark_etl.errors import EtlStop
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.engines import check_moving_driver, check_network_disk

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from tests.support.buckets import HOUR, TYPE, usual_plan
 
-from hourmark.config import Config, load_config
+from hourmark.config.loading import Config, load_config
 from hourmark.errors import Unavailable
 from hourmark_declare.servers import servers
 from hourmark_etl.cli import etl

@@ -11,8 +11,8 @@ from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.records import rewritten
 from tests.support.rules import put_rules
 
-from hourmark.config import Config
-from hourmark.config_groups import Etl
+from hourmark.config.groups import Etl
+from hourmark.config.loading import Config
 from hourmark.errors import Finding
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database

@@ -16,13 +16,13 @@ from tests.support import ledger_queries
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.memory_storage import MemoryStorage
 
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark.errors import Finding, UsageError
-from hourmark.event_id import SIZE
-from hourmark.event_types import EventType
-from hourmark.hours import Hour
-from hourmark.manifest import Book
-from hourmark.rules import RulesBook, TypeVersion
+from hourmark.records.event_id import SIZE
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Book
+from hourmark.rules.event_types import EventType
+from hourmark.rules.revision import RulesBook, TypeVersion
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.evidence import UNAUDITED_SCHEMA
 from hourmark_etl.closing.proof.proof import Proof

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.memory_storage import MemoryStorage
 
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import open_gaps

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select
 from tests.support.ledger_life import FIRST, Life
 
-from hourmark.hours import Hour
-from hourmark.manifest import MARKER, Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import MARKER, Manifest
 from hourmark_etl.buckets.reader import BadMarker
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database

@@ -17,9 +17,9 @@ from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES, co
 from tests.support.simulator.world import World
 
 from hourmark.errors import Finding
-from hourmark.hours import Hour
-from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, CONTROL, central_topic, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, CONTROL, central_topic, events_topic
+from hourmark.records.hours import Hour
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
 from hourmark_etl.recovery.rebuilt import Rebuilt

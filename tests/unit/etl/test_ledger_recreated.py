@@ -13,12 +13,12 @@ from tests.support.ledger_life import FIRST, Life
 from tests.support.records import position, tailer
 from tests.support.rules import put_rules
 
-from hourmark.config import Config
-from hourmark.config_groups import Etl
+from hourmark.config.groups import Etl
+from hourmark.config.loading import Config
 from hourmark.errors import Finding, UsageError
-from hourmark.event_types import EventType
-from hourmark.hours import Hour
-from hourmark.rules import RulesBook
+from hourmark.records.hours import Hour
+from hourmark.rules.event_types import EventType
+from hourmark.rules.revision import RulesBook
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import begin_positions
 from hourmark_etl.ledger.database import Database

@@ -12,8 +12,8 @@ from sqlalchemy import select, update
 from tests.support.revisions import APP, CLICK, HOUR, VIEW, WEB, revision
 
 from hourmark.errors import Finding, UsageError
-from hourmark.event_types import EventType, Source
-from hourmark.rules import Rules, RulesBook, TypeVersion
+from hourmark.rules.event_types import EventType, Source
+from hourmark.rules.revision import Rules, RulesBook, TypeVersion
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database

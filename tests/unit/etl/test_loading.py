@@ -11,7 +11,7 @@ import pytest
 HEAVY = ("alembic", "sqlalchemy", "pydantic", "confluent_kafka", "pyarrow.parquet", "hourmark_etl.staging.planner")
 SOURCE = """
 from pyspark import cloudpickle
-from hourmark.config import Config
+from hourmark.config.loading import Config
 from hourmark_etl.ledger.database import Lease
 from hourmark_etl.staging.planner import StreamReader
 from hourmark_etl.staging.source import kafka_source

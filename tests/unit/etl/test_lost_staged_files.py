@@ -22,9 +22,9 @@ from tests.support.restaging import play_restager, retention_passes
 from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
 
-from hourmark.kafka import Partition
-from hourmark.manifest import Manifest
-from hourmark.topics import AUDIT, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, events_topic
+from hourmark.records.manifest import Manifest
 from hourmark_etl.closing.publishing import publish
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.errors import Unreadable

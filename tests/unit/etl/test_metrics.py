@@ -12,8 +12,8 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.records import HOUR, manifest
 
-from hourmark.manifest import Grade
-from hourmark.metrics_server import serve_metrics
+from hourmark.process.metrics_server import serve_metrics
+from hourmark.records.manifest import Grade
 from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, Gauges, Metrics, Staged
 
 

@@ -13,8 +13,8 @@ from tests.support.rebuilding import lose_ledger, staged_files
 from tests.support.simulator.hooks import Killed
 from tests.support.simulator.world import World
 
-from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, central_topic, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import hold_promises, lost_behind, lost_to_retention

@@ -25,8 +25,8 @@ from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
 
 from hourmark.errors import Unavailable
-from hourmark.hours import Hour
-from hourmark.manifest import MARKER
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import MARKER
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.folders import ATTEMPTS_FOLDER, UNAUDITED_FOLDER
 from hourmark_etl.ledger import tables

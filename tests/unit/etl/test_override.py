@@ -15,10 +15,10 @@ from tests.support.revisions import VIEW
 from tests.support.rules import put_rules
 
 from hourmark.clock import SystemClock
-from hourmark.config import load_config
+from hourmark.config.loading import load_config
 from hourmark.errors import Unavailable, UsageError
-from hourmark.event_types import Source
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
+from hourmark.rules.event_types import Source
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database

@@ -10,7 +10,7 @@ from typing import NoReturn
 import pytest
 from tests.support.records import HOUR, TOPIC, evidence, frontier, manifest, position, seal
 
-from hourmark.manifest import Offsets
+from hourmark.records.manifest import Offsets
 from hourmark_etl.closing.publishing import check_foreign_root, check_other_seal, check_published
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.model import AuditOffsets, State

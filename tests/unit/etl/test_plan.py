@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.records import position
 
-from hourmark.kafka import Partition
+from hourmark.kafka.clients import Partition
 from hourmark_etl.staging.plan import TASK_RECORDS_MIN, PlannedBatch, ReadSpan, deal, plan_spans
 
 backlogs = st.dictionaries(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.records import DEADLINE_S, END, frontier, host_report, service, tailer
 
-from hourmark.host_reports import CLOCKS_APART_MS_MAX, SourceReport
+from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, SourceReport
 from hourmark_etl.closing.cut.readiness import (
     SILENT_MS,
     Readiness,

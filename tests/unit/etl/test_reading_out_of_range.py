@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from hourmark import committed_reader, native
-from hourmark.config_groups import KafkaCluster
+from hourmark import native
+from hourmark.config.groups import KafkaCluster
 from hourmark.errors import HourmarkError, Unavailable
-from hourmark.kafka import Partition
-from hourmark.packed_reader import PackedReader
+from hourmark.kafka import committed_reader
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.packed_reader import PackedReader
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.model import Span
 from hourmark_etl.staging import read

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from tests.support.records import HOUR, audit_record, frontier, seal
 
-from hourmark.audit import Promise
-from hourmark.hours import Hour
+from hourmark.records.audit import Promise
+from hourmark.records.hours import Hour
 from hourmark_etl.closing.proof.readings import READINGS, Reading, ReadingsDiffer, differing, held
 from hourmark_etl.model import Frontier, State
 from hourmark_etl.staging.stage import content_of

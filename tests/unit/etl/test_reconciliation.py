@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark.hours import Hour
-from hourmark.manifest import Book, Grade
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Book, Grade
 from hourmark_etl.model import AuditOffsets
 from hourmark_etl.operators.reconciliation import (
     UNLISTED,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.support.records import HOUR, manifest, tailer
 
-from hourmark.config import Config
-from hourmark.config_groups import Etl
+from hourmark.config.groups import Etl
+from hourmark.config.loading import Config
 from hourmark.rollback.obstacle import NothingHere
 from hourmark.rollback.version import VERSIONS
 from hourmark_etl.ledger import migrations, tables

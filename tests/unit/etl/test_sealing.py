@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.records import DEADLINE_S, END, HOUR, TOPIC, frontier, host_report, tailer
 
-from hourmark.host_reports import SourceReport
+from hourmark.records.host_reports import SourceReport
 from hourmark_etl.closing.cut.cut import Cut
 from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof
 from hourmark_etl.closing.sealing import EARLY_MS, Rule, decide

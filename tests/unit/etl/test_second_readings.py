@@ -26,8 +26,8 @@ from tests.support.rebuilding import lose_ledger
 from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
 
-from hourmark.kafka import Partition
-from hourmark.topics import events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import events_topic
 from hourmark_etl.closing.proof.proof import FINDINGS_MAX
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.conflicts import conflicts

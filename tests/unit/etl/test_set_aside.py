@@ -12,7 +12,7 @@ from tests.support.simulator.truth import FIRST_HOUR, make_template
 from tests.support.simulator.world import World
 
 from hourmark.errors import UsageError
-from hourmark.manifest import Grade
+from hourmark.records.manifest import Grade
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.set_aside import (
     KEPT_MS,

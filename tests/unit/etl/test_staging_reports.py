@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import delete, event, select
 from tests.support.records import END, host_report
 
-from hourmark.host_reports import HostReport, SourceReport
+from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.reporters import put_reports, reporters, reporters_of

@@ -7,8 +7,8 @@ import uuid
 from types import SimpleNamespace
 from typing import Any
 
-from hourmark.config import Config
-from hourmark.known_brokers import learn
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import learn
 from hourmark_etl.ledger.database import Lease
 from hourmark_etl.model import Span
 from hourmark_etl.staging.plan import PlannedBatch, ReadSpan

@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.records import Row, audit_record, host_report, kafka_table, stage_plan
 
-from hourmark.audit import Promise
-from hourmark.avro import event_schema, frame
-from hourmark.config_groups import Storage
-from hourmark.datum_check import REASONS, Verdict, compile_schema
-from hourmark.event_id import LineIds
-from hourmark.host_reports import HostReport, SourceReport
-from hourmark.ranges import RangeId
-from hourmark.record_key import RecordKey
+from hourmark.avro.datum_check import REASONS, Verdict, compile_schema
+from hourmark.avro.framing import event_schema, frame
+from hourmark.config.groups import Storage
+from hourmark.records.audit import Promise
+from hourmark.records.event_id import LineIds
+from hourmark.records.host_reports import HostReport, SourceReport
+from hourmark.records.ranges import RangeId
+from hourmark.records.record_key import RecordKey
 from hourmark_etl.errors import BadRecord
 from hourmark_etl.ledger.reporters import reporters_of
 from hourmark_etl.model import FIRST_SITE, RANGE_WEIGHT, Span

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from tests.support.fake_hdfs import FakeHdfs, Handler, Trouble, done_but_lost, lost, refusing
 
-from hourmark.config_groups import Storage as StorageSettings
+from hourmark.config.groups import Storage as StorageSettings
 from hourmark_etl.storage import (
     AccessDenied,
     AlreadyExists,

@@ -15,12 +15,12 @@ from tests.support.kafka_logs import Logs, of_two_sites
 from tests.support.records import audit_record
 from tests.support.rules import ledger_of_click
 
-from hourmark.audit import Promise
-from hourmark.avro import frame
+from hourmark.avro.framing import frame
 from hourmark.errors import UsageError
-from hourmark.hours import Hour
-from hourmark.record_key import RecordKey
-from hourmark.topics import AUDIT
+from hourmark.kafka.topic_names import AUDIT
+from hourmark.records.audit import Promise
+from hourmark.records.hours import Hour
+from hourmark.records.record_key import RecordKey
 from hourmark_etl.operators.trace import trace
 from hourmark_etl.operators.tracing import topics
 from hourmark_etl.storage import LocalDisk

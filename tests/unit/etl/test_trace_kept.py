@@ -12,15 +12,15 @@ from tests.support.containers import append_all
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.memory_storage import MemoryStorage
 
-from hourmark.avro import event_schema, frame
-from hourmark.config import Config
-from hourmark.config_groups import Etl, Storage
-from hourmark.event_id import EventId, LineIds
-from hourmark.hours import Hour
-from hourmark.kafka import Partition
-from hourmark.manifest import Manifest
-from hourmark.ranges import RangeId
-from hourmark.record_key import RecordKey
+from hourmark.avro.framing import event_schema, frame
+from hourmark.config.groups import Etl, Storage
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import Partition
+from hourmark.records.event_id import EventId, LineIds
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
+from hourmark.records.ranges import RangeId
+from hourmark.records.record_key import RecordKey
 from hourmark_etl.buckets.avro_container import ContainerWriter
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import existing_ledger

@@ -8,13 +8,13 @@ from tests.support.kafka_logs import Logs
 from tests.support.records import audit_record
 from tests.support.tracing import EVENT, RANGE
 
-from hourmark.avro import frame
-from hourmark.config_groups import Kafka, KafkaCluster
-from hourmark.event_id import EventId, LineIds
-from hourmark.kafka import Partition
-from hourmark.ranges import RangeId
-from hourmark.record_key import RecordKey
-from hourmark.topics import AUDIT
+from hourmark.avro.framing import frame
+from hourmark.config.groups import Kafka, KafkaCluster
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT
+from hourmark.records.event_id import EventId, LineIds
+from hourmark.records.ranges import RangeId
+from hourmark.records.record_key import RecordKey
 from hourmark_etl.operators.tracing import topics as module
 from hourmark_etl.operators.tracing.found import ById, ByPosition, Site
 from hourmark_etl.operators.tracing.question import OfPlace

@@ -29,12 +29,12 @@ from tests.support.simulator.sites import FURTHER, FakeMirror
 from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES, config_of
 from tests.support.simulator.world import World
 
-from hourmark.config import Config
-from hourmark.config_groups import Kafka, KafkaCluster
+from hourmark.config.groups import Kafka, KafkaCluster
+from hourmark.config.loading import Config
 from hourmark.errors import Finding, Unavailable, UsageError
-from hourmark.kafka import Partition
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
 from hourmark.rollback.version import VERSIONS
-from hourmark.topics import AUDIT, HOSTS, events_topic
 from hourmark_etl.closing.cut.clusters import Clusters
 from hourmark_etl.closing.cut.cut import EdgeEnds, Waiting
 from hourmark_etl.closing.cut.edge import EdgeSite

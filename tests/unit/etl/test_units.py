@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.records import kafka_table, stage_plan
 
-from hourmark.avro import frame
+from hourmark.avro.framing import frame
 from hourmark_etl.closing.units import Listing, Overfull, Unit, plan_units, read_unit
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.model import StagedGroup

@@ -6,8 +6,8 @@ from tests.support.closing import manifest, send, settle, until, wait_of
 from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
 
-from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, central_topic, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark_etl.ledger.read_errors import ReadError, end_errors, read_errors, record_errors
 from hourmark_etl.model import Phase
 

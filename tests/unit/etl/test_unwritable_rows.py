@@ -13,13 +13,13 @@ from tests.support.closing import arrive, frontier, grades, override, send, send
 from tests.support.simulator.truth import FIRST_HOUR, SCHEMA_IDS, make_template
 from tests.support.simulator.world import World
 
-from hourmark.avro import frame
-from hourmark.event_id import LineIds
-from hourmark.kafka import Partition
-from hourmark.manifest import Lacks, Manifest
-from hourmark.ranges import RangeId
-from hourmark.record_key import RecordKey
-from hourmark.topics import events_topic
+from hourmark.avro.framing import frame
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import events_topic
+from hourmark.records.event_id import LineIds
+from hourmark.records.manifest import Lacks, Manifest
+from hourmark.records.ranges import RangeId
+from hourmark.records.record_key import RecordKey
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables

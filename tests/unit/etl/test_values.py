@@ -24,10 +24,10 @@ from tests.support.closing import (
 from tests.support.simulator.truth import FIRST_HOUR, make_template
 from tests.support.simulator.world import World
 
-from hourmark.audit import AuditRecord
-from hourmark.avro import frame, unframe
-from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, central_topic, events_topic
+from hourmark.avro.framing import frame, unframe
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
+from hourmark.records.audit import AuditRecord
 from hourmark_etl.model import Phase
 from hourmark_etl.operators.bucket_text import described
 

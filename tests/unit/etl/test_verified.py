@@ -15,7 +15,7 @@ import pytest
 from tests.support.memory_storage import MemoryStorage
 from tests.support.records import audit_group, group, span
 
-from hourmark.event_id import LineIds
+from hourmark.records.event_id import LineIds
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.model import EVENTS
 from hourmark_etl.staging import files, verified

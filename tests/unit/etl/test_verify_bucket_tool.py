@@ -16,8 +16,8 @@ import pytest
 from tests.support.buckets import EARLIER, HOUR, LATER, TYPE, Plan, make_event, usual_plan
 from tools import verify_bucket as tool
 
-from hourmark.hours import Hour
-from hourmark.manifest import MARKER, Grade, Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import MARKER, Grade, Manifest
 from hourmark_etl.buckets.verify import BucketFault, verify_bucket
 from hourmark_etl.storage import LocalDisk
 

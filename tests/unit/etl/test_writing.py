@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.bucket_world import FIRST, SCHEMAS, World, an_id, datum, frontier, hour_at, some_ids
 
-from hourmark.avro import ENVELOPE, event_schema
+from hourmark.avro.framing import ENVELOPE, event_schema
 from hourmark.errors import Finding
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.arrow import binary_buffers
 from hourmark_etl.buckets.avro_container import ContainerReader
 from hourmark_etl.closing.publishing import manifest_of, publish

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hourmark.config_groups import Kafka
-from hourmark.topics import central_topic, events_topic
+from hourmark.config.groups import Kafka
+from hourmark.kafka.topic_names import central_topic, events_topic
 
 ROOT = Path(__file__).resolve().parents[3]
 

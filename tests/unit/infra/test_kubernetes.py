@@ -14,7 +14,7 @@ import pytest
 import yaml
 from tests.support.documents import resolved
 
-from hourmark.config import load_config
+from hourmark.config.loading import load_config
 
 FOLDER: Final = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
 OBJECTS: Final[list[dict[str, Any]]] = [

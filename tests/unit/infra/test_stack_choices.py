@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from tests.unit.infra.test_stack_settings import PROGRAMS
 
 from hourmark.cli import root
-from hourmark.config import load_config
-from hourmark.config_groups import Service
+from hourmark.config.groups import Service
+from hourmark.config.loading import load_config
 from hourmark.errors import UsageError
 from hourmark.state_folder import StateFolder
 from hourmark_infra.stack import Stack

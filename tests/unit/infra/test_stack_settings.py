@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hourmark.config import load_config
+from hourmark.config.loading import load_config
 from hourmark_infra.stack import hadoop, kafka
 from hourmark_infra.stack.config_file import render_config
 from hourmark_infra.stack.layout import DATANODES, MIRRORS, PORT_NAMES, SPREAD, Layout

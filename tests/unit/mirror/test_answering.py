@@ -10,8 +10,8 @@ import pytest
 from tests.support.clock import FakeClock
 from tests.support.http_server import Answering, serving
 
-from hourmark_mirror import answering
-from hourmark_mirror.answering import BLIND_S, LOOK_S, SILENT_S, AnswerWatch
+from hourmark_mirror.run import stalls
+from hourmark_mirror.run.stalls import LOOK_S, PAUSED_BLIND_S, SILENT_S, AnswerWatch
 
 
 class NotFound(Answering):
@@ -39,7 +39,7 @@ def failures(watch: AnswerWatch, clock: FakeClock, seconds: float) -> int:
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "ANSWER_S", 0.05)
+    monkeypatch.setattr(stalls, "ANSWER_S", 0.05)
 
 
 def test_a_worker_that_answers_no_more_has_failed() -> None:
@@ -62,7 +62,7 @@ def test_a_watch_that_stood_still_itself_begins_to_wait_anew() -> None:
         watch = AnswerWatch("127.0.0.1", port, clock)
         assert failures(watch, clock, LOOK_S) == 0
     with silent(port):
-        clock.advance(SILENT_S + BLIND_S)
+        clock.advance(SILENT_S + PAUSED_BLIND_S)
         assert watch.failed() == []
         assert failures(watch, clock, SILENT_S - LOOK_S) == 0
         assert failures(watch, clock, LOOK_S) == 1

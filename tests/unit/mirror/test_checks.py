@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hourmark.alarm import Alarm, AlarmName
 from hourmark.errors import UsageError
-from hourmark.kafka import Partition
-from hourmark_mirror.checks import CHECKS, Check, Checks
+from hourmark.kafka.clients import Partition
+from hourmark.process.alarms import Alarm, AlarmName
 from hourmark_mirror.memory_lock import held
+from hourmark_mirror.verify.checks import CHECKS, Check, Checks
 
 
 def test_checks_are_read_back(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_read_or_written_is_named(tmp_path: Path, monkeypa
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     checks = Checks(tmp_path, "c")
-    monkeypatch.setattr("hourmark_mirror.checks.write_durably", refuses)
+    monkeypatch.setattr("hourmark_mirror.verify.checks.write_durably", refuses)
     with pytest.raises(UsageError, match=r"state/checks\.json cannot be written: No space left on device"):
         checks.save()
     monkeypatch.setattr(Path, "read_bytes", refuses)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark_mirror.comparison import Comparison, compare
-from hourmark_mirror.reading import Record, digest_of
+from hourmark_mirror.settings.reading import Record, digest_of
+from hourmark_mirror.verify.comparison import Comparison, compare
 
 
 def records(contents: list[str], *, step: int = 1) -> list[Record]:

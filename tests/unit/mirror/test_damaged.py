@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from tests.support.clock import FakeClock
 
-from hourmark.config import Config
-from hourmark.config_groups import Kafka, KafkaCluster
-from hourmark.kafka import Partition
-from hourmark.mirror_positions import Behind
-from hourmark.partitions_reader import Damaged
-from hourmark_mirror import damaged
-from hourmark_mirror.damaged import AGAIN_S, LOOK_S, STILL_S, DamagedTopics
-from hourmark_mirror.properties import properties
+from hourmark.config.groups import Kafka, KafkaCluster
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.mirror import Behind
+from hourmark.kafka.partitions_reader import Damaged
+from hourmark_mirror.run import damaged
+from hourmark_mirror.run.damaged import AGAIN_S, LOOK_S, STILL_S, DamagedTopics
+from hourmark_mirror.settings.properties import properties
 
 BAD, GOOD = Partition("events.bad", 0), Partition("events.good", 0)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from hourmark.alarm import Alarm, AlarmName
-from hourmark.kafka import Partition
-from hourmark.mirror_positions import CONNECTOR
-from hourmark_mirror.judging import STILL_MS, Limits, judged, retention_left_s, stretches
-from hourmark_mirror.observed import CutOff, Memory, Observed, Oversize, Stretch
-from hourmark_mirror.task_status import Failure
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.mirror import CONNECTOR
+from hourmark.process.alarms import Alarm, AlarmName
+from hourmark_mirror.run.task_status import Failure
+from hourmark_mirror.watch.alarms import STILL_MS, Limits, judged, retention_left_s, stretches
+from hourmark_mirror.watch.observed import CutOff, Memory, Observed, Oversize, Stretch
 
 A, P = "events.a", Partition("events.a", 0)
 HOUR_MS = 3_600_000

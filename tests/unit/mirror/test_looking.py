@@ -11,13 +11,12 @@ import pytest
 from tests.support.clock import FakeClock
 from tests.unit.mirror.test_sampling import Message
 
-from hourmark.alarm import Alarm, AlarmName
-from hourmark.kafka import Partition
-from hourmark_mirror import looking
-from hourmark_mirror.judging import Limits, judged
-from hourmark_mirror.looking import Looker
-from hourmark_mirror.observed import Memory
-from hourmark_mirror.uncopied import READ_MAX, Uncopied
+from hourmark.kafka.clients import Partition
+from hourmark.process.alarms import Alarm, AlarmName
+from hourmark_mirror.watch import observing
+from hourmark_mirror.watch.alarms import Limits, judged
+from hourmark_mirror.watch.observed import Memory
+from hourmark_mirror.watch.observing import READ_MAX, Looker, Uncopied
 
 TOPIC: Final = "events.a"
 COUNT: Final = READ_MAX + 50
@@ -86,8 +85,8 @@ class Looks:
 
     def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         follower = SimpleNamespace(poll=lambda: (False, []), close=lambda: None)
-        monkeypatch.setattr(looking, "TopicFollower", lambda *_: follower)
-        monkeypatch.setattr(looking, "span_reader", lambda cluster, _max_bytes: cluster)
+        monkeypatch.setattr(observing, "TopicFollower", lambda *_: follower)
+        monkeypatch.setattr(observing, "span_reader", lambda cluster, _max_bytes: cluster)
         sites: Any = world
         self.clock, self.memory = world.clock, Memory()
         self.looker = Looker(sites, world.clock, max_message_bytes=1000, expected=[])

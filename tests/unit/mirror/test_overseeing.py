@@ -9,9 +9,8 @@ import pytest
 from tests.support.clock import FakeClock
 from tests.unit.mirror.test_watching import Played, alarms_of, watch
 
-from hourmark.alarm import AlarmName
-from hourmark_mirror.overseeing import STUCK_S, Overseer
-from hourmark_mirror.watching import UNWATCHED_S
+from hourmark.process.alarms import AlarmName
+from hourmark_mirror.watch.watcher import STUCK_S, UNWATCHED_S, Overseer
 
 
 class Slow:
@@ -41,7 +40,7 @@ class Slow:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_mirror.watching.LOOK_S", 0.0)
+    monkeypatch.setattr("hourmark_mirror.watch.watcher.LOOK_S", 0.0)
 
 
 def test_a_look_that_does_not_end_is_an_alarm_until_it_has(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,18 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from hourmark.config import Config
-from hourmark.config_groups import Kafka, KafkaCluster
-from hourmark.config_mirror import Mirror
-from hourmark.kafka import TopicInfo
-from hourmark.mirror_workers import Workers
-from hourmark.topic_setup import WantedTopic
-from hourmark_mirror.group import Group
+from hourmark.config.groups import Kafka, KafkaCluster, Mirror
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import TopicInfo
+from hourmark.kafka.mirror import Workers
+from hourmark.kafka.topic_setup import WantedTopic
 from hourmark_mirror.plan_cli import as_lines, as_object, plan_lines
-from hourmark_mirror.planning import Kind, connector_settings, topics_differ, version_differs, worker_differs, workers_differ
-from hourmark_mirror.process import installed_version
-from hourmark_mirror.properties import TARGET_ALIAS, properties
-from hourmark_mirror.task_status import State
+from hourmark_mirror.run.group import Group
+from hourmark_mirror.run.process import installed_version
+from hourmark_mirror.run.task_status import State
+from hourmark_mirror.settings.properties import TARGET_ALIAS, properties
+from hourmark_mirror.topics.planning import (
+    Kind,
+    connector_settings,
+    topics_differ,
+    version_differs,
+    worker_differs,
+    workers_differ,
+)
 
 CLICK = "edge.events.click"
 WANTED = WantedTopic(CLICK, 3, {"retention.ms": "3600000", "max.message.bytes": "8388608"})

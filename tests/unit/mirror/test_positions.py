@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark.kafka import Offset, Partition
-from hourmark.mirror_positions import ahead, apply, gaps, keys, reached, recreated
+from hourmark.kafka.clients import Offset, Partition
+from hourmark.kafka.mirror import ahead, apply, gaps, keys, reached, recreated
 
 # As MirrorMaker 2 4.3.0 wrote them.
 KEY = b'["MirrorSourceConnector",{"cluster":"edge","partition":0,"topic":"events.end-song"}]'

@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.support.clock import FakeClock
 
-from hourmark.kafka import Partition
-from hourmark_mirror.progress import LOOK_S, STALL_S, Progress, ProgressWatch
+from hourmark.kafka.clients import Partition
+from hourmark_mirror.run.stalls import LOOK_S, STALL_S, Progress, ProgressWatch
 
 P, Q = Partition("events.a", 0), Partition("events.a", 1)
 

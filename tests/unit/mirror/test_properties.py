@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hourmark.config import Config
-from hourmark.config_groups import Kafka, KafkaCluster
-from hourmark.config_mirror import Mirror
+from hourmark.config.groups import Kafka, KafkaCluster, Mirror
+from hourmark.config.loading import Config
 from hourmark.errors import ConfigError
-from hourmark.known_brokers import learn
-from hourmark_mirror.process import prepare
-from hourmark_mirror.properties import properties, render, secret_properties
+from hourmark.kafka.clients import learn
+from hourmark_mirror.run.process import prepare
+from hourmark_mirror.settings.properties import properties, render, secret_properties
 
 GOLDEN = r"""clusters=edge,central
 edge.bootstrap.servers=e1\:9092,e2\:9092

@@ -10,15 +10,15 @@ from typing import Any, cast
 import pytest
 from tests.unit.mirror.test_judging import WELL, P
 
-from hourmark.kafka import Partition, TopicInfo
-from hourmark.mirror_positions import gaps
-from hourmark_mirror import resetting
-from hourmark_mirror.checks import Check, Checks
-from hourmark_mirror.judging import Limits, judged
-from hourmark_mirror.observed import Memory
-from hourmark_mirror.resetting import Kept, begin_anew, stale
-from hourmark_mirror.sites import Sites
-from hourmark_mirror.watch_memory import WatchMemory
+from hourmark.kafka.clients import Partition, TopicInfo
+from hourmark.kafka.mirror import gaps
+from hourmark_mirror import reset
+from hourmark_mirror.reset import Kept, begin_anew, stale
+from hourmark_mirror.settings.sites import Sites
+from hourmark_mirror.verify.checks import Check, Checks
+from hourmark_mirror.watch.alarms import Limits, judged
+from hourmark_mirror.watch.memory import WatchMemory
+from hourmark_mirror.watch.observed import Memory
 
 
 def of(topic: str, partition: int, position: int, edge_end: int | None) -> Kept:
@@ -49,8 +49,8 @@ class Played:
         checks.save()
         edge: Any = types.SimpleNamespace(starts=lambda partitions: dict.fromkeys(partitions, start), cluster_id=lambda: "c")
         sites: Any = types.SimpleNamespace(topics=lambda: [TopicInfo(P.topic, topic_id, (0,))], edge=edge)
-        monkeypatch.setattr(resetting, "refuse_beside_workers", lambda _: None)
-        monkeypatch.setattr(resetting, "forget", self.forget)
+        monkeypatch.setattr(reset, "refuse_beside_workers", lambda _: None)
+        monkeypatch.setattr(reset, "forget", self.forget)
         begin_anew(folder, cast(Sites, sites), [of(P.topic, 0, 100, 100), of("events.gone", 0, 9, None)])
         assert self.forgotten
 

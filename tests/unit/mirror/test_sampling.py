@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.mirror.test_judging import WELL, A, Looks, P
 
-from hourmark.alarm import AlarmName
-from hourmark.kafka import Partition
-from hourmark_mirror import sampling
-from hourmark_mirror.judging import Limits, Unverified, judged, stretches, unverified, verified
-from hourmark_mirror.observed import Memory, Sample, Stretch
-from hourmark_mirror.reading import Record, digest_of
-from hourmark_mirror.sampling import BEFORE_MAX, Sampler, difference
+from hourmark.kafka.clients import Partition
+from hourmark.process.alarms import AlarmName
+from hourmark_mirror.settings.reading import Record, digest_of
+from hourmark_mirror.watch import sampling
+from hourmark_mirror.watch.alarms import Limits, Unverified, judged, stretches, unverified, verified
+from hourmark_mirror.watch.observed import Memory, Sample, Stretch
+from hourmark_mirror.watch.sampling import BEFORE_MAX, Sampler, difference
 
 
 def records(contents: str, first: int = 0) -> list[Record]:

@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.support.clock import FakeClock
 
 from hourmark.errors import ConfigError, Finding, Unavailable, UsageError
-from hourmark_mirror.supervisor import Supervisor
-from hourmark_mirror.task_status import Failure, TaskStates
+from hourmark_mirror.run.supervisor import Supervisor
+from hourmark_mirror.run.task_status import Failure, TaskStates
 
 KEY = b"status-task-MirrorSourceConnector-0"
 TRACE = (

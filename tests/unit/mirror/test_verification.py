@@ -16,17 +16,16 @@ from typing import Any, TypeVar
 import pytest
 from tests.support.clock import FakeClock
 
-from hourmark.alarm import AlarmName
-from hourmark.config import Config
-from hourmark.config_groups import Kafka, KafkaCluster
-from hourmark.config_mirror import Mirror
+from hourmark.config.groups import Kafka, KafkaCluster, Mirror
+from hourmark.config.loading import Config
 from hourmark.errors import UsageError
-from hourmark.kafka import Partition, TopicInfo
-from hourmark_mirror import checks, contents, verification
-from hourmark_mirror.reading import Record, digest_of
-from hourmark_mirror.sites import Sites
-from hourmark_mirror.verdict_text import as_lines, as_object
-from hourmark_mirror.verification import Verdict, Verification
+from hourmark.kafka.clients import Partition, TopicInfo
+from hourmark.process.alarms import AlarmName
+from hourmark_mirror.settings.reading import Record, digest_of
+from hourmark_mirror.settings.sites import Sites
+from hourmark_mirror.verify import checks, contents, verification
+from hourmark_mirror.verify.verdict_text import as_lines, as_object
+from hourmark_mirror.verify.verification import Verdict, Verification
 
 P, Q = Partition("events.a", 0), Partition("edge.events.a", 0)
 _T = TypeVar("_T")

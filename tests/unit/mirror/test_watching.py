@@ -16,16 +16,16 @@ from tests.support.clock import FakeClock
 from tests.support.documents import ROOT
 from tests.unit.mirror.test_judging import WELL, P
 
-from hourmark.alarm import AlarmName
-from hourmark.durable import write_durably
 from hourmark.errors import Unavailable, UsageError
-from hourmark_mirror import watch_memory
-from hourmark_mirror.judging import Limits
-from hourmark_mirror.metrics import WATCHED, Metrics
-from hourmark_mirror.observed import Memory, Observed, Sample, Stretch
-from hourmark_mirror.watch_cli import as_lines, as_object
-from hourmark_mirror.watch_memory import WATCH, WatchMemory
-from hourmark_mirror.watching import Watch
+from hourmark.process.alarms import AlarmName
+from hourmark.process.durable import write_durably
+from hourmark_mirror.watch import memory
+from hourmark_mirror.watch.alarms import Limits
+from hourmark_mirror.watch.cli import as_lines, as_object
+from hourmark_mirror.watch.memory import WATCH, WatchMemory
+from hourmark_mirror.watch.metrics import WATCHED, Metrics
+from hourmark_mirror.watch.observed import Memory, Observed, Sample, Stretch
+from hourmark_mirror.watch.watcher import Watch
 
 
 class Played:
@@ -209,7 +209,7 @@ def test_on_a_full_disk_alarms_are_told_and_looks_go_on_from_each_other_and_the_
         return stopping.is_set()
 
     looks: list[dict[str, float]] = []
-    monkeypatch.setattr(watch_memory, "write_durably", write)
+    monkeypatch.setattr(memory, "write_durably", write)
     monkeypatch.setattr(stopping, "wait", waited)
     watching.run(stopping)
     assert looks[9] == {AlarmName.TASK_STOPPED: 1, AlarmName.UNWATCHED: 1}

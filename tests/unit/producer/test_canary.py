@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.support.clock import FakeClock
 
-from hourmark.canary import CANARY, PATIENCE_S
+from hourmark.commands.canary import CANARY, PATIENCE_S
 from hourmark_producer.canary import Canary
 from hourmark_producer.send.client import Busy, Refused, ServiceLink
 from hourmark_producer.send.clocks import Reading

@@ -12,8 +12,8 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark.config_groups import TailedSource
-from hourmark.config_groups import Tailer as TailerConfig
+from hourmark.config.groups import TailedSource
+from hourmark.config.groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint.books import Balance
 from hourmark_producer.checkpoint.database import Change, Checkpoint, CheckpointFailed

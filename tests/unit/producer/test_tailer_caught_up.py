@@ -11,8 +11,8 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark.config_groups import TailedSource
-from hourmark.ranges import ByteRange
+from hourmark.config.groups import TailedSource
+from hourmark.records.ranges import ByteRange
 from hourmark_producer.files.identity import Identity
 from hourmark_producer.files.tracked_file import (
     NEVER,

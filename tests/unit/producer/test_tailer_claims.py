@@ -10,8 +10,8 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
-from hourmark.config_groups import TailedSource
-from hourmark.host_reports import HostReport
+from hourmark.config.groups import TailedSource
+from hourmark.records.host_reports import HostReport
 
 
 def claimed(recorder: Recorder) -> bool:

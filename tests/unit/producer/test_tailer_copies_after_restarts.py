@@ -13,7 +13,7 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
-from hourmark.config_groups import TailedSource
+from hourmark.config.groups import TailedSource
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.files.identity import identify
 from hourmark_producer.files.tracked_file import Position

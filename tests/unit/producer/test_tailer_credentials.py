@@ -14,8 +14,8 @@ from tests.support.tailer.host import Host
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config_groups import ServiceTls, TailerTls
-from hourmark.config_groups import Tailer as TailerConfig
+from hourmark.config.groups import ServiceTls, TailerTls
+from hourmark.config.groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.send import credentials
 from hourmark_producer.send.client import ServiceLink

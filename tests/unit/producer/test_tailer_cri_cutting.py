@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark import cri
-from hourmark.ranges import Part
+from hourmark.records import cri
+from hourmark.records.ranges import Part
 from hourmark_producer.cut.lines import Cut, Limits, Pending
 from hourmark_producer.cut.records import cut_cri
 from hourmark_producer.cut.sources import container_fields

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark.ranges import Part
+from hourmark.records.ranges import Part
 from hourmark_producer.cut.lines import Cut, Limits, Pending, Read, cut
 
 LIMITS = st.integers(1, 12).flatmap(lambda n: st.builds(Limits, st.just(n), st.integers(n, 24)))

@@ -11,7 +11,7 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark.host_reports import HostReport
+from hourmark.records.host_reports import HostReport
 
 
 def test_more_unread_files_than_descriptors_do_not_stop_delivery(host: Host, recorder: Recorder) -> None:

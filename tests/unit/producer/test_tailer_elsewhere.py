@@ -17,7 +17,7 @@ from tests.support.service.threaded import Served, served
 from tests.support.service.tokens import of_tailer, record
 from tests.support.waiting import wait_for
 
-from hourmark.config_groups import ServiceTls
+from hourmark.config.groups import ServiceTls
 
 LINES = 500
 

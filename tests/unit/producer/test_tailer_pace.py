@@ -11,7 +11,7 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark.config_groups import TailedSource
+from hourmark.config.groups import TailedSource
 from hourmark_producer.tailer import Tailer
 from hourmark_producer.watch import pace
 from hourmark_producer.watch.hints import Hints

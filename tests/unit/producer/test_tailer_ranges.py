@@ -9,8 +9,8 @@ import pytest
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 
-from hourmark.config_groups import TailedSource
-from hourmark.ranges import Part
+from hourmark.config.groups import TailedSource
+from hourmark.records.ranges import Part
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark.ranges import Part
-from hourmark.record_start import RecordStart
+from hourmark.records.ranges import Part
+from hourmark.records.record_start import RecordStart
 from hourmark_producer.cut.lines import Cut, Limits, Pending
 from hourmark_producer.cut.records import cut_records
 

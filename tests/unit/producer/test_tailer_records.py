@@ -12,11 +12,10 @@ from tests.support.tailer.host import Host
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark.config_groups import TailedSource
-from hourmark.config_groups import Tailer as TailerConfig
+from hourmark.config.groups import TailedSource
+from hourmark.config.groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
-from hourmark.range_fields import read_range_fields
-from hourmark.ranges import Part
+from hourmark.records.ranges import Part, read_range_fields
 from hourmark_producer.settings import checked
 
 FIRST, SECOND = b"S one\n  at a\n  at b\n", b"S two\n"

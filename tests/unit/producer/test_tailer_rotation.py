@@ -14,7 +14,7 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark.config_groups import TailedSource
+from hourmark.config.groups import TailedSource
 from hourmark_producer.files.identity import identify
 
 ROUNDS = 5

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from hourmark.clock import Clock
-from hourmark.config_groups import Kafka
-from hourmark.kafka import Cluster, Partition
-from hourmark.mirror_positions import MirrorPositions
-from hourmark.topics import AUDIT, CONTROL
+from hourmark.config.groups import Kafka
+from hourmark.kafka.clients import Cluster, Partition
+from hourmark.kafka.mirror import MirrorPositions
+from hourmark.kafka.topic_names import AUDIT, CONTROL
 from hourmark_etl.closing.cut.cut import EdgeEnds
 from hourmark_etl.closing.cut.edge import EdgeSite, existing, partitions
 from hourmark_etl.ledger import batches

@@ -25,8 +25,8 @@ from typing import Final, NamedTuple, Protocol
 
 from hourmark.clock import Clock
 from hourmark.errors import Finding
-from hourmark.kafka import Partition
-from hourmark.topics import CONTROL, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark_etl.closing.cut.readiness import (
     Readiness,
     Reports,

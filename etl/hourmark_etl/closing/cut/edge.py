@@ -13,9 +13,9 @@ from typing import Protocol
 
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
-from hourmark.kafka import Partition, TopicInfo
-from hourmark.mirror_positions import ahead, gaps, reached, recreated
-from hourmark.topics import CONTROL, central_topic, events_topic
+from hourmark.kafka.clients import Partition, TopicInfo
+from hourmark.kafka.mirror import ahead, gaps, reached, recreated
+from hourmark.kafka.topic_names import CONTROL, central_topic, events_topic
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, last_checks, record_checks
 from hourmark_etl.model import FIRST_SITE
@@ -23,7 +23,7 @@ from hourmark_etl.topics import SiteCluster
 
 
 class MirrorReader(Protocol):
-    """Where the mirror stands; `hourmark.mirror_positions.MirrorPositions` is one."""
+    """Where the mirror stands; `hourmark.kafka.mirror.MirrorPositions` is one."""
 
     def refresh(self) -> Mapping[Partition, int]:
         """Edge topic-partition → next edge offset to copy."""

@@ -12,8 +12,8 @@ from typing import Final
 
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
-from hourmark.kafka import Partition
-from hourmark.topics import CONTROL, events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark_etl.closing.cut.cut import Cut, Sites, StagingProgress, readable, shortened
 from hourmark_etl.closing.cut.readiness import Reports, clocks_apart, readiness
 from hourmark_etl.ledger.overrides import Override

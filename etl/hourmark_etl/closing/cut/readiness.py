@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from hourmark.dead_letters import TYPE as DEAD_LETTERS
-from hourmark.host_reports import API_SOURCE, CLOCKS_APART_MS_MAX
+from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
+from hourmark.records.host_reports import API_SOURCE, CLOCKS_APART_MS_MAX
 from hourmark_etl.model import Frontier, Reporter, State
 
 SILENT_MS: Final = 60_000  # thirty reports of the default pace

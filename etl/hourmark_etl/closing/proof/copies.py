@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hourmark.errors import Finding
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.arrow import distinct, matching
 from hourmark_etl.closing.proof.evidence import RowsItem, item_rows, rows_items
 from hourmark_etl.closing.proof.promises import KEY, KEYS, distinct_rows

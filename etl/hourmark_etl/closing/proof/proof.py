@@ -18,7 +18,7 @@ listed, as often. A loss that a duplicate makes up for, or an audit record that 
 the sums differ; then the slow path decides. And every listed row is of a range that is newly promised, so none is unaudited,
 and what was unaudited stays so.
 
-**Values.** A promise of a service since 0.4.0 has a checksum: the sum of the value hashes (`hourmark.value_hash`) of its records;
+**Values.** A promise of a service since 0.4.0 has a checksum: the sum of the value hashes (`hourmark.avro.value_hash`) of its records;
 staging adds the same hashes up by group. Where every promise that counts has one, and every group, their sums must be equal too.
 Ids and ranges are the same by then, each as often, so a value that changed makes the sums differ unless the changes of all
 hashes add up to 0 modulo 2^64, which happens by chance once in 2^64 proofs. A promise counts each pair of id and hash once: a
@@ -57,7 +57,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.arrow import distinct, matching, unmatched
 from hourmark_etl.closing.proof.copies import SecondReading, Told, second_readings
 from hourmark_etl.closing.proof.evidence import (

@@ -35,7 +35,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.arrow import distinct, matching, unmatched
 from hourmark_etl.closing.cut.cut import shortened
 from hourmark_etl.closing.proof.evidence import AuditPath, PromisesItem, file_items

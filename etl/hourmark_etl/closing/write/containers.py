@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from hourmark.avro import event_schema
+from hourmark.avro.framing import event_schema
 from hourmark_etl.arrow import Int64s, UInt8s, UInt64s, datum_hashes
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, Digesting
 from hourmark_etl.closing.units import sums_by_hour

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from hourmark.event_id import SIZE
-from hourmark.hours import Hour
-from hourmark.manifest import Manifest
+from hourmark.records.event_id import SIZE
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids.kept import kept_path, label

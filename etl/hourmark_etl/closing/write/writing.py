@@ -29,9 +29,9 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from hourmark.datum_check import Verdict, program_of
+from hourmark.avro.datum_check import Verdict, program_of
 from hourmark.errors import Finding
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.arrow import Bools, Int32s, Int64s, UInt8s, UInt64s, binary_buffers, run_starts
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.units import Listing, Overfull, Unit, check_read, plan_units, read_unit, sums_by_hour

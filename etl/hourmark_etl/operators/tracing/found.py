@@ -7,11 +7,11 @@ import enum
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from hourmark.audit import AuditRecord
 from hourmark.errors import HourmarkError, UsageError
-from hourmark.event_id import EventId
-from hourmark.hours import Hour
-from hourmark.ranges import RangeId
+from hourmark.records.audit import AuditRecord
+from hourmark.records.event_id import EventId
+from hourmark.records.hours import Hour
+from hourmark.records.ranges import RangeId
 from hourmark_etl.buckets.reader import Event
 from hourmark_etl.model import Reporter, State
 

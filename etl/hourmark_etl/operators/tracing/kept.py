@@ -14,11 +14,11 @@ from typing import Any, Final, cast
 import fastavro
 
 from hourmark.errors import HourmarkError
-from hourmark.event_id import EventId
-from hourmark.hours import Hour
-from hourmark.kafka import Partition
-from hourmark.manifest import Manifest
-from hourmark.ranges import HEX_128, RangeId
+from hourmark.kafka.clients import Partition
+from hourmark.records.event_id import EventId
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
+from hourmark.records.ranges import HEX_128, RangeId
 from hourmark_etl.buckets.avro_container import Block, ContainerReader
 from hourmark_etl.buckets.reader import Damaged, Event, read_manifest, standing_manifest
 from hourmark_etl.humanize import counted

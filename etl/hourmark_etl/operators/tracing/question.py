@@ -8,9 +8,9 @@ import re
 import uuid
 from typing import Any, Final
 
-from hourmark.audit import AuditRecord
 from hourmark.errors import UsageError
-from hourmark.event_id import EventId
+from hourmark.records.audit import AuditRecord
+from hourmark.records.event_id import EventId
 
 _RECORD: Final = re.compile(r"([A-Za-z0-9._-]+):([0-9]{1,9}):([0-9]{1,18})")
 _PLACE: Final = re.compile(r"([^:/]+):(.+):([0-9]{1,18})", re.DOTALL)

@@ -11,8 +11,8 @@ import enum
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from hourmark import dead_letters
-from hourmark.hours import Hour
+from hourmark.records import dead_letters
+from hourmark.records.hours import Hour
 from hourmark_etl.humanize import counted, iso
 from hourmark_etl.model import Reporter
 from hourmark_etl.operators.tracing.found import Acknowledged, Facts, InBucket, Looked, Record, Staged, found

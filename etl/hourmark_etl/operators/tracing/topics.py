@@ -14,19 +14,19 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import Message
 
-from hourmark import dead_letters
-from hourmark.audit import AuditRecord
-from hourmark.avro import ENVELOPE, NAMESPACE, unframe
-from hourmark.committed_reader import CommittedReader
-from hourmark.config_groups import Kafka
-from hourmark.datum import Datum
+from hourmark.avro.datum import Datum
+from hourmark.avro.framing import ENVELOPE, NAMESPACE, unframe
+from hourmark.config.groups import Kafka
 from hourmark.errors import Finding, Unavailable
-from hourmark.event_types import DEAD_LETTERS
-from hourmark.kafka import Cluster, Partition
-from hourmark.mirror_positions import MirrorPositions
-from hourmark.ranges import RangeId
-from hourmark.record_key import KEY_SIZE, RecordKey
-from hourmark.topics import AUDIT, central_topic, edge_topic, events_topic, type_of
+from hourmark.kafka.clients import Cluster, Partition
+from hourmark.kafka.committed_reader import CommittedReader
+from hourmark.kafka.mirror import MirrorPositions
+from hourmark.kafka.topic_names import AUDIT, central_topic, edge_topic, events_topic, type_of
+from hourmark.records import dead_letters
+from hourmark.records.audit import AuditRecord
+from hourmark.records.ranges import RangeId
+from hourmark.records.record_key import KEY_SIZE, RecordKey
+from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_etl.buckets.reader import Event
 from hourmark_etl.humanize import counted, iso
 from hourmark_etl.operators.letters_read import Progress, Say

@@ -9,14 +9,14 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from hourmark import dead_letters
-from hourmark.audit import AuditRecord
 from hourmark.errors import UsageError
-from hourmark.event_id import EventId
-from hourmark.hours import Hour
-from hourmark.kafka import Partition
-from hourmark.ranges import RangeId
-from hourmark.topics import events_topic
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.topic_names import events_topic
+from hourmark.records import dead_letters
+from hourmark.records.audit import AuditRecord
+from hourmark.records.event_id import EventId
+from hourmark.records.hours import Hour
+from hourmark.records.ranges import RangeId
 from hourmark_etl.model import Reporter
 from hourmark_etl.operators.tracing.found import (
     Acknowledged,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hourmark.errors import Unavailable
-from hourmark.mirror_workers import Workers
-from hourmark.mirror_workers import workers as workers_of
+from hourmark.kafka.mirror import Workers
+from hourmark.kafka.mirror import workers as workers_of
 from hourmark_infra.evaluate.stage import Stage
 from hourmark_infra.evaluate.world import World
 

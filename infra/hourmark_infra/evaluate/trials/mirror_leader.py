@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hourmark.mirror_workers import NOBODY, Workers
+from hourmark.kafka.mirror import NOBODY, Workers
 from hourmark_infra.evaluate.hands import Hands, OnWorker, flag, missing
 from hourmark_infra.evaluate.results import Takeover
 from hourmark_infra.evaluate.stage import Stage

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hourmark.mirror_positions import positions_topic
-from hourmark.topics import central_topic
+from hourmark.kafka.mirror import positions_topic
+from hourmark.kafka.topic_names import central_topic
 from hourmark_infra.evaluate.hands import missing
 from hourmark_infra.evaluate.load import steady
 from hourmark_infra.evaluate.results import Trial

@@ -24,12 +24,11 @@ from tests.faults.chaos.settings import EVENTS_SOURCE, HOSTS, all_types
 from tests.faults.chaos.victims import pause, resume
 from tests.support.judged.world import identity
 
-from hourmark.alarm import AlarmName
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster, Partition
-from hourmark.mirror_positions import MirrorPositions
-from hourmark.mirror_workers import workers
-from hourmark.topics import events_topic
+from hourmark.kafka.clients import Cluster, Partition
+from hourmark.kafka.mirror import MirrorPositions, workers
+from hourmark.kafka.topic_names import events_topic
+from hourmark.process.alarms import AlarmName
 from hourmark_infra.stack.layout import WATCH
 from hourmark_producer.report.status import SourceStatus, Status, status_of
 

@@ -13,7 +13,7 @@ from tests.faults.chaos.flows import ALL, Flow
 from tests.faults.chaos.victims import Victim, pause, resume
 from tests.support.spark_python import kill_pythons
 
-from hourmark.topics import central_topic, events_topic
+from hourmark.kafka.topic_names import central_topic, events_topic
 from hourmark_infra.demo.leader_kill import leader_of
 from hourmark_infra.stack.layout import CENTRAL_NAMES, DATANODES, EDGE_NAMES
 

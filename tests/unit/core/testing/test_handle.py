@@ -12,7 +12,7 @@ from tests.support.clock import FakeClock
 from tests.support.http_server import Answering, serving
 
 from hourmark.errors import Finding, Unavailable, UsageError
-from hourmark.event_id import client_event_id
+from hourmark.records.event_id import client_event_id
 from hourmark.testing import Stack
 from hourmark.testing.container import declarations, free_ports
 

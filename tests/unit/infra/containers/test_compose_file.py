@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hourmark.canary import CANARY
-from hourmark.event_types import read_folder
+from hourmark.commands.canary import CANARY
+from hourmark.rules.event_types import read_folder
 from hourmark_infra.containers.first import DELIVERY_SERVICES
 from hourmark_infra.containers.roles import KINDS, declared, kind_of
 from hourmark_infra.containers.settings import TYPES

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from tests.support.clock import FakeClock
 
-from hourmark.config import Config, load_config
+from hourmark.config.loading import Config, load_config
 from hourmark.errors import ConfigError, UsageError
 from hourmark_declare.cli import types
 from hourmark_infra.containers import application, first, roles

@@ -14,12 +14,12 @@ from click.testing import CliRunner
 from tests.support.clock import FakeClock
 from tests.support.judged.webhdfs_server import serve
 
-from hourmark.audit import AuditRecord, Promise
-from hourmark.config import Config, load_config
+from hourmark.config.loading import Config, load_config
+from hourmark.config.toml_text import render_toml
 from hourmark.errors import Unavailable, UsageError
-from hourmark.event_types import read_folder
-from hourmark.ranges import RangeId
-from hourmark.toml_text import render_toml
+from hourmark.records.audit import AuditRecord, Promise
+from hourmark.records.ranges import RangeId
+from hourmark.rules.event_types import read_folder
 from hourmark_infra.components import Components, environment, wait_for
 from hourmark_infra.demo import outcome
 from hourmark_infra.demo.cli import demo

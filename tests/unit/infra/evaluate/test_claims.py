@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.evaluations import GOOD_TRIAL
 
-from hourmark.committed_reader import CommittedReader, MessageRun
-from hourmark.config_groups import KafkaCluster
+from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster, Offset, Partition
-from hourmark.partitions_reader import Run
+from hourmark.kafka.clients import Cluster, Offset, Partition
+from hourmark.kafka.committed_reader import CommittedReader, MessageRun
+from hourmark.kafka.partitions_reader import Run
 from hourmark_infra.evaluate.mirror_watch import Account, asked
 from hourmark_infra.evaluate.reading import Follower
 from hourmark_infra.evaluate.records import RUN_BYTES, Form

@@ -13,7 +13,7 @@ from tests.support.documents import ROOT
 from tests.support.waiting import wait_for
 
 from hourmark.errors import Unavailable, UsageError
-from hourmark.mirror_workers import Leader, Workers
+from hourmark.kafka.mirror import Leader, Workers
 from hourmark_infra.evaluate.cli import _called, command
 from hourmark_infra.evaluate.hands import Hands, missing, of_commands
 from hourmark_infra.evaluate.trials import mirror_leader

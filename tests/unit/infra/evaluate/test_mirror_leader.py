@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.clock import FakeClock
 
-from hourmark.mirror_workers import NOBODY, Leader, Workers
+from hourmark.kafka.mirror import NOBODY, Leader, Workers
 from hourmark_infra.evaluate import run
 from hourmark_infra.evaluate.hands import Hands
 from hourmark_infra.evaluate.results import Takeover, Trial

@@ -12,7 +12,7 @@ from tests.support.evaluations import GOOD_TRIAL
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config_groups import KafkaCluster
+from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark_infra.evaluate import run, stage
 from hourmark_infra.evaluate.hands import Hands, each

@@ -21,7 +21,7 @@ from tests.unit.infra.judge.planting import (
     take,
 )
 
-from hourmark.event_id import client_event_id
+from hourmark.records.event_id import client_event_id
 
 
 # What becomes of a line.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support.judged.world import MINUTE, START_MS, BucketPlan, Row, World
 
-from hourmark.event_id import LineIds
+from hourmark.records.event_id import LineIds
 
 Fault = Callable[[World, random.Random], bool]
 FAULTS: dict[str, Fault] = {}

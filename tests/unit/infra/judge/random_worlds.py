@@ -14,8 +14,8 @@ import httpx
 from tests.support.judged.world import MINUTE, SCHEMAS, START_MS, TYPES, World, rfc5424
 from tests.unit.infra.judge.values_of_types import VALUES
 
-from hourmark.avro import event_schema
-from hourmark.ranges import Part
+from hourmark.avro.framing import event_schema
+from hourmark.records.ranges import Part
 from hourmark_delivery_service.parsing import Batch, BatchParser
 from hourmark_infra.judge.webhdfs import Entry, Opened, WebHdfs
 

@@ -12,8 +12,8 @@ from tests.support.judged.world import HOST_ID, MINUTE, SCHEMAS, START_MS, TYPES
 from tests.unit.infra.judge.false_worlds import FAULTS
 from tests.unit.infra.judge.test_judge_worlds import verdict
 
-from hourmark.avro import event_schema
-from hourmark.event_id import LineIds
+from hourmark.avro.framing import event_schema
+from hourmark.records.event_id import LineIds
 
 FIELDS: list[dict[str, Any]] = [
     {"name": "line", "type": "bytes"}, {"name": "pod", "type": ["null", "string"], "default": None},

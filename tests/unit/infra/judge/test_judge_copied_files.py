@@ -9,7 +9,7 @@ import pytest
 from tests.support.judged.world import HOST_ID, START_MS, Row, World, identity, rfc5424
 from tests.unit.infra.judge.test_judge_right_worlds import found
 
-from hourmark.event_id import LineIds
+from hourmark.records.event_id import LineIds
 
 OLD: Final = rfc5424("lines", START_MS, b"before it was truncated")
 NEW: Final = rfc5424("lines", START_MS + 1000, b"after it was truncated")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.unit.infra.judge.test_judge_values import compare
 from tools.parser_forms import FORM_LINES, FORM_SOURCES, FORM_TYPES
 
-from hourmark.avro import event_schema
-from hourmark.event_types import EventType, Source
+from hourmark.avro.framing import event_schema
+from hourmark.rules.event_types import EventType, Source
 from hourmark_infra.judge.expectations import TypeExpectation
 
 NEVER = {"form-json", "form-redacted"}  # coerces, redacts: the judge is told neither

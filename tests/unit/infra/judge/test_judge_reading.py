@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark.event_id import LineIds
-from hourmark_delivery_service.parsing.rfc5424 import take_apart
-from hourmark_delivery_service.parsing.timestamps import rfc3339_us
+from hourmark.records.event_id import LineIds
+from hourmark_delivery_service.parsing.syslog.rfc5424 import take_apart
+from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 from hourmark_infra.judge import identity, rfc5424
 from hourmark_infra.judge.statx import birth_ns
 

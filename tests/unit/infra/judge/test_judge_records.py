@@ -12,9 +12,9 @@ from tests.support.judged.world import HOST_ID, MINUTE, SCHEMAS, START_MS, Row, 
 from tests.unit.infra.judge.false_worlds import FAULTS
 from tests.unit.infra.judge.test_judge_worlds import verdict
 
-from hourmark.avro import event_schema
-from hourmark.event_id import LineIds
-from hourmark.ranges import ByteRange, Part
+from hourmark.avro.framing import event_schema
+from hourmark.records.event_id import LineIds
+from hourmark.records.ranges import ByteRange, Part
 
 LIMIT = 400
 PATTERN = r"^(<\d|\[)"

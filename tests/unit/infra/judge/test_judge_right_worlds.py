@@ -13,8 +13,8 @@ import pytest
 from tests.support.judged.world import HOST_ID, MINUTE, START_MS, Row, World, rfc5424
 from tests.unit.infra.judge.test_judge_worlds import verdict
 
-from hourmark.event_id import LineIds
-from hourmark.ranges import Part
+from hourmark.records.event_id import LineIds
+from hourmark.records.ranges import Part
 from hourmark_infra.judge.expectations import Expectations
 from hourmark_infra.judge.report import NAMED_MAX, Report
 from hourmark_infra.judge.sources import open_sources

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.support.judged.world import MINUTE, SCHEMAS, START_MS, TYPES, World, rfc5424
 from tests.unit.infra.judge.values_of_types import VALUES
 
-from hourmark.avro import event_schema
-from hourmark.ranges import Part
+from hourmark.avro.framing import event_schema
+from hourmark.records.ranges import Part
 from hourmark_infra.judge.expectations import Expectations
 from hourmark_infra.judge.lines import LineReader
 from hourmark_infra.judge.values import same

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from tests.support.clock import FakeClock
 from tests.support.waiting import wait_for
 
-from hourmark.config import Config
-from hourmark.config_groups import Buckets, Types
+from hourmark.config.groups import Buckets, Types
+from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, UsageError
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_infra.components import Components
 from hourmark_infra.running.cli import run
 from hourmark_infra.running.closed import as_text, closed_since, next_hours, told, waiting

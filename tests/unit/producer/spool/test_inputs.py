@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hourmark.config_groups import Tailer
+from hourmark.config.groups import Tailer
 from hourmark.errors import ConfigError
 from hourmark_producer.settings import checked
 

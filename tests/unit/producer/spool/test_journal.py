@@ -14,7 +14,7 @@ from tests.support.tailer.host import Host
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark.config_groups import TailedSource
+from hourmark.config.groups import TailedSource
 from hourmark.errors import ConfigError
 from hourmark_producer.receive import journal as journal_module
 from hourmark_producer.receive import spools

@@ -10,7 +10,7 @@ import pytest
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 
-from hourmark.config_groups import TailedSource
+from hourmark.config.groups import TailedSource
 from hourmark_producer.receive.segments import Segments, Unsynced
 
 

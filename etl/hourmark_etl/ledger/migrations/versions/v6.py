@@ -9,7 +9,7 @@ import zstandard
 from alembic import op
 from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, RowMapping, Table, Text, inspect, select, text, update
 
-from hourmark.hours import Hour
+from hourmark.records.hours import Hour
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import late_rows, put_late_hours
 from hourmark_etl.ledger.digests import with_digest

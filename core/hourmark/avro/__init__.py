@@ -1,0 +1,1 @@
+"""Avro schemas, datums and the schema registry."""

@@ -1,0 +1,31 @@
+"""The hash of a record value, of which checksums of promises are made.
+
+A checksum is the sum of the hashes of its records, modulo 2^64, so it does not depend on their order. It detects a value that
+changed anywhere between the delivery service and the bucket, and values that were exchanged between events: an event id is part
+of each hash. It is no protection against somebody who can write records and chooses them.
+
+XXH64 (xxHash specification, version 0.2.0) of the datum, which is the value without its 5 bytes of framing. The seed is the sum,
+modulo 2^64, of the id's last 8 bytes (big-endian) and the schema id. The delivery service and the ETL compute it in native code
+(`hourmark.native`) where there is any; this module is the reference.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import xxhash
+
+from hourmark.avro.framing import FRAMING_SIZE
+
+_MODULUS: Final = 1 << 64
+
+
+def value_hash(event_id: bytes, value: bytes) -> int:
+    """Return the 64-bit hash of one record's value.
+
+    Args:
+        event_id: 16 bytes.
+        value: The framed Kafka value: 0x00, the schema id (4 bytes, big-endian), the Avro datum.
+    """
+    seed = int.from_bytes(event_id[8:], "big") + int.from_bytes(value[1:FRAMING_SIZE], "big")
+    return xxhash.xxh64_intdigest(value[FRAMING_SIZE:], seed % _MODULUS)

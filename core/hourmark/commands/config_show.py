@@ -1,0 +1,116 @@
+"""`hourmark config`: what is in force, and where each value is from. Secrets are never shown (`hidden`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+from pydantic import BaseModel
+from pydantic_settings import EnvSettingsSource
+
+from hourmark.config.loading import PREFIX, Config, checked, config_file_option, read_file
+from hourmark.config.redaction import shown
+from hourmark.printing import json_option, say_json
+
+Keys = tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setting:
+    """One value in force. `where` is the file or the variable that it is from, None for a default."""
+
+    keys: Keys
+    value: Any
+    source: Literal["default", "file", "environment"]
+    where: str | None
+
+
+@click.group("config")
+def config_group() -> None:
+    """Settings: which are in force, and where each is from."""
+
+
+@config_group.command()
+@config_file_option("path")
+@json_option
+def show(path: Path | None, as_json: bool) -> None:
+    """Show every setting in force, and where it is from: a default, the file, or a variable.
+
+    Passwords and keys are shown as (hidden). What docs/configuration.md says of each setting is not repeated here.
+
+    \b
+    Examples:
+      hourmark config show
+      hourmark config show --config hourmark.toml --json
+    """
+    file, values = read_file(path)
+    settings = list(in_force(file, values))
+    if as_json:
+        rows = [
+            {"setting": _dotted(s.keys), "value": shown(s.value, s.keys[-1]), "from": s.source, "where": s.where}
+            for s in settings
+        ]
+        say_json({"file": None if file is None else str(file), "settings": rows})
+        return
+    click.echo(f"# {'no file' if file is None else file}, and {PREFIX}… variables")
+    for setting in settings:
+        click.echo(f"{_dotted(setting.keys)} = {_text(setting)}  # {setting.where or setting.source}")
+
+
+def in_force(file: Path | None, values: Mapping[str, Any]) -> Iterator[Setting]:
+    """Every setting of what `file` holds and the environment, a map's entries one by one. ConfigError."""
+    config = checked(file, values)
+    environment = EnvSettingsSource(Config)()
+    for keys, value in _leaves(config):
+        if _holds(environment, keys):
+            yield Setting(keys, value, "environment", _variable(keys))
+        elif _holds(values, keys):
+            yield Setting(keys, value, "file", str(file))
+        else:
+            yield Setting(keys, value, "default", None)
+
+
+def _leaves(group: BaseModel) -> Iterator[tuple[Keys, Any]]:
+    for name in type(group).model_fields:
+        value = getattr(group, name)
+        if isinstance(value, BaseModel):
+            yield from (((name, *keys), inner) for keys, inner in _leaves(value))
+        elif isinstance(value, Mapping) and value:
+            for key, inner in value.items():
+                within = _leaves(inner) if isinstance(inner, BaseModel) else [((), inner)]
+                yield from (((name, key, *keys), leaf) for keys, leaf in within)
+        else:
+            yield (name,), group.model_dump(mode="json")[name]
+
+
+def _holds(tree: Any, keys: Keys) -> bool:
+    for key in keys:
+        if not isinstance(tree, Mapping) or key not in tree:
+            return False
+        tree = tree[key]
+    return True
+
+
+def _variable(keys: Keys) -> str:
+    """The variable that gives the setting: one of its own, else one that gives a table with it, as JSON."""
+    names = {name.upper(): name for name in os.environ}
+    for length in range(len(keys), 0, -1):
+        name = names.get(PREFIX + "__".join(keys[:length]).upper())
+        if name and (length == len(keys) or _holds(json.loads(os.environ[name]), keys[length:])):
+            return name
+    raise AssertionError(f"{_dotted(keys)} is from the environment, but no variable has it")
+
+
+def _dotted(keys: Keys) -> str:
+    """As TOML writes it: `spark.driver.memory` is one key, so it stands in quotes."""
+    return ".".join(key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key) for key in keys)
+
+
+def _text(setting: Setting) -> str:
+    return "(absent)" if setting.value is None else json.dumps(shown(setting.value, setting.keys[-1]), ensure_ascii=False)

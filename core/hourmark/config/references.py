@@ -1,0 +1,56 @@
+"""Secrets that stand elsewhere: `${file:/path}` and `${env:NAME}` in the text of any setting, or within it.
+
+As Kafka's own tools write it (KIP-297, KIP-421), so that a password is in one place, of which the configuration names only where.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from hourmark.config.redaction import FromElsewhere, add_secret
+from hourmark.errors import ConfigError
+
+_REFERENCE: Final = re.compile(r"\$\{(file|env):([^{}]*)\}")
+_BYTES_MAX: Final = 64 * 1024
+
+
+def resolved(value: Any, name: str = "") -> Any:
+    """The value with what its texts refer to; ConfigError names the setting and the reference, and never what was found."""
+    if isinstance(value, Mapping):
+        return {key: resolved(inner, f"{name}.{key}" if name else str(key)) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [resolved(inner, name) for inner in value]
+    if not isinstance(value, str):
+        return value
+    text, count = _REFERENCE.subn(lambda found: _secret(found[1], found[2], f"{name} = {found[0]}"), value)
+    return FromElsewhere(text) if count else value
+
+
+def _secret(kind: str, where: str, said: str) -> str:
+    text = _read(kind, where, said)
+    add_secret(text)
+    return text
+
+
+def _read(kind: str, where: str, said: str) -> str:
+    if kind == "env":
+        if where not in os.environ:
+            raise ConfigError(f"{said}: there is no variable {where} in the environment; set it, or use ${{file:/path}}")
+        return os.environ[where]
+    file = Path(where)
+    if not file.is_absolute():
+        raise ConfigError(f"{said}: the path is not absolute; write ${{file:/path}}")
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_BYTES_MAX + 1)
+        text = content.decode().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{said}: cannot be read: {why}; put the secret there, readable by this process") from None
+    if not text or len(content) > _BYTES_MAX:
+        raise ConfigError(f"{said}: a secret has 1 to {_BYTES_MAX} bytes; put it there, alone")
+    return text

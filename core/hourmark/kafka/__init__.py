@@ -1,0 +1,1 @@
+"""Kafka clients, readers of committed records, and small compacted topics."""

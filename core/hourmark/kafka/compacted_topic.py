@@ -1,0 +1,122 @@
+"""Readers and writers of small compacted topics.
+
+Reads a small, compacted topic to its end, again and again, paying only for what is new.
+
+Appends to a small topic, and returns once all in-sync replicas have it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Final
+
+from confluent_kafka import KafkaException, Producer
+
+from hourmark.config.groups import KafkaCluster
+from hourmark.errors import Unavailable
+from hourmark.kafka.clients import Cluster, Offset, Partition, client_settings, quiet_logger
+from hourmark.kafka.committed_reader import CommittedReader
+
+STALL_S: Final = 30.0
+
+KeyValue = tuple[bytes | None, bytes | None]
+
+
+class TopicFollower:
+    """A topic's committed records, in the order of each partition. Not thread-safe; blocks while reading."""
+
+    def __init__(self, settings: KafkaCluster, topic: str, *, cluster_name: str = "central") -> None:
+        self.topic = topic
+        self._settings = settings
+        self._cluster = Cluster(settings, cluster_name)
+        self._reader: CommittedReader | None = None
+        self._topic_id = ""
+        self._missed = 0  # how often in turn it was not there
+        self._next: dict[Partition, Offset] = {}
+
+    def poll(self) -> tuple[bool, list[KeyValue]]:
+        """Records since the last call, up to the end the topic has now; and whether they begin anew (drop what was known).
+
+        It begins anew at the first call, and where the topic was deleted and made again. A topic that does not exist (yet) has
+        no records; that one is gone is believed the second time, as a broker that just started knows none. Raises Unavailable
+        when the cluster does not answer, or nothing comes for `STALL_S` before the end is reached.
+        """
+        info = self._cluster.topics([self.topic]).get(self.topic)
+        if info is None:
+            self._missed += 1
+            if gone := bool(self._topic_id) and self._missed > 1:
+                self.close()
+            return gone, []
+        self._missed = 0
+        ends = self._cluster.ends([Partition(self.topic, p) for p in info.partitions])
+        anew = (
+            info.topic_id != self._topic_id or ends.keys() != self._next.keys() or any(ends[p] < n for p, n in self._next.items())
+        )
+        try:
+            if anew:
+                self._begin(info.topic_id, list(ends))
+            return anew, self._read(ends)
+        except Unavailable:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Leave the cluster; a later `poll` begins anew."""
+        reader, self._reader, self._topic_id, self._next = self._reader, None, "", {}
+        if reader is not None:
+            reader.close()
+
+    def _begin(self, topic_id: str, partitions: list[Partition]) -> None:
+        self.close()
+        starts = self._cluster.starts(partitions)
+        self._reader = CommittedReader(self._settings, self._cluster.name, stall_s=STALL_S)
+        self._topic_id, self._next = topic_id, starts
+
+    def _read(self, ends: dict[Partition, Offset]) -> list[KeyValue]:
+        assert self._reader is not None
+        behind = {p: (self._next[p], end) for p, end in ends.items()}
+        records = [(r.key(), r.value()) for runs in self._reader.read(behind) for run in runs for r in run.records]
+        self._next = ends
+        return records
+
+
+def read_topic(settings: KafkaCluster, topic: str, *, cluster_name: str) -> list[KeyValue]:
+    """All committed records that a small topic has now; none if it does not exist."""
+    with contextlib.closing(TopicFollower(settings, topic, cluster_name=cluster_name)) as follower:
+        return follower.poll()[1]
+
+
+_FLUSH_S: Final = 30.0
+
+
+def append_all(
+    cluster: KafkaCluster, topic: str, records: Iterable[tuple[str, str | None]], bytes_max: int, *, as_java: bool = False
+) -> None:
+    """Append the records (key and value), of at most `bytes_max` bytes each. Unavailable says what was not taken.
+
+    `as_java`: into the partitions in which Kafka's own programs put these keys.
+    """
+    failures: list[str] = []
+    settings = {
+        "acks": "all",
+        "enable_idempotence": True,
+        "delivery_timeout_ms": int(_FLUSH_S * 1000),
+        "message_max_bytes": bytes_max,
+        "partitioner": "murmur2_random" if as_java else "consistent_random",
+    }
+    producer = Producer(client_settings(cluster, **settings), logger=quiet_logger())
+
+    def delivered(error: object, _: object) -> None:
+        if error:
+            failures.append(str(error))
+
+    for key, value in records:
+        try:
+            producer.produce(topic, key=key, value=value, on_delivery=delivered)
+        except (KafkaException, BufferError) as error:
+            failures.append(f"{key}: {error}")
+        producer.poll(0)
+    unsent = producer.flush(_FLUSH_S + 5)
+    if unsent or failures:
+        raise Unavailable(f"not everything was published to {topic}: {failures[0] if failures else f'{unsent} unsent'}")

@@ -1,0 +1,123 @@
+"""Committed records as columns, by the compiled module: for whoever moves many and looks at none. See `partitions_reader`.
+
+A client of librdkafka's own, as confluent_kafka makes an object of each record, which costs more than all that librdkafka does.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka.clients import Partition, consumer_settings
+from hourmark.kafka.partitions_reader import BATCH, QUEUE_KB, STALL_S, PartitionsReader, Start, Told, reading_settings
+
+NO_KEY: Final = 1
+NO_VALUE: Final = 2
+_INT64: Final = "q"
+_NO_EPOCH: Final = -1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Packed:
+    """Records in turn of one partition. Of keys and of values: their bytes, and int32s: 0, and where each ends.
+
+    `nulls`: a byte for each record, NO_KEY and NO_VALUE added up; empty where all have both.
+    """
+
+    offsets: Sequence[int] = ()
+    key_ends: bytes = b"\0\0\0\0"
+    keys: bytes = b""
+    value_ends: bytes = b"\0\0\0\0"
+    values: bytes = b""
+    nulls: bytes = b""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def first(self, count: int) -> Packed:
+        """So many of them; bytes of the others are still there, and nothing speaks of them."""
+        ends = 4 * (count + 1)
+        return Packed(
+            self.offsets[:count], self.key_ends[:ends], self.keys, self.value_ends[:ends], self.values, self.nulls[:count]
+        )
+
+
+class PackedReader(PartitionsReader[Packed]):
+    """`module`: the compiled one, which `takes` these settings. `more` are settings of librdkafka, with `_` for `.`."""
+
+    def __init__(
+        self, module: ModuleType, cluster: KafkaCluster, name: str, *, batch: int = BATCH, stall_s: float = STALL_S,
+        queue_kb: int = QUEUE_KB, **more: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(name, batch=batch, stall_s=stall_s)
+        self._module = module
+        settings = consumer_settings(cluster, **(reading_settings(queue_kb) | more))
+        try:
+            self._reader = module.reader(tuple((key.encode(), _text(value).encode()) for key, value in settings.items()))
+        except ValueError as error:  # as confluent_kafka says it
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from error
+
+    def _end(self) -> None:
+        self._module.close(self._reader)
+
+    def _assign(self, places: Mapping[Partition, Start]) -> None:
+        wanted = tuple(
+            (p.topic.encode(), p.partition, s.offset, _NO_EPOCH if s.leader_epoch is None else s.leader_epoch)
+            for p, s in places.items()
+        )
+        _check(self._module.assign(self._reader, wanted))
+
+    def _unassign(self, partitions: Iterable[Partition]) -> None:
+        self._module.leave(self._reader, tuple((p.topic.encode(), p.partition, 0, _NO_EPOCH) for p in partitions))
+
+    def _take(self, count: int, wait_s: float) -> tuple[list[tuple[Partition, int | None, Packed]], list[Told]]:
+        taken = self._module.consume(self._reader, count, round(wait_s * 1000))
+        if isinstance(taken, int):
+            _check(taken)
+        runs, told = taken
+        return (
+            [
+                (
+                    Partition(topic.decode(), number),
+                    None if epoch < 0 else epoch,
+                    Packed(memoryview(offsets).cast(_INT64), *columns),
+                )
+                for topic, number, epoch, offsets, *columns in runs
+            ],
+            [
+                Told(_error(code, text.decode(errors="replace")), Partition(topic.decode(), number), offset)
+                for code, topic, number, offset, text in told
+            ],
+        )
+
+    def _part(self, records: Packed, end: int) -> tuple[Packed, int, int]:
+        first, last = records.offsets[0], records.offsets[-1]
+        return records if last < end else records.first(bisect.bisect_left(records.offsets, end)), first, last
+
+    def _size(self, records: Packed) -> int:
+        return len(records)
+
+    def _high(self, partition: Partition) -> int:
+        return int(self._module.high(self._reader, partition.topic.encode(), partition.partition))
+
+    def _nothing(self) -> Packed:
+        return Packed()
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _error(code: int, text: str) -> KafkaError:
+    return KafkaError(code, text or None, code == KafkaError._FATAL)
+
+
+def _check(code: int) -> None:
+    if code:
+        raise KafkaException(_error(code, ""))

@@ -1,0 +1,1 @@
+"""What every long-running process needs: durable files, a state folder, signals, logging."""

@@ -1,0 +1,1 @@
+"""The contracts of what travels: ranges, event ids, audit records, host reports, bucket manifests."""

@@ -1,0 +1,105 @@
+"""Host reports: how far each source of a host has been read and acknowledged (topic `hourmark.hosts`).
+
+They replace end-of-file markers: a bucket waits until every live source says that it had caught up at some time past the
+hour's end. Tailers report through the delivery service (`POST /v1/reports`); services report likewise, which covers
+API traffic. A first report precedes a host's first range; a goodbye follows its drain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+
+from pydantic import ConfigDict, Field
+
+from hourmark.avro.framing import read_schema, unix_ms
+
+if TYPE_CHECKING:
+    from hourmark.avro.datum import Datum
+
+CLOCKS_APART_MS_MAX: Final = 300_000  # more than any healthy clock, report, mirror and staging together
+API_SOURCE: Final = "api"  # the source name under which a delivery service reports its own requests
+
+SCHEMA: Final = read_schema("host_report.avsc")
+_FORMS: Final = tuple(  # each with one field more at its end, the first is that of 0.2.0
+    SCHEMA | {"fields": [field for field in SCHEMA["fields"] if field["name"] not in later]}
+    for later in (("unknown_losses", "unrepeatable"), ("unrepeatable",), ())
+)
+SCHEMA_BEFORE_UNKNOWN: Final = _FORMS[0]
+_AS_SENT: Final = ConfigDict(extra="forbid", strict=True)  # how a report that came as JSON is checked
+_Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+_Amount = Annotated[int, Field(ge=0, lt=1 << 53)]  # 9 PB: above what a host has, and sums of a thousand fit into 64 bits
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceReport:
+    """One source of one host. Times are Unix milliseconds of the service's clock."""
+
+    __pydantic_config__: ClassVar = _AS_SENT
+
+    source: str
+    caught_up_at_ms: _Count | None
+    pending_bytes: _Amount
+    lost_bytes: _Amount
+    unknown_losses: _Amount = 0
+    unrepeatable: bool = False  # its senders cannot be asked again
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HostReport:
+    """One report of one host."""
+
+    __pydantic_config__: ClassVar = _AS_SENT
+
+    host_id: str
+    host_name: str
+    kind: Annotated[str, Field(pattern="^(tailer|service)$")]
+    incarnation: str
+    sequence: _Count
+    received_at_ms: _Count
+    goodbye: bool
+    sources: tuple[SourceReport, ...]
+
+    def encode(self, *, tells_unknown: bool = True) -> bytes:
+        """The Avro datum, without framing; or that of versions before `unknown_losses`."""
+        sources = [dataclasses.asdict(s) | {"caught_up_at": s.caught_up_at_ms} for s in self.sources]
+        unknown = {s.source: s.unknown_losses for s in self.sources if s.unknown_losses}
+        unrepeatable = [s.source for s in self.sources if s.unrepeatable]
+        row = {"received_at": self.received_at_ms, "sources": sources, "unknown_losses": unknown, "unrepeatable": unrepeatable}
+        return _datum(-1 if tells_unknown else 0).encode(dataclasses.asdict(self) | row)
+
+    @classmethod
+    def decode(cls, datum: bytes) -> HostReport:
+        """The inverse of `encode`; also of versions before, whose reports end where a later field begins. ValueError for none."""
+        from hourmark.avro.datum import decode_grown
+
+        row = decode_grown([_datum(form) for form in reversed(range(len(_FORMS)))], datum)
+        unknown, unrepeatable = row.pop("unknown_losses", {}), row.pop("unrepeatable", [])
+        sources = []
+        for source in row.pop("sources"):
+            at, name = source.pop("caught_up_at"), source["source"]
+            sources.append(
+                SourceReport(
+                    caught_up_at_ms=None if at is None else unix_ms(at),
+                    unknown_losses=unknown.get(name, 0),
+                    unrepeatable=name in unrepeatable,
+                    **source,
+                )
+            )
+        return cls(received_at_ms=unix_ms(row.pop("received_at")), sources=tuple(sources), **row)
+
+    def received(self, clock_ms: int) -> HostReport:
+        """As the service stores it: stamped with its clock, no `caught_up_at` later than that."""
+        sources = tuple(
+            dataclasses.replace(s, caught_up_at_ms=None if s.caught_up_at_ms is None else min(s.caught_up_at_ms, clock_ms))
+            for s in self.sources
+        )
+        return dataclasses.replace(self, received_at_ms=clock_ms, sources=sources)
+
+
+@functools.cache
+def _datum(form: int) -> Datum:
+    from hourmark.avro.datum import Datum  # a log host has reports, and no fastavro
+
+    return Datum(_FORMS[form])

@@ -1,0 +1,199 @@
+"""The manifest of a closed bucket: the content of `_SUCCESS`, JSON.
+
+Its presence says that the bucket is complete, for ever. Readers trust what it lists, and nothing else in the folder. It
+vouches for itself: `software` ends with the digest of all of it, so that no reader takes a damaged one for what was written.
+Markers of before 0.3.0 have none; the one after each has its digest.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import re
+from typing import Final
+
+from pydantic import Field, ValidationError
+
+from hourmark.config.groups import Group, Positive
+
+MARKER: Final = "_SUCCESS"
+FORMAT: Final = 1
+_OWN_DIGEST: Final = re.compile(rb'"software": ?"[^"\\]* blake2b=([0-9a-f]{32})"')
+_SOFTWARE_CHARS_MAX: Final = 40  # without a digest, so that none is taken for one without because it was damaged there
+_BLANK: Final = b"0" * 32  # stands in the place of the digest that is taken
+
+
+class Grade(enum.Enum):
+    """How a bucket was proved complete."""
+
+    PROVED = "proved"  # every promise up to the cut is kept
+    TIMED_OUT = "timed_out"  # past a deadline; what was waived is named
+    FORCED = "forced"  # by an operator; what was waived is named
+
+
+class BucketFile(Group):
+    """One Avro container file."""
+
+    name: str
+    records: Positive
+    bytes: Positive
+    blake2b: str
+    """hex digest (16 bytes) of the file"""
+    schema_id: int
+    schema_fingerprint: str
+    origin_hour: str | None = None
+    """of late files: always null where a file mixes origin hours"""
+
+
+class Previous(Group):
+    """The marker of the hour before: markers of a type are chained, so none can be changed, added or left out unseen."""
+
+    hour: str
+    blake2b: str
+    """hex digest (16 bytes) of its `_SUCCESS`"""
+
+    @classmethod
+    def of(cls, hour: str, marker: bytes) -> Previous:
+        """Of the hour whose `_SUCCESS` holds these bytes."""
+        return cls(hour=hour, blake2b=_digest(marker))
+
+
+class Offsets(Group):
+    """A topic-partition of the central cluster at the freeze: `next` is the first offset not in this bucket or before."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    next: int
+
+
+class Evidence(Group):
+    """What the grade rests on."""
+
+    method: str
+    """sums: counts and id sums agree; join: by range id over distinct ids; empty: nothing was promised"""
+    cut_at_ms: int
+    """the closer's clock when the cut was taken"""
+    audit_records: int
+    """settled by this bucket"""
+    promised: int
+    """distinct ids promised by them, of hours up to this one"""
+    audit_next: dict[str, int]
+    """central offset up to which audit records were read, by partition"""
+    waived: list[str] = Field([])
+
+
+class Book(Group):
+    """One origin hour in this bucket. What was promised = the events of all buckets' books of that hour, less unaudited."""
+
+    rows: int
+    """listed, duplicates counted each time"""
+    events: int
+    """records in this bucket"""
+    promised: int
+    """distinct ids promised by the audit records that this bucket settles"""
+    unaudited: int
+    """records that no audit record had promised when this bucket was sealed"""
+
+
+class SetAsideRecords(Group):
+    """Records of one partition that cannot be in a bucket, for one reason."""
+
+    topic: str
+    partition: int
+    reason: str
+    records: int
+    first_offset: int
+    last_offset: int
+
+
+class Lacks(Group):
+    """The ranges whose rows this bucket or an earlier one may lack, or may hold in two readings."""
+
+    ranges: list[str] = Field([])
+    """range ids, hex: those that `waived` names"""
+    more: bool = False
+    """whether rows of ranges that nothing names may be missing, too"""
+
+
+# Fields that a marker has only where they say something. 0.2.0 knows none of them, 0.3.0 not the last five.
+_LATER: Final = ("lost", "unknown", "unrepeatable", "checked", "set_aside", "set_aside_records", "left_out", "lacks")
+
+
+class Manifest(Group):
+    """See the fields."""
+
+    format: int = FORMAT
+    type: str
+    hour: str
+    bucket_seconds: int
+    previous: Previous | None = None
+    """null: this is the type's first bucket"""
+    grade: Grade
+    evidence: Evidence
+    files: list[BucketFile]
+    events: int
+    """records in all files"""
+    late: dict[str, int]
+    """late records by origin hour"""
+    books: dict[str, Book] = Field({})
+    """by origin hour, this bucket's own included"""
+    duplicates_removed: int
+    unaudited: int
+    """records that no audit record promised (yet)"""
+    checked: int = 0
+    """promised events whose values were proved by a checksum; absent where there are none, as in markers before 0.4.0"""
+    set_aside: int = 0
+    """records on the type's topics that were read since the bucket before, and cannot be in any bucket; absent if none"""
+    set_aside_records: list[SetAsideRecords] = Field([])
+    """which they are: at most 50 entries, those with the most records"""
+    left_out: int = 0
+    """staged rows whose datums could not be written, and that an override gave up; `waived` names some; absent if none"""
+    lacks: Lacks | None = None
+    """absent where the grade is `proved`, and in markers before 0.4.0"""
+    lost: dict[str, int] = Field({})
+    """by source: bytes that hosts know to have been destroyed before they were read, and that may have been of this hour"""
+    unknown: dict[str, int] = Field({})
+    """by source: on how many occasions bytes nobody counted may have been destroyed too. The grade is of what was read"""
+    unrepeatable: list[str] = Field([])
+    """sources that hosts receive from senders whom nobody can ask again: the grade is of what reached a host's disk"""
+    id_sum: str
+    """sum modulo 2^64 of the last 8 bytes of all ids, hex"""
+    offsets: list[Offsets]
+    ledger: str
+    """UUID of the ledger"""
+    ledger_commit: int
+    attempt: str
+    closed_at_ms: int
+    software: str
+    """which wrote it, and ` blake2b=` with the hex digest (16 bytes) of this marker, 32 zeros in its own place"""
+
+    def sealed(self) -> Manifest:
+        """The same, with the digest of itself."""
+        blank = self.model_copy(update={"software": f"{self.software} blake2b={_BLANK.decode()}"})
+        return self.model_copy(update={"software": f"{self.software} blake2b={_digest(blank.encode())}"})
+
+    def encode(self) -> bytes:
+        """Indented JSON, human-readable. Later fields stand in it where they say something: readers of before know none."""
+        return self.model_dump_json(indent=1, exclude={name for name in _LATER if not getattr(self, name)}).encode()
+
+    @classmethod
+    def decode(cls, content: bytes) -> Manifest:
+        """The inverse; ValueError says what is wrong."""
+        try:
+            decoded = cls.model_validate_json(content)
+        except ValidationError as error:
+            raise ValueError(f"not a manifest: {error}") from error
+        if len(decoded.software) > _SOFTWARE_CHARS_MAX:
+            _check_own_digest(content)
+        return decoded
+
+
+def _check_own_digest(content: bytes) -> None:
+    own = _OWN_DIGEST.search(content, max(content.rfind(b'"software"'), 0))
+    if own is None or _digest(content[: own.start(1)] + _BLANK + content[own.end(1) :]) != own[1].decode():
+        raise ValueError("it was changed since it was written: its digest of itself is another; bring it back from a copy")
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()

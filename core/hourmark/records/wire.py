@@ -1,0 +1,140 @@
+"""The HTTP contract between tailer and delivery service: paths, headers, bodies.
+
+    GET  /v1/hello            what a tailer asks once before its first range
+    POST /v1/ranges           a byte range; 200 {"end", "events", "dead_letters", "blanks", …} once all is on all in-sync replicas
+    POST /v1/reports          a host report, JSON
+    POST /v1/events/{type}    events of one type, NDJSON or a JSON array
+
+Every answer, of any status, carries `Hourmark-Clock` (the service's Unix milliseconds) and, once it knows one,
+`Hourmark-Rules` (the revision to name in the next range). 503 carries `Retry-After`. Values that may hold other than ASCII
+are percent-encoded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from pydantic import TypeAdapter
+
+from hourmark.records.host_reports import HostReport
+from hourmark.records.ranges import ByteRange, Part
+
+HELLO_PATH: Final = "/v1/hello"
+RANGES_PATH: Final = "/v1/ranges"
+REPORTS_PATH: Final = "/v1/reports"
+EVENTS_PATH: Final = "/v1/events/{type}"
+
+CLOCK_HEADER: Final = "Hourmark-Clock"
+RULES_HEADER: Final = "Hourmark-Rules"
+OBSERVED_AT_HEADER: Final = "Hourmark-Observed-At"
+IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
+CLIENT_HEADER: Final = "Hourmark-Client"
+ATOMIC_HEADER: Final = "Hourmark-Atomic"
+
+# header: (attribute of ByteRange, how to read it)
+RANGE_HEADERS: Final = {
+    "Hourmark-Host": "host_id",
+    "Hourmark-Host-Name": "host_name",
+    "Hourmark-File": "file_id",
+    "Hourmark-Generation": "generation",
+    "Hourmark-Offset": "start",
+    "Hourmark-End": "end",
+    OBSERVED_AT_HEADER: "observed_at_ms",
+    RULES_HEADER: "rules",
+    "Hourmark-Zone": "zone",
+    "Hourmark-Source": "source",
+    "Hourmark-Path": "path",
+}
+PART_HEADER: Final = "Hourmark-Part"
+# What came after 0.2.0, sent only where it says something. The part names each as needed, which a service refuses that does not
+# know it, be it of 0.2.0 or of now: read without it, a range would be other records.
+EXTRA_HEADERS: Final = {"Hourmark-Record-Start": "record_start", "Hourmark-Fields": "fields", "Hourmark-Format": "format"}
+_NEEDS: Final = "; needs="
+_KNOWN: Final = frozenset(header.lower() for header in (*RANGE_HEADERS, *EXTRA_HEADERS, PART_HEADER))
+_INTEGERS: Final = frozenset({"generation", "start", "end", "observed_at_ms"})
+_REPORT: Final = TypeAdapter(HostReport)
+
+
+def range_headers(byte_range: ByteRange) -> dict[str, str]:
+    """A range as headers of `POST /v1/ranges`. Bytes that are no UTF-8 (surrogate escapes, as in paths) stay what they are."""
+    headers = {header: _escape(str(getattr(byte_range, name))) for header, name in RANGE_HEADERS.items()}
+    extras = byte_range.extras
+    headers |= {header: _escape(extras[name]) for header, name in EXTRA_HEADERS.items() if name in extras}
+    headers[PART_HEADER] = byte_range.part.value + (_NEEDS + ",".join(extras) if extras else "")
+    return headers
+
+
+def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
+    """The inverse, from a case-insensitive mapping; ValueError names the header that is missing, wrong or not known."""
+    if unknown := sorted(name for name in headers if name.lower().startswith("hourmark-") and name.lower() not in _KNOWN):
+        raise ValueError(f"this version does not know the header {unknown[0]}; upgrade this service first")
+    values: dict[str, str | int] = {}
+    part, needs = _part_of(headers.get(PART_HEADER, Part.LINES.value))
+    for header, name in (*RANGE_HEADERS.items(), *((h, name) for h, name in EXTRA_HEADERS.items() if name in needs)):
+        text = headers.get(header)
+        if text is None:
+            raise ValueError(f"the header {header} is missing")
+        if not text.isascii():
+            raise ValueError(f"the header {header} must be percent-encoded: it has bytes that are not ASCII")
+        if name in _INTEGERS:
+            if not (text.isdigit() and len(text) <= 19 and int(text) < 1 << 63):
+                raise ValueError(f"the header {header} must be a whole number below 2^63, not {text[:40]!r}")
+            values[name] = int(text)
+        else:
+            values[name] = unquote_to_bytes(text).decode(errors="surrogateescape")
+    for header, name in EXTRA_HEADERS.items():
+        if (name in needs) != (header in headers) or values.get(name) == "":
+            raise ValueError(
+                f"the header {header} comes with {name} among what {PART_HEADER} needs, or not at all, and says something"
+            )
+    return ByteRange(part=part, **values)  # type: ignore[arg-type]  # names and kinds come from the tables above
+
+
+def _part_of(text: str) -> tuple[Part, list[str]]:
+    """What the bytes are, and the extras that their reading needs."""
+    kind, separator, rest = text.partition(_NEEDS)
+    needs = rest.split(",") if separator else []
+    try:
+        part = Part(kind)
+    except ValueError:
+        raise ValueError(f"the header {PART_HEADER} must be one of {[p.value for p in Part]}") from None
+    if unknown := [name for name in needs if name not in EXTRA_HEADERS.values()]:
+        raise ValueError(f"the range needs {unknown[0]!r:.40}, which this version does not know; upgrade this service first")
+    return part, needs
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RangeAnswer:
+    """What a tailer takes from a 200 to `POST /v1/ranges`: the next byte to send, and what became of the bytes before it."""
+
+    end: int
+    events: int
+    dead_letters: int
+    blanks: int = 0  # blank lines, which made neither; a service before this one says nothing of them
+    dead_letter_reasons: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+def report_to_json(report: HostReport, *, tells_unknown: bool = True) -> bytes:
+    """A report as the body of `POST /v1/reports`. Services of before a field refuse it: what says nothing is left out."""
+    row = dataclasses.asdict(report)
+    for source in row["sources"]:
+        for later in ("unknown_losses", "unrepeatable"):
+            if not (tells_unknown and source[later]):
+                del source[later]
+    return json.dumps(row).encode()
+
+
+def report_from_json(body: bytes) -> HostReport:
+    """The inverse; ValueError says what is wrong."""
+    report = _REPORT.validate_json(body)
+    if len({s.source for s in report.sources}) < len(report.sources):
+        raise ValueError("a source is reported twice")
+    return report
+
+
+def _escape(text: str) -> str:
+    return quote_from_bytes(text.encode(errors="surrogateescape"), safe="/ :+,=@~")

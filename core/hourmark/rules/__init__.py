@@ -1,0 +1,1 @@
+"""Event types and rules revisions: everything that parsing depends on."""

@@ -1,0 +1,264 @@
+"""Event types and sources: what a declaration says, read from TOML.
+
+One file a type, `types/<name>.toml`; the sources stand together in `types/sources.toml`. See docs/event-types.md.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
+
+from fastavro.schema import SchemaParseException, parse_schema
+from pydantic import (
+    BaseModel,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from hourmark.avro.fields import FIELD_NAME, check_fields, check_publishable
+from hourmark.avro.framing import ENVELOPE_NAMES, Schema, event_schema, plain_spelling, record_name
+from hourmark.config.groups import Group, Limits, Positive
+from hourmark.errors import TypeFileError
+from hourmark.records import dead_letters
+from hourmark.rules.line_rule import DECLARED
+from hourmark.rules.line_rule import LineRule as LineRule  # part of a declaration
+
+TypeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
+# Of topics that end with `.internal` or `-internal` (ReplicationPolicy.isInternalTopic), or `.replica` (DefaultTopicFilter).
+_NEVER_COPIED = re.compile(r"(?:.*-)?internal|replica")
+SOURCES_FILE = "sources.toml"
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class EventType(Group):
+    """A type of events."""
+
+    name: TypeName
+    doc: str = ""
+    fields: list[dict[str, Any]]
+    """Avro fields, after the envelope"""
+    line: LineRule = LineRule()
+    partitions: int = Field(1, ge=1, le=1024)
+    retention_hours: Positive | None = None
+    """of the topic; default: kafka.retention_hours"""
+    shard: TypeName = "default"
+
+    @field_validator("name")
+    @classmethod
+    def _copied(cls, name: str, info: ValidationInfo) -> str:
+        """A type in force is read as it stands: where one cluster is both edge and central, nothing need be copied."""
+        if info.context == DECLARED and _NEVER_COPIED.fullmatch(name):
+            raise ValueError(
+                f"{name}: MirrorMaker 2 takes events.{name} for a topic of its own, and never copies it; name it otherwise"
+            )
+        return name
+
+    @field_validator("fields")
+    @classmethod
+    def _usable(cls, fields: list[dict[str, Any]], info: ValidationInfo) -> list[dict[str, Any]]:
+        """TOML has no null: a union that begins with it has it as its default, unless another is declared."""
+        fields = [
+            {**field, "default": None}
+            if "default" not in field and isinstance(field.get("type"), list) and field["type"][:1] == ["null"]
+            else field
+            for field in fields
+        ]
+        if info.context == DECLARED:
+            check_fields(fields, record_name(info.data.get("name", "")))
+        check_publishable(fields)
+        return fields
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = [str(field.get("name")) for field in self.fields]
+        for name in names:
+            if not FIELD_NAME.fullmatch(name):
+                raise ValueError(f"field name {name!r}: allowed are letters, digits and _, not beginning with a digit")
+            if name in ENVELOPE_NAMES:
+                raise ValueError(f"field {name!r} is the envelope's; name it otherwise")
+        if len(set(names)) < len(names):
+            raise ValueError("a field is declared twice")
+        self.line.check_names(self.fields)
+        try:
+            parse_schema(self.schema(), _write_hint=False)
+        except (SchemaParseException, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"the fields make no valid Avro schema: {error!r}") from error
+        return self
+
+    def schema(self) -> Schema:  # type: ignore[override]  # pydantic's deprecated classmethod of the same name
+        """The Avro schema of its events, envelope included."""
+        schema: Schema = plain_spelling(event_schema(self.name, self.fields, self.doc))
+        return schema
+
+
+class Source(Group):
+    """Where lines come from: their form, and the types they may carry."""
+
+    name: TypeName
+    format: Literal["rfc5424", "syslog", "free"] = "rfc5424"
+    """rfc5424: the MSGID names the type; syslog: any header of syslog's; free: lines have no header"""
+    types: list[TypeName] = Field(min_length=1)
+    """tried in this order where format is not 'rfc5424'"""
+    host: Literal["line", "tailer"] = "line"
+    """whose name events bear: the line's, where it says one, or always that of the host it was read on"""
+    catch_all: TypeName | None = None
+    """takes whole lines that fit nothing else, instead of dead letters"""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """`host` came after 0.2.0: said only where it says something, as with `LineRule`."""
+        settings: dict[str, Any] = serialize(self)
+        return {name: value for name, value in settings.items() if (name, value) != ("host", "line")}
+
+
+DEAD_LETTERS = EventType(
+    name=dead_letters.TYPE,
+    doc="What could not become an event, with its reason and its raw bytes.",
+    fields=[dict(field) for field in dead_letters.FIELDS],
+    line=LineRule(payload="json", time="observed"),
+)
+
+
+# Lines of any stock system log. Whoever wants it otherwise declares a syslog.toml. A later field needs a default.
+SYSLOG = EventType(
+    name="syslog",
+    doc="A line of a system log: RFC 5424, RFC 3164, or as syslog daemons write files.",
+    fields=[
+        {"name": "program", "type": ["null", "string"], "default": None},
+        {"name": "pid", "type": ["null", "string"], "default": None},
+        {"name": "message", "type": "bytes", "doc": "what follows the header, byte for byte"},
+        {"name": "facility", "type": ["null", "int"], "default": None, "doc": "0 to 23; files mostly have none"},
+        {"name": "severity", "type": ["null", "int"], "default": None, "doc": "0 (worst) to 7"},
+        {"name": "msgid", "type": ["null", "string"], "default": None},
+        {"name": "structured_data", "type": {"type": "map", "values": "string"}, "default": {}, "doc": "by `id param`"},
+    ],
+    line=LineRule(
+        payload="text",
+        field="message",
+        time="observed",
+        header={name: name for name in ("program", "pid", "facility", "severity", "msgid", "structured_data")},
+    ),
+)
+
+
+class Declarations(NamedTuple):
+    """What a folder declares: types, `dead-letters` included, and sources, both sorted by name, and limits."""
+
+    types: list[EventType]
+    sources: list[Source]
+    limits: Limits = Limits()
+
+
+def read_folder(folder: Path) -> Declarations:
+    """All declarations of a folder; TypeFileError names file and field."""
+    if not folder.is_dir():
+        raise TypeFileError(f"there is no folder {folder} with event types; name it with --dir or types.dir")
+    types = [_read_type(file) for file in sorted(folder.glob("*.toml")) if file.name != SOURCES_FILE]
+    sources, limits = _read_sources(folder / SOURCES_FILE)
+    if SYSLOG.name not in {t.name for t in types} and any(SYSLOG.name in source.types for source in sources):
+        types.append(SYSLOG)
+    check_together(types, sources)
+    return Declarations(sorted([*types, DEAD_LETTERS], key=lambda t: t.name), sorted(sources, key=lambda s: s.name), limits)
+
+
+def check_together(types: list[EventType], sources: list[Source]) -> None:
+    """What no single declaration can tell; raises TypeFileError."""
+    known = {t.name: t for t in types}
+    if len(known) < len(types) or len({s.name for s in sources}) < len(sources):
+        raise TypeFileError("a type or a source is declared twice; every name stands for one")
+    if dead_letters.TYPE in known:
+        raise TypeFileError(f"the type {dead_letters.TYPE} is built in; name yours otherwise")
+    for source in sources:
+        for name in [*source.types, *([source.catch_all] if source.catch_all else [])]:
+            if name not in known:
+                raise TypeFileError(f"source {source.name} names the type {name}, which no file declares; known: {sorted(known)}")
+        _check_source(source, [known[name] for name in source.types])
+        if source.catch_all and (known[source.catch_all].line.field is None or known[source.catch_all].line.time != "observed"):
+            raise TypeFileError(
+                f"the catch_all {source.catch_all} of source {source.name} needs line.field and line.time = 'observed'"
+            )
+        _check_catch_all(source, known)
+
+
+def _check_source(source: Source, types: list[EventType]) -> None:
+    """Types that their source's lines could never become, or never as they are meant."""
+    taking: dict[str, str] = {}  # payload of which every line fits: the type that takes it
+    for declared in types:
+        rule, said = declared.line, f"source {source.name} has format {source.format}, but its type {declared.name}"
+        if source.format == "rfc5424":
+            if rule.payload == "pattern" or rule.programs:
+                raise TypeFileError(
+                    f"{said} has {'payload pattern' if rule.payload == 'pattern' else 'line.programs'}; patterns go with 'free' "
+                    "and 'syslog', programs with 'syslog': here the MSGID names the type"
+                )
+            continue
+        if source.format == "free":
+            _check_free(rule, said)
+        if before := taking.get("text") or taking.get(rule.payload):
+            raise TypeFileError(f"source {source.name}: its type {declared.name} is never reached: {before} takes all such lines")
+        if rule.payload in ("text", "json", "logfmt") and not rule.programs:
+            taking[rule.payload] = declared.name
+
+
+def _check_free(rule: LineRule, said: str) -> None:
+    """What lines without a header cannot have."""
+    if rule.header or rule.programs:
+        raise TypeFileError(f"{said} has line.header or line.programs; a header goes with 'rfc5424' and 'syslog'")
+    if rule.payload != "pattern" and rule.time_field is None and rule.time == "event":
+        raise TypeFileError(
+            f"{said} has payload {rule.payload} with neither line.time_field nor line.time = 'observed'; without a header there "
+            "would be no timestamp"
+        )
+
+
+def _check_catch_all(source: Source, known: Mapping[str, EventType]) -> None:
+    """What a type redacts must not come out whole by another."""
+    redacts = [name for name in source.types if known[name].line.redact]
+    if not redacts or source.catch_all is None:
+        return
+    rule = known[source.catch_all].line
+    if rule.field not in {redaction.field for redaction in rule.redact}:
+        raise TypeFileError(
+            f"source {source.name}: its type {redacts[0]} redacts, and the catch_all {source.catch_all} would take lines of it "
+            f"whole; give {source.catch_all} a [[line.redact]] for its field {rule.field}, or take the catch_all away"
+        )
+
+
+def _read_type(file: Path) -> EventType:
+    declared = _read(file, EventType)
+    if declared.name != file.stem:
+        raise TypeFileError(f"{file} declares the type {declared.name}; file and type must have one name")
+    return declared
+
+
+def _read_sources(file: Path) -> tuple[list[Source], Limits]:
+    class Sources(Group):
+        source: list[Source] = Field([])
+        limits: Limits = Limits()
+
+    read = _read(file, Sources) if file.is_file() else Sources()
+    return read.source, read.limits
+
+
+def _read(file: Path, model: type[_Model]) -> _Model:
+    try:
+        declared = tomllib.loads(file.read_text())
+    except OSError as error:
+        raise TypeFileError(f"cannot read {file}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # also of numbers without end, which are no TOMLDecodeError
+        raise TypeFileError(f"{file} is no valid TOML: {error}") from error
+    try:
+        return model.model_validate(declared, context=DECLARED)
+    except ValidationError as error:
+        problems = "\n".join(
+            f"  {'.'.join(map(str, p['loc'])) or 'the file'}: {p['msg'].removeprefix('Value error, ')}" for p in error.errors()
+        )
+        raise TypeFileError(f"{file}:\n{problems}") from error

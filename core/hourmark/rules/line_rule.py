@@ -1,0 +1,178 @@
+"""How lines of a type are parsed: what the table `[line]` of its declaration says. See docs/event-types.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final, Literal, Self
+
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, model_serializer, model_validator
+
+from hourmark.config.groups import Group
+
+DECLARED: Final = {"declared": True}  # a file's fields are checked to the last; a revision in force is read as it stands
+SKIPPED: Final = "-"  # a column that goes nowhere
+TIME_WORDS: Final = ("rfc3339", "unix", "unix-ms", "unix-us", "unix-ns")
+HEADER_PARTS: Final = ("host", "program", "pid", "facility", "severity", "msgid", "structured_data")
+SD_PARAM: Final = re.compile(r"\[([!#-<>-\\^-~]{1,255}) ([!#-<>-\\^-~]{1,255})\]")  # of RFC 5424's structured data
+_GROUP_NAME: Final = re.compile(r"\(\?P?<(\w+)>")  # both of RE2's spellings
+_LITERAL: Final = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]", re.DOTALL)  # holds no groups
+_OF_0_2_0: Final = ("payload", "field", "pattern", "time_format", "time")
+_GOES_WITH: Final = {
+    "pattern": ("pattern",),
+    "columns": ("tsv",),
+    "coerce": ("json",),
+    "null_text": ("pattern", "logfmt", "tsv"),
+    "unknown_field": ("json", "logfmt"),
+    "time_format": ("pattern", "json", "logfmt", "tsv"),
+    "time_field": ("pattern", "json", "logfmt", "tsv"),
+    "host_field": ("pattern", "json", "logfmt", "tsv"),
+}
+
+
+class Redaction(Group):
+    """What of a field never leaves the service."""
+
+    field: str
+    pattern: str | None = None
+    """RE2: whatever it matches in the field's text, or in any string within the field, is replaced; absent: the whole value"""
+    by: str | None = None
+    """what stands instead; absent: nothing, and of a whole value the field's default, or null"""
+
+
+class LineRule(Group):
+    """How lines of a type are parsed.
+
+    json     the message is a JSON object of the type's fields
+    text     the message goes into `field` as it is (`bytes` holds anything, `string` only UTF-8)
+    pattern  the named groups of `pattern` (RE2) are fields of the same name; the group `time` is read by `time_format`
+    logfmt   the message is `key=value key="value"`
+    tsv      the message is columns with tabs between them
+
+    The message is what follows a line's header, or where its source has none, the whole line.
+    """
+
+    payload: Literal["json", "text", "pattern", "logfmt", "tsv"] = "json"
+    field: str | None = None
+    """takes the text; also a whole line that the source's catch_all gives it"""
+    pattern: str | None = None
+    """RE2, must match the whole message"""
+    columns: list[str] | None = None
+    """fields in the order of the columns; "-" for one that goes nowhere"""
+    time_field: str | None = None
+    """the key, column or group that holds the time; it need not be one of the fields"""
+    time_format: str | None = None
+    """as datetime.strptime has it; of a time_field also rfc3339 (its default), unix, unix-ms, unix-us, unix-ns"""
+    time: Literal["event", "observed"] = "event"
+    """observed: without a timestamp, observed_at is taken"""
+    host_field: str | None = None
+    """the key, column or group that holds the host; it need not be one of the fields"""
+    header: dict[str, str] = Field({})
+    """fields that take a part of a header of syslog: `HEADER_PARTS`, or "[id param]" of structured data"""
+    programs: list[str] = Field([])
+    """of a source with format = 'syslog', only lines of these programs"""
+    unknown: Literal["refuse", "ignore", "keep"] = "refuse"
+    """keys that are no fields; keep: in `unknown_field`"""
+    unknown_field: str | None = None
+    """a map of strings; what is no string is kept as JSON"""
+    coerce: list[str] = Field([])
+    """fields for which JSON may have a string that is then read as text is: "12" for 12"""
+    null_text: str | None = None
+    """a text that stands for none, as "-" does in many logs: the field has its default, or null"""
+    redact: list[Redaction] = Field([], max_length=100)
+    """what is replaced before anything leaves the service"""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Settings that came after 0.2.0 only where they say something: all else stays, digest by digest, what it was."""
+        settings: dict[str, Any] = serialize(self)
+        fields = type(self).model_fields
+        return {k: v for k, v in settings.items() if k in _OF_0_2_0 or v != fields[k].get_default(call_default_factory=True)}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether fields are filled by their names and by nothing else."""
+        return not (
+            self.payload in ("logfmt", "tsv") or self.time_field or self.host_field or self.header or self.programs
+            or self.unknown != "refuse" or self.coerce or self.null_text is not None or self.redact
+        )  # fmt: skip
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """Names of the pattern's groups."""
+        return frozenset(_GROUP_NAME.findall(_LITERAL.sub("", self.pattern or "")))
+
+    @property
+    def time_group(self) -> str:
+        """The group of a pattern that holds the time."""
+        return self.time_field or "time"
+
+    @model_validator(mode="after")
+    def _complete(self, info: ValidationInfo) -> Self:
+        for name, payloads in _GOES_WITH.items():
+            if getattr(self, name) and self.payload not in payloads:
+                raise ValueError(f"{name} goes with payload = {' or '.join(map(repr, payloads))} only")
+        if self.payload == "pattern":
+            self._check_pattern(info.context == DECLARED)
+        if self.payload == "text" and self.field is None:
+            raise ValueError("payload = 'text' needs `field`, the name of the field that takes it")
+        if self.payload == "tsv" and not self.columns:
+            raise ValueError("payload = 'tsv' needs `columns`, the names of fields in their order")
+        if self.payload != "pattern" and self.time_format is not None and self.time_field is None:
+            raise ValueError("time_format needs time_field, the name of what holds the time")
+        if self.unknown != "refuse" and self.payload not in ("json", "logfmt"):
+            raise ValueError("unknown goes with payload = 'json' or 'logfmt' only")
+        if (self.unknown == "keep") != (self.unknown_field is not None):
+            raise ValueError("unknown = 'keep' and unknown_field, the map that keeps them, need each other")
+        for field, part in self.header.items():
+            if part not in HEADER_PARTS and not SD_PARAM.fullmatch(part):
+                raise ValueError(f'header.{field} = {part!r}: allowed are {", ".join(HEADER_PARTS)} and "[id param]"')
+        return self
+
+    def _check_pattern(self, declared: bool) -> None:
+        if self.pattern is None:
+            raise ValueError("payload = 'pattern' needs a pattern")
+        has_time = self.time_group in _GROUP_NAME.findall(self.pattern)
+        if self.time_field is not None and not has_time:
+            raise ValueError(f"time_field = {self.time_field!r} is no group of the pattern")
+        if self.time_field is None and has_time != (self.time_format is not None):
+            raise ValueError("the group `time` and time_format need each other")
+        if not has_time and self.time == "event":
+            raise ValueError("a pattern without the group `time` needs time = 'observed'")
+        if declared:
+            _check_groups(self.pattern)
+
+    def check_names(self, fields: Iterable[dict[str, Any]]) -> None:
+        """ValueError where it names what is none of these fields, or one that cannot take what it is given."""
+        types = {str(field.get("name")): field.get("type") for field in fields}
+        named = {
+            "field": [self.field] if self.field else [],
+            "columns": [
+                name for name in self.columns or () if name not in (SKIPPED, self.time_field, self.host_field)
+            ],
+            "header": list(self.header),
+            "coerce": self.coerce,
+            "unknown_field": [self.unknown_field] if self.unknown_field else [],
+            "redact": [redaction.field for redaction in self.redact],
+        }  # fmt: skip
+        for setting, names in named.items():
+            for name in names:
+                if name not in types:
+                    raise ValueError(f"line.{setting} = {name!r} is none of the fields {list(types)}")
+        if self.columns and (twice := {name for name in self.columns if name != SKIPPED and self.columns.count(name) > 1}):
+            raise ValueError(f"line.columns: {', '.join(sorted(twice))} is there twice")
+        for name in ("time_field", "host_field"):
+            if self.columns and (value := getattr(self, name)) and value not in self.columns:
+                raise ValueError(f"line.{name} = {value!r} is none of the columns {self.columns}")
+        maps = [self.unknown_field, *(field for field, part in self.header.items() if part == "structured_data")]
+        for name in filter(None, maps):
+            if types[name] != {"type": "map", "values": "string"}:
+                raise ValueError(f'the field {name!r} must be of the type {{ type = "map", values = "string" }}')
+
+
+def _check_groups(pattern: str) -> None:
+    """RE2 takes a name twice, and then knows the first group alone: what the other matched would be lost."""
+    names = _GROUP_NAME.findall(_LITERAL.sub("", pattern))
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"the pattern names the group {name} twice; put what differs within one group")

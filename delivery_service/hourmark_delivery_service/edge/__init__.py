@@ -1,0 +1,1 @@
+"""The HTTP application: endpoints, request bodies, responses."""

@@ -1,0 +1,39 @@
+"""The HTTP application: `hourmark.records.wire` in Starlette's terms. See docs/http-api.md."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from hourmark.records.wire import EVENTS_PATH, HELLO_PATH, RANGES_PATH, REPORTS_PATH
+from hourmark_delivery_service.edge.events_endpoint import EventsEndpoint
+from hourmark_delivery_service.edge.gate import Gate
+from hourmark_delivery_service.edge.openapi import OPENAPI_PATH
+from hourmark_delivery_service.edge.probes import Probes
+from hourmark_delivery_service.edge.ranges_endpoint import RangesEndpoint
+from hourmark_delivery_service.edge.reports_endpoint import ReportsEndpoint
+from hourmark_delivery_service.edge.responses import EveryAnswer, fault, gone, http_error, service_error
+from hourmark_delivery_service.errors import ServiceError
+from hourmark_delivery_service.work.service import Service
+
+
+def create_app(service: Service) -> ASGIApp:
+    """The application over `service`."""
+    probes = Probes(service)
+    routes = [
+        Route(RANGES_PATH, RangesEndpoint(service).post, methods=["POST"]),
+        Route(EVENTS_PATH, EventsEndpoint(service).post, methods=["POST"]),
+        Route(REPORTS_PATH, ReportsEndpoint(service).post, methods=["POST"]),
+        Route(HELLO_PATH, probes.hello),
+        Route("/healthz", probes.alive),
+        Route("/readyz", probes.ready),
+        Route("/metrics", probes.metrics),
+        Route(OPENAPI_PATH, probes.openapi),
+    ]
+    handlers = {ServiceError: service_error, HTTPException: http_error, ClientDisconnect: gone, Exception: fault}
+    app = Starlette(routes=list(routes), exception_handlers=handlers)
+    app.router.redirect_slashes = False  # a path with a slash more is no path, and is said to be none
+    return EveryAnswer(Gate(app, service.access), service, routes)

@@ -1,0 +1,239 @@
+"""`POST /v1/events/{type}`: events of one type, from any client, as NDJSON or as a JSON array or object."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import uuid
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hourmark.records import dead_letters
+from hourmark.records.wire import ATOMIC_HEADER, CLIENT_HEADER, IDEMPOTENCY_HEADER, OBSERVED_AT_HEADER, RULES_HEADER
+from hourmark_delivery_service.access.grants import grant_of
+from hourmark_delivery_service.edge.request_headers import check_headers
+from hourmark_delivery_service.edge.responses import json_answer
+from hourmark_delivery_service.errors import (
+    BadRequest,
+    BatchRejected,
+    NotFound,
+    ServiceError,
+    TooLarge,
+    UnknownEncoding,
+    bad_request,
+)
+from hourmark_delivery_service.parsing import Batch, BatchParser
+from hourmark_delivery_service.parsing.compiled import CompiledRules
+from hourmark_delivery_service.parsing.json_bodies import as_lines
+from hourmark_delivery_service.work.body import encoding_of
+from hourmark_delivery_service.work.peer import Peer, peer_of
+from hourmark_delivery_service.work.service import Service, check_observed_at
+from hourmark_delivery_service.work.turns import Job
+from hourmark_delivery_service.work.workers import LONG_BYTES
+
+_TIMES_MS: Final = range(946_684_800_000, 4_102_444_800_000)  # 2000 to 2099; others are what looks like a time by chance
+_UUID7: Final = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_ULID: Final = re.compile(r"([0-7][0-9a-hjkmnp-tv-z]{9})[0-9a-hjkmnp-tv-z]{16}")
+_CROCKFORD: Final = {digit: value for value, digit in enumerate("0123456789abcdefghjkmnpqrstvwxyz")}
+
+
+def time_of_key(key: str) -> int | None:
+    """Unix milliseconds, or None. Letters may be capitals, and some clients put a key between double quotes."""
+    text = key.removeprefix('"').removesuffix('"').lower()
+    if match := _UUID7.fullmatch(text):
+        time_ms = int(match[1] + match[2], 16)
+    elif match := _ULID.fullmatch(text):
+        time_ms = 0
+        for digit in match[1]:
+            time_ms = time_ms << 5 | _CROCKFORD[digit]
+    else:
+        return None
+    return time_ms if time_ms in _TIMES_MS else None
+
+
+_CLIENT_DEFAULT: Final = "api"
+_NAME_CHARS_MAX: Final = 255
+_SPACE: Final = b" \t\r\n\xef\xbb\xbf"  # and a byte order mark
+_NEXT_STEP: Final = (
+    "sent again, this may be doubled; send as Idempotency-Key a UUIDv7 or a ULID that is made with the batch and kept for its "
+    "retries, or see docs/http-api.md"
+)
+
+
+class _Fixed(NamedTuple):
+    """Whether the request itself says the batch's key and time; what it leaves out is another one on every try."""
+
+    key: bool
+    time: bool
+
+
+class EventsEndpoint:
+    """A bad line becomes a dead letter and is counted in the answer; only a batch that is none is refused."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._line_max = service.settings.line_bytes_max
+        self._batch_max = service.settings.range_bytes_max
+
+    async def post(self, http: Request) -> Response:
+        """200 once everything is on all in-sync replicas.
+
+        `repeat` in the answer, of an error too, holds the headers with which a retry is the same batch.
+        """
+        service = self._service
+        with service.inflight.request() as request:
+            grant = grant_of(http)
+            grant.check_types((http.path_params["type"],))
+            grant.check_rate()
+            check_headers(http.headers)
+            encoding_of(http)
+            _check_media_type(http)
+            atomic = _atomic(http)
+            service.check_accepting()
+            batch, fixed = self._batch(http, request.start_ms)
+            try:
+                service.check_clock(batch.observed_at_ms)
+                rules = service.rules_of(batch.rules)
+                _check_type(batch.event_type, rules)
+                body = await service.bodies.plain(http, request, self._line_max + 1)
+                grant.charge(size=len(body))
+                _check_no_form(http, body)
+                if rules.parser.reads_json_bodies:
+                    body = await self._as_lines(body, peer_of(http))
+                self._check_size(body)
+                with bad_request("batch", "send at least one line of JSON"):
+                    parser = BatchParser(batch, body, rules)
+                if atomic:
+                    await self._check_all(BatchParser(batch, body, rules), body, peer_of(http))
+                parser = await service.deliver(batch, parser, body, request, peer_of(http))
+                grant.charge(events=parser.event_count + parser.dead_letter_count)
+            except ServiceError as error:
+                error.problem["repeat"] = _repeat(batch)
+                raise
+            exactly = (fixed.key or not parser.rests_on_key) and (fixed.time or not parser.rests_on_time)
+            return json_answer(
+                {
+                    "events": parser.event_count,
+                    "dead_letters": parser.dead_letter_count,
+                    "blanks": parser.blanks,
+                    "dead_letter_reasons": parser.reasons,
+                    **({"rejected": _rejected(parser)} if parser.rejected else {}),
+                    **({"delivery": "exactly once"} if exactly else {"delivery": "at least once", "next_step": _NEXT_STEP}),
+                    "repeat": _repeat(batch),
+                }
+            )
+
+    def _batch(self, http: Request, start_ms: int) -> tuple[Batch, _Fixed]:
+        """Who sent what; and what of it a plain retry says again."""
+        key = _name(http, IDEMPOTENCY_HEADER)
+        time_ms = _time_ms(http, key)
+        latest = self._service.rules.latest
+        assert latest is not None, "check_accepting comes first"
+        batch = Batch(
+            event_type=http.path_params["type"],
+            client=_name(http, CLIENT_HEADER) or _CLIENT_DEFAULT,
+            key=key or uuid.uuid4().hex,
+            observed_at_ms=start_ms if time_ms is None else time_ms,
+            rules=http.headers.get(RULES_HEADER, latest.id),
+        )
+        return batch, _Fixed(key is not None, time_ms is not None)
+
+    async def _check_all(self, parser: BatchParser, body: bytes, peer: Peer) -> None:
+        """Raise BatchRejected if any event cannot be taken. Parsing is pure: the delivery parses the batch in the same way."""
+        await self._service.read_through(parser, body, peer)
+        if count := parser.dead_letter_count:
+            which = f"{count} of {count + parser.event_count} events cannot be taken, so none was"
+            raise BatchRejected(which, _rejected(parser))
+
+    async def _as_lines(self, body: bytes, peer: Peer) -> bytes:
+        if len(body) <= LONG_BYTES:
+            return as_lines(body)
+        return await self._service.workers.beside(Job(), functools.partial(as_lines, body), peer)
+
+    def _check_size(self, body: bytes) -> None:
+        if len(body) > self._batch_max and body.find(b"\n") not in (-1, len(body) - 1):
+            raise TooLarge("too_large", f"a batch of several lines may have {self._batch_max} bytes", "send smaller batches")
+
+
+def _media_type(http: Request) -> str:
+    return http.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _check_media_type(http: Request) -> None:
+    if _media_type(http).startswith("multipart/"):
+        raise _unknown_media_type(http)
+
+
+def _check_no_form(http: Request, body: bytes) -> None:
+    """Raise UnknownEncoding for a body in the form encoding. `curl -d` calls JSON a form: by itself that means nothing."""
+    if _media_type(http) == "application/x-www-form-urlencoded" and body.lstrip(_SPACE)[:1] not in (b"", b"{", b"["):
+        raise _unknown_media_type(http)
+
+
+def _unknown_media_type(http: Request) -> UnknownEncoding:
+    command = f"curl -H 'Content-Type: application/x-ndjson' --data-binary @events.ndjson {http.url.replace(query='')}"
+    return UnknownEncoding("media_type", f"the body is {_media_type(http):.80}, not JSON", f"send an event a line: {command}")
+
+
+def _check_type(event_type: str, rules: CompiledRules) -> None:
+    if event_type == dead_letters.TYPE:
+        raise NotFound("unknown_type", "dead letters are made by the service alone", "post events of a declared type")
+    if event_type not in rules.types:
+        known = ", ".join(sorted(set(rules.types) - {dead_letters.TYPE})[:50])
+        raise NotFound(
+            "unknown_type", f"there is no type {event_type!r:.120}; there are {known}", "`hourmark types apply` adds types"
+        )
+
+
+def _atomic(http: Request) -> bool:
+    text = http.headers.get(ATOMIC_HEADER, "false")
+    if text not in ("true", "false"):
+        raise BadRequest("headers", f"{ATOMIC_HEADER} is {text!r:.40}", "send true or false")
+    return text == "true"
+
+
+def _rejected(parser: BatchParser) -> list[dict[str, Any]]:
+    """Return the rejected events as the answer names them. Details quote the payload, so a type that redacts has none."""
+    rows = [dataclasses.asdict(event) for event in parser.rejected]
+    if parser.withholds:
+        for row in rows:
+            del row["detail"]
+    return rows
+
+
+def _time_ms(http: Request, key: str | None) -> int | None:
+    """The batch's time as the request says it: in its header, else in its key."""
+    text = http.headers.get(OBSERVED_AT_HEADER)
+    if text is None:
+        return None if key is None else time_of_key(key)
+    with bad_request("headers", "repeat what the first answer said"):
+        observed_at_ms = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else -1
+        check_observed_at(observed_at_ms)
+    return observed_at_ms
+
+
+def _name(http: Request, header: str) -> str | None:
+    """A header that names something; percent-encoding is undone. None where it is not sent.
+
+    What is not UTF-8 then is refused: two names must never be read as one.
+    """
+    text = http.headers.get(header)
+    if text is None:
+        return None
+    try:
+        name = unquote_to_bytes(text.encode("latin-1")).decode()  # as it came: HTTP's header values are bytes
+    except UnicodeDecodeError as error:
+        raise BadRequest(
+            "headers", f"{header} is not UTF-8 once its percent-encoding is undone", "percent-encode the UTF-8 of the name"
+        ) from error
+    if not 0 < len(name) <= _NAME_CHARS_MAX or not name.isprintable():
+        raise BadRequest("headers", f"{header} must have 1 to {_NAME_CHARS_MAX} printable characters", "choose a shorter name")
+    return name
+
+
+def _repeat(batch: Batch) -> dict[str, str]:
+    return {OBSERVED_AT_HEADER: str(batch.observed_at_ms), RULES_HEADER: batch.rules}

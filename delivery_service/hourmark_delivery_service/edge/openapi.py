@@ -1,0 +1,257 @@
+"""The service's interface as an OpenAPI 3.1 document, with the limits of this instance: `GET /openapi.json`.
+
+It is written by hand, as docs/http-api.md is, and held against the running service by schemathesis: an answer with a status, a
+media type or a form that does not stand here fails a test.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from hourmark.config.groups import Service as ServiceSettings
+from hourmark.records.dead_letters import Reason
+from hourmark.records.host_reports import HostReport
+from hourmark.records.ranges import Part
+from hourmark.records.wire import (
+    ATOMIC_HEADER,
+    CLIENT_HEADER,
+    CLOCK_HEADER,
+    EVENTS_PATH,
+    EXTRA_HEADERS,
+    HELLO_PATH,
+    IDEMPOTENCY_HEADER,
+    OBSERVED_AT_HEADER,
+    PART_HEADER,
+    RANGE_HEADERS,
+    RANGES_PATH,
+    REPORTS_PATH,
+    RULES_HEADER,
+)
+from hourmark_delivery_service.edge.responses import PROBLEM
+from hourmark_delivery_service.work.body import ENCODINGS
+
+OPENAPI_PATH: Final = "/openapi.json"
+
+_JSON: Final = "application/json"
+_NDJSON: Final = "application/x-ndjson"
+_STREAM: Final = "application/octet-stream"
+_TEXT: Final = "text/plain"
+
+_Json = dict[str, Any]
+
+_COUNT: Final[_Json] = {"type": "integer", "minimum": 0}
+_MILLISECONDS: Final[_Json] = {"type": "integer", "description": "Unix milliseconds"}
+_REASONS: Final[_Json] = {
+    "type": "object",
+    "description": "dead letters by reason, those that came",
+    "propertyNames": {"enum": [reason.value for reason in Reason]},
+    "additionalProperties": {"type": "integer", "minimum": 1},
+}
+_REJECTED: Final[_Json] = {
+    "type": "array",
+    "description": "the first 1000 events of a batch that cannot be taken",
+    "items": {
+        "type": "object",
+        "required": ["index", "reason", "field"],
+        "properties": {
+            "index": {**_COUNT, "description": "of the line, or of the element of an array, from 0"},
+            "reason": {"enum": [reason.value for reason in Reason]},
+            "field": {"type": ["string", "null"], "description": "null where no field is wrong"},
+            "detail": {"type": "string", "description": "absent where the type redacts"},
+        },
+    },
+}
+_WHOLE_NUMBER: Final = r"^[0-9]{1,19}$"
+_NAME: Final[_Json] = {"type": "string", "minLength": 1, "maxLength": 255}
+_OBSERVED_AT: Final[_Json] = {"type": "string", "pattern": r"^[0-9]{12,15}$"}
+_HEADER_SCHEMAS: Final[dict[str, _Json]] = {
+    "Hourmark-Host": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+    "Hourmark-File": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+    "Hourmark-Generation": {"type": "string", "pattern": _WHOLE_NUMBER},
+    "Hourmark-Offset": {"type": "string", "pattern": _WHOLE_NUMBER},
+    "Hourmark-End": {"type": "string", "pattern": _WHOLE_NUMBER},
+    OBSERVED_AT_HEADER: _OBSERVED_AT,
+}
+_COMMON: Final = (401, 500, 503)
+_DENIED: Final = (403, 429)  # by what a token covers
+_BODY: Final = (400, 408, 413, 415, 501)  # what may be wrong with a body
+
+
+def document(settings: ServiceSettings) -> _Json:
+    """The document, ready to be written as JSON."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Hourmark Event Delivery Service",
+            "version": version("hourmark-delivery-service"),
+            "summary": "Takes byte ranges from tailers and events from any client; 200 means that all replicas have them.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "security": [{"token": []}] if settings.tokens_required else [],
+        "paths": {
+            RANGES_PATH: {"post": _ranges(settings)},
+            EVENTS_PATH: {"post": _events(settings)},
+            REPORTS_PATH: {"post": _reports()},
+            HELLO_PATH: {"get": _hello()},
+            "/healthz": {
+                "get": {**_probe("alive", "Whether the process runs", _object(alive={"type": "boolean"})), "security": []}
+            },
+            "/readyz": {"get": _ready()},
+            "/metrics": {"get": _probe("metrics", "Prometheus' text format", {"type": "string"}, _TEXT)},
+            OPENAPI_PATH: {"get": _probe("openapi", "This document", {"type": "object"})},
+        },
+        "components": {
+            "schemas": {
+                "Problem": _problem(),
+                "HostReport": TypeAdapter(HostReport).json_schema(ref_template="#/components/schemas/HostReport/$defs/{model}"),
+            },
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "of `hourmark token create`"}},
+            "headers": {
+                CLOCK_HEADER: {"description": "the service's Unix milliseconds", "schema": {"type": "string"}},
+                RULES_HEADER: {"description": "the rules revision to name in the next range", "schema": {"type": "string"}},
+                "Retry-After": {"description": "seconds", "schema": {"type": "string", "pattern": "^[0-9]+$"}},
+            },
+        },
+    }
+
+
+def _ranges(settings: ServiceSettings) -> _Json:
+    headers = [_header(name, _HEADER_SCHEMAS.get(name, {"type": "string"}), required=True) for name in RANGE_HEADERS]
+    extras = [_header(name, {"type": "string"}, required=False) for name in EXTRA_HEADERS]
+    kinds = f"^({'|'.join(part.value for part in Part)})(; needs=[a-z_,]+)?$"
+    part = _header(PART_HEADER, {"type": "string", "pattern": kinds, "default": Part.LINES.value})
+    return {
+        "operationId": "postRange",
+        "summary": "A byte range of a file, from a tailer",
+        "description": f"End - Offset bytes, up to {settings.range_bytes_max}; a record up to {settings.line_bytes_max}.",
+        "parameters": [*headers, part, *extras, _encoding()],
+        "requestBody": {"required": True, "content": {_STREAM: {"schema": {"type": "string", "contentEncoding": "binary"}}}},
+        "responses": {
+            "200": _answer("All of it is on all in-sync replicas", _object(end=_COUNT, **_delivered())),
+            **_problems(*_BODY, *_DENIED, *_COMMON),
+        },
+    }
+
+
+def _events(settings: ServiceSettings) -> _Json:
+    event = {
+        "type": "object",
+        "description": "the type's own fields, and these two",
+        "properties": {"event_id": _NAME, "event_time": {"type": ["integer", "string"]}},
+    }
+    repeat = _object(**{OBSERVED_AT_HEADER: {"type": "string"}, RULES_HEADER: {"type": "string"}})
+    delivery = {"enum": ["exactly once", "at least once"]}
+    answer = _object(**_delivered(), delivery=delivery, repeat=repeat)
+    answer["properties"]["rejected"] = _REJECTED
+    answer["properties"]["next_step"] = {"type": "string", "description": "how to change `at least once`"}
+    name = _header(IDEMPOTENCY_HEADER, _NAME, description="the batch's name; a UUIDv7 or a ULID is its time, too")
+    return {
+        "operationId": "postEvents",
+        "summary": "Events of one type, from any client",
+        "description": f"At most {settings.range_bytes_max} bytes; a single event up to {settings.line_bytes_max}.",
+        "parameters": [
+            {"name": "type", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
+            name,
+            _header(CLIENT_HEADER, {**_NAME, "default": "api"}, description="who sends"),
+            _header(
+                ATOMIC_HEADER,
+                {"enum": ["true", "false"], "default": "false"},
+                description="true: if any event cannot be taken, none is, and the answer is 422",
+            ),
+            _header(OBSERVED_AT_HEADER, _OBSERVED_AT, description="the batch's time, Unix milliseconds"),
+            _header(RULES_HEADER, {"type": "string"}, description="the rules revision to read it by"),
+            _encoding(),
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {
+                _NDJSON: {"schema": {"type": "string", "description": "an event a line"}},
+                _JSON: {"schema": {"oneOf": [event, {"type": "array", "minItems": 1, "items": event}]}},
+            },
+        },
+        "responses": {
+            "200": _answer("All of it is on all in-sync replicas", answer),
+            **_problems(*_BODY, 404, 422, *_DENIED, *_COMMON),
+        },
+    }
+
+
+def _reports() -> _Json:
+    body = {"required": True, "content": {_JSON: {"schema": {"$ref": "#/components/schemas/HostReport"}}}}
+    return {
+        "operationId": "postReport",
+        "summary": "A tailer's host report",
+        "parameters": [_encoding()],
+        "requestBody": body,
+        "responses": {
+            "200": _answer("It is kept", _object(received_at_ms=_MILLISECONDS)),
+            **_problems(*_BODY, 403, *_COMMON),
+        },
+    }
+
+
+def _hello() -> _Json:
+    answer = _answer("What a client asks once before its first post", _object(clock_ms=_MILLISECONDS, rules={"type": "string"}))
+    return {"operationId": "hello", "summary": "Clock and rules", "responses": {"200": answer, **_problems(*_COMMON)}}
+
+
+def _ready() -> _Json:
+    texts = {"type": "array", "items": {"type": "string"}}
+    schema = _object(ready={"type": "boolean"}, reasons=texts, warnings=texts, native_pass={"type": "boolean"})
+    responses = {"200": _answer("A range could be taken now", schema), "503": _answer("It could not", schema), **_problems(500)}
+    return {"operationId": "ready", "security": [], "summary": "Whether a range could be taken now", "responses": responses}
+
+
+def _probe(name: str, summary: str, schema: _Json, media_type: str = _JSON) -> _Json:
+    responses = {"200": _answer(summary, schema, media_type), **_problems(401, 500)}
+    return {"operationId": name, "summary": summary, "responses": responses}
+
+
+def _delivered() -> _Json:
+    return {"events": _COUNT, "dead_letters": _COUNT, "blanks": _COUNT, "dead_letter_reasons": _REASONS}
+
+
+def _problem() -> _Json:
+    members = _object(
+        title={"type": "string"},
+        status={"type": "integer"},
+        detail={"type": "string", "minLength": 1},
+        code={"type": "string", "pattern": "^[a-z0-9_]+$", "description": "stable"},
+        next_step={"type": "string", "minLength": 1},
+    )
+    members["properties"]["rejected"] = _REJECTED
+    return {"description": "RFC 9457, with a code and a next step", **members}
+
+
+def _problems(*statuses: int) -> _Json:
+    """Answers other than 200, each a problem."""
+    return {
+        str(status): _answer(HTTPStatus(status).phrase, {"$ref": "#/components/schemas/Problem"}, PROBLEM) for status in statuses
+    }
+
+
+def _answer(description: str, schema: _Json, media_type: str = _JSON) -> _Json:
+    headers = [CLOCK_HEADER, RULES_HEADER, *(["Retry-After"] if media_type == PROBLEM else [])]
+    return {
+        "description": description,
+        "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in headers},
+        "content": {media_type: {"schema": schema}},
+    }
+
+
+def _object(**properties: _Json) -> _Json:
+    """An object that has all of these, and may have more one day."""
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+def _header(name: str, schema: _Json, *, required: bool = False, description: str | None = None) -> _Json:
+    said = {} if description is None else {"description": description}
+    return {"name": name, "in": "header", "required": required, "schema": schema, **said}
+
+
+def _encoding() -> _Json:
+    return _header("Content-Encoding", {"enum": list(ENCODINGS)})

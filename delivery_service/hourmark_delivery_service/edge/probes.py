@@ -1,0 +1,80 @@
+"""What is asked of the service itself: hello, health, readiness, metrics, and its interface."""
+
+from __future__ import annotations
+
+import asyncio
+from ipaddress import ip_address
+from typing import Final
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
+from hourmark_delivery_service.edge.openapi import document
+from hourmark_delivery_service.edge.responses import json_answer
+from hourmark_delivery_service.errors import NotNow
+from hourmark_delivery_service.parsing import native
+from hourmark_delivery_service.work.duplicates import Twins
+from hourmark_delivery_service.work.peer import peer_of
+from hourmark_delivery_service.work.service import Service, clock_trouble
+from hourmark_delivery_service.work.turns import Job
+
+_ELSEWHERE: Final = ["the service says what, asked from its own machine"]
+_ANSWER_KEPT_S: Final = 1.0  # readiness is asked of Kafka at most that often
+
+
+class Probes:
+    """Cheap, and answered under load too."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._problems: tuple[float, list[str]] | None = None
+        self._asking = asyncio.Lock()
+        self._expositions: Twins[bytes] = Twins()
+
+    async def hello(self, _: Request) -> Response:
+        """The clock and the rules revision; 503 while no revision is known, or the clock cannot be right."""
+        latest, now_ms = self._service.rules.latest, self._service.clock.now_ms()
+        if latest is None or clock_trouble(now_ms):
+            raise NotNow("not_ready", "; ".join(self._service.waits()))
+        return json_answer({"clock_ms": now_ms, "rules": latest.id})
+
+    async def alive(self, _: Request) -> Response:
+        """The process runs and its event loop turns; says nothing of Kafka."""
+        return json_answer({"alive": True})
+
+    async def ready(self, http: Request) -> Response:
+        """200 if a range could be taken now, else 503 with every reason; and what is not as it should be all the same."""
+        reasons = self._service.waits() + await self._queue_problems()
+        warnings = self._service.access.warnings()
+        told = {"ready": not reasons, "reasons": reasons, "warnings": warnings, "native_pass": native.MODULE is not None}
+        if self._service.access.required and not _of_this_machine(http):  # they name brokers and topics
+            told |= {"reasons": _ELSEWHERE[: len(reasons)], "warnings": _ELSEWHERE[: len(warnings)]}
+        return json_answer(told, 503, {"Retry-After": "1"}) if reasons else json_answer(told)
+
+    async def metrics(self, http: Request) -> Response:
+        """Prometheus' text format. It takes milliseconds: so it takes a turn, and all who wait for one get the same."""
+        text = await self._expositions.join("metrics", b"", lambda _: self._exposition(), peer_of(http))
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+    async def openapi(self, _: Request) -> Response:
+        """The interface as an OpenAPI document."""
+        return json_answer(document(self._service.settings))
+
+    async def _exposition(self) -> bytes:
+        return await self._service.workers.short(Job(), self._service.metrics.exposition)
+
+    async def _queue_problems(self) -> list[str]:
+        async with self._asking:
+            now_s = self._service.clock.monotonic_s()
+            if self._problems is None or now_s - self._problems[0] >= _ANSWER_KEPT_S:
+                latest = self._service.rules.latest
+                types = sorted(latest.types) if latest is not None else []
+                found = await self._service.queue.problems([HOSTS, AUDIT, *map(events_topic, types)])
+                self._problems = (self._service.clock.monotonic_s(), found)
+            return self._problems[1]
+
+
+def _of_this_machine(http: Request) -> bool:
+    return http.client is not None and ip_address(http.client.host).is_loopback

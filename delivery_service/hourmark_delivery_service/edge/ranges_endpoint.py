@@ -1,0 +1,82 @@
+"""`POST /v1/ranges`: a byte range of a file, from a tailer."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hourmark.records.ranges import ByteRange, Part
+from hourmark.records.wire import RangeAnswer, parse_range_headers
+from hourmark_delivery_service.access.grants import grant_of
+from hourmark_delivery_service.edge.request_headers import check_headers
+from hourmark_delivery_service.edge.responses import json_answer
+from hourmark_delivery_service.errors import BadRequest, TooLarge, bad_request
+from hourmark_delivery_service.parsing import CompiledRules, RangeParser
+from hourmark_delivery_service.work.body import encoding_of
+from hourmark_delivery_service.work.peer import peer_of
+from hourmark_delivery_service.work.service import Service, check_observed_at
+
+
+class RangesEndpoint:
+    """Refuses (4xx) only what no tailer makes: whatever a file holds becomes events and dead letters."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._inflated_max = service.settings.line_bytes_max + 1  # a single record of the longest line, with its LF
+
+    async def post(self, http: Request) -> Response:
+        """200 once everything is on all in-sync replicas; a retry of the same range gets the same answer."""
+        service = self._service
+        with service.inflight.request() as request:
+            check_headers(http.headers)
+            with bad_request("headers", "send the headers that docs/http-api.md lists"):
+                byte_range = parse_range_headers(http.headers)
+                check_observed_at(byte_range.observed_at_ms)
+            grant = grant_of(http)
+            grant.check_host(byte_range.host_name, byte_range.host_id)
+            grant.check_rate()
+            encoding_of(http)
+            size = byte_range.end - byte_range.start
+            if size > self._inflated_max:
+                raise TooLarge(
+                    "too_large", f"the range has {size} bytes, allowed are {self._inflated_max}", "send smaller ranges"
+                )
+            service.check_accepting()
+            service.check_clock(byte_range.observed_at_ms)
+            rules = service.rules_of(byte_range.rules)
+            grant.check_types(_types_of(byte_range.source, rules))
+            body = await service.bodies.plain(http, request, self._inflated_max)
+            grant.charge(size=len(body))
+            self._check_size(byte_range, body)
+            with bad_request("range", "cut the range as docs/http-api.md says"):
+                parser = RangeParser(byte_range, body, rules)
+            parser = await service.deliver(byte_range, parser, body, request, peer_of(http))
+            grant.charge(events=parser.event_count + parser.dead_letter_count)
+            answer = RangeAnswer(
+                end=byte_range.end,
+                events=parser.event_count,
+                dead_letters=parser.dead_letter_count,
+                blanks=parser.blanks,
+                dead_letter_reasons=dict(parser.reasons),
+            )
+            return json_answer(dataclasses.asdict(answer))
+
+    def _check_size(self, byte_range: ByteRange, body: bytes) -> None:
+        size = byte_range.end - byte_range.start
+        if len(body) != size:
+            raise BadRequest("length", f"the headers say {size} bytes, the body has {len(body)}", "send all bytes of the range")
+        limit = self._service.settings.range_bytes_max
+        joined = byte_range.record_start or byte_range.format  # records may be more than one line
+        single = joined or byte_range.part is not Part.LINES or body.find(b"\n") == len(body) - 1
+        if len(body) > limit and not single:
+            raise TooLarge("too_large", f"a range of several lines may have {limit} bytes", "send smaller ranges")
+
+
+def _types_of(source: str, rules: CompiledRules) -> list[str]:
+    """What lines of the source may become: a token for one type must not get others in by way of a file."""
+    declared = rules.sources.get(source)
+    if declared is None:
+        return []
+    return [*declared.types, *([declared.catch_all] if declared.catch_all is not None else [])]

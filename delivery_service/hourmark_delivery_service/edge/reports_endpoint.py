@@ -1,0 +1,46 @@
+"""`POST /v1/reports`: a tailer's host report."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hourmark.records.wire import report_from_json
+from hourmark_delivery_service.access.grants import Grant, grant_of
+from hourmark_delivery_service.edge.responses import json_answer
+from hourmark_delivery_service.errors import NotNow, QueueError, bad_request
+from hourmark_delivery_service.work.service import Service, clock_trouble
+
+REPORT_BYTES_MAX: Final = 1 << 20
+
+
+class ReportsEndpoint:
+    """Stamps reports with this service's clock, and keeps them."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def post(self, http: Request) -> Response:
+        """200 once the report is on all in-sync replicas."""
+        service = self._service
+        if trouble := clock_trouble(service.clock.now_ms()):
+            raise NotNow("not_ready", trouble)
+        with service.inflight.request() as request:
+            return await self._keep(await service.bodies.plain(http, request, REPORT_BYTES_MAX), grant_of(http))
+
+    async def _keep(self, body: bytes, grant: Grant) -> Response:
+        with bad_request("report", "send a report as docs/http-api.md shows"):
+            sent = report_from_json(body)
+            if len(sent.host_id) != 32:
+                raise ValueError("host_id must be 32 hex digits")
+            if any("\0" in text for text in (sent.host_id, sent.host_name, sent.incarnation, *(s.source for s in sent.sources))):
+                raise ValueError("a text holds a NUL (\\u0000)")
+        grant.check_report(sent)
+        report = sent.received(self._service.clock.now_ms())
+        try:
+            await self._service.append_report(report)
+        except QueueError as error:
+            raise NotNow("queue", f"the report was not kept: {error}") from error
+        return json_answer({"received_at_ms": report.received_at_ms})

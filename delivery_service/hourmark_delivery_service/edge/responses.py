@@ -1,0 +1,122 @@
+"""Answers: JSON, errors as problems of RFC 9457, and the two headers that every answer carries."""
+
+from __future__ import annotations
+
+import json
+import logging
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hourmark.records.wire import CLOCK_HEADER, RULES_HEADER
+from hourmark_delivery_service.errors import ServiceError
+from hourmark_delivery_service.work.service import Service, clock_trouble
+
+_LOG = logging.getLogger(__name__)
+
+_HTTP_ERRORS: Final = {
+    404: ("no_such_path", "there is nothing under this path", "see docs/http-api.md for the paths"),
+    405: ("method", "this path does not take this method", "see docs/http-api.md for the methods"),
+}
+PROBLEM: Final = "application/problem+json"
+REFUSED: Final = "hourmark.refused"  # in a scope's extensions: a ServiceError, and this request's body is never read
+_CLOSE: Final = {"Connection": "close"}
+
+
+def json_answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A JSON answer."""
+    return Response(json.dumps(content) + "\n", status, headers, media_type="application/json")
+
+
+def problem(error: ServiceError, status: int | None = None, headers: dict[str, str] | None = None) -> Response:
+    """An error as its answer. `type` is left out: by RFC 9457 the title then is the status' own, and `code` tells kinds apart."""
+    status = error.status if status is None else status
+    content = {"title": HTTPStatus(status).phrase, "status": status, **error.problem}
+    return Response(json.dumps(content) + "\n", status, headers, media_type=PROBLEM)
+
+
+async def service_error(_: Request, error: Exception) -> Response:
+    """A `ServiceError` as its answer."""
+    assert isinstance(error, ServiceError)
+    return problem(error, headers=error.headers)
+
+
+async def http_error(_: Request, error: Exception) -> Response:
+    """The framework's own refusals: unknown path, wrong method."""
+    assert isinstance(error, HTTPException)
+    code, message, next_step = _HTTP_ERRORS.get(error.status_code, ("refused", error.detail, "see docs/http-api.md"))
+    return problem(ServiceError(code, message, next_step), error.status_code, dict(error.headers or {}))
+
+
+async def gone(_: Request, __: Exception) -> Response:
+    """The client left before its body had come: nobody reads this, it is counted as nginx does."""
+    return Response(status_code=499)
+
+
+async def fault(_: Request, __: Exception) -> Response:
+    """What nobody expected. The framework raises it again after this answer, and `EveryAnswer` logs it."""
+    return problem(ServiceError("fault", "the service failed; nothing was acknowledged", "send it again; see its log"))
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    await problem(scope["extensions"][REFUSED], headers=_CLOSE)(scope, receive, send)
+
+
+class EveryAnswer:
+    """Around the whole application: clock and rules on every answer, whatever its status, and the request metrics."""
+
+    def __init__(self, app: ASGIApp, service: Service, routes: list[Route]) -> None:
+        self._app = app
+        self._service = service
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began_s = self._service.clock.monotonic_s()
+        path = self._path(scope)
+        status = 0
+
+        async def send_marked(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                self._mark(MutableHeaders(scope=message))
+            await send(message)
+
+        app = _refuse if REFUSED in scope.get("extensions", {}) else self._app
+        try:
+            await app(scope, receive, send_marked)
+        except Exception:
+            _LOG.exception("%s %s failed", scope["method"], path)
+            if status != 500:  # otherwise `fault` has answered
+                raise
+        finally:
+            self._service.metrics.requests.labels(path, str(status)).inc()
+            self._service.metrics.request_seconds.labels(path).observe(self._service.clock.monotonic_s() - began_s)
+
+    def refusal(self, error: ServiceError) -> Response:
+        """The answer to what never became a request; the connection ends with it."""
+        answer = problem(error, headers=_CLOSE)
+        self._mark(answer.headers)
+        self._service.metrics.requests.labels("other", str(error.status)).inc()
+        return answer
+
+    def _mark(self, headers: MutableHeaders) -> None:
+        now_ms = self._service.clock.now_ms()
+        if not clock_trouble(now_ms):
+            headers[CLOCK_HEADER] = str(now_ms)
+        latest = self._service.rules.latest
+        if latest is not None:
+            headers[RULES_HEADER] = latest.id
+
+    def _path(self, scope: Scope) -> str:
+        """The route's path, so that metrics have few labels."""
+        return next((route.path for route in self._routes if route.matches(scope)[0] is not Match.NONE), "other")

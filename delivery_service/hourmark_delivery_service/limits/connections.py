@@ -1,0 +1,233 @@
+"""Connections of clients: their number and age, and the TLS handshake within the same limits.
+
+Which connections a client keeps open without need: those overdue, and the one that makes room for another. Pure.
+
+A connection is in one phase at a time. In each but `ANSWER` the service waits for the client, which has until a deadline:
+
+    HANDSHAKE for its part of TLS
+    HEAD      for the rest of a request's headers, or for the first byte on a new connection
+    BODY      for the rest of a request's body
+    IDLE      for the next request
+    READ      until it reads what was answered
+    LINGER    until it has seen an answer that came before its body was whole, and ends the connection itself
+
+So thousands of half-open connections take no place from a client that speaks: where all places are taken, the connection whose
+deadline is the nearest goes. A flood can push out an idle client, which connects anew, and never a request that came whole.
+
+What all connections of one server share: their places, and the time that each client has.
+
+The TLS handshake of a connection, within the same limits as all that follows it.
+
+A listener that is given certificates shakes hands out of sight: half-open connections would take no place, and have a limit of
+their own. So it listens plainly, a connection takes its place as it comes, and becomes one of HTTP after its handshake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import socket
+import ssl
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+
+from hourmark.config.groups import Service as Settings
+
+OTHER_FILES: Final = 256  # open beside connections: Kafka's, and the service's own
+
+C = TypeVar("C")
+
+
+class Phase(enum.Enum):
+    """What a connection is at."""
+
+    HANDSHAKE = "handshake"
+    HEAD = "head"
+    BODY = "body"
+    IDLE = "idle"
+    READ = "read"
+    LINGER = "linger"
+    ANSWER = "answer"
+
+
+class Connections(Generic[C]):
+    """Those that are open. `limits_s`: how long a client may take for each phase; times are of one monotonic clock."""
+
+    def __init__(self, connections_max: int, limits_s: Mapping[Phase, float]) -> None:
+        self._connections_max = connections_max
+        self._limits_s = limits_s
+        self._phases: dict[C, Phase] = {}
+        self._since: dict[Phase, dict[C, float]] = {phase: {} for phase in Phase}  # in order of time: the first is the oldest
+
+    def __len__(self) -> int:
+        return len(self._phases)
+
+    def enter(self, connection: C, phase: Phase, now_s: float) -> None:
+        """From now on it is in this phase; if it was already, nothing changes."""
+        before = self._phases.get(connection)
+        if before is phase:
+            return
+        if before is not None:
+            del self._since[before][connection]
+        self._phases[connection] = phase
+        self._since[phase][connection] = now_s
+
+    def leave(self, connection: C) -> None:
+        """It is closed."""
+        phase = self._phases.pop(connection, None)
+        if phase is not None:
+            del self._since[phase][connection]
+
+    def phase(self, connection: C) -> Phase | None:
+        """Where it is; None once it left."""
+        return self._phases.get(connection)
+
+    def full(self) -> bool:
+        """Whether there is no place for one more."""
+        return len(self._phases) >= self._connections_max
+
+    def nearest(self) -> C | None:
+        """The one whose deadline is the nearest. None where the service owes all of them an answer."""
+        oldest = [
+            (since_s + self._limits_s[phase], connection)
+            for phase, connections in self._since.items()
+            if phase in self._limits_s
+            for connection, since_s in _first(connections)
+        ]
+        return min(oldest, key=lambda pair: pair[0])[1] if oldest else None
+
+    def overdue(self, now_s: float) -> list[tuple[C, Phase]]:
+        """Those whose deadline is past, and what they were waited for."""
+        late: list[tuple[C, Phase]] = []
+        for phase, limit_s in self._limits_s.items():
+            for connection, since_s in self._since[phase].items():
+                if since_s + limit_s > now_s:
+                    break
+                late.append((connection, phase))
+        return late
+
+
+def _first(connections: dict[C, float]) -> Iterable[tuple[C, float]]:
+    for pair in connections.items():
+        return (pair,)
+    return ()
+
+
+_LINGER_S: Final = 2.0  # for a client to read the refusal while it still sends
+_GRACE_S: Final = 5.0  # after a body's time, for the endpoint's own refusal
+_SWEEP_S: Final = 0.5  # between looks for connections that are overdue
+
+
+class Connection(Protocol):
+    """One client's."""
+
+    def drop(self) -> None:
+        """Close it at once, and give its place back."""
+        ...
+
+    def overdue(self, phase: Phase) -> None:
+        """The client took too long."""
+        ...
+
+
+class Door:
+    """Lets connections in. Without a place for one more, the one goes whose client is nearest to its time limit."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.connections: Connections[Connection] = Connections(
+            settings.connections_max,
+            {
+                Phase.HANDSHAKE: settings.header_seconds,
+                Phase.HEAD: settings.header_seconds,
+                Phase.BODY: settings.body_seconds + _GRACE_S,
+                Phase.IDLE: settings.idle_seconds,
+                Phase.READ: settings.idle_seconds,
+                Phase.LINGER: _LINGER_S,
+            },
+        )
+        self._sweeping = False
+
+    def enter(self, connection: Connection, phase: Phase) -> bool:
+        """A new connection, for which another one goes if there is no place; False if none may go."""
+        loop = asyncio.get_running_loop()
+        if self.connections.full():
+            nearest = self.connections.nearest()
+            if nearest is None:
+                return False
+            nearest.drop()
+        self.connections.enter(connection, phase, loop.time())
+        if not self._sweeping:
+            self._sweeping = True
+            loop.call_later(_SWEEP_S, self._sweep, loop)
+        return True
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        for connection, phase in self.connections.overdue(loop.time()):
+            connection.overdue(phase)
+        self._sweeping = len(self.connections) > 0
+        if self._sweeping:
+            loop.call_later(_SWEEP_S, self._sweep, loop)
+
+
+class Handshake(asyncio.Protocol):
+    """The protocol of a plain connection, whose socket it takes over at once. `then`: what speaks on it once it is secure."""
+
+    door: ClassVar[Door]
+    context: ClassVar[ssl.SSLContext]
+    then: ClassVar[type[asyncio.Protocol]]
+
+    def __init__(self, **given: Any) -> None:
+        self._given = given
+        self._socket: socket.socket | None = None  # until the handshake begins
+        self._shaking: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._socket = transport.get_extra_info("socket").dup()
+        transport.abort()  # type: ignore[attr-defined]  # of its own descriptor, before it reads from it
+        if self.door.enter(self, Phase.HANDSHAKE):
+            self._shaking = asyncio.get_running_loop().create_task(self._shake())
+        else:
+            self.drop()
+
+    def drop(self) -> None:
+        """Close it at once."""
+        self.door.connections.leave(self)
+        shaking, self._shaking = self._shaking, None  # no circle: a cancelled task's traceback holds this object
+        if shaking is not None:
+            shaking.cancel()
+        if self._socket is not None:
+            self._socket.close()
+
+    def overdue(self, _: Phase) -> None:
+        """The handshake took too long."""
+        self.drop()
+
+    def done(self, transport: asyncio.BaseTransport) -> None:
+        """It is secure: the place goes to the one that speaks from now on."""
+        self.door.connections.leave(self)
+        protocol = self.then(**self._given)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
+    async def _shake(self) -> None:
+        taken, self._socket = self._socket, None
+        assert taken is not None
+        limit_s = self.door.settings.header_seconds
+        loop = asyncio.get_running_loop()
+        try:
+            with contextlib.suppress(OSError):  # the client left, does not speak TLS, or is not trusted
+                await loop.connect_accepted_socket(lambda: _Secure(self), taken, ssl=self.context, ssl_handshake_timeout=limit_s)
+        finally:
+            self.door.connections.leave(self)
+
+
+class _Secure(asyncio.Protocol):
+    """Tells that a handshake is done, before anything is read."""
+
+    def __init__(self, handshake: Handshake) -> None:
+        self._handshake = handshake
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._handshake.done(transport)

@@ -1,0 +1,382 @@
+"""The HTTP server's edge: what a connection may cost before there is a request, and refusals of what is none.
+
+uvicorn and httptools bound neither headers nor connections. What is bounded here, each by a setting of `[service]`: bytes and
+number of headers, the time for headers and between requests, and how many connections there are (see `connections`). Bytes of a
+message that are not its body (headers, chunk sizes, trailers) are counted as they come, since httptools keeps a header that
+does not end. An answer that is given before the body was read whole ends the connection: its rest must never be the next
+request. A request whose headers contradict HTTP (RFC 9112) reaches the application with its refusal, so that it is answered in
+turn; what is no request at all is refused once all requests before it are answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from http import HTTPStatus
+from typing import Any, ClassVar, Final
+
+import httptools
+import uvicorn
+from uvicorn.protocols.http import httptools_impl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from hourmark.config.groups import Service as Settings
+from hourmark.errors import Finding
+from hourmark_delivery_service.edge.responses import REFUSED, EveryAnswer
+from hourmark_delivery_service.errors import BadRequest, HeadersTooLarge, NotNow, NotSupported, ServiceError, TooSlow
+from hourmark_delivery_service.limits.connections import Door, Handshake, Phase
+from hourmark_delivery_service.work.peer import Peer, extensions
+
+_FRAMING: Final = 9  # bytes that may come for each byte of a body: a chunk of one byte has six
+_CHUNKS_FREE: Final = 8192  # of one body; for each more there must be
+_CHUNK_BYTES_MIN: Final = 64  # so many bytes of body
+_FRAMING_HEADERS: Final = (b"content-length", b"transfer-encoding")
+_PIPELINE_MAX: Final = 32  # requests that came before an earlier one was answered
+
+
+_UVICORN: Final = "0.54"  # the minor version whose inner attributes these are; pyproject.toml pins it
+_PROTOCOL_METHODS: Final = (
+    "_unset_keepalive_if_required", "connection_lost", "connection_made", "on_body", "on_header", "on_headers_complete",
+    "on_message_begin", "on_message_complete", "on_response_complete", "on_url", "pause_writing", "resume_writing", "shutdown",
+)  # fmt: skip
+_PROTOCOL_ATTRIBUTES: Final = (
+    "config",
+    "cycle",
+    "flow",
+    "headers",
+    "loop",
+    "parser",
+    "pipeline",
+    "scope",
+    "server_state",
+    "transport",
+)
+_CYCLE_ATTRIBUTES: Final = (
+    "disconnected", "keep_alive", "message_event", "more_body", "response_complete", "response_started", "scope", "transport",
+)  # fmt: skip
+
+
+def check_uvicorn(
+    version: str = uvicorn.__version__,
+    protocol: type[Any] = HttpToolsProtocol,
+    cycle: type[Any] = httptools_impl.RequestResponseCycle,
+) -> None:
+    """Check that uvicorn has what `HttpProtocol` uses beyond its public interface.
+
+    Raises:
+        Finding: If the installed version is not the tested one, or lacks an attribute: limits might silently not hold.
+    """
+    missing = [name for name in _PROTOCOL_METHODS if not callable(getattr(protocol, name, None))]
+    missing += [name for name in _PROTOCOL_ATTRIBUTES if name not in protocol.__init__.__code__.co_names]
+    missing += [f"cycle.{name}" for name in _CYCLE_ATTRIBUTES if name not in cycle.__init__.__code__.co_names]
+    if missing or version.split(".")[:2] != _UVICORN.split("."):
+        lacks = f" and lacks {', '.join(missing)}" if missing else ""
+        raise Finding(
+            f"uvicorn {version} is installed{lacks}; this software was tested with uvicorn {_UVICORN} and uses its inner "
+            "attributes. Next step: install the version that requirements.lock names"
+        )
+
+
+def protocol_of(settings: Settings, tls: ssl.SSLContext | None = None) -> type[asyncio.Protocol]:
+    """The protocol of one server with these limits."""
+    door = Door(settings)
+    served = type("ServersProtocol", (HttpProtocol,), {"door": door})
+    return served if tls is None else type("ServersHandshake", (Handshake,), {"door": door, "context": tls, "then": served})
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """uvicorn's, on httptools, within limits."""
+
+    door: ClassVar[Door]
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._peer = Peer()
+        self._in_head = False  # headers have begun and are not whole
+        self._head_bytes = 0
+        self._body_bytes = 0  # of what is being fed to the parser
+        self._chunks = self._chunked_bytes = 0  # of this message so far
+        self._began = False  # whether a message began in it
+        self._allowance = 0  # bytes of this message that may still come without being its body
+        self._keep_alive = False  # of the newest request, once its body is whole
+        self._refusal: ServiceError | None = None  # why a callback of the parser gave up; never raised itself
+        self._ended = False  # nothing that comes any more is read
+        self._owed = 0  # answers to requests whose headers came
+        self._waiting_refusal: ServiceError | None = None  # of what came behind requests that are not answered yet
+        self._body_after_upgrade = False  # the parser left HTTP before the body of a request whose offer is passed over
+        self._replaying = False  # a new parser is fed what it must know of that request
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]  # uvicorn narrows it
+        if not self.door.enter(self, Phase.HEAD):
+            busy = f"the service owes an answer on each of {self.door.settings.connections_max} connections"
+            self._write(NotNow("connections", busy))
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.door.connections.leave(self)
+        self._ended = True
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        self._peer.leave()
+        self.pipeline.clear()
+        self.cycle = None  # type: ignore[assignment]  # no circle: its memory is free once its endpoint ends
+
+    def data_received(self, data: bytes) -> None:
+        if self._ended or self._waiting_refusal is not None:
+            return
+        self._unset_keepalive_if_required()
+        self._began, self._body_bytes, size = False, 0, len(data)
+        while data and not self._ended:
+            data = self._feed(data)
+        reads_on = not self._ended and self._waiting_refusal is None
+        if reads_on and not self._began:  # what came with a message's first bytes may be of the one before
+            self._allowance = min(self._allowance_max, self._allowance - size + _FRAMING * self._body_bytes)
+            if self._allowance < 0:
+                self._refuse(self._too_much())
+        self._move()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._move()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._move()
+
+    def shutdown(self) -> None:
+        self._keep_alive = False
+        super().shutdown()
+
+    def drop(self) -> None:
+        """Close it at once; whatever was under way was not acknowledged."""
+        self.door.connections.leave(self)
+        self._ended = True
+        self.transport.abort()
+
+    def overdue(self, phase: Phase) -> None:
+        """The client took too long."""
+        if phase is Phase.HEAD and self._in_head:
+            limit_s = self.door.settings.header_seconds
+            self._refuse(TooSlow("slow_headers", f"the headers did not come within {limit_s:g} s", "send the same request again"))
+        else:
+            self.drop()
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        if self._replaying:
+            return
+        super().on_message_begin()
+        self._in_head = self._began = True
+        self._head_bytes, self._allowance = 0, self._allowance_max
+        self._chunks = self._chunked_bytes = 0
+        if len(self.pipeline) >= _PIPELINE_MAX:
+            raise self._give_up(BadRequest("pipeline", f"over {_PIPELINE_MAX} requests wait for one answer", "send one by one"))
+
+    def on_url(self, url: bytes) -> None:
+        if self._replaying:
+            return
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # otherwise it is a trailer, which must never be taken for a header
+            super().on_header(name, value)
+            self._count(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        """Mark a request that is refused by its headers, and one after whose headers the parser leaves HTTP before the body."""
+        if self._replaying:
+            return
+        self._in_head = False
+        self._owed += 1
+        self.scope["extensions"] = extensions(self._peer)  # type: ignore[typeddict-item]  # an object, for the application alone
+        connect = self.parser.get_method() == b"CONNECT"
+        if connect:
+            self.url = b"/"  # uvicorn cannot read host:port
+        refusal = _refusal_of_head(self.parser.get_http_version(), self.headers, connect=connect)
+        if refusal is not None:
+            self.scope["extensions"][REFUSED] = refusal  # type: ignore[assignment]  # as above
+        self._body_after_upgrade = self.parser.should_upgrade() and refusal is None and _has_body(self.headers)
+        super().on_headers_complete()
+        self._keep_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
+        self.cycle.transport = _Answering(self)  # type: ignore[assignment]  # it has what a cycle uses of a transport
+
+    def on_chunk_header(self) -> None:
+        """Each chunk is a call of this program, and a hundred thousand fit into what is read at once."""
+        self._chunks += 1
+        if self._chunks > _CHUNKS_FREE + self._chunked_bytes // _CHUNK_BYTES_MIN:
+            raise self._give_up(self._too_much())
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        self._chunked_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self._body_after_upgrade:
+            return
+        if not self.cycle.response_started and REFUSED not in self.cycle.scope["extensions"]:
+            self.cycle.keep_alive = self._keep_alive
+        super().on_message_complete()
+
+    # What a request's cycle calls
+
+    def on_response_complete(self) -> None:
+        self._owed -= 1
+        if not self._ended:
+            super().on_response_complete()
+            self._move()
+        if not self._ended and self._owed == 0 and self._waiting_refusal is not None:
+            self._answer_refusal(self._waiting_refusal)
+
+    def end(self) -> None:
+        """After an answer. A client that still sends is let read it: closing at once would reset the connection and lose it."""
+        if self._ended:
+            return
+        self._ended = True
+        if self.cycle is None or self.cycle.more_body or self._in_head or self.parser.should_upgrade():
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+            self.flow.resume_reading()
+            self._move()
+        else:
+            self.transport.close()
+
+    def _feed(self, data: bytes) -> bytes:
+        """Parse; what is left of it after a request whose offer to upgrade is passed over."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if REFUSED in self.cycle.scope["extensions"]:
+                return b""
+            if self._body_after_upgrade:
+                self._read_body_after_upgrade()
+            return data[upgrade.args[0] :]
+        except httptools.HttpParserError:
+            malformed = BadRequest("malformed", "this is no request of HTTP/1.1", "send one, to a path of docs/http-api.md")
+            self._refuse(self._refusal or malformed)
+        return b""
+
+    def _read_body_after_upgrade(self) -> None:
+        """Go on with a new parser, which is told how long the body is: llhttp leaves HTTP after headers that offer to upgrade."""
+        framing = [b": ".join(header) for header in self.headers if header[0] in _FRAMING_HEADERS]
+        self.parser = httptools.HttpRequestParser(self)
+        self._replaying = True
+        self.parser.feed_data(b"\r\n".join([b"POST / HTTP/1.1", *framing, b"", b""]))
+        self._replaying = self._body_after_upgrade = False
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > self._allowance_max or len(self.headers) > self.door.settings.headers_max:
+            raise self._give_up(self._too_much())
+
+    @property
+    def _allowance_max(self) -> int:
+        return self.door.settings.header_bytes_max
+
+    def _too_much(self) -> ServiceError:
+        settings = self.door.settings
+        if not self._in_head:
+            return BadRequest("malformed", "chunks of a few bytes, or trailers, outweigh the body", "send larger chunks")
+        limits = f"{settings.header_bytes_max} bytes and {settings.headers_max} headers"
+        return HeadersTooLarge("headers_too_large", f"a request may have {limits}", "send fewer or shorter headers")
+
+    def _give_up(self, error: ServiceError) -> Exception:
+        """What a callback raises to end parsing. Not the refusal: its traceback would hold this connection, and what came on it,
+        in a circle."""
+        self._refusal = error
+        return _GivenUp()
+
+    def _refuse(self, error: ServiceError) -> None:
+        """Answer in place of the request that came last, once all before it are answered: its client would take it for the
+        answer of one of them."""
+        pending = self.cycle if self.cycle is not None and not self.cycle.response_complete else None
+        if pending and pending.more_body and not self._in_head:  # it is the one that is refused
+            if pending.response_started:
+                self.drop()
+                return
+            self._owed -= 1
+            if self.pipeline:  # it has not begun
+                self.pipeline.popleft()
+            else:
+                pending.disconnected = True  # its endpoint waits for the rest of the body in vain
+                pending.message_event.set()
+        if self._owed:
+            self._waiting_refusal = error
+        else:
+            self._answer_refusal(error)
+
+    def _answer_refusal(self, error: ServiceError) -> None:
+        self._waiting_refusal = None
+        self._write(error)
+        self._peer.leave()
+        self.end()
+
+    def _write(self, error: ServiceError) -> None:
+        app = self.config.loaded_app
+        assert isinstance(app, EveryAnswer)
+        answer = app.refusal(error)
+        status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}".encode()
+        headers = [*self.server_state.default_headers, *answer.raw_headers]
+        lines = [status, *(b": ".join(header) for header in headers), b"", bytes(answer.body)]
+        self.transport.write(b"\r\n".join(lines))
+
+    def _move(self) -> None:
+        """Into the phase that it is in now."""
+        if self.door.connections.phase(self) is not None:
+            self.door.connections.enter(self, self._phase(), self.loop.time())
+
+    def _phase(self) -> Phase:
+        if self._ended:
+            return Phase.LINGER
+        if self.flow.write_paused:
+            return Phase.READ
+        if self.cycle is not None and not self.cycle.response_complete:
+            return Phase.BODY if self.cycle.more_body and not self.pipeline else Phase.ANSWER
+        return Phase.HEAD if self._in_head or self.cycle is None else Phase.IDLE
+
+
+class _GivenUp(Exception):
+    """A callback of the parser gave up."""
+
+
+class _Answering:
+    """The transport as a request's cycle uses it."""
+
+    def __init__(self, protocol: HttpProtocol) -> None:
+        self._protocol = protocol
+
+    def write(self, data: bytes) -> None:
+        if not self._protocol.transport.is_closing():
+            self._protocol.transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._protocol.transport.is_closing()
+
+    def close(self) -> None:
+        self._protocol.end()
+
+
+def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
+    return any(name == b"transfer-encoding" or (name == b"content-length" and int(value) > 0) for name, value in headers)
+
+
+def _refusal_of_head(version: str, headers: list[tuple[bytes, bytes]], *, connect: bool) -> ServiceError | None:
+    """Return why a request is refused by its headers alone (RFC 9112, 3.2, 2.6 and 6.1), None if it is not."""
+    if connect:
+        return BadRequest("upgrade", "this service is no proxy", "send the request itself, without CONNECT")
+    if version not in ("1.0", "1.1"):
+        return BadRequest("http_version", f"the request says HTTP/{version}, this service speaks HTTP/1.1", "send HTTP/1.1")
+    hosts = sum(name == b"host" for name, _ in headers)
+    if hosts > 1 or (hosts == 0 and version == "1.1"):
+        return BadRequest("host", f"the request has {hosts} Host headers", "send one Host header")
+    codings = b",".join(value for name, value in headers if name == b"transfer-encoding").lower()
+    if codings and codings.strip() != b"chunked":
+        return NotSupported(
+            "transfer_encoding",
+            f"the transfer coding {codings.decode('latin-1')[:80]!r} is not supported",
+            "send Transfer-Encoding: chunked; compressed bodies have a Content-Encoding",
+        )
+    return None

@@ -1,0 +1,1 @@
+"""Headers of syslog lines, in every form that a parser version knows."""

@@ -1,0 +1,1 @@
+"""Timestamps: formats, words and time zones."""

@@ -1,0 +1,1 @@
+"""Values: from text or JSON to Avro binary."""

@@ -1,0 +1,186 @@
+"""Scalars of Avro in binary: what each type accepts, and how it is written. The rules stand in `encode`.
+
+`ENCODED_BYTES_MAX` bounds the memory of an encoding. A small payload can have a large encoding: `{}` in an array of
+records becomes all of the record's defaults, and each group of a pattern can hold the whole line. Once `out` has reached
+the limit, encoders append no defaults, and what exceeds the limit after a field of text is cut off. The rest of the value
+is still checked, so the outcome does not depend on the limit: a value that is not of its type is a `Mismatch`, and
+`Parser` rejects an encoding that reached the limit, because its event is over `EVENT_BYTES_MAX`. Without defaults an
+encoding has at most five bytes for each byte of its payload.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from hourmark.avro.fields import INTEGER_RANGES, UUID_TEXT
+from hourmark.avro.framing import SHORT_END, SHORT_LONGS, put_long
+from hourmark.records.dead_letters import Reason
+from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
+
+ENCODED_BYTES_MAX: Final = 6 << 20  # of a datum; an event has this limit with its key and envelope
+
+Encoder = Callable[[Any, bytearray], None]  # appends the value's encoding; Mismatch if it is not of the type
+
+MICROS_PER_UNIT: Final = {"timestamp-millis": 1000, "timestamp-micros": 1}
+
+
+class Mismatch(ValueError):
+    """The value is not of the declared type; the message says what was expected, and where below the field."""
+
+    def __init__(self, expected: str, reason: Reason = Reason.WRONG_FIELD) -> None:
+        super().__init__(expected)
+        self.reason = reason
+
+    @property
+    def spaced(self) -> str:
+        """What follows the field's name."""
+        message = str(self)
+        return message if message[:1] in (".", "[") else f" {message}"
+
+    def below(self, place: str) -> Mismatch:
+        """The same, seen from one level up."""
+        return Mismatch(f"{place}: {self}", self.reason)
+
+
+def put_bytes(value: bytes, out: bytearray) -> None:
+    """Append length and bytes: `bytes`, and `string` of what is UTF-8 already."""
+    put_long(len(value), out)
+    out += value
+
+
+def encoded(encoder: Encoder, value: Any) -> bytes:
+    """The encoding by itself."""
+    out = bytearray()
+    encoder(value, out)
+    return bytes(out)
+
+
+def _null(value: Any, _: bytearray) -> None:
+    if value is not None:
+        raise Mismatch("must be null")
+
+
+def _boolean(value: Any, out: bytearray) -> None:
+    if value is True:
+        out.append(1)
+    elif value is False:
+        out.append(0)
+    else:
+        raise Mismatch("must be true or false")
+
+
+def _string(value: Any, out: bytearray) -> None:
+    if type(value) is not str:
+        raise Mismatch("must be a string")
+    raw = value.encode()
+    size = len(raw)
+    if size < SHORT_END:
+        out += SHORT_LONGS[size]
+    else:
+        put_long(size, out)
+    out += raw
+
+
+def _uuid_string(value: Any, out: bytearray) -> None:
+    if type(value) is not str or not UUID_TEXT.fullmatch(value):
+        raise Mismatch("must be a UUID of 36 characters in lower case")
+    put_bytes(value.encode(), out)
+
+
+def raw_bytes(value: Any) -> bytes:
+    """Bytes from their JSON form, a character a byte."""
+    if type(value) is bytes:
+        return value
+    try:
+        if type(value) is str:
+            return value.encode("latin-1")
+    except UnicodeEncodeError:
+        pass
+    raise Mismatch("must be a string of characters U+0000 to U+00FF, one for each byte")
+
+
+def _bytes(value: Any, out: bytearray) -> None:
+    put_bytes(raw_bytes(value), out)
+
+
+def _double(value: Any, out: bytearray) -> None:
+    out += struct.pack("<d", _number(value))
+
+
+def _float(value: Any, out: bytearray) -> None:
+    number = _number(value)
+    try:
+        packed = struct.pack("<f", number)
+    except OverflowError:
+        raise Mismatch("is out of a float's range; declare a double") from None
+    if type(value) is int and struct.unpack("<f", packed)[0] != value:
+        raise Mismatch("is a whole number that a float cannot hold exactly")
+    out += packed
+
+
+def _number(value: Any) -> float:
+    if type(value) is float:
+        return value
+    if type(value) is not int:
+        raise Mismatch("must be a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = 0.0
+    if number != value:
+        raise Mismatch("is a whole number that a double cannot hold exactly")
+    return number
+
+
+def _integer(kind: str, logical: str | None) -> Encoder:
+    low, end = INTEGER_RANGES[kind, logical]
+    message = f"must be a whole number from {low} to {end - 1}"
+
+    def encode(value: Any, out: bytearray) -> None:
+        if type(value) is not int or not low <= value < end:
+            raise Mismatch(message)
+        put_long(value, out)
+
+    return encode
+
+
+def _timestamp(logical: str) -> Encoder:
+    whole = _integer("long", logical)
+    unit_us = MICROS_PER_UNIT[logical]
+
+    def encode(value: Any, out: bytearray) -> None:
+        if type(value) is str:
+            micros = rfc3339_us(value.encode(), 6)
+            if micros is None or micros % unit_us:
+                raise Mismatch(f"must be an RFC 3339 time that {logical} can hold, or a whole number")
+            value = micros // unit_us
+        whole(value, out)
+
+    return encode
+
+
+def primitive(kind: str, logical: str | None) -> Encoder:
+    """The encoder of a primitive type, annotated or not. ValueError if it is none."""
+    if kind == "long" and logical in MICROS_PER_UNIT:
+        return _timestamp(logical)
+    if (kind, logical) in INTEGER_RANGES:
+        return _integer(kind, logical)
+    if kind == "string" and logical == "uuid":
+        return _uuid_string
+    if kind not in PRIMITIVES:
+        raise ValueError(f"{kind!r} is no Avro type")
+    return PRIMITIVES[kind]
+
+
+PRIMITIVES: Final[dict[str, Encoder]] = {
+    "null": _null,
+    "boolean": _boolean,
+    "int": _integer("int", None),
+    "long": _integer("long", None),
+    "float": _float,
+    "double": _double,
+    "string": _string,
+    "bytes": _bytes,
+}

@@ -1,0 +1,98 @@
+"""The parts that a service is made of, started in order and ended in order: by itself, in a worker, and in their supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+
+from hourmark.avro.registry import SchemaRegistry
+from hourmark.clock import SystemClock
+from hourmark.config.loading import Config
+from hourmark.kafka.topic_names import TOKENS, TYPES
+from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.process.store_follower import StoreFollower
+from hourmark_delivery_service.queue.kafka_queue import KafkaQueue
+from hourmark_delivery_service.work.framing import find
+from hourmark_delivery_service.work.rules_store import RulesStore
+from hourmark_delivery_service.work.service import Service
+
+_CLOSE_S: Final = 10.0
+_LOOK_S: Final = 0.05  # between looks whether there are rules, at the start
+_LOG: Final = logging.getLogger(__name__)
+_FOLLOW_S: Final = 1.0  # and then whether a revision came that needs another schema
+
+
+class Claimant(Protocol):
+    """Tells how far requests are answered."""
+
+    async def run(self) -> None:
+        """Tell it until cancelled. Before the first time `service.reported` is false, and no events are taken."""
+        ...
+
+    async def goodbye(self) -> None:
+        """Nothing will come any more, and everything is answered, or not."""
+        ...
+
+
+@contextlib.asynccontextmanager
+async def started(config: Config) -> AsyncIterator[Service]:
+    """A service with its queue and its rules, until the end of the block."""
+    metrics = Metrics()
+    rules = RulesStore(metrics)
+    queue = KafkaQueue(config, metrics)
+    service = Service(config, SystemClock(), queue, rules, metrics)
+    followers = [StoreFollower(config, TYPES, rules)]
+    if config.service.tokens_required:
+        followers.append(StoreFollower(config, TOKENS, service.access.book))
+    for follower in followers:
+        follower.start()
+    try:
+        yield service
+    finally:
+        await queue.close(_CLOSE_S)
+        for follower in followers:
+            await asyncio.to_thread(follower.stop)
+
+
+@contextlib.asynccontextmanager
+async def claiming(service: Service, config: Config, claimant: Claimant) -> AsyncIterator[None]:
+    """The claimant runs, once there are rules and the registry has answered, until the end of the block; then it says goodbye."""
+    task = asyncio.create_task(_claim(service, config, claimant))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await claimant.goodbye()
+
+
+async def _claim(service: Service, config: Config, claimant: Claimant) -> None:
+    with contextlib.closing(SchemaRegistry(config.registry)) as registry:
+        while service.rules.latest is None:
+            await asyncio.sleep(_LOOK_S)
+        await _find_framing(service, registry)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(claimant.run())
+            tasks.create_task(_follow_framing(service, registry))
+
+
+async def _follow_framing(service: Service, registry: SchemaRegistry) -> None:
+    while True:
+        await asyncio.sleep(_FOLLOW_S)
+        if service.framing is None or service.lacks_framing() or not service.framing.is_newest:
+            await _find_framing(service, registry)
+
+
+async def _find_framing(service: Service, registry: SchemaRegistry) -> None:
+    needed = service.rules.counting_blanks
+    found = await find(registry, needed, service.rules.types_of_ids, service.waits_for_framing)
+    if not found.has_checksums and (service.framing is None or service.framing.has_checksums):
+        _LOG.warning(
+            "the schema registry does not have the audit schema of this version: audit records carry no checksums of values, so "
+            "hours are proved by event ids only. Run `hourmark types apply`; the service then notices within %d s", _FOLLOW_S,
+        )  # fmt: skip
+    service.framing = found

@@ -1,0 +1,238 @@
+"""The running service: its parts started in order, served by uvicorn, drained on SIGTERM, and gone with a goodbye."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import functools
+import gc
+import logging
+import multiprocessing
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+import uvloop
+
+from hourmark.clock import Clock, SystemClock
+from hourmark.config.loading import Config
+from hourmark.config.redaction import print_traceback
+from hourmark.errors import ConfigError
+from hourmark.log import set_up_logging
+from hourmark.process.allocator import use_one_arena
+from hourmark.records.ranges import LINE_BYTES_MAX
+from hourmark_delivery_service.edge.app import create_app
+from hourmark_delivery_service.limits.connections import OTHER_FILES
+from hourmark_delivery_service.limits.http_protocol import check_uvicorn, protocol_of
+from hourmark_delivery_service.limits.tls import Tls
+from hourmark_delivery_service.parsing import EVENT_BYTES_MAX, native
+from hourmark_delivery_service.parsing.parser_check import check_parser
+from hourmark_delivery_service.process.claims import Claims
+from hourmark_delivery_service.process.parts import Claimant, claiming, started
+from hourmark_delivery_service.process.reports import Reporter, take_identity
+from hourmark_delivery_service.process.supervisor import ReadConfig, supervise
+from hourmark_delivery_service.process.worker import Worker
+from hourmark_delivery_service.work.service import Service, clock_trouble
+
+_LOG = logging.getLogger(__name__)
+
+_INFLIGHT_BYTES_LEAST: Final = 1 << 20  # as of the setting
+_BACKLOG: Final = 2048  # as uvicorn's
+_GARBAGE: Final = 50_000  # objects made beyond those that went, before the youngest are looked through
+_SWITCH_S: Final = 0.0005
+_TICKS_PER_TRIM: Final = 50
+_malloc_trim: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other libraries have none
+_RECORD_OVERHEAD: Final = 1 << 20  # Kafka's batch around the largest event, with room to spare
+
+
+def run(config: Config, on_listening: Callable[[str], None], read_config: ReadConfig) -> None:
+    """Serve until SIGTERM or SIGINT, then drain; `on_listening` gets the URL. `read_config` is what several workers do on SIGHUP.
+
+    ConfigError, before anything is started; or Finding where this software does not parse as it did, or was not tested with the
+    installed uvicorn.
+    """
+    check_limits(config)
+    allow_connections(config.service.connections_max)
+    check_machines_clock(SystemClock())
+    check_parser()
+    check_uvicorn()
+    if native.WHY_NOT:
+        _LOG.warning("%s", native.WHY_NOT)
+    identity = take_identity(config.service.state_dir)
+    tls = _tls(config)
+    listener = _listen(config.service.host, config.service.port)
+    if config.service.workers > 1:
+        listener.listen(_BACKLOG)  # before any worker does: whoever is told the address can connect
+        on_listening(_url(listener, tls))
+        supervise(config, read_config, identity, listener, _work)
+    else:
+        serving = _serve(config, listener, tls, lambda service: Reporter(service, identity, service.inflight), on_listening)
+        uvloop.run(serving)
+
+
+def tune_interpreter() -> None:
+    """Few collections, and short turns between threads.
+
+    What the start made stays, and records have no cycles; yet each long list in JSON made the collector go over all that lives:
+    half a second for one line of 4 MiB. And whoever wants the interpreter waits 5 ms by default while another thread is busy, as
+    the event loop does several times for each request.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE, 10, 10)  # more would keep the memory of closed connections
+    sys.setswitchinterval(_SWITCH_S)
+
+
+def check_limits(config: Config) -> None:
+    """What HTTP accepts must fit into Kafka, or it could be accepted and never delivered. ConfigError names the setting."""
+    needed = EVENT_BYTES_MAX + _RECORD_OVERHEAD
+    if config.kafka.max_message_bytes < needed:
+        raise ConfigError(
+            f"kafka.max_message_bytes = {config.kafka.max_message_bytes}: events may be large, set at least {needed}"
+        )
+    if config.service.line_bytes_max > LINE_BYTES_MAX:
+        raise ConfigError(f"service.line_bytes_max = {config.service.line_bytes_max}: allowed are up to {LINE_BYTES_MAX}")
+
+
+def allow_connections(connections_max: int) -> None:
+    """As many open files as these connections and all else may need. ConfigError where this process may not have them."""
+    needed = connections_max + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise ConfigError(
+            f"service.connections_max = {connections_max}: this process may open {hard} files, of which {OTHER_FILES} are "
+            f"for Kafka and its own; set at most {max(0, hard - OTHER_FILES)}, or allow more (ulimit -Hn, LimitNOFILE)"
+        )
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def check_machines_clock(clock: Clock) -> None:
+    """Tailers write this clock's time into ranges, which would be refused for ever if it could not be right. ConfigError."""
+    if trouble := clock_trouble(clock.now_ms()):
+        raise ConfigError(f"{trouble}, then start again")
+
+
+async def _serve(
+    config: Config,
+    listener: socket.socket,
+    tls: Tls | None,
+    claimant_of: Callable[[Service], Claimant],
+    on_listening: Callable[[str], None] | None = None,
+    end_with: int | None = None,
+) -> None:
+    """Until a signal, or until the descriptor `end_with` can be read."""
+    use_one_arena()
+    async with started(config) as service, claiming(service, config, claimant_of(service)):
+        server = Server(uvicorn_config(service, config, tls), on_hangup=tls.reload if tls is not None else None)
+        watching = asyncio.create_task(tls.watch()) if tls is not None else None
+        if end_with is not None:
+            asyncio.get_running_loop().add_reader(end_with, server.handle_exit, signal.SIGTERM, None)
+        if on_listening is not None:
+            on_listening(_url(listener, tls))
+        tune_interpreter()
+        await server.serve(sockets=[listener])
+        _LOG.info("drained")
+        if watching is not None:
+            watching.cancel()
+
+
+def _work(config: Config, listener: socket.socket, claims_file: Path, slot: int) -> None:
+    """A worker's life: what its supervisor starts it with, and it ends with its supervisor."""
+    set_up_logging(config.log_level)
+    try:
+        _run_worker(config, listener, claims_file, slot)
+    except Exception as error:  # noqa: BLE001  # multiprocessing would print it, with the secrets that it may quote
+        print_traceback(type(error), error, error.__traceback__)
+        sys.exit(1)
+
+
+def _run_worker(config: Config, listener: socket.socket, claims_file: Path, slot: int) -> None:
+    claims = Claims(claims_file, SystemClock(), anew=False)
+    supervisor = multiprocessing.parent_process()
+    assert supervisor is not None, "a supervisor started it"
+    work = _serve(
+        share_of(config), listener, _tls(config), lambda service: Worker(service, claims, slot), end_with=int(supervisor.sentinel)
+    )
+    uvloop.run(work)
+
+
+def share_of(config: Config) -> Config:
+    """What one worker may take of what the service as a whole may."""
+    service, workers = config.service, config.service.workers
+    limits = {
+        "inflight_bytes_max": max(service.inflight_bytes_max // workers, _INFLIGHT_BYTES_LEAST),
+        "connections_max": max(service.connections_max // workers, 1),
+    }
+    return config.model_copy(update={"service": service.model_copy(update=limits)})
+
+
+def _tls(config: Config) -> Tls | None:
+    return Tls(config.service.tls) if config.service.tls.certificate is not None else None
+
+
+def _url(listener: socket.socket, tls: Tls | None) -> str:
+    scheme, (host, port) = "http" if tls is None else "https", listener.getsockname()[:2]
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"service.port = {port} on {host} cannot be used: {error.strerror}; 0 takes a free one") from error
+    return listener
+
+
+def uvicorn_config(service: Service, config: Config, tls: Tls | None = None) -> uvicorn.Config:
+    """How the HTTP server is set up."""
+    return uvicorn.Config(
+        create_app(service),
+        http=protocol_of(config.service, None if tls is None else tls.context),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=int(config.service.idle_seconds) + 1,
+        timeout_graceful_shutdown=int(config.service.delivery_timeout_seconds) + 5,
+    )
+
+
+class Server(uvicorn.Server):
+    """uvicorn, but a signal ends it with exit code 0, after the drain. `on_hangup` is what SIGHUP does."""
+
+    def __init__(self, config: uvicorn.Config, on_hangup: Callable[[], object] | None = None) -> None:
+        super().__init__(config)
+        self._handlers: dict[signal.Signals, Callable[[], object]] = {
+            number: functools.partial(self.handle_exit, number, None) for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        self._handlers[signal.SIGHUP] = on_hangup or (lambda: _LOG.info("SIGHUP: there are no certificates to be read again"))
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second. glibc keeps what was freed between what is in use: a wave of requests would stay resident."""
+        if counter % _TICKS_PER_TRIM == 0 and _malloc_trim is not None:
+            _malloc_trim(0)  # 0.2 to 5 ms, as measured
+        return await super().on_tick(counter)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        loop = asyncio.get_running_loop()
+        for number, handler in self._handlers.items():
+            loop.add_signal_handler(number, handler)
+        try:
+            yield
+        finally:
+            for number in self._handlers:
+                loop.remove_signal_handler(number)

@@ -1,0 +1,215 @@
+"""`hourmark serve --workers N`: processes that share one port, and the one that starts them and reports for all.
+
+- Each worker is a service of its own: rules, queue, memory. Limits of the service as a whole are shared out among them.
+- A worker that ends is started again, later and later while it ends at once; one that says nothing for `HANGS_S` is ended first.
+- SIGTERM drains all; the goodbye is said only if each of them answered everything. SIGHUP starts workers anew with the
+  configuration as it stands then, each before the one that it replaces drains.
+- There is one identity and one report: its claim is the least of the workers' (`claims`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Callable
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import multiprocess
+
+from hourmark.clock import Clock, SystemClock
+from hourmark.config.loading import Config
+from hourmark.errors import HourmarkError
+from hourmark.kafka.clients import bootstrap_of
+from hourmark_delivery_service.metrics import METRICS_VARIABLE
+from hourmark_delivery_service.process.claims import Claims
+from hourmark_delivery_service.process.parts import claiming, started
+from hourmark_delivery_service.process.reports import Identity, Reporter
+
+_LOG = logging.getLogger(__name__)
+
+HANGS_S: Final = 60.0
+_LOOK_S: Final = 0.1
+_PAUSE_S_MAX: Final = 30.0
+_LIVES_S: Final = 10.0  # a worker that lived for so long is started again at once
+_REPLACED_S: Final = 30.0  # a new worker that does not serve by then does not replace any
+
+Work = Callable[[Config, socket.socket, Path, int], None]  # config, listener, the claims' file, slot
+ReadConfig = Callable[[], Config]
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Child:
+    """One worker. `heard_s`: when it last told something. `drains`: it was told to end."""
+
+    process: SpawnProcess
+    slot: int
+    began_s: float
+    heard_s: float
+    told: int = 0
+    drains: bool = False
+
+
+class Supervisor:
+    """Keeps as many workers as the configuration names."""
+
+    def __init__(self, config: Config, listener: socket.socket, claims: Claims, clock: Clock, work: Work) -> None:
+        self._config = config
+        self._listener = listener
+        self._claims = claims
+        self._clock = clock
+        self._work = work
+        self._context = multiprocessing.get_context("spawn")
+        self._children: list[_Child] = []
+        self._pause_s = 0.0
+        self._not_before_s = 0.0
+        self._ending = False
+
+    @property
+    def running(self) -> int:
+        """How many workers there are, those that drain included."""
+        return len(self._children)
+
+    def look(self) -> None:
+        """Forget what has ended, end what hangs, start what is missing."""
+        for child in list(self._children):
+            self._look_at(child)
+        missing = 0 if self._ending else self._config.service.workers - sum(not child.drains for child in self._children)
+        if missing > 0 and self._clock.monotonic_s() >= self._not_before_s:
+            for _ in range(missing):
+                self._start()
+
+    def drain(self) -> None:
+        """Tell all workers to answer what is under way, and end."""
+        self._ending = True
+        for child in self._children:
+            self._end(child)
+
+    async def replace(self, config: Config) -> None:
+        """Workers with this configuration instead of those that run; each of them ends once one of the new serves.
+
+        TimeoutError if one of the new does not: those that run stay, and the configuration of before.
+        """
+        before, self._config = self._config, config
+        for index, old in enumerate([child for child in self._children if not child.drains]):
+            new = self._start() if index < config.service.workers else None
+            try:
+                if new is not None:
+                    await self._until_it_serves(new)
+            except TimeoutError:
+                self._config = before
+                if new in self._children:
+                    self._end(new)
+                raise
+            self._end(old)
+
+    async def _until_it_serves(self, child: _Child) -> None:
+        async with asyncio.timeout(_REPLACED_S):
+            while not child.told:
+                if child not in self._children:
+                    raise TimeoutError
+                await asyncio.sleep(_LOOK_S)
+
+    def _start(self) -> _Child:
+        slot = self._claims.take()
+        process = self._context.Process(
+            target=self._work,
+            args=(_informed(self._config), self._listener, self._claims.path, slot),
+            name=f"hourmark-worker-{slot}",
+        )
+        process.start()
+        now_s = self._clock.monotonic_s()
+        child = _Child(process, slot, now_s, now_s)
+        self._children.append(child)
+        return child
+
+    def _end(self, child: _Child) -> None:
+        child.drains = True
+        child.process.terminate()
+
+    def _look_at(self, child: _Child) -> None:
+        now_s = self._clock.monotonic_s()
+        told = self._claims.of(child.slot).told
+        if told != child.told:
+            child.told, child.heard_s = told, now_s
+        if child.process.exitcode is not None:
+            self._ended(child, now_s)
+        elif child.told and now_s - child.heard_s > HANGS_S:
+            _LOG.error("worker %d tells nothing since %.0f s: it is killed, and another one started", child.process.pid, HANGS_S)
+            child.process.kill()
+
+    def _ended(self, child: _Child, now_s: float) -> None:
+        code, claim = child.process.exitcode, self._claims.of(child.slot)
+        if self._ending and claim.told and (code or claim.requests):  # before it told anything it could take nothing
+            self._claims.leave_unanswered()
+        if not child.drains:
+            quick = now_s - child.began_s < _LIVES_S
+            self._pause_s = min(max(2 * self._pause_s, 1.0), _PAUSE_S_MAX) if quick else 0.0
+            self._not_before_s = now_s + self._pause_s
+            _LOG.error("worker %d ended with %s; another one is started in %.0f s", child.process.pid, code, self._pause_s)
+        assert child.process.pid is not None
+        multiprocess.mark_process_dead(child.process.pid)  # type: ignore[no-untyped-call]  # the library's
+        child.process.close()
+        self._children.remove(child)
+        self._claims.free(child.slot)
+
+
+def _informed(config: Config) -> Config:
+    """With the brokers that the cluster named meanwhile."""
+    edge = config.kafka.edge.model_copy(update={"bootstrap": bootstrap_of(config.kafka.edge)})
+    return config.model_copy(update={"kafka": config.kafka.model_copy(update={"edge": edge})})
+
+
+def supervise(config: Config, read_config: ReadConfig, identity: Identity, listener: socket.socket, work: Work) -> None:
+    """Serve until SIGTERM or SIGINT, then drain. `work` is a worker's whole life."""
+    folder = config.service.state_dir / "metrics"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    os.environ[METRICS_VARIABLE] = str(folder)  # of the workers: here prometheus_client is loaded already
+    claims = Claims(config.service.state_dir / "claims", SystemClock(), anew=True)
+    asyncio.run(_supervise(config, read_config, identity, Supervisor(config, listener, claims, SystemClock(), work), claims))
+
+
+async def _supervise(config: Config, read_config: ReadConfig, identity: Identity, supervisor: Supervisor, claims: Claims) -> None:
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    reload = asyncio.Event()
+    loop.add_signal_handler(signal.SIGHUP, reload.set)
+    async with started(config) as service, claiming(service, config, Reporter(service, identity, claims)):
+        reloading = asyncio.create_task(_reload(reload, read_config, supervisor))
+        while not stop.is_set():
+            supervisor.look()
+            if service.reported:
+                claims.say_reported()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await stop.wait()
+        reloading.cancel()
+        _LOG.info("draining %d workers", supervisor.running)
+        supervisor.drain()
+        while supervisor.running:
+            supervisor.look()
+            await asyncio.sleep(_LOOK_S)
+
+
+async def _reload(asked: asyncio.Event, read_config: ReadConfig, supervisor: Supervisor) -> None:
+    while True:
+        await asked.wait()
+        asked.clear()
+        try:
+            await supervisor.replace(read_config())
+        except HourmarkError as error:
+            _LOG.error("SIGHUP: the configuration is not taken, and the workers stay as they are: %s", error)
+        except TimeoutError:
+            _LOG.error("SIGHUP: a new worker did not serve within %.0f s; the others stay as they are, see its log", _REPLACED_S)
+        else:
+            _LOG.info("SIGHUP: %d workers run with the configuration as it stands now", supervisor.running)

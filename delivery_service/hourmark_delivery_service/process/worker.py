@@ -1,0 +1,38 @@
+"""One of the processes that share a port: a service that tells its claim to its supervisor instead of Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from hourmark_delivery_service.process.claims import Claim, Claims
+from hourmark_delivery_service.work.service import Service
+
+_TELL_S: Final = 0.1
+
+
+class Worker:
+    """Implements `Claimant` over the shared claims."""
+
+    def __init__(self, service: Service, claims: Claims, slot: int) -> None:
+        self._service = service
+        self._claims = claims
+        self._slot = slot
+        self._told = 0
+        service.inflight.begin_at(claims.of(slot).oldest_ms)
+
+    async def run(self) -> None:
+        """Tell the claim often: the loop that hangs tells nothing, which holds the service's claim."""
+        while True:
+            self._tell()
+            self._service.reported = self._claims.reported
+            await asyncio.sleep(_TELL_S)
+
+    async def goodbye(self) -> None:
+        """Say what is left: the supervisor says goodbye for all, if nothing is."""
+        self._tell()
+
+    def _tell(self) -> None:
+        inflight = self._service.inflight
+        self._told += 1
+        self._claims.say(self._slot, Claim(inflight.oldest_ms(), inflight.bytes, inflight.requests, self._told))

@@ -1,0 +1,322 @@
+"""The durable queue on Kafka: one idempotent producer, acks from all in-sync replicas, memory bounded.
+
+What is promised beside the port's contract:
+
+- one producer for the whole process, whatever the number of connections
+- too few in-sync replicas, a leader killed, paused or moved: librdkafka retries within `delivery_timeout_seconds`
+- a producer that fell into a state it cannot leave (a fatal error, or nothing but failures for long while the cluster itself
+  is well, or has brokers that the producer was not told of) is recreated inside the process; requests under way get
+  NotDelivered and are sent again by their clients, with the same event ids
+- a full producer makes `append` wait, then fail: nothing is dropped and nothing grows
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import bootstrap_of, client_settings
+from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
+from hourmark_delivery_service.message import Message, Packed, chunks_of
+from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.parsing import native
+from hourmark_delivery_service.queue.running_producer import (
+    LINGER_MS,
+    MakeProducer,
+    Report,
+    RunningProducer,
+    is_fatal,
+    make_producer,
+)
+
+_LOG = logging.getLogger(__name__)
+
+FAILING_TIMEOUTS: Final = 2  # delivery timeouts of nothing but failures, before the producer itself is suspected
+_BATCH: Final = 1024  # records produced before other tasks get their turn: about a millisecond
+_FULL_PAUSE_S: Final = 0.02
+_REPORTS_S: Final = 0.002  # between looks for delivery reports: little beside the brokers' own time
+_IDLE_S: Final = 0.2  # the same while nothing is under way: of errors that are no record's
+_PROBE_TIMEOUT_S: Final = 3.0
+_GRACE_S: Final = 5.0  # past librdkafka's own limit, before an append gives up waiting for its callbacks
+
+
+class KafkaQueue:
+    """Implements `hourmark_delivery_service.queue.port.Queue`. Make it inside the event loop that uses it."""
+
+    def __init__(self, config: Config, metrics: Metrics, make_producer: MakeProducer = make_producer) -> None:
+        self._metrics = metrics
+        self._min_insync = config.kafka.edge.min_insync_replicas
+        self._timeout_s = config.service.delivery_timeout_seconds
+        self._config = config
+        self._make_producer = make_producer
+        self._failing_since: float | None = None
+        self._suspicion: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._current = RunningProducer(make_producer, producer_settings(config))
+        self._under_way = 0  # appends that wait for their reports
+        self._wanted = asyncio.Event()
+        self._reports = asyncio.create_task(self._serve_reports())
+
+    async def append(self, messages: Mapping[str, Sequence[Message]]) -> None:
+        if not any(messages.values()):
+            return
+        producer = self._current
+        delivery = _Delivery(self._loop, functools.partial(self._count, producer))
+        deadline = self._loop.time() + self._timeout_s
+        self._under_way += 1
+        self._wanted.set()
+        try:
+            for topic, some in messages.items():
+                if producer.takes_packed:
+                    await producer.gate(topic).passed()
+                for chunk in chunks_of(some):
+                    if isinstance(chunk, Packed) and producer.takes_packed:
+                        await self._send(producer, topic, chunk, delivery, deadline)
+                    else:
+                        await self._produce_all(producer, topic, chunk, delivery, deadline)
+            delivery.landed()
+            async with asyncio.timeout(self._timeout_s + _GRACE_S):
+                await delivery.done
+        except (NotDelivered, QueueUnavailable, TimeoutError) as error:
+            self._after_failure(producer, set(messages))
+            if isinstance(error, TimeoutError):
+                raise NotDelivered(f"Kafka did not answer within {self._timeout_s + _GRACE_S:g} s") from error
+            raise
+        finally:
+            self._under_way -= 1
+            delivery.abandon()
+        self._failing_since = None
+
+    async def problems(self, topics: Sequence[str]) -> list[str]:
+        found = await self._cluster_problems(topics)
+        if self._failing_since is not None:  # brokers without a controller go on telling of replicas that are gone
+            failing_s = self._loop.time() - self._failing_since
+            found.append(f"nothing was delivered since {failing_s:.0f} s")
+        return found
+
+    async def close(self, timeout_s: float) -> None:
+        self._reports.cancel()
+        left = await asyncio.to_thread(self._current.close, timeout_s)
+        if left:
+            _LOG.warning("%d records were not delivered before the end; they were never acknowledged", left)
+
+    async def _serve_reports(self) -> None:
+        """Have librdkafka's callbacks run in the event loop: a thread would fight for the interpreter, report by report."""
+        while True:
+            self._current.poll()
+            if self._current.fatal:
+                self._renew(self._current, "it had a fatal error")
+            if self._under_way:
+                await asyncio.sleep(_REPORTS_S)
+                continue
+            self._wanted.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_IDLE_S):
+                    await self._wanted.wait()
+
+    async def _cluster_problems(self, topics: Sequence[str]) -> list[str]:
+        return await asyncio.to_thread(self._problems, self._current, topics)
+
+    async def _send(self, producer: RunningProducer, topic: str, records: Packed, delivery: _Delivery, deadline: float) -> None:
+        at, gate = 0, producer.gate(topic)
+        while at < len(records):
+            delivery.expect()
+            gate.expect()
+            at, error, under_way = producer.send(topic, records, at, functools.partial(delivery.news, gate.landed))
+            if not under_way:
+                delivery.landed()
+                gate.landed()
+            if error is not None:
+                raise self._refused(producer, error)
+            if at < len(records):
+                await self._wait_for_room(deadline)
+        await asyncio.sleep(0)
+
+    async def _produce_all(
+        self, producer: RunningProducer, topic: str, messages: Sequence[Message], delivery: _Delivery, deadline: float
+    ) -> None:
+        for at in range(0, len(messages), _BATCH):
+            left = list(messages[at : at + _BATCH])
+            report = delivery.report_of(len(left))
+            while left := self._produce(producer, topic, left, report):
+                await self._wait_for_room(deadline)
+            await asyncio.sleep(0)
+
+    async def _wait_for_room(self, deadline: float) -> None:
+        if self._loop.time() > deadline:
+            raise QueueUnavailable("the producer's memory is full: Kafka takes records more slowly than they come")
+        await asyncio.sleep(_FULL_PAUSE_S)
+
+    def _produce(self, producer: RunningProducer, topic: str, messages: list[Message], report: Report) -> list[Message]:
+        """Those that the producer's memory had no room for. Each of the others will have its delivery report."""
+        try:
+            taken = producer.produce_batch(topic, messages, on_delivery=report)
+        except BufferError:
+            return messages
+        except KafkaException as error:
+            raise self._refused(producer, error.args[0]) from error
+        if taken == len(messages):
+            return []
+        refused: list[tuple[Message, Any]] = [(message, message.pop("_error")) for message in messages if "_error" in message]
+        assert taken + len(refused) == len(messages), "a message is taken, or it says why not"
+        for _, why in refused:
+            if why.code() != KafkaError._QUEUE_FULL:
+                raise self._refused(producer, why)
+        return [message for message, _ in refused]
+
+    def _refused(self, producer: RunningProducer, error: KafkaError) -> QueueUnavailable:
+        self._count(producer, error)
+        return QueueUnavailable(f"the producer refuses records: {error}")
+
+    def _count(self, producer: RunningProducer, error: KafkaError, records: int = 1) -> None:
+        self._metrics.produce_errors.labels(error.name()).inc(records)
+        producer.fatal = producer.fatal or is_fatal(error)
+
+    def _after_failure(self, producer: RunningProducer, topics: set[str]) -> None:
+        if producer is not self._current:
+            return  # it was replaced already
+        now_s = self._loop.time()
+        self._failing_since = now_s if self._failing_since is None else self._failing_since
+        if producer.fatal:
+            self._renew(producer, "it had a fatal error")
+        elif now_s - self._failing_since > FAILING_TIMEOUTS * self._timeout_s and self._suspicion is None:
+            self._suspicion = asyncio.create_task(self._suspect(producer, topics))
+
+    async def _suspect(self, producer: RunningProducer, topics: set[str]) -> None:
+        """Nothing was delivered for long. If the cluster is well, the producer is not; nor one that cannot find it any more."""
+        try:
+            problems = await self._cluster_problems(sorted(topics))
+            if self._failing_since is None:
+                return
+            if not problems:
+                self._renew(producer, "it delivers nothing although the cluster is well")
+            elif producer.bootstrap != bootstrap_of(self._config.kafka.edge):
+                self._renew(producer, "it delivers nothing, and was made before the cluster named other brokers")
+        finally:
+            self._suspicion = None
+
+    def _renew(self, producer: RunningProducer, why: str) -> None:
+        if producer is not self._current:
+            return
+        _LOG.warning("the Kafka producer is recreated: %s", why)
+        self._failing_since = None
+        self._metrics.producer_renewals.inc()
+        self._current = RunningProducer(self._make_producer, producer_settings(self._config))
+        threading.Thread(target=producer.purge, name="retired-producer", daemon=True).start()
+
+    def _problems(self, producer: RunningProducer, topics: Sequence[str]) -> list[str]:
+        try:
+            known = producer.list_topics(_PROBE_TIMEOUT_S).topics
+        except KafkaException as error:
+            return [f"Kafka does not answer at {producer.bootstrap} (kafka.edge.bootstrap): {error.args[0]}"]
+        found = []
+        for topic in topics:
+            metadata = known.get(topic)
+            if metadata is None or metadata.error is not None:
+                found.append(f"the topic {topic} does not answer: {metadata.error if metadata else 'it does not exist'}")
+                continue
+            if not metadata.partitions:
+                found.append(f"nobody tells the partitions of the topic {topic}")
+            for partition in metadata.partitions.values():
+                if partition.leader < 0:
+                    found.append(f"{topic}-{partition.id} has no leader")
+                elif len(partition.isrs) < self._min_insync:
+                    found.append(
+                        f"{topic}-{partition.id} has {len(partition.isrs)} in-sync replicas of {self._min_insync} needed"
+                    )
+        return found
+
+
+class _Delivery:
+    """The parts of one append; `done` resolves once all have landed, or fails with the first error.
+
+    Its news come where the producer is served: in one thread at a time.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, failed: Callable[[KafkaError, int], None]) -> None:
+        self.done: asyncio.Future[None] = loop.create_future()
+        self._loop = loop
+        self._left = 1  # the handing over itself
+        self._failed = failed
+
+    def expect(self) -> None:
+        """One more part."""
+        self._left += 1
+
+    def landed(self) -> None:
+        """A part has ended, and everything of it was delivered, or told of before."""
+        self._settle(0, None, True)
+
+    def news(self, ended: Callable[[], None], failed: int, error: KafkaError | None, landed: bool) -> None:
+        """How many records of a part failed just now, and why; whether all of the part has ended, which `ended` is told."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._settle, failed, error, landed)
+            if landed:
+                self._loop.call_soon_threadsafe(ended)
+
+    def report_of(self, records: int) -> Report:
+        """librdkafka's callback of each record of a part. It is not kept here: nobody would see a cycle through C."""
+        self.expect()
+        return _report(records, self._tell) if native.MODULE is None else native.MODULE.tally(records, self._tell)
+
+    def abandon(self) -> None:
+        """Nobody waits any longer; later reports change nothing."""
+        if not self.done.done():
+            self.done.cancel()
+        elif not self.done.cancelled():
+            self.done.exception()  # seen
+
+    def _tell(self, error: KafkaError | None) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._settle, int(error is not None), error, error is None)
+
+    def _settle(self, failed: int, error: KafkaError | None, landed: bool) -> None:
+        if error is not None:
+            self._failed(error, failed)
+        self._left -= landed
+        if self.done.done():
+            return
+        if error is not None:
+            self.done.set_exception(NotDelivered(f"Kafka did not take a record: {error}"))
+        elif self._left == 0:
+            self.done.set_result(None)
+
+
+def _report(records: int, tell: Callable[[KafkaError | None], None]) -> Report:
+    """What `_native.tally` makes, by Python."""
+    left = records
+
+    def report(error: KafkaError | None, _: Any) -> None:
+        nonlocal left
+        left -= 1
+        if error is not None or left == 0:
+            tell(error)
+
+    return report
+
+
+def producer_settings(config: Config) -> dict[str, Any]:
+    """librdkafka's settings of the one producer, each with its reason."""
+    timeout_ms = int(config.service.delivery_timeout_seconds * 1000)
+    return client_settings(
+        config.kafka.edge,
+        acks="all",
+        enable_idempotence=True,  # no duplicates, no reordering by the client's own retries
+        compression_type="lz4",  # the cheapest for the brokers' and our CPU
+        linger_ms=LINGER_MS,
+        message_max_bytes=config.kafka.max_message_bytes,
+        queue_buffering_max_messages=500_000,
+        queue_buffering_max_kbytes=max(2 * config.service.inflight_bytes_max // 1024, 32 * 1024),
+        delivery_timeout_ms=timeout_ms,
+        request_timeout_ms=max(1000, min(10_000, timeout_ms // 3)),  # a paused leader must not use up the whole time
+        reconnect_backoff_max_ms=1000,
+        topic_metadata_refresh_interval_ms=60_000,
+    )

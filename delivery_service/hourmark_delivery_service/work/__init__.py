@@ -1,0 +1,1 @@
+"""Requests under way: scheduling, memory, duplicates, and the path into the queue."""

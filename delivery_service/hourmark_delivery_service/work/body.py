@@ -1,0 +1,184 @@
+"""Request bodies, read and inflated within limits: a small body that inflates to gigabytes is refused before it does.
+
+Memory is reserved for each part as it comes, and for what inflating made of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+import zstandard
+from starlette.requests import Request as HttpRequest
+
+from hourmark_delivery_service.errors import BadRequest, TooLarge, TooSlow, UnknownEncoding
+from hourmark_delivery_service.work.inflight import Inflight, Request
+from hourmark_delivery_service.work.peer import peer_of
+from hourmark_delivery_service.work.turns import Job
+from hourmark_delivery_service.work.workers import Workers
+
+ENCODINGS: Final = ("zstd", "gzip", "x-gzip", "deflate", "identity")
+COMPRESSED_SLACK: Final = 64 * 1024  # what compression may add to bytes that cannot be compressed
+_LONG_BODY: Final = 64 * 1024  # above it, tiny frames by the thousand: inflated in a thread, so that others are not held up
+_WINDOW_MAX: Final = 8 << 20  # of zstd; level 19 needs no more
+_SKIPPABLE: Final = 0x184D2A5  # of zstd: a frame's magic number without its last 4 bits, which are free
+_RUN_LENGTH: Final = 1  # of zstd: a block that is one byte, repeated
+_FRAME_HEADER_MAX: Final = 18  # of zstd, with its magic number
+
+
+def encoding_of(request: HttpRequest) -> str:
+    """The body's content encoding; UnknownEncoding names those that are understood."""
+    encoding = ", ".join(request.headers.getlist("content-encoding")).strip().lower() or "identity"
+    if encoding not in ENCODINGS:
+        raise UnknownEncoding("encoding", f"Content-Encoding {encoding[:40]!r} is not understood", f"use {', '.join(ENCODINGS)}")
+    return encoding
+
+
+def declared_length(request: HttpRequest) -> int | None:
+    """Content-Length, where there is one."""
+    text = request.headers.get("content-length")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise BadRequest("content_length", "Content-Length is not a number", "send the body's length in bytes")
+    return int(text)
+
+
+class BodyReader:
+    """Reads bodies of one service."""
+
+    def __init__(self, inflight: Inflight, workers: Workers, within_s: float) -> None:
+        self._inflight = inflight
+        self._workers = workers
+        self._within_s = within_s
+
+    async def plain(self, http: HttpRequest, request: Request, bytes_max: int) -> bytes:
+        """The body, inflated, at most `bytes_max` bytes; `request` holds the memory."""
+        encoding = encoding_of(http)
+        sent = await self._read(http, request, bytes_max if encoding == "identity" else bytes_max + COMPRESSED_SLACK)
+        if encoding == "identity":
+            return sent
+        if len(sent) > _LONG_BODY:
+            plain = await self._workers.beside(Job(), lambda: inflate(encoding, sent, bytes_max), peer_of(http))
+        else:
+            plain = inflate(encoding, sent, bytes_max)
+        self._inflight.reserve_body(request, len(plain) - len(sent))
+        return plain
+
+    async def _read(self, http: HttpRequest, request: Request, bytes_max: int) -> bytes:
+        """The body as it was sent; TooLarge as soon as it is known to be over `bytes_max`."""
+        declared = declared_length(http)
+        if declared is not None and declared > bytes_max:
+            raise _too_large(bytes_max)
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._within_s) as limit:
+                with self._inflight.reading(request, self._stop_of(limit)):
+                    async for part in http.stream():
+                        size += len(part)
+                        if size > bytes_max:
+                            raise _too_large(bytes_max)
+                        self._inflight.reserve_body(request, len(part))
+                        parts.append(part)
+        except TimeoutError:
+            raise self._too_slow() from None
+        return b"".join(parts)
+
+    def _stop_of(self, limit: asyncio.Timeout) -> Callable[[], None]:
+        """What ends this task's reading: at once where it is this task that asks, so that nobody else goes for it in vain."""
+        task = asyncio.current_task()
+
+        def stop() -> None:
+            if asyncio.current_task() is task:
+                raise self._too_slow()
+            if not limit.expired():  # else it is ending already, and cannot be told again
+                limit.reschedule(asyncio.get_running_loop().time())
+
+        return stop
+
+    def _too_slow(self) -> TooSlow:
+        return TooSlow(
+            "slow_body",
+            f"the body did not come within {self._within_s:g} s, or others needed the memory",
+            "send the same request again",
+        )
+
+
+def inflate(encoding: str, body: bytes, bytes_max: int) -> bytes:
+    """The plain body, at most `bytes_max` bytes; no more than one byte above that is ever made."""
+    if encoding == "identity":
+        plain = body
+    else:
+        try:
+            plain = _INFLATE[encoding](body, bytes_max + 1)
+        except (zstandard.ZstdError, zlib.error, EOFError, gzip.BadGzipFile) as error:
+            raise BadRequest("broken_encoding", f"the body is no valid {encoding}: {error}", "compress it anew") from error
+    if len(plain) > bytes_max:
+        raise _too_large(bytes_max)
+    return plain
+
+
+def _unzstd(body: bytes, size_max: int) -> bytes:
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_MAX)
+    with decompressor.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
+        plain = reader.read(size_max)
+    if len(plain) < size_max:
+        _check_frames(body)
+    return plain
+
+
+def _check_frames(body: bytes) -> None:
+    """EOFError if the last frame is not finished: the reader ends there as if it were."""
+    at = 0
+    while at < len(body):
+        at = _end_of_frame(body, at)
+    if at > len(body):
+        raise EOFError("it ends within a frame")
+
+
+def _end_of_frame(body: bytes, at: int) -> int:
+    """Where the frame ends that begins there (RFC 8878, 3.1); after the body if it is not finished."""
+    if int.from_bytes(body[at : at + 4], "little") >> 4 == _SKIPPABLE:
+        return at + 8 + int.from_bytes(body[at + 4 : at + 8], "little")
+    header = body[at : at + _FRAME_HEADER_MAX]
+    checksum_size = 4 if zstandard.get_frame_parameters(header).has_checksum else 0
+    at += zstandard.frame_header_size(header)
+    last = 0
+    while not last:
+        if at >= len(body):
+            return len(body) + 1
+        block = int.from_bytes(body[at : at + 3], "little")
+        last, kind, size = block & 1, block >> 1 & 3, block >> 3
+        at += 3 + (1 if kind == _RUN_LENGTH else size)
+    return at + checksum_size
+
+
+def _gunzip(body: bytes, size_max: int) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(body)) as reader:
+        return reader.read(size_max)
+
+
+def _undeflate(body: bytes, size_max: int) -> bytes:
+    """Inflate zlib's format (RFC 1950), which HTTP means by deflate, or bare deflate (RFC 1951), which some clients send."""
+    is_zlib = len(body) >= 2 and body[0] & 0x0F == zlib.DEFLATED and int.from_bytes(body[:2]) % 31 == 0
+    inflater = zlib.decompressobj(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
+    plain = inflater.decompress(body, size_max)
+    if len(plain) < size_max:
+        plain += inflater.flush()
+        if not inflater.eof:
+            raise EOFError("it ends before its last block does")
+        if inflater.unused_data:
+            raise zlib.error("something follows its end")
+    return plain
+
+
+_INFLATE: Final = {"zstd": _unzstd, "gzip": _gunzip, "x-gzip": _gunzip, "deflate": _undeflate}
+
+
+def _too_large(bytes_max: int) -> TooLarge:
+    return TooLarge("too_large", f"the body is over {bytes_max} bytes", "send smaller parts")

@@ -1,0 +1,94 @@
+"""Where parsing and inflating run: short turns in the event loop, what cannot be cut into such turns in one thread beside it.
+
+One thread, since Python runs one at a time anyway: more would hold others up, not be faster. The loop turns between any two
+turns, whoever's they are, so probes and new requests are answered while everybody parses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
+from typing import Final, TypeVar
+
+from hourmark_delivery_service.errors import NotNow
+from hourmark_delivery_service.work.peer import Peer
+from hourmark_delivery_service.work.turns import Job, Lane
+
+T = TypeVar("T")
+
+LONG_BYTES: Final = 64 * 1024  # one piece of work over more bytes than that may take over ten milliseconds
+LARGE_RECORDS: Final = 65_536  # of a request: lines of at most 16 bytes; parsing them takes a second and more
+_LARGE_WAITING_MAX: Final = 4  # they hold memory, which others need; one of each client, lest one keeps all others out
+CLIENT: Final = ContextVar("CLIENT", default="")  # who sent the request that is worked on: its token's id, else its address
+LONG_RECORDS: Final = 4096  # and so may one over more records
+
+
+class Workers:
+    """Both lanes."""
+
+    def __init__(self) -> None:
+        self._short = Lane()
+        self._long = Lane()
+        self._large = Lane()
+        self._waiting_large: set[str] = set()  # who waits for it
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="long-work")
+
+    def admitted(self, records: int) -> AbstractAsyncContextManager[None]:
+        """Work of so many records; of large works, one at a time. NotNow if several wait already, or one of the same client."""
+        if not is_large(records):
+            return contextlib.nullcontext()
+        waiting = self._large.waiting
+        if waiting >= _LARGE_WAITING_MAX or CLIENT.get() in self._waiting_large:
+            raise NotNow("overloaded", f"{waiting} requests of over {LARGE_RECORDS} lines wait", retry_after_s=10)
+        return self._in_large_lane(CLIENT.get())
+
+    @contextlib.asynccontextmanager
+    async def _in_large_lane(self, client: str) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as turn:
+            self._waiting_large.add(client)
+            try:
+                await turn.enter_async_context(self._large.turn(Job()))
+            finally:
+                self._waiting_large.discard(client)
+            yield
+
+    async def short(self, job: Job, call: Callable[[], T]) -> T:
+        """In the event loop; for a turn that is bounded."""
+        async with self._short.turn(job):
+            result = call()
+            await asyncio.sleep(0)
+            return result
+
+    async def beside(self, job: Job, call: Callable[[], T], peer: Peer | None = None) -> T:
+        """In the thread. ClientDisconnect, instead of beginning, where `peer` is gone.
+
+        What has begun holds its memory to its end, and so does who waits for it, cancelled or not.
+        """
+        async with self._long.turn(job):
+            if peer is not None:
+                peer.check()
+            working = asyncio.get_running_loop().run_in_executor(self._thread, call)
+            try:
+                return await asyncio.shield(working)
+            except asyncio.CancelledError:
+                await asyncio.wait([working])
+                raise
+
+
+def is_large(records: int) -> bool:
+    """Whether work of so many records takes much memory and time."""
+    return records > LARGE_RECORDS
+
+
+def has_long_line(body: bytes) -> bool:
+    """Whether a line has more than `LONG_BYTES` bytes."""
+    at = 0
+    while at + LONG_BYTES < len(body):
+        at = body.rfind(b"\n", at, at + LONG_BYTES + 1) + 1
+        if at == 0:
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""MirrorMaker 2 as a child process: started, supervised, restarted."""

@@ -1,0 +1,122 @@
+"""Leaves topics out of the mirror of which a batch is damaged at the edge, so that all others are copied.
+
+MirrorMaker 2 checks CRCs, and its consumer then fails at each poll: the task copies nothing more of any of its partitions, runs
+at full speed, and does not fail (`MirrorSourceTask.poll` logs the error and goes on). No setting skips or isolates the partition.
+So partitions that stand still are read here from where the mirror stands. A topic whose batch is damaged there goes into
+`topics.exclude`, with a new start; its type waits for it, and no other. It is tried again, and taken in once it can be read:
+another replica leads, or an operator deleted the records up to the damage (`kafka-delete-records`).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.committed_reader import CommittedReader
+from hourmark.kafka.mirror import Behind
+from hourmark.kafka.partitions_reader import Damaged, PartitionError
+from hourmark_mirror.run.stalls import Progress
+from hourmark_mirror.run.task_status import Failure
+from hourmark_mirror.settings.sites import Sites
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_S: Final = 5.0
+STILL_S: Final = 15.0  # so long a partition that is behind stands still before it is read
+AGAIN_S: Final = 60.0  # between tries of a topic that is left out
+_READ_MAX: Final = 100  # partitions at once: of a mirror that was away all stand still
+_STALL_S: Final = 10.0
+_FETCH_BYTES: Final = 64 * 1024  # a broker gives a batch that is larger all the same (KIP-74)
+
+
+class DamagedTopics:
+    """A `supervisor.Watch`: what is newly left out, or taken in again, is answered by a new start.
+
+    Attributes:
+        excluded: By topic of the edge that is left out, the partition and why it cannot be read.
+    """
+
+    def __init__(self, sites: Sites, clock: Clock) -> None:
+        self.excluded: dict[str, tuple[Partition, str]] = {}
+        self._sites, self._clock = sites, clock
+        self._positions = sites.positions()
+
+    def begin(self) -> None:
+        """The patience starts anew with each run."""
+        self._progress, self._changes = Progress(STILL_S), list[Failure]()
+        self._looked_s = self._tried_s = self._clock.monotonic_s()
+
+    def failed(self) -> list[Failure]:
+        """Return what changed in this run. Asks the clusters every LOOK_S."""
+        now_s = self._clock.monotonic_s()
+        if not self._changes and now_s - self._looked_s >= LOOK_S:
+            self._looked_s = now_s
+            self._look(now_s)
+        return self._changes
+
+    def _look(self, now_s: float) -> None:
+        positions, partitions = self._positions.refresh(), self._sites.partitions()
+        ends, starts = self._sites.edge.ends(partitions), self._sites.edge.starts(partitions)
+        still = [of for of in self._progress.stalled(now_s, ends, starts, positions) if of.partition.topic not in self.excluded]
+        for error in damaged(self._sites.edge.settings, _sample(still), starts):
+            self.excluded[error.partition.topic] = error.partition, str(error)
+            why = f"{error}; the topic is left out, all others are copied: docs/mirror.md"
+            self._changes.append(Failure(error.partition.topic, why))
+        if self.excluded and now_s - self._tried_s >= AGAIN_S:
+            self._tried_s = now_s
+            self._take_in([*_left_out(self.excluded, ends, positions)], starts, partitions)
+
+    def _take_in(self, left_out: list[Behind], starts: Mapping[Partition, int], there: Collection[Partition]) -> None:
+        """Topics whose partition can be read, or is gone."""
+        bad = {error.partition.topic for error in damaged(self._sites.edge.settings, left_out, starts)}
+        for topic in sorted(self.excluded.keys() - bad):
+            partition, _ = self.excluded.pop(topic)
+            gone = "" if partition in there else ", which is gone"
+            self._changes.append(Failure(topic, f"it can be read again{gone}; it is copied from now on"))
+
+
+def _left_out(
+    excluded: Mapping[str, tuple[Partition, str]], ends: Mapping[Partition, int], positions: Mapping[Partition, int]
+) -> Iterator[Behind]:
+    for partition, _ in excluded.values():
+        if partition in ends:
+            yield Behind(partition, ends[partition], positions.get(partition))
+
+
+def _sample(still: list[Behind]) -> list[Behind]:
+    return random.sample(still, _READ_MAX) if len(still) > _READ_MAX else still
+
+
+def damaged(edge: KafkaCluster, behind: Collection[Behind], starts: Mapping[Partition, int]) -> list[PartitionError]:
+    """Return the errors of those partitions whose next batch, from where the mirror stands, is damaged.
+
+    Raises:
+        Unavailable: The cluster cannot be read.
+    """
+    found: list[PartitionError] = []
+    spans = {}
+    for of in behind:
+        start = max(of.position or 0, starts.get(of.partition, 0))
+        if start < of.cut:
+            spans[of.partition] = (start, start + 1)
+    if spans:
+        with _reader(edge) as reader:
+            for _ in reader.read(spans, failed=found.append):
+                pass
+    return [error for error in found if isinstance(error, Damaged)]
+
+
+@contextmanager
+def _reader(edge: KafkaCluster) -> Iterator[CommittedReader]:
+    settings = {"max_partition_fetch_bytes": _FETCH_BYTES, "message_max_bytes": _FETCH_BYTES, "fetch_max_bytes": _FETCH_BYTES}
+    reader = CommittedReader(edge, "edge", stall_s=_STALL_S, **settings)
+    try:
+        yield reader
+    finally:
+        reader.close()

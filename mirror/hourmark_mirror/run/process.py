@@ -1,0 +1,146 @@
+"""MirrorMaker 2 as a child process that never outlives its parent.
+
+The kernel kills it when this process dies, however it dies (Linux: prctl(2), PR_SET_PDEATHSIG); a SIGTERM to this process is
+passed on, and the child is always reaped.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import Final
+
+from hourmark.config.loading import Config
+from hourmark.errors import ConfigError, Unavailable
+from hourmark.process.durable import write_durably
+from hourmark_mirror.settings.properties import TARGET_ALIAS, properties, render, secret_properties, secrets_file, target_of
+from hourmark_mirror.settings.security import check_bootstrap, check_key
+
+MAIN_CLASS: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
+STOP_TIMEOUT_S: Final = 15.0  # then it is killed: its open transaction is aborted by the next start
+_PR_SET_PDEATHSIG: Final = 1
+_JAR: Final = re.compile(r"connect-mirror-(\d[\w.-]*)\.jar")
+
+# A task whose consumer cannot read a batch says so thousands of times a second (`damaged`): one a second is enough.
+# In dedicated mode the checkpoint connector is always tried, and refused since checkpoints are off: no news for an operator.
+LOG4J2: Final = """\
+status = error
+rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = [%d] %p %m (%c)%n
+logger.herder.name = org.apache.kafka.connect.mirror.MirrorHerder
+logger.herder.level = {level}
+logger.herder.filter.expected.type = RegexFilter
+logger.herder.filter.expected.regex = Failed to configure MirrorCheckpointConnector.*
+logger.herder.filter.expected.onMatch = DENY
+logger.herder.filter.expected.onMismatch = NEUTRAL
+logger.task.name = org.apache.kafka.connect.mirror.MirrorSourceTask
+logger.task.level = {level}
+logger.task.filter.burst.type = BurstFilter
+logger.task.filter.burst.level = WARN
+logger.task.filter.burst.rate = 1
+logger.task.filter.burst.maxBurst = 20
+"""
+
+
+class MirrorMakerProcess:
+    """One run of Java, which starts it; its output goes to this process's stderr. `excluded`: topics that it does not copy.
+
+    ConfigError where there is no such program; Unavailable where the generated files cannot be written.
+    """
+
+    def __init__(self, config: Config, excluded: Collection[str] = ()) -> None:
+        command = prepare(config, excluded)
+        sys.stderr.flush()
+        try:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                stderr=2,
+                cwd=config.mirror.work_dir,  # where the file of secrets is looked for
+                preexec_fn=_dies_with(os.getpid()),
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"mirror.java = {command[0]!r} cannot be started: {error.strerror}; allowed: a Java 17 or 21"
+            ) from error
+        self.pid = self._child.pid
+
+    def poll(self) -> int | None:
+        """Its exit code, or None while it runs."""
+        return self._child.poll()
+
+    def stop(self) -> int:
+        """SIGTERM, then SIGKILL; returns the exit code (negative: the signal). Does no harm after its end."""
+        self._child.terminate()
+        try:
+            return self._child.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            return self._child.wait()
+
+
+def installed_version(classpath: str) -> str:
+    """Of MirrorMaker 2 in `mirror.classpath`, by its jar's name; empty where that does not tell."""
+    jars = itertools.chain.from_iterable(_jars(part) for part in _parts(classpath))
+    return next((found[1] for jar in jars if (found := _JAR.fullmatch(jar.name))), "")
+
+
+def _parts(classpath: str) -> list[str]:
+    return [part for part in classpath.split(":") if part]
+
+
+def _jars(part: str) -> Iterable[Path]:
+    return Path(part[:-1]).glob("*.jar") if part.endswith("/*") else [Path(part)]
+
+
+def prepare(config: Config, excluded: Collection[str] = ()) -> list[str]:
+    """Write the generated files into `mirror.work_dir`, for its owner's eyes; returns the command. Errors as of the process."""
+    for alias, cluster in ((config.kafka.edge_alias, config.kafka.edge), (TARGET_ALIAS, target_of(config))):
+        check_bootstrap(alias, cluster)
+        check_key(alias, cluster)
+    work_dir: Path = config.mirror.work_dir.absolute()
+    settings, log4j2 = work_dir / "mm2.properties", work_dir / "log4j2.properties"
+    _write(secrets_file(config), render(secret_properties(config)).encode("latin-1"))
+    _write(settings, render(properties(config, excluded)).encode("latin-1"))
+    _write(log4j2, LOG4J2.format(level=config.log_level).encode())
+    return [
+        str(Path(config.mirror.java).absolute()) if "/" in config.mirror.java else config.mirror.java,
+        f"-Xmx{config.mirror.heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-XX:+ExitOnOutOfMemoryError",
+        f"-Dlog4j2.configurationFile={log4j2}",
+        *(["-cp", ":".join(str(Path(p).absolute()) for p in _parts(config.mirror.classpath))] if config.mirror.classpath else []),
+        MAIN_CLASS,
+        str(settings),
+    ]
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_durably(path, content)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be written: {error.strerror}; see to its disk, and to who may write there") from error
+
+
+def _dies_with(parent: int) -> Callable[[], None]:
+    libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork: only a system call is left for after it
+
+    def in_child() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it died between fork and prctl
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return in_child

@@ -1,0 +1,191 @@
+"""Keeps MirrorMaker 2 running: a failure is seen, named, and answered by a new start, after a pause that grows.
+
+Seen are the end of the process, a failed connector or task, a partition that stands still (`progress`), and a process that does
+not answer (`answering`). One failed task
+is enough for a new start of the whole process: its partitions stand still while the others go on. Exactly-once makes a new
+start harmless: the open transaction is aborted, and copying goes on from the committed positions.
+
+Whatever the clusters do, the supervisor stays: a watch that cannot look knows of no failure, and looks again later. So it does
+where a later start fails, as Java is being replaced, a key is, or the disk is full: only the first tells a wrong setting.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
+
+from confluent_kafka import KafkaException
+
+from hourmark.clock import Clock
+from hourmark.config.groups import KafkaCluster
+from hourmark.errors import HourmarkError
+from hourmark.kafka.compacted_topic import TopicFollower
+from hourmark.kafka.mirror import CONNECTOR
+from hourmark_mirror.run.task_status import Failure, TaskStates, status_topic
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_S: Final = 2.0  # between looks at the tasks' states; the process's end is seen within POLL_S
+POLL_S: Final = 0.25
+GRACE_S: Final = 4.0  # a task may fail and be started again by Connect itself while tasks are handed out anew
+BACKOFF_S: Final = (1.0, 30.0)  # first and longest pause; it doubles
+START_S: Final = 300.0  # from the start of Java to the connector's RUNNING: 8 s usually, minutes on a machine far too busy
+HEALTHY_S: Final = 60.0  # a run this long starts the pauses from the first again
+
+
+_Found = TypeVar("_Found")
+
+
+class Process(Protocol):
+    """What is supervised; it was started when it was made."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+
+    def stop(self) -> int: ...
+
+
+class Watch(Protocol):
+    """Finds failures that do not end the process. Raises HourmarkError or KafkaException where it cannot look now."""
+
+    def begin(self) -> None:
+        """A new run starts: failures of earlier ones are over."""
+        ...
+
+    def failed(self) -> list[Failure]:
+        """What has failed in this run and stands still."""
+        ...
+
+
+class TaskWatch:
+    """Reads the states from the target cluster. What failed on another worker is for the supervisor of that one.
+
+    A connector that was refused has no state at all, and no task that could fail: so it must be seen running.
+    """
+
+    def __init__(self, central: KafkaCluster, edge_alias: str, worker: str, clock: Clock) -> None:
+        self._clock = clock
+        self._follower = TopicFollower(central, status_topic(edge_alias))
+        self._states = TaskStates(worker)
+
+    def begin(self) -> None:
+        self._states.forget()
+        self._began_s = self._clock.monotonic_s()
+        self._states.update(self._follower.poll()[1])
+        self._states.forget()
+
+    def failed(self) -> list[Failure]:
+        self._states.update(self._follower.poll()[1])
+        if not self._states.running(CONNECTOR) and self._clock.monotonic_s() - self._began_s > START_S:
+            not_running = Failure(CONNECTOR, f"not running {START_S:g} s after the start; its log says why")
+            return [*self._states.failed_here, not_running]
+        return self._states.failed_here
+
+
+@dataclasses.dataclass
+class _Guarded:
+    """A watch that never raises: what keeps it from looking is said once, and it looks again after a pause that grows."""
+
+    watch: Watch
+    clock: Clock
+    pause_s: float = LOOK_S
+    again_s: float = -math.inf
+
+    def begin(self) -> None:
+        self._ask(self.watch.begin)
+
+    def failed(self) -> list[Failure]:
+        return (self._ask(self.watch.failed) if self.clock.monotonic_s() >= self.again_s else None) or []
+
+    def _ask(self, look: Callable[[], _Found]) -> _Found | None:
+        try:
+            found = look()
+        except (HourmarkError, KafkaException) as error:
+            if self.pause_s == LOOK_S:
+                _LOG.warning("whether MirrorMaker 2 works cannot be told for now: %s", error)
+            self.again_s = self.clock.monotonic_s() + self.pause_s
+            self.pause_s = min(2 * self.pause_s, BACKOFF_S[1])
+            return None
+        if self.pause_s > LOOK_S:
+            _LOG.info("whether MirrorMaker 2 works can be told again")
+        self.pause_s = LOOK_S
+        return found
+
+
+@dataclasses.dataclass(kw_only=True)
+class Supervisor:
+    """Runs the process until `stopping` is set; `run` blocks."""
+
+    make: Callable[[], Process]
+    watches: Sequence[Watch]
+    clock: Clock
+    stopping: threading.Event
+    restart: bool
+
+    def run(self) -> int:
+        """0 once stopped as asked; without `restart` the process's own exit code (1 where a task failed).
+
+        What keeps the first process from being started is raised.
+        """
+        pause_s = BACKOFF_S[0]
+        watches = [_Guarded(watch, self.clock) for watch in self.watches]
+        process: Process | None = None
+        while not self.stopping.is_set():
+            for watch in watches:
+                watch.begin()
+            started_s = self.clock.monotonic_s()
+            try:
+                process = self.make()
+            except (HourmarkError, OSError) as error:
+                if process is None:
+                    raise
+                _LOG.error("MirrorMaker 2 could not be started: %s", error)
+            else:
+                code, reason = self._watched(process, watches)
+                if reason is None:
+                    return 0
+                _LOG.error("%s", reason)
+                if not self.restart:
+                    return code
+            if self.clock.monotonic_s() - started_s >= HEALTHY_S:
+                pause_s = BACKOFF_S[0]
+            _LOG.warning("MirrorMaker 2 is started again in %g s", pause_s)
+            self._wait(pause_s)
+            pause_s = min(2 * pause_s, BACKOFF_S[1])
+        return 0
+
+    def _watched(self, process: Process, watches: Sequence[_Guarded]) -> tuple[int, str | None]:
+        """One run, to its end: exit code, and what has failed; None where it was stopped as asked."""
+        _LOG.info("MirrorMaker 2 started, pid %s", process.pid)
+        try:
+            return self._until_it_fails(process, watches)
+        finally:
+            process.stop()
+
+    def _until_it_fails(self, process: Process, watches: Sequence[Watch]) -> tuple[int, str | None]:
+        looked_s = self.clock.monotonic_s()
+        failed_since_s: float | None = None
+        while not self.stopping.is_set():
+            code = process.poll()
+            if code is not None:
+                how = f"signal {-code}" if code < 0 else f"exit code {code}"
+                return (128 - code if code < 0 else code), f"MirrorMaker 2 (pid {process.pid}) ended by itself: {how}"
+            now_s = self.clock.monotonic_s()
+            if now_s - looked_s >= LOOK_S:
+                looked_s = now_s
+                failed = [failure for watch in watches for failure in watch.failed()]
+                failed_since_s = (failed_since_s or now_s) if failed else None
+                if failed_since_s is not None and now_s - failed_since_s >= GRACE_S:
+                    return 1, "MirrorMaker 2 stands still: " + "; ".join(f"{f.name} failed: {f.cause}" for f in failed)
+            self._wait(POLL_S)
+        return 0, None
+
+    def _wait(self, seconds: float) -> None:
+        until_s = self.clock.monotonic_s() + seconds
+        while not self.stopping.is_set() and (left_s := until_s - self.clock.monotonic_s()) > 0:
+            self.clock.sleep(min(left_s, POLL_S))

@@ -1,0 +1,69 @@
+"""Both clusters of a configuration, and which topics the mirror carries from one to the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from hourmark.config.loading import Config
+from hourmark.errors import Unavailable
+from hourmark.kafka.clients import Cluster, Partition, TopicInfo
+from hourmark.kafka.mirror import MirrorPositions
+from hourmark.kafka.topic_names import central_topic, edge_topic
+from hourmark_mirror.settings.properties import TOPICS, target_of
+
+_MIRRORED: Final = re.compile("|".join(f"(?:{pattern})" for pattern in TOPICS))
+
+
+class Sites:
+    """ConfigError where one cluster is both."""
+
+    def __init__(self, config: Config) -> None:
+        self.alias = config.kafka.edge_alias
+        self.edge = Cluster(config.kafka.edge, "edge")
+        self.central = Cluster(target_of(config), "central")
+
+    def topics(self) -> list[TopicInfo]:
+        """The edge's topics that the mirror copies, by name. Unavailable while brokers disagree on which those are."""
+        names = [n for n in self.edge.names() if _MIRRORED.fullmatch(n)]
+        found = self.edge.topics(names)
+        if unsure := [n for n in names if n not in found]:
+            raise Unavailable(
+                f"topics of the edge cluster were listed, and then not known: {', '.join(unsure)}; are they being deleted?"
+            )
+        return list(found.values())
+
+    def partitions(self) -> list[Partition]:
+        """Of those topics."""
+        return [Partition(t.name, p) for t in self.topics() for p in t.partitions]
+
+    def positions(self) -> MirrorPositions:
+        """A new reader of where the mirror stands."""
+        return MirrorPositions(self.central.settings, self.alias)
+
+    def remote(self, partition: Partition) -> Partition:
+        """The topic-partition on the central cluster: same number, topic with the source's prefix."""
+        return Partition(central_topic(partition.topic, self.alias), partition.partition)
+
+    def remote_of(self, partitions: Iterable[Partition]) -> dict[Partition, Partition]:
+        """Edge topic-partition → the one on the central cluster, of those that exist there."""
+        remotes = {p: self.remote(p) for p in partitions}
+        topics = self.central.topics({r.topic for r in remotes.values()})
+        return {p: r for p, r in remotes.items() if r.topic in topics and r.partition in topics[r.topic].partitions}
+
+    def only_central(self) -> list[tuple[str, str]]:
+        """Topics and topic-partitions that look mirrored and are not at the edge: edge name, and what is there."""
+        prefix = central_topic("", self.alias)
+        names = [n for n in self.central.names() if n.startswith(prefix) and _MIRRORED.fullmatch(n.removeprefix(prefix))]
+        there = self.central.topics(names)
+        at_edge = {t.name: t.partitions for t in self.topics()}  # after: what is copied was at the edge before
+        found = []
+        for name, info in sorted(there.items()):
+            topic = edge_topic(name, self.alias)
+            if topic not in at_edge:
+                found.append((topic, f"topic {name}"))
+            else:
+                more = [p for p in info.partitions if p not in at_edge[topic]]
+                found += [(topic, str(Partition(name, p))) for p in more]
+        return found

@@ -1,0 +1,1 @@
+"""The remote topics and the plan that creates them."""

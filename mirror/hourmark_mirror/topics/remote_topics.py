@@ -1,0 +1,75 @@
+"""The remote topics: for every topic that is to be copied from the edge, one on the central cluster, made by Hourmark.
+
+MirrorMaker 2 would make them itself, but would not carry `min.insync.replicas` and `unclean.leader.election.enable`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from hourmark.config.loading import Config
+from hourmark.kafka.clients import topic_settings
+from hourmark.kafka.topic_names import central_topic
+from hourmark.kafka.topic_setup import WantedTopic, add_partitions, alter_topic, create_topics
+from hourmark_mirror.settings.sites import Sites
+from hourmark_mirror.topics.planning import Difference, Kind, topics_differ
+
+_LOG = logging.getLogger(__name__)
+
+_POLICIES: Final = ("cleanup.policy", "retention.bytes")
+
+
+def wanted_topics(config: Config, sites: Sites, selected: Callable[[str], bool] = bool) -> list[WantedTopic]:
+    """The remote topics as they should be: as the edge's are now. `selected`: of which topics of the edge."""
+    topics = [t for t in sites.topics() if selected(t.name)]
+    names = [*topic_settings(config.kafka.retention_hours, config.kafka.max_message_bytes, 1), *_POLICIES]
+    actual = sites.edge.topic_configs(t.name for t in topics)
+    wanted = []
+    for topic in topics:
+        settings = {name: actual[topic.name][name] for name in names if name in actual[topic.name]}
+        settings["min.insync.replicas"] = str(sites.central.settings.min_insync_replicas)
+        wanted.append(WantedTopic(central_topic(topic.name, sites.alias), len(topic.partitions), settings))
+    return sorted(wanted, key=lambda t: t.name)
+
+
+def differences(config: Config, sites: Sites, selected: Callable[[str], bool] = bool) -> list[Difference]:
+    """Between the remote topics as they should be and as they are."""
+    return list(_differences(sites, wanted_topics(config, sites, selected)))
+
+
+def mend(config: Config, sites: Sites, found: Iterable[Difference]) -> None:
+    """Make these remote topics as they should be; what was made so meanwhile is left alone."""
+    wanted = {t.name: t for t in wanted_topics(config, sites)}
+    for difference in found:
+        topic = wanted.get(difference.subject)
+        if topic is None or not difference.applicable:
+            continue
+        if difference.kind is Kind.CREATE:
+            create_topics(sites.central, [topic])
+        elif difference.kind is Kind.ADD_PARTITIONS:
+            add_partitions(sites.central, topic.name, topic.partitions)
+        else:
+            alter_topic(sites.central, topic.name, {difference.setting: topic.settings[difference.setting]})
+
+
+def ensure_remote_topics(config: Config, sites: Sites) -> list[str]:
+    """Create the remote topics that are missing; returns the names created.
+
+    Other differences are told, and left to `hourmark mirror apply`: a mirror that does not start for them would copy nothing.
+    """
+    wanted = wanted_topics(config, sites)
+    missing = []
+    for difference in _differences(sites, wanted):
+        if difference.kind is Kind.CREATE:
+            missing.append(difference.subject)
+        else:
+            _LOG.warning("%s; `hourmark mirror apply` makes remote topics as they are at the edge", difference)
+    create_topics(sites.central, [t for t in wanted if t.name in missing])
+    return missing
+
+
+def _differences(sites: Sites, wanted: list[WantedTopic]) -> Iterable[Difference]:
+    there = sites.central.topics([t.name for t in wanted])
+    return topics_differ(wanted, there, sites.central.topic_configs(there))

@@ -1,0 +1,1 @@
+"""Alarms of the mirror, before events are lost and when they are."""

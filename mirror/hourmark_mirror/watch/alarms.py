@@ -1,0 +1,360 @@
+"""From what was observed to alarms: pure functions of one look and of what is remembered of those before.
+
+What may have cost events (`LOSSES`) stands until an operator accepts it, whatever later looks see: retention deletes evidence,
+and a topic outgrows a position that is not its own. Everything else is over once it is no longer seen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.mirror import CONNECTOR, ahead, gaps, reached, recreated
+from hourmark.process.alarms import Alarm, AlarmName
+from hourmark_mirror.watch.observed import KnownPartition, KnownTopic, Memory, Observed, Stretch
+
+LOSSES: Final = (
+    AlarmName.OVERTAKEN,
+    AlarmName.TOPIC_RECREATED,
+    AlarmName.STALE_OFFSETS,
+    AlarmName.TARGET_TRUNCATED,
+    AlarmName.CONTENTS_DIFFER,
+)
+STILL_MS: Final = 40_000  # behind for so long at one position: with looks every ten seconds it is named within the minute
+FEW_MS: Final = 20_000  # a worker that is restarted is away for less
+BLIND_MS: Final = 60_000  # looks that lie further apart say nothing of what stood still between them
+
+
+class Limits(NamedTuple):
+    """What is too little and too long. `retention_hours`: before retention; of a shorter one its half. `expected_s`: by topic.
+
+    `workers`: how many share the mirror; 0: nobody counts.
+    """
+
+    retention_hours: float
+    expected_s: Mapping[str, float]
+    workers: int = 0
+
+
+class Verified(NamedTuple):
+    """Of a topic, by samples: what was written before `through_ms` was copied, and so many of `passed` records were compared."""
+
+    through_ms: int
+    compared: int
+    passed: int
+
+
+class Unverified(StrEnum):
+    """Why samples say nothing of a topic."""
+
+    LOSS = "a loss of it stands"
+    NO_REMOTE = "it has no remote topic"
+    NOT_COMPARED = "of a partition with new records none was compared yet"
+    NOTHING_NEW = "no record came since the first look"
+
+
+class Judged(NamedTuple):
+    """`alarms`: all that stand now, losses of before among them. `verified`, `unverified`: by topic, each in one of them."""
+
+    alarms: list[Alarm]
+    memory: Memory
+    verified: Mapping[str, Verified]
+    unverified: Mapping[str, Unverified]
+
+
+def judged(seen: Observed, before: Memory, limits: Limits, *, accept: bool = False) -> Judged:
+    """The alarms of this look, and what to remember for the next.
+
+    `accept`: what stood before is told no more, but for what is wrong still. What is lost since the look before, nobody knew of:
+    it is told, and stands.
+    """
+    still, few_since_ms = standing_still(seen, before), _few_since_ms(seen, before, limits)
+    checks: tuple[Callable[[], Iterator[Alarm]], ...] = (
+        lambda: _recreated(seen, before),
+        lambda: _overtaken(seen, before),
+        lambda: _stale(seen),
+        lambda: _truncated(seen, before),
+        lambda: _different(seen),
+        lambda: _missing(seen),
+        lambda: _near(seen, limits),
+        lambda: _blocked(seen, still),
+        lambda: _stopped(seen, still),
+        lambda: _few(seen, few_since_ms, limits),
+        lambda: _quiet(seen, limits),
+    )
+    found = {(a.name, a.subject): a for check in checks for a in check()}
+    if accept:
+        known = _known_gaps(seen, before)
+        found, before = {key: a for key, a in found.items() if a not in known}, dataclasses.replace(before, standing=())
+    # The first text of a loss tells of evidence that goes; that of a gap which is found again tells of the gap as it grew.
+    kept = {(a.name, a.subject): a for a in before.standing if (a.name, a.subject) not in found or a.name != AlarmName.OVERTAKEN}
+    every = {**found, **kept}
+    standing = tuple(alarm for alarm in every.values() if alarm.name in LOSSES)
+    memory = dataclasses.replace(_remembered(seen, before, standing), few_since_ms=few_since_ms)
+    alarms = sorted(every.values(), key=lambda a: (a.name, a.subject))
+    return Judged(alarms, memory, verified(seen, memory), unverified(seen, memory))
+
+
+def retention_left_s(seen: Observed) -> dict[Partition, float]:
+    """Seconds until the edge's retention may delete the first record that is not copied; of partitions that are behind."""
+    return {
+        p: (written_ms + seen.retention_ms[p.topic] - seen.now_ms) / 1000
+        for p, written_ms in seen.uncopied_ms.items()
+        if seen.retention_ms.get(p.topic, -1) >= 0
+    }
+
+
+def verified(seen: Observed, memory: Memory) -> dict[str, Verified]:
+    """By topic, what its samples say after this look."""
+    told = _told_by_samples(seen, memory)
+    return {topic: said for topic, said in told.items() if isinstance(said, Verified)}
+
+
+def unverified(seen: Observed, memory: Memory) -> dict[str, Unverified]:
+    """By topic, why samples say nothing of it after this look."""
+    told = _told_by_samples(seen, memory)
+    return {topic: said for topic, said in told.items() if isinstance(said, Unverified)}
+
+
+def _told_by_samples(seen: Observed, memory: Memory) -> dict[str, Verified | Unverified]:
+    lost = {alarm.topic for alarm in memory.standing}
+    found: dict[str, Verified | Unverified] = {}
+    for name in sorted(seen.ids):
+        if name in lost:
+            found[name] = Unverified.LOSS
+        elif name not in seen.remote_ids:
+            found[name] = Unverified.NO_REMOTE
+        else:
+            parts = [(p, known) for p in seen.ends if p.topic == name and (known := memory.of(p)) is not None]
+            found[name] = _of_parts(seen, parts)
+    return found
+
+
+def _of_parts(seen: Observed, parts: list[tuple[Partition, KnownPartition]]) -> Verified | Unverified:
+    """Where nothing of a partition is left to sample, everything up to this look is, so it holds no other back."""
+    left = [known for p, known in parts if known.sampled < seen.ends[p]]
+    if any(known.compared == 0 for known in left):
+        return Unverified.NOT_COMPARED
+    compared, passed = sum(known.compared for _, known in parts), sum(known.passed for _, known in parts)
+    if compared == 0:
+        return Unverified.NOTHING_NEW
+    return Verified(min([seen.now_ms, *(known.sampled_ms for known in left)]), compared, passed)
+
+
+def stretches(seen: Observed, before: Memory) -> dict[Partition, Stretch]:
+    """What was copied since it was sampled last, as far as the edge still has it; the first look samples nothing."""
+    found = {}
+    for p, end in seen.ends.items():
+        if (known := before.of(p)) is not None and _same_topic(seen, before, p):
+            stretch = Stretch(max(known.sampled, seen.starts[p]), min(seen.positions.get(p, 0), end))
+            if stretch.first < stretch.end:
+                found[p] = stretch
+    return found
+
+
+def moved_targets(seen: Observed, before: Memory) -> list[Partition]:
+    """Partitions whose log start on the target lies past the one that was looked at last."""
+
+    def looked_at(p: Partition) -> int:
+        return 0 if (known := before.of(p)) is None else known.remote_start or 0
+
+    return [p for p, start in seen.remote_starts.items() if start > looked_at(p)]
+
+
+def standing_still(seen: Observed, before: Memory) -> list[Partition]:
+    """Partitions behind their ends whose position has not moved for `STILL_MS`, as far as somebody looked."""
+    if seen.now_ms - before.looked_ms >= BLIND_MS:
+        return []
+    return [
+        p
+        for p in (entry.partition for entry in reached(seen.ends, seen.starts, seen.positions))
+        if (known := before.of(p)) is not None
+        and known.position == seen.positions.get(p)
+        and seen.now_ms - _shifted_ms(seen, before, known.since_ms) >= STILL_MS
+    ]
+
+
+def _recreated(seen: Observed, before: Memory) -> Iterator[Alarm]:
+    for topic in recreated({name: known.topic_id for name, known in before.topics.items()}, seen.ids):
+        what = "deleted and made again" if topic in seen.ids else "deleted"
+        stood = {n: p.position for n, p in sorted(before.topics[topic].partitions.items()) if p.position is not None}
+        known = ", ".join(f"{topic}-{n} up to {position}" for n, position in stood.items()) or "nothing"
+        seen_text = f"topic {topic} was {what} at the edge; the mirror had copied: {known}; what came after may be lost"
+        yield Alarm(AlarmName.TOPIC_RECREATED, topic, seen_text, topic)
+
+
+def _known_gaps(seen: Observed, before: Memory) -> list[Alarm]:
+    """Of the gaps that stand those that the mirror has passed: they are found again only because what was covered is kept."""
+    passed = {str(p) for p, start in seen.starts.items() if seen.positions.get(p, start) >= start}
+    return [alarm for alarm in before.standing if alarm.name == AlarmName.OVERTAKEN and alarm.subject in passed]
+
+
+def _overtaken(seen: Observed, before: Memory) -> Iterator[Alarm]:
+    """Against what was covered at the look before; where nothing is known of it, against where the mirror stands now."""
+    covered: dict[Partition, int] = dict(seen.positions)
+    covered |= {p: known.covered for p in seen.starts if _same_topic(seen, before, p) and (known := before.of(p)) is not None}
+    for gap in gaps(covered, {p: start for p, start in seen.starts.items() if p in covered}):
+        yield Alarm(AlarmName.OVERTAKEN, str(gap.partition), str(gap), gap.partition.topic)
+
+
+def _stale(seen: Observed) -> Iterator[Alarm]:
+    for p in ahead(seen.ends, seen.positions):
+        text = f"{p}: the mirror stands at {seen.positions[p]}, past the edge's end {seen.ends[p]}: stale, so nothing is copied"
+        yield Alarm(AlarmName.STALE_OFFSETS, str(p), text, p.topic)
+
+
+def _truncated(seen: Observed, before: Memory) -> Iterator[Alarm]:
+    for topic, known in before.topics.items():
+        if known.remote_id is not None and seen.remote_ids.get(topic, known.remote_id) != known.remote_id:
+            text = f"the target's topic of {topic} was deleted and made again; the mirror does not copy again what it held"
+            yield Alarm(AlarmName.TARGET_TRUNCATED, topic, text, topic)
+    for p, end in seen.remote_ends.items():
+        was = part.remote_end if (part := before.of(p)) is not None and _same_target(seen, before, p) else None
+        if was is not None and end < was:
+            text = f"{p}: the target's end was {was}, and is {end}: what was between was taken away"
+            yield Alarm(AlarmName.TARGET_TRUNCATED, str(p), text, p.topic)
+    for p, cut in seen.cut_off.items():
+        text = (
+            f"{p}: edge offset {cut.offset}, written {_at(cut.timestamp_ms)}, is not on the target, whose log begins at "
+            f"{cut.target_start}; its retention cannot have deleted it yet"
+        )
+        yield Alarm(AlarmName.TARGET_TRUNCATED, str(p), text, p.topic)
+
+
+def _different(seen: Observed) -> Iterator[Alarm]:
+    for p, sample in seen.samples.items():
+        if sample.differs is not None:
+            text = (
+                f"{p}: edge offset {sample.differs} is not in its place on the target; {sample.compared} records of offsets "
+                f"{sample.stretch.first} to {sample.stretch.end - 1} were compared"
+            )
+            yield Alarm(AlarmName.CONTENTS_DIFFER, str(p), text, p.topic)
+
+
+def _missing(seen: Observed) -> Iterator[Alarm]:
+    for topic in sorted(seen.ids.keys() - seen.remote_ids.keys()):
+        text = f"topic {topic} has no remote topic on the central cluster: nothing of it is copied as it must be"
+        yield Alarm(AlarmName.REMOTE_MISSING, topic, text, topic)
+
+
+def _near(seen: Observed, limits: Limits) -> Iterator[Alarm]:
+    for p, left_s in retention_left_s(seen).items():
+        if left_s < min(limits.retention_hours * 3600, seen.retention_ms[p.topic] / 2000):
+            text = (
+                f"{p}: retention may delete the first record that is not copied, offset {_uncopied(seen, p)} of "
+                f"{_at(seen.uncopied_ms[p])}, in {max(left_s, 0) / 3600:.1f} hours"
+            )
+            yield Alarm(AlarmName.RETENTION_NEAR, str(p), text, p.topic)
+
+
+def _blocked(seen: Observed, still: list[Partition]) -> Iterator[Alarm]:
+    for p, record in seen.blocking.items():
+        if p in still:
+            text = (
+                f"{p}: stands still at {_uncopied(seen, p)}; the record at offset {record.offset} has {record.bytes} bytes, and "
+                f"the target takes {record.limit}"
+            )
+            yield Alarm(AlarmName.RECORD_BLOCKS, str(p), text, p.topic)
+
+
+def _stopped(seen: Observed, still: list[Partition]) -> Iterator[Alarm]:
+    for failure in seen.failures:
+        yield Alarm(AlarmName.TASK_STOPPED, failure.name, f"{failure.name} does not run: {failure.cause}")
+    unexplained = [p for p in still if p not in seen.blocking]
+    if unexplained and not seen.failures:
+        first = unexplained[0]
+        text = (
+            f"{len(unexplained)} topic-partitions that are behind have not moved for {STILL_MS // 1000} s, such as {first} at "
+            f"{seen.positions.get(first, 'its beginning')} of {seen.ends[first]}"
+        )
+        yield Alarm(AlarmName.TASK_STOPPED, CONNECTOR, text)
+
+
+def _few_since_ms(seen: Observed, before: Memory, limits: Limits) -> int | None:
+    if seen.workers is None or seen.workers >= limits.workers:
+        return None
+    return seen.now_ms if before.few_since_ms is None else _shifted_ms(seen, before, before.few_since_ms)
+
+
+def _few(seen: Observed, since_ms: int | None, limits: Limits) -> Iterator[Alarm]:
+    if since_ms is not None and seen.now_ms - since_ms >= FEW_MS:
+        text = f"{seen.workers} of {limits.workers} workers share this mirror, since {_at(since_ms)}"
+        yield Alarm(AlarmName.WORKER_MISSING, "mirror", text)
+
+
+def _quiet(seen: Observed, limits: Limits) -> Iterator[Alarm]:
+    for topic, expected_s in limits.expected_s.items():
+        newest_ms = seen.newest_ms.get(topic)
+        age_s = None if newest_ms is None else (seen.now_ms - newest_ms) / 1000
+        if age_s is None or age_s > expected_s:
+            came = "no record is there" if newest_ms is None else f"the newest record came {_at(newest_ms)}, {age_s:.0f} s ago"
+            text = f"{topic}: {came}; one each {expected_s:g} s is expected"
+            yield Alarm(AlarmName.NO_TRAFFIC, topic, text, topic)
+
+
+def _remembered(seen: Observed, before: Memory, standing: tuple[Alarm, ...]) -> Memory:
+    """Where an edge's log start has overtaken the mirror, what was covered stays: so the gap grows, until it is accepted."""
+    overtaken = {a.subject for a in standing if a.name == AlarmName.OVERTAKEN}
+    parts: dict[str, dict[int, KnownPartition]] = {name: {} for name in seen.ids}
+    for p in seen.ends:
+        parts[p.topic][p.partition] = _known(seen, before, p, keep_covered=str(p) in overtaken)
+    remote_ids = {name: known.remote_id for name, known in before.topics.items()} | dict(seen.remote_ids)
+    topics = {name: KnownTopic(seen.ids[name], remote_ids.get(name), parts[name]) for name in seen.ids}
+    return Memory(looked_ms=seen.now_ms, topics=topics, standing=standing)
+
+
+def _known(seen: Observed, before: Memory, p: Partition, *, keep_covered: bool) -> KnownPartition:
+    known, position = before.of(p) if _same_topic(seen, before, p) else None, seen.positions.get(p)
+    new = p.topic not in before.topics  # what its retention deleted before anybody looked is nobody's loss
+    first = seen.starts[p] if before.looked_ms == 0 or new else 0
+    covered = first if position is None else min(position, seen.ends[p])
+    if known is not None and keep_covered:
+        covered = known.covered
+    elif known is not None and position is None:
+        covered = max(known.covered, seen.starts[p])  # past it only where that gap was accepted
+    moved = known is None or known.position != position or seen.now_ms - before.looked_ms >= BLIND_MS
+    caught_up = known is None or max(known.position or 0, seen.starts[p]) >= known.end
+    copied = min(position or 0, seen.ends[p])
+    sample = seen.samples.get(p)
+    # A record may be stamped ahead: nothing is verified through a time that has not come.
+    through_ms = 0 if known is None else known.sampled_ms if sample is None else min(seen.now_ms, sample.through_ms)
+    sampled, passed = (known.sampled, known.passed) if known is not None else (max(copied, seen.starts[p]), 0)
+    return KnownPartition(
+        sampled=sampled if sample is None else sample.stretch.end,
+        sampled_ms=through_ms,
+        passed=passed + (0 if sample is None else sample.stretch.end - sample.stretch.first),
+        compared=(0 if known is None else known.compared) + (0 if sample is None else sample.compared),
+        covered=covered,
+        position=position,
+        end=seen.ends[p],
+        since_ms=seen.now_ms if known is None or moved or caught_up else _shifted_ms(seen, before, known.since_ms),
+        remote_start=seen.remote_starts.get(p) if p not in seen.unread else None if known is None else known.remote_start,
+        remote_end=seen.remote_ends.get(p),
+    )
+
+
+def _shifted_ms(seen: Observed, before: Memory, since_ms: int) -> int:
+    """A time of before by the clock of now, which may have been set back: what had lasted by then has lasted still."""
+    return since_ms - max(0, before.looked_ms - seen.now_ms)
+
+
+def _same_topic(seen: Observed, before: Memory, p: Partition) -> bool:
+    known = before.topics.get(p.topic)
+    return known is not None and known.topic_id == seen.ids.get(p.topic)
+
+
+def _same_target(seen: Observed, before: Memory, p: Partition) -> bool:
+    known = before.topics.get(p.topic)
+    return known is not None and known.remote_id == seen.remote_ids.get(p.topic)
+
+
+def _uncopied(seen: Observed, p: Partition) -> int:
+    return max(seen.positions.get(p, 0), seen.starts[p])
+
+
+def _at(time_ms: int) -> str:
+    return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

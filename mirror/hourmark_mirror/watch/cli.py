@@ -1,0 +1,101 @@
+"""`hourmark mirror watch`: alarms of the mirror, before events are lost and when they are."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import sys
+import threading
+from collections.abc import Iterator
+
+import click
+
+from hourmark.clock import SystemClock
+from hourmark.config.loading import Config, config_option
+from hourmark.kafka.topic_names import events_topic
+from hourmark.log import set_up_logging
+from hourmark.printing import json_option, say_json
+from hourmark.process.metrics_server import serve_metrics
+from hourmark.process.stopping import stop_on_signals
+from hourmark_mirror.settings.sites import Sites
+from hourmark_mirror.watch.alarms import Judged, Limits
+from hourmark_mirror.watch.memory import WatchMemory
+from hourmark_mirror.watch.metrics import Metrics
+from hourmark_mirror.watch.observing import Looker
+from hourmark_mirror.watch.watcher import Overseer, Watch
+
+
+@click.command(
+    epilog="Examples:  hourmark mirror watch    hourmark mirror watch --once --json    hourmark mirror watch --once --accept"
+)
+@config_option
+@click.option("--once", is_flag=True, help="Look once, print the alarms that stand, and end; exit code 1 where there are any.")
+@click.option(
+    "--accept",
+    is_flag=True,
+    help="With --once: accept losses that were told before: their alarms end, but for what is wrong still. What it finds stands.",
+)
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="In place of mirror.metrics_port; 0: no metrics.")
+@json_option
+def watch(config: Config, once: bool, accept: bool, metrics_port: int | None, as_json: bool) -> None:
+    """Watch the mirror, every ten seconds until SIGTERM: a line in the log for each alarm that begins and that is over.
+
+    Alarms: retention that comes near what is not copied, or has overtaken it; a topic deleted and made again; positions that are
+    stale; a target that was truncated; a task that does not run, or partitions that stand still; a record that is too large for
+    the target; a worker that is missing (mirror.workers); types that send nothing (mirror.traffic_seconds). Losses stand until
+    --accept, also over restarts. It changes nothing. Metrics are at mirror.metrics_port. What each alarm means, and what to do:
+    docs/runbooks.
+    """
+    if not once and (accept or as_json):
+        raise click.UsageError("--accept and --json are of --once")
+    set_up_logging(config.log_level)
+    clock, metrics = SystemClock(), Metrics()
+    expected = {events_topic(name): seconds for name, seconds in config.mirror.traffic_seconds.items()}
+    workers, max_bytes = config.mirror.workers, config.kafka.max_message_bytes
+    looker = Looker(Sites(config), clock, max_message_bytes=max_bytes, expected=list(expected), counts_workers=workers > 0)
+    limits = Limits(config.mirror.retention_alarm_hours, expected, workers)
+    watching = Watch(looker, WatchMemory(config.mirror.work_dir), limits, metrics, clock)
+    with contextlib.closing(looker):
+        if once:
+            sys.exit(_once(watching, config.kafka.edge_alias, accept=accept, as_json=as_json))
+        stopping = threading.Event()
+        stop_on_signals(lambda _: stopping.set())
+        port = config.mirror.metrics_port if metrics_port is None else metrics_port
+        stop = serve_metrics(metrics.registry, "mirror", config.mirror.metrics_host, port)
+        Overseer(watching).start(stopping)
+        try:
+            watching.run(stopping)
+        finally:
+            stop()
+
+
+def _once(watching: Watch, site: str, *, accept: bool, as_json: bool) -> int:
+    found = watching.look(accept=accept)
+    if as_json:
+        say_json(as_object(site, found))
+    else:
+        click.echo("\n".join(as_lines(site, found)))
+    return 1 if found.alarms else 0
+
+
+def as_object(site: str, found: Judged) -> dict[str, object]:
+    """What a look found, for programs."""
+    return {
+        "ok": not found.alarms,
+        "alarms": [alarm.as_object() for alarm in found.alarms],
+        "site": site,
+        "verified": {topic: v._asdict() for topic, v in found.verified.items()},
+        "unverified": dict(found.unverified),
+    }
+
+
+def as_lines(site: str, found: Judged) -> Iterator[str]:
+    """What a look found, for people."""
+    for topic, v in found.verified.items():
+        at = dt.datetime.fromtimestamp(v.through_ms / 1000, dt.UTC)
+        yield f"{site} {topic:<40} verified through {at:%Y-%m-%dT%H:%M:%SZ}, by {v.compared} of {v.passed} records"
+    for topic, why in found.unverified.items():
+        yield f"{site} {topic:<40} not verified: {why}"
+    yield from (f"ALARM {alarm}" for alarm in found.alarms)
+    verified = f"{len(found.verified)} topics of site {site}" if found.verified else f"nothing of site {site} is"
+    yield f"{verified} verified by samples{'' if found.verified else ' yet'}, {len(found.alarms)} alarms"

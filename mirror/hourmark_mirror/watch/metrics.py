@@ -1,0 +1,63 @@
+"""All metrics of a watch over the mirror: names, kinds, meanings. docs/metrics.md says how to read them."""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from hourmark.process.alarms import Alarm, AlarmName
+from hourmark_mirror.watch.alarms import Judged, Unverified, retention_left_s
+from hourmark_mirror.watch.observed import Observed
+
+WATCHED: Final = tuple(name for name in AlarmName if name != AlarmName.CANARY_LATE)
+
+
+class Metrics:
+    """Set after each look. No label for each topic: a thousand topics would be a thousand series."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._alarms = Gauge(
+            "hourmark_mirror_alarms", "Alarms that stand, by their name.", ["name"], registry=self.registry
+        )  # fmt: skip
+        self._looked = Gauge(
+            "hourmark_mirror_last_look_timestamp_seconds", "Unix time of the last look that succeeded.", registry=self.registry
+        )
+        self._lag = Gauge("hourmark_mirror_lag_records", "Records of the edge that are not copied yet.", registry=self.registry)
+        self._left = Gauge(
+            "hourmark_mirror_retention_left_seconds",
+            "Until the edge's retention may delete the first record that is not copied, of all topic-partitions the least.",
+            registry=self.registry,
+        )
+        self._verified = Gauge(
+            "hourmark_mirror_verified_lag_seconds",
+            "How far behind now samples have verified the target, of all topics the most.",
+            registry=self.registry,
+        )
+        self._compared = Gauge(
+            "hourmark_mirror_sampled_records", "Records compared by samples since the watch's first look.", registry=self.registry
+        )
+        self._verified.set(math.nan)  # before the first look, too
+        self.alarmed([])
+
+    def looked(self, seen: Observed, found: Judged) -> None:
+        """What a look saw, and what came of it."""
+        behind_s = [(seen.now_ms - v.through_ms) / 1000 for v in found.verified.values()]
+        endless = [math.inf] if Unverified.NOT_COMPARED in found.unverified.values() else []
+        self._verified.set(max([*behind_s, *endless], default=math.nan))
+        self._compared.set(sum(v.compared for v in found.verified.values()))
+        self._looked.set(seen.now_ms / 1000)
+        stands = ((end, max(seen.positions.get(p, 0), seen.starts[p])) for p, end in seen.ends.items())
+        self._lag.set(sum(max(0, end - at) for end, at in stands))
+        whole = (ms / 1000 for ms in seen.retention_ms.values() if ms >= 0)  # where nothing waits, all of it is left
+        self._left.set(min([*retention_left_s(seen).values(), *whole], default=math.inf))
+
+    def alarmed(self, alarms: Sequence[Alarm]) -> None:
+        """What stands."""
+        counts = collections.Counter(alarm.name for alarm in alarms)
+        for name in WATCHED:
+            self._alarms.labels(name=name).set(counts[name])
