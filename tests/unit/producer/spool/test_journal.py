@@ -259,7 +259,7 @@ def test_nothing_is_received_behind_a_loss_that_cannot_be_written_down(
         is_full = False
         wait_for(lambda: len(messages(recorder)) == 15, "it goes on")
         assert not tailer._spools.receivers["app"].is_held
-    assert recorder.last.unknown_losses == 1
+        wait_for(lambda: recorder.last.unknown_losses == 1, "it is reported")
 
 
 @pytest.mark.parametrize("earlier_s", [-3600, 3600])
