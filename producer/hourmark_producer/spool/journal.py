@@ -12,7 +12,7 @@ are passed over: those of a sequence (`number_of`) up to the number that was rea
 A journalctl that runs passes over entries that are removed before it reads them, as while a full spool holds it back, and says
 nothing. journald numbers all entries in one row and removes the oldest first. So where a number is left out, the entry that was
 read last is asked for: if it is there, the number is of an entry that the reader may not see; if not, loss is unknown, as above.
-The same is asked where nothing may come that has a number: once the source was held.
+The same is asked where nothing may come that has a number: once the source was held, and when following begins.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Journal:
         elif self._is_doubted:
             self._is_sure = False
             if self._is_there():
-                self._is_doubted = False
+                self._is_doubted = bool(self._awaited)
             elif now_s - self._quiet_since_s > _QUIET_S:
                 self.close()  # and begin again at its place
 
@@ -130,7 +130,7 @@ class Journal:
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self._process.stdout is not None, "it is a pipe"
         self._descriptor, self._follows, self._rest = self._process.stdout.fileno(), follow, _Rest()
-        self._number, self._is_doubted, self._quiet_since_s = None, False, self._receiver.clock.monotonic_s()
+        self._number, self._is_doubted, self._quiet_since_s = None, follow, self._receiver.clock.monotonic_s()
         os.set_blocking(self._descriptor, False)
         self._receiver.watch(self._descriptor, Polled(self._read))
 

@@ -361,6 +361,26 @@ def test_numbers_that_the_reader_may_not_see_are_no_loss(host: Host, journal: Fa
     assert recorder.last.unknown_losses == 0
 
 
+def test_a_journal_that_is_made_again_before_it_is_followed_does_not_hold_claims(
+    host: Host, journal: FakeJournal, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry behind which it is followed never comes, nor does another one."""
+    journal.add(*numbered(0, 10))
+    start, made_again = Journal._start, list[bool]()
+
+    def start_after_it_is_made_again(reader: Journal, *, follow: bool) -> None:
+        if follow and not made_again:
+            made_again.append(True)
+            journal.make_again()
+        start(reader, follow=follow)
+
+    monkeypatch.setattr(Journal, "_start", start_after_it_is_made_again)
+    with host.running():
+        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it is caught up", 30)
+        assert recorder.last.unknown_losses == 1
+    assert messages(recorder) == numbered(0, 10)
+
+
 def test_an_entry_that_is_too_long_is_passed_over_and_counted(
     host: Host, journal: FakeJournal, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
