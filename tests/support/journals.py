@@ -49,6 +49,8 @@ while True:
         if not passing and number > seen and int(entry["__REALTIME_TIMESTAMP"]) >= since * 1e6 and is_behind(entry):
             sys.stdout.buffer.write(line)
             seen = number
+            if "--lines=1" in sys.argv:
+                sys.exit(0)
         continue
     content.seek(place)
     sys.stdout.buffer.flush()

@@ -16,6 +16,11 @@ The entry of that cursor must be there still, so it is asked for, too, and passe
 entry comes first). Where it is gone, by vacuuming or because the journal was made again, entries may have gone unread: loss is
 unknown. Then the journal is read from its start, as a new one may be earlier than the old by its clock. Entries that are known
 are passed over: those of a sequence (`number_of`) up to the number that was read of it.
+
+A journalctl that runs passes over entries that are removed before it reads them, as while a full spool holds it back, and says
+nothing. journald numbers all entries in one row and removes the oldest first. So where a number is left out, the entry that was
+read last is asked for: if it is there, the number is of an entry that the reader may not see; if not, loss is unknown, as above.
+The same is asked where nothing may come that has a number: once the source was held, and when following begins.
 """
 
 from __future__ import annotations
@@ -104,6 +109,9 @@ def _text(value: Any) -> str:
 
 _AGAIN_S: Final = 1.0  # after journalctl ended otherwise than well
 _STOP_S: Final = 5.0
+_ASK_S: Final = 30.0
+_QUIET_S: Final = 1.0  # then nothing more is expected of what it still had of files that were removed
+_OPTIONS: Final = ("--output=json", "--no-pager", "--quiet")
 _SEQUENCES_MAX: Final = 1000  # the latest
 _SINCE: Final = "since"  # beside the segments: where reading began, as long as no line tells where to go on
 _NUMBERS: Final = "numbers"  # beside the segments: JSON, by sequence the highest number that was read, at the end of each
@@ -129,13 +137,17 @@ class Journal:
         self._awaited = ""  # the cursor of the entry that must come first
         self._is_lost = False  # the entry of the cursor is gone: all is read that is not known
         self._numbers: dict[str, int] = {}
+        self._number: int | None = None  # of the entry that this process said last
+        self._is_sure = False  # the entry of the cursor was there after the latest read
+        self._is_doubted = False  # it is to be asked for, though no number was left out
+        self._quiet_since_s = 0.0
         self._follows = False
         self._again_s = 0.0
 
     @property
     def is_at_hand(self) -> bool:
         """Whether it was read to its end, and is followed from there."""
-        return self._process is not None and self._follows and not self._awaited
+        return self._process is not None and self._follows and not self._awaited and not self._is_doubted
 
     def open(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -164,6 +176,14 @@ class Journal:
                 self._start(follow=False)
             except OSError as error:
                 self._fail(f"cannot be run: {error.strerror}")
+        elif self._receiver.is_held:
+            self._is_doubted, self._quiet_since_s = True, now_s
+        elif self._is_doubted:
+            self._is_sure = False
+            if self._is_there():
+                self._is_doubted = bool(self._awaited)
+            elif now_s - self._quiet_since_s > _QUIET_S:
+                self.close()  # and begin again at its place
 
     def close(self) -> None:
         if self._process is not None:
@@ -172,7 +192,7 @@ class Journal:
             self._end()
 
     def _start(self, *, follow: bool) -> None:
-        command = [self._program, "--output=json", "--all", "--no-pager", "--quiet", "--no-tail"]
+        command = [self._program, *_OPTIONS, "--all", "--no-tail"]
         self._awaited = "" if self._is_lost else self._cursor
         if self._awaited:
             command.append(f"--cursor={self._awaited}")
@@ -182,10 +202,12 @@ class Journal:
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self._process.stdout is not None, "it is a pipe"
         self._descriptor, self._follows, self._rest = self._process.stdout.fileno(), follow, _Rest()
+        self._number, self._is_doubted, self._quiet_since_s = None, follow, self._receiver.clock.monotonic_s()
         os.set_blocking(self._descriptor, False)
         self._receiver.watch(self._descriptor, Polled(self._read))
 
     def _read(self) -> bool:
+        self._is_sure = False
         try:
             data = os.read(self._descriptor, READ_BYTES)
         except BlockingIOError:
@@ -194,6 +216,7 @@ class Journal:
             self._receiver.unwatch(self._descriptor)
             self._ended(*self._end())
             return False
+        self._quiet_since_s = self._receiver.clock.monotonic_s()
         try:
             for entry in self._rest.feed(data):
                 if not self._take(entry):
@@ -212,14 +235,16 @@ class Journal:
             line = entry_line(entry)
             cursor = cursor_of(line)
         awaited, self._awaited = self._awaited, ""
-        if awaited:
-            if cursor == awaited:
-                return True
+        if awaited and cursor != awaited:
             self.close()
             self._read_all()
             return False
-        if self._is_known(cursor):
+        is_next = self._is_next(cursor)
+        if awaited or self._is_known(cursor):
             return True
+        if not is_next and not self._is_there():
+            self.close()  # and begin again at its place
+            return False
         if isinstance(entry, Passed):
             self._receiver.losses.add(f"entries of the journal longer than {ENTRY_BYTES_MAX} bytes", lost_bytes=entry.size)
         else:
@@ -228,6 +253,25 @@ class Journal:
             self._cursor, self._is_lost = cursor, False
             self._know(cursor)
         return True
+
+    def _is_next(self, cursor: str) -> bool:
+        """Whether no number was left out before this entry."""
+        if (number := number_of(cursor)) is None:
+            return True
+        before, self._number = self._number, number[1]
+        return before is None or self._number == before + 1
+
+    def _is_there(self) -> bool:
+        """Whether the entry that was read last is known to be in the journal: then none behind it was removed."""
+        if not self._cursor or self._is_lost or self._is_sure:
+            return True
+        command = [self._program, *_OPTIONS, f"--cursor={self._cursor}", "--lines=1"]
+        try:
+            said = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S).stdout
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        self._is_sure = cursor_within(said) == self._cursor
+        return self._is_sure
 
     def _is_known(self, cursor: str) -> bool:
         number = number_of(cursor)
@@ -263,7 +307,7 @@ class Journal:
             self._fail(f"ended with status {status}: {said or 'it said nothing'}")
             return
         self._receiver.throttle.over(f"journal {self._receiver.source}")
-        if self._awaited:  # nothing is behind its place, nor is it itself
+        if self._awaited or (self._is_doubted and not self._is_there()):  # nothing is behind its place, nor is it itself
             self._read_all()
             return
         if self._receiver.to_end:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -258,7 +259,7 @@ def test_nothing_is_received_behind_a_loss_that_cannot_be_written_down(
         is_full = False
         wait_for(lambda: len(messages(recorder)) == 15, "it goes on")
         assert not tailer._spools.receivers["app"].is_held
-    assert recorder.last.unknown_losses == 1
+        wait_for(lambda: recorder.last.unknown_losses == 1, "it is reported")
 
 
 @pytest.mark.parametrize("earlier_s", [-3600, 3600])
@@ -304,6 +305,79 @@ def test_sequences_that_were_read_are_not_read_again_where_the_last_entry_is_gon
     host.drain()
     assert sorted(messages(recorder)) == sorted(numbered(0, 25)), "each once"
     assert recorder.last.unknown_losses == 1
+
+
+@pytest.mark.parametrize("left", [0, 100])
+def test_entries_that_are_vacuumed_while_the_spool_is_full_are_an_unknown_loss(
+    host: Host, journal: FakeJournal, recorder: Recorder, left: int
+) -> None:
+    """journalctl stands still then, and goes on with what is left: perhaps nothing."""
+    receives(host, "journald", spool={"bytes_max": 1 << 16})
+    journal.add(*numbered(0, 10))
+    with host.running() as tailer:
+        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it follows")
+        recorder.behaviour = lambda _: 503
+        journal.add(*numbered(10, 3000))
+        wait_for(lambda: tailer._spools.receivers["app"].is_held, "it is full")
+        journal.rotate()
+        journal.add(*numbered(3000, 4000))
+        journal.vacuum(left=left)
+        claimed = recorder.last.caught_up_at_ms
+        recorder.behaviour = lambda _: 200
+        wait_for(lambda: recorder.last.caught_up_at_ms != claimed, "it is caught up again", 30)
+        assert recorder.last.unknown_losses == 1
+        wait_for(lambda: len(messages(recorder)) == 3000 + left, "what was to be had")
+    assert messages(recorder) == [*numbered(0, 3000), *numbered(4000 - left, 4000)]
+    assert recorder.last.unknown_losses == 1, "it is reported once"
+
+
+def test_entries_that_are_vacuumed_while_it_cannot_read_are_an_unknown_loss(
+    host: Host, journal: FakeJournal, recorder: Recorder
+) -> None:
+    """As where its process is frozen: the spool is not full."""
+    journal.add(*numbered(0, 10))
+    with host.running() as tailer:
+        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it follows")
+        process = tailer._spools.receivers["app"].input._process  # type: ignore[attr-defined]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            journal.rotate()
+            journal.add(*numbered(10, 20))
+            journal.vacuum(left=5)
+        finally:
+            process.send_signal(signal.SIGCONT)
+        wait_for(lambda: len(messages(recorder)) >= 15, "what is left")
+        wait_for(lambda: recorder.last.unknown_losses == 1, "it is reported", 20)
+
+
+def test_numbers_that_the_reader_may_not_see_are_no_loss(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+    """The entries of other users are numbered with those that it sees."""
+    journal.add(*numbered(0, 10))
+    entries = (journal.folder / "entries").read_text().splitlines(keepends=True)
+    (journal.folder / "entries").write_text("".join(entries[::2]))
+    host.drain()
+    assert messages(recorder) == numbered(0, 10)[::2]
+    assert recorder.last.unknown_losses == 0
+
+
+def test_a_journal_that_is_made_again_before_it_is_followed_does_not_hold_claims(
+    host: Host, journal: FakeJournal, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry behind which it is followed never comes, nor does another one."""
+    journal.add(*numbered(0, 10))
+    start, made_again = Journal._start, list[bool]()
+
+    def start_after_it_is_made_again(reader: Journal, *, follow: bool) -> None:
+        if follow and not made_again:
+            made_again.append(True)
+            journal.make_again()
+        start(reader, follow=follow)
+
+    monkeypatch.setattr(Journal, "_start", start_after_it_is_made_again)
+    with host.running():
+        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it is caught up", 30)
+        assert recorder.last.unknown_losses == 1
+    assert messages(recorder) == numbered(0, 10)
 
 
 def test_an_entry_that_is_too_long_is_passed_over_and_counted(
