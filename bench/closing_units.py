@@ -1,10 +1,11 @@
-"""The ETL's own work on an event, without Kafka and Spark around it: the staging function, and writing a bucket by units.
+"""The ETL's own work on an event, without Kafka and Spark around it: the staging function, and
+writing a bucket by units.
 
     python -m bench.closing_units [--json]
 
-A million events of 94 bytes (envelope and two fields), a tenth of them twice. CPU of all threads of this process; files
-on local disk. Beside it, in the same run, what any way must pay: zstandard of the datums, at the levels of staged files and of
-containers.
+A million events of 94 bytes (envelope and two fields), a tenth of them twice. CPU of all threads of
+this process; files on local disk. Beside it, in the same run, what any way must pay: zstandard of
+the datums, at the levels of staged files and of containers.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ from hourmark_etl.storage import LocalDisk
 EVENTS = 1_000_000
 HOUR = Hour(1_800_000_000)
 BATCHES = 10
-SCHEMA = event_schema("click", [{"name": "path", "type": "string"}, {"name": "status", "type": "int"}])
+SCHEMA = event_schema(
+    "click", [{"name": "path", "type": "string"}, {"name": "status", "type": "int"}]
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +70,9 @@ def make_events(count: int) -> Events:
     times = HOUR.start_s * 1000 + np.sort(random.integers(0, 3_600_000, count))
     keys = random.integers(0, 256, (count, 24), dtype=np.uint8)
     keys[:, :6] = times.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 2:]
-    texts = np.array([list(_after_id(n)) for n in range(997)], np.uint8)[random.integers(0, 997, count)]
+    texts = np.array([list(_after_id(n)) for n in range(997)], np.uint8)[
+        random.integers(0, 997, count)
+    ]
     framing = np.broadcast_to(np.frombuffer(frame(1), np.uint8), (count, 5))
     return Events(keys, np.concatenate([framing, keys[:, :16], texts], axis=1))
 
@@ -75,10 +80,15 @@ def make_events(count: int) -> Events:
 def _after_id(number: int) -> bytes:
     """A datum without its id, always of one length."""
     value = {
-        "event_id": bytes(16), "event_time": HOUR.start_s * 1000 + number * 3600, "host": f"web-{number % 20:02d}.example",
-        "source": "/var/log/app/access.log", "file": None, "position": 2_000_000 + number * 1009,
-        "path": f"/shelf/{number:05d}/{number * 7919 % 10007:05d}?page=7", "status": 200,
-    }  # fmt: skip
+        "event_id": bytes(16),
+        "event_time": HOUR.start_s * 1000 + number * 3600,
+        "host": f"web-{number % 20:02d}.example",
+        "source": "/var/log/app/access.log",
+        "file": None,
+        "position": 2_000_000 + number * 1009,
+        "path": f"/shelf/{number:05d}/{number * 7919 % 10007:05d}?page=7",
+        "status": 200,
+    }
     return Datum(SCHEMA).encode(value)[16:]
 
 
@@ -127,7 +137,9 @@ def _measure(folder: Path) -> dict[str, float]:
     def write() -> None:
         limits = WriteLimits(128 << 20, 256 << 20, 1)
         sealed = SealedHour("click", HOUR, tuple(groups))
-        (written,) = write_hours(Runner(), storage, [sealed], {}, {1: json.dumps(SCHEMA)}, "_attempts/one", limits)
+        (written,) = write_hours(
+            Runner(), storage, [sealed], {}, {1: json.dumps(SCHEMA)}, "_attempts/one", limits
+        )
         assert sum(f.records for f in written.files) == EVENTS and not written.trouble
 
     staged = EVENTS + each
@@ -137,8 +149,12 @@ def _measure(folder: Path) -> dict[str, float]:
         "datum_bytes": events.values.shape[1] - 5,
         "staging_us": cpu_us(stage, staged),
         "writing_us": cpu_us(write, staged),
-        "zstd_1_us": cpu_us(lambda: [zstandard.ZstdCompressor(level=1).compress(b) for b in blocks], EVENTS),
-        "zstd_3_us": cpu_us(lambda: [zstandard.ZstdCompressor(level=3).compress(b) for b in blocks], EVENTS),
+        "zstd_1_us": cpu_us(
+            lambda: [zstandard.ZstdCompressor(level=1).compress(b) for b in blocks], EVENTS
+        ),
+        "zstd_3_us": cpu_us(
+            lambda: [zstandard.ZstdCompressor(level=3).compress(b) for b in blocks], EVENTS
+        ),
     }
     return {name: round(value, 2) for name, value in figures.items()}
 

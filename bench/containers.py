@@ -2,8 +2,8 @@
 
     python -m bench.containers [--json]
 
-Beside it, in the same run: `fastavro.writer` on the same records, which encodes them; both with codec zstandard. The ratio is
-what copying without decoding saves over the plain way.
+Beside it, in the same run: `fastavro.writer` on the same records, which encodes them; both with
+codec zstandard. The ratio is what copying without decoding saves over the plain way.
 """
 
 from __future__ import annotations
@@ -23,14 +23,21 @@ RECORDS = 20_000
 SCHEMA = {
     "type": "record",
     "name": "plain",
-    "fields": [{"name": "page", "type": "string"}, {"name": "milliseconds", "type": "long"}, {"name": "agent", "type": "string"}],
+    "fields": [
+        {"name": "page", "type": "string"},
+        {"name": "milliseconds", "type": "long"},
+        {"name": "agent", "type": "string"},
+    ],
 }
 
 
 def measure() -> dict[str, float]:
     """Microseconds of CPU per record, medians, and their ratio."""
     schema = fastavro.parse_schema(SCHEMA)
-    records = [{"page": f"/shelf/{n % 97}/{n}", "milliseconds": n, "agent": f"{n * 7919:060d}"} for n in range(RECORDS)]
+    records = [
+        {"page": f"/shelf/{n % 97}/{n}", "milliseconds": n, "agent": f"{n * 7919:060d}"}
+        for n in range(RECORDS)
+    ]
     datum = Datum(SCHEMA)
     datums = [datum.encode(record) for record in records]
 
@@ -49,7 +56,11 @@ def measure() -> dict[str, float]:
     assert list(fastavro.reader(io.BytesIO(copied().getvalue()))) == records
     ours = statistics.median(seconds(copied)) / RECORDS * 1e6
     theirs = statistics.median(seconds(encoded)) / RECORDS * 1e6
-    return {"copied_us": round(ours, 2), "fastavro_writer_us": round(theirs, 2), "ratio": round(ours / theirs, 2)}
+    return {
+        "copied_us": round(ours, 2),
+        "fastavro_writer_us": round(theirs, 2),
+        "ratio": round(ours / theirs, 2),
+    }
 
 
 if __name__ == "__main__":

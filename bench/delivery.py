@@ -1,12 +1,15 @@
-"""The delivery service beside a bare confluent-kafka program that sends the same keys and values, to three brokers.
+"""The delivery service beside a bare confluent-kafka program that sends the same keys and values,
+to three brokers.
 
     python -m bench.delivery [--json] [--events N] [--rounds N] [--lines BYTES …]
 
-Per length of line: CPU of the service, all its threads, per acknowledged event, from HTTP to the last replica's ack; that of the
-bare program, through the same call and settings (`bench.delivery_bare`); their ratio, medians of rounds that alternate. Then
-latency to ack at half the load that it took, and memory while ten times as many connections as fill it post without a pause.
-Before, what parsing costs by the shape of a line (`bench.delivery_shapes`), for which no server is needed. At the end, tailer and
-service together beside rsyslogd (`bench.delivery_tailed`), and events a second of one worker and of two.
+Per length of line: CPU of the service, all its threads, per acknowledged event, from HTTP to the
+last replica's ack; that of the bare program, through the same call and settings
+(`bench.delivery_bare`); their ratio, medians of rounds that alternate. Then latency to ack at half
+the load that it took, and memory while ten times as many connections as fill it post without a
+pause. Before, what parsing costs by the shape of a line (`bench.delivery_shapes`), for which no
+server is needed. At the end, tailer and service together beside rsyslogd (`bench.delivery_tailed`),
+and events a second of one worker and of two.
 
 Runs on the stack of $HOURMARK_HOME, and starts it where it is not up. All answers are checked.
 """
@@ -53,7 +56,9 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        stack = Stack.load(home()) if load_state(home()) else Stack.load_or_make(home(), mirror=False)
+        stack = (
+            Stack.load(home()) if load_state(home()) else Stack.load_or_make(home(), mirror=False)
+        )
         stack.up()
         self.config: Config = load_config(stack.layout.config_file)
         self.name = f"bench-{uuid.uuid4().hex[:6]}"
@@ -65,13 +70,24 @@ class Bench:
     def service(self, workers: int = 1) -> Serving:
         """One that is not started yet."""
         settings = {"HOURMARK_SERVICE__WORKERS": str(workers)}
-        return Serving(config_file=self._config_file, folder=self.folder, revision=self.revision, settings=settings)
+        return Serving(
+            config_file=self._config_file,
+            folder=self.folder,
+            revision=self.revision,
+            settings=settings,
+        )
 
     def ranges(self, line_bytes: int, count: int, range_bytes: int = RANGE_BYTES) -> list[Posting]:
         """Of a file of their own."""
         self._file += 1
         return postings(
-            self.name, self.name, self.revision, line_bytes=line_bytes, count=count, range_bytes=range_bytes, file=self._file
+            self.name,
+            self.name,
+            self.revision,
+            line_bytes=line_bytes,
+            count=count,
+            range_bytes=range_bytes,
+            file=self._file,
         )
 
     def serve(self, ranges: list[Posting]) -> dict[str, float]:
@@ -85,12 +101,21 @@ class Bench:
         rules = applied_rules(self.config)
         assert rules is not None
         compiled = CompiledRules(rules)
-        parsed = (RangeParser(posting.byte_range, posting.body, compiled).whole() for posting in ranges)
+        parsed = (
+            RangeParser(posting.byte_range, posting.body, compiled).whole() for posting in ranges
+        )
         records = [(record.key, record.value) for one in parsed for record in one.records]
         write(self.folder / "records", records)
         settings = {k: v for k, v in producer_settings(self.config).items() if not callable(v)}
         (self.folder / "settings.json").write_text(json.dumps(settings))
-        command = [sys.executable, "-m", "bench.delivery_bare", "settings.json", "records", events_topic(self.name)]
+        command = [
+            sys.executable,
+            "-m",
+            "bench.delivery_bare",
+            "settings.json",
+            "records",
+            events_topic(self.name),
+        ]
         arguments = [*command[:3], *(str(self.folder / name) for name in command[3:5]), command[5]]
         done = subprocess.run(arguments, check=True, capture_output=True, text=True)
         found: dict[str, float] = json.loads(done.stdout)
@@ -105,14 +130,20 @@ class Bench:
     def cpu_s(self) -> float:
         """Of all its processes so far."""
         processes = [self.process(), *self.process().children(recursive=True)]
-        return sum(used.user + used.system for used in (process.cpu_times() for process in processes))
+        return sum(
+            used.user + used.system for used in (process.cpu_times() for process in processes)
+        )
 
     def _apply(self) -> str:
-        etl = self.config.etl.model_copy(update={"ledger": f"sqlite:///{self.folder}/ledger.sqlite"})
+        etl = self.config.etl.model_copy(
+            update={"ledger": f"sqlite:///{self.folder}/ledger.sqlite"}
+        )
         storage = self.config.storage.model_copy(update={"root": f"file://{self.folder}/root"})
         mine = self.config.model_copy(update={"etl": etl, "storage": storage})
         first = Hour.of(time.time_ns() // 1_000_000, mine.parsing.bucket_seconds)
-        declared = Declarations([event_type(self.name), DEAD_LETTERS], [Source(name=self.name, types=[self.name])])
+        declared = Declarations(
+            [event_type(self.name), DEAD_LETTERS], [Source(name=self.name, types=[self.name])]
+        )
         with servers(mine, lambda _: None) as outside:
             return apply(outside, declared, first, may_remove=True).revision
 
@@ -120,31 +151,60 @@ class Bench:
 def compare(bench: Bench, say: Say, line_bytes: int, events: int, rounds: int) -> float:
     """The ratio, and events a second that the service took."""
     ours, theirs, per_second = [], [], []
-    bench.serve(bench.ranges(line_bytes, events // 4))  # connections, caches, the brokers' own warming up
+    bench.serve(
+        bench.ranges(line_bytes, events // 4)
+    )  # connections, caches, the brokers' own warming up
     for number in range(rounds):
         ranges = bench.ranges(line_bytes, events)
         served, bare = bench.serve(ranges), bench.bare(ranges)
         ours.append(served["cpu_seconds"] / events * 1e6)
         theirs.append(bare["cpu_seconds"] / events * 1e6)
         per_second.append(events / served["seconds"])
-        say({"kind": "round", "line_bytes": line_bytes, "round": number, "service_us": ours[-1], "bare_us": theirs[-1]})
-    say({
-        "kind": "compare", "line_bytes": line_bytes, "service_us": statistics.median(ours), "bare_us": statistics.median(theirs),
-        "ratio": statistics.median(a / b for a, b in zip(ours, theirs, strict=True)),
-        "events_per_second": statistics.median(per_second), "native": native.MODULE is not None,
-    })  # fmt: skip
+        say(
+            {
+                "kind": "round",
+                "line_bytes": line_bytes,
+                "round": number,
+                "service_us": ours[-1],
+                "bare_us": theirs[-1],
+            }
+        )
+    say(
+        {
+            "kind": "compare",
+            "line_bytes": line_bytes,
+            "service_us": statistics.median(ours),
+            "bare_us": statistics.median(theirs),
+            "ratio": statistics.median(a / b for a, b in zip(ours, theirs, strict=True)),
+            "events_per_second": statistics.median(per_second),
+            "native": native.MODULE is not None,
+        }
+    )
     return statistics.median(per_second)
 
 
-def latency(bench: Bench, say: Say, line_bytes: int, full_per_second: float, seconds: float) -> None:
+def latency(
+    bench: Bench, say: Say, line_bytes: int, full_per_second: float, seconds: float
+) -> None:
     """From a request's first byte to its ack, at half the load."""
     half = full_per_second / 2
-    sent = send(bench.serving.url, bench.ranges(line_bytes, int(half * seconds), SMALL_RANGE_BYTES), 16, per_second=half)
+    sent = send(
+        bench.serving.url,
+        bench.ranges(line_bytes, int(half * seconds), SMALL_RANGE_BYTES),
+        16,
+        per_second=half,
+    )
     found = sorted(sent.latencies_s)
-    say({
-        "kind": "latency", "line_bytes": line_bytes, "range_bytes": SMALL_RANGE_BYTES, "events_per_second": half,
-        "p50_ms": found[len(found) // 2] * 1000, "p99_ms": found[len(found) * 99 // 100] * 1000,
-    })  # fmt: skip
+    say(
+        {
+            "kind": "latency",
+            "line_bytes": line_bytes,
+            "range_bytes": SMALL_RANGE_BYTES,
+            "events_per_second": half,
+            "p50_ms": found[len(found) // 2] * 1000,
+            "p99_ms": found[len(found) * 99 // 100] * 1000,
+        }
+    )
 
 
 def overload(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
@@ -162,10 +222,17 @@ def overload(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
     sent = send(bench.serving.url, bench.ranges(line_bytes, events), 10 * CONNECTIONS)
     over.set()
     watcher.join()
-    say({
-        "kind": "overload", "line_bytes": line_bytes, "connections": 10 * CONNECTIONS, "before_mb": before_mb, "peak_mb": peak_mb,
-        "refused": sent.waits, "acknowledged": len(sent.latencies_s),
-    })  # fmt: skip
+    say(
+        {
+            "kind": "overload",
+            "line_bytes": line_bytes,
+            "connections": 10 * CONNECTIONS,
+            "before_mb": before_mb,
+            "peak_mb": peak_mb,
+            "refused": sent.waits,
+            "acknowledged": len(sent.latencies_s),
+        }
+    )
 
 
 def tailed(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
@@ -173,39 +240,57 @@ def tailed(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
     lines = b"".join(posting.body for posting in bench.ranges(line_bytes, events))
     folder = bench.folder / f"tailed-{line_bytes}"
     folder.mkdir()
-    found = delivery_tailed.compare(bench.config, bench.serving.url, bench.name, lines, folder, bench.cpu_s)
+    found = delivery_tailed.compare(
+        bench.config, bench.serving.url, bench.name, lines, folder, bench.cpu_s
+    )
     say({"kind": "tailed", "line_bytes": line_bytes, **found})
 
 
 def workers(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
-    """Events a second of one worker and of two, which share the machine with brokers and whoever posts."""
+    """Events a second of one worker and of two, which share the machine with brokers and whoever
+    posts.
+    """
     for count in (1, 2):
         bench.serving.end()
         bench.serving = bench.service(count)
         bench.serving.start()
         bench.serve(bench.ranges(line_bytes, events // 4))
         served = bench.serve(bench.ranges(line_bytes, events))
-        say({
-            "kind": "workers", "line_bytes": line_bytes, "workers": count, "events_per_second": events / served["seconds"],
-            "service_us": served["cpu_seconds"] / events * 1e6,
-        })  # fmt: skip
+        say(
+            {
+                "kind": "workers",
+                "line_bytes": line_bytes,
+                "workers": count,
+                "events_per_second": events / served["seconds"],
+                "service_us": served["cpu_seconds"] / events * 1e6,
+            }
+        )
 
 
 def main() -> None:
     """The command line."""
     arguments = argparse.ArgumentParser(
-        prog="hourmark bench delivery", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="hourmark bench delivery",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_argument("--json", action="store_true", help="one JSON object a line")
     arguments.add_argument("--events", type=int, default=300_000, help="of a round")
     arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--lines", type=int, nargs="*", default=[120, 240], help="lengths of lines in bytes")
+    arguments.add_argument(
+        "--lines", type=int, nargs="*", default=[120, 240], help="lengths of lines in bytes"
+    )
     arguments.add_argument("--only", choices=("compare", "shapes"), help="leave all else out")
     asked = arguments.parse_args()
 
     def say(found: dict[str, Any]) -> None:
         rounded = {k: round(v, 2) if isinstance(v, float) else v for k, v in found.items()}
-        print(json.dumps(rounded) if asked.json else "  ".join(f"{k} {v}" for k, v in rounded.items()), flush=True)
+        print(
+            json.dumps(rounded)
+            if asked.json
+            else "  ".join(f"{k} {v}" for k, v in rounded.items()),
+            flush=True,
+        )
 
     if asked.only != "compare":
         for found in delivery_shapes.measure():

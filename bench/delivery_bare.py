@@ -1,10 +1,12 @@
-"""The peer of the delivery benchmark: a bare confluent-kafka program that sends keys and values which it has in memory.
+"""The peer of the delivery benchmark: a bare confluent-kafka program that sends keys and values
+which it has in memory.
 
     python -m bench.delivery_bare SETTINGS RECORDS TOPIC
 
-SETTINGS is a JSON file of librdkafka's settings, the service's own; RECORDS holds keys and values, each preceded by its size as 4
-bytes. Every delivery report is counted. One JSON object: records, CPU seconds of all its threads from the first call to the last
-report, and seconds. Nothing that could be done beforehand is counted, but making the messages that the call takes.
+SETTINGS is a JSON file of librdkafka's settings, the service's own; RECORDS holds keys and values,
+each preceded by its size as 4 bytes. Every delivery report is counted. One JSON object: records,
+CPU seconds of all its threads from the first call to the last report, and seconds. Nothing that
+could be done beforehand is counted, but making the messages that the call takes.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ UNDER_WAY_MAX = 32 * 1024
 
 def main() -> None:
     """The command."""
-    settings, records = json.loads(Path(sys.argv[1]).read_text()), _read(Path(sys.argv[2]).read_bytes())
+    settings, records = (
+        json.loads(Path(sys.argv[1]).read_text()),
+        _read(Path(sys.argv[2]).read_bytes()),
+    )
     producer = Producer(settings)
     producer.list_topics(sys.argv[3], timeout=30)
     delivered = 0

@@ -1,4 +1,6 @@
-"""What the delivery benchmark sends: ranges of RFC 5424 lines with a JSON payload, as a tailer makes them, over plain HTTP."""
+"""What the delivery benchmark sends: ranges of RFC 5424 lines with a JSON payload, as a tailer
+makes them, over plain HTTP.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,19 @@ def event_type(name: str) -> EventType:
     return EventType(name=name, fields=fields)
 
 
-def postings(name: str, source: str, revision: str, *, line_bytes: int, count: int, range_bytes: int, file: int) -> list[Posting]:
-    """Ranges of `count` lines of so many bytes each, with the LF, one after the other in one file."""
+def postings(
+    name: str,
+    source: str,
+    revision: str,
+    *,
+    line_bytes: int,
+    count: int,
+    range_bytes: int,
+    file: int,
+) -> list[Posting]:
+    """Ranges of `count` lines of so many bytes each, with the LF, one after the other in one
+    file.
+    """
     compressor = zstandard.ZstdCompressor(level=3)  # the tailer's
     now_ms = time.time_ns() // 1_000_000
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ms // 1000))
@@ -53,9 +66,18 @@ def postings(name: str, source: str, revision: str, *, line_bytes: int, count: i
         if size + line_bytes > range_bytes or number == count - 1:
             body = b"".join(lines)
             byte_range = ByteRange(
-                host_id="ab" * 16, file_id=f"{file:032x}", generation=0, start=offset, end=offset + len(body),
-                observed_at_ms=now_ms, rules=revision, zone="UTC", source=source, path="/var/log/app.log", host_name="web-1",
-            )  # fmt: skip
+                host_id="ab" * 16,
+                file_id=f"{file:032x}",
+                generation=0,
+                start=offset,
+                end=offset + len(body),
+                observed_at_ms=now_ms,
+                rules=revision,
+                zone="UTC",
+                source=source,
+                path="/var/log/app.log",
+                host_name="web-1",
+            )
             made.append(Posting(byte_range, body, compressor.compress(body), len(lines)))
             offset, lines, size = offset + len(body), [], 0
     return made
@@ -77,7 +99,9 @@ def _line(name: str, stamp: str, number: int, size: int) -> bytes:
 
 @dataclasses.dataclass
 class Sent:
-    """What came of sending: seconds from a request's first byte to its ack, one a range; answers that asked to wait."""
+    """What came of sending: seconds from a request's first byte to its ack, one a range; answers
+    that asked to wait.
+    """
 
     latencies_s: list[float] = dataclasses.field(default_factory=list)
     waits: int = 0
@@ -85,10 +109,15 @@ class Sent:
 
 
 def send(url: str, ranges: Sequence[Posting], connections: int, *, per_second: float = 0) -> Sent:
-    """Send all of them, each until it is acknowledged, over so many connections at once; at most so many events a second."""
+    """Send all of them, each until it is acknowledged, over so many connections at once; at most so
+    many events a second.
+    """
     sent, guard, left = Sent(), threading.Lock(), iter(ranges)
     began = time.monotonic()
-    threads = [threading.Thread(target=_sender, args=(url, left, guard, sent, began, per_second)) for _ in range(connections)]
+    threads = [
+        threading.Thread(target=_sender, args=(url, left, guard, sent, began, per_second))
+        for _ in range(connections)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -97,7 +126,14 @@ def send(url: str, ranges: Sequence[Posting], connections: int, *, per_second: f
     return sent
 
 
-def _sender(url: str, left: Iterator[Posting], guard: threading.Lock, sent: Sent, began: float, per_second: float) -> None:
+def _sender(
+    url: str,
+    left: Iterator[Posting],
+    guard: threading.Lock,
+    sent: Sent,
+    began: float,
+    per_second: float,
+) -> None:
     split = urlsplit(url)
     connection = http.client.HTTPConnection(split.hostname or "", split.port, timeout=120)
     while True:

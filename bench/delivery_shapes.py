@@ -1,7 +1,8 @@
-"""What an event costs the delivery service by the shape of its line, beside a flat JSON object: parsing, id, Avro, promise.
+"""What an event costs the delivery service by the shape of its line, beside a flat JSON object:
+parsing, id, Avro, promise.
 
-All lines have the same length, so that their bytes cost the same on the way. `by_python` says whether a shape is the Python
-path's, which costs several times as much.
+All lines have the same length, so that their bytes cost the same on the way. `by_python` says
+whether a shape is the Python path's, which costs several times as much.
 """
 
 from __future__ import annotations
@@ -37,7 +38,12 @@ class Shape:
     format: str = "rfc5424"
 
 
-def _json(name: str, fields: list[dict[str, Any]], event: Callable[[int], dict[str, Any]], format_: str = "rfc5424") -> Shape:
+def _json(
+    name: str,
+    fields: list[dict[str, Any]],
+    event: Callable[[int], dict[str, Any]],
+    format_: str = "rfc5424",
+) -> Shape:
     header = f"<134>1 {_STAMP} web-1 a - shape - " if format_ == "rfc5424" else ""
 
     def parts(number: int) -> tuple[str, str]:
@@ -106,14 +112,34 @@ SHAPES: Final = (
     _json(
         "logical types",
         _LOGICAL,
-        lambda n: {"at": _STAMP, "day": 20_000 + n % 99, "id": f"0123abcd-0123-4567-89ab-{n:012x}", "t": n},
+        lambda n: {
+            "at": _STAMP,
+            "day": 20_000 + n % 99,
+            "id": f"0123abcd-0123-4567-89ab-{n:012x}",
+            "t": n,
+        },
     ),
-    _json("decimals in text", [_field("ratio", "double"), _field("x", "double")], lambda n: {"ratio": n / 7, "x": n * 1e-9}),
-    _json("array", [_field("a", {"type": "array", "items": "long"})], lambda n: {"a": [n + i for i in range(12)]}),
-    _json("map", [_field("m", {"type": "map", "values": "string"})], lambda n: {"m": {f"k{i}": f"v{n % 10}" for i in range(8)}}),
+    _json(
+        "decimals in text",
+        [_field("ratio", "double"), _field("x", "double")],
+        lambda n: {"ratio": n / 7, "x": n * 1e-9},
+    ),
+    _json(
+        "array",
+        [_field("a", {"type": "array", "items": "long"})],
+        lambda n: {"a": [n + i for i in range(12)]},
+    ),
+    _json(
+        "map",
+        [_field("m", {"type": "map", "values": "string"})],
+        lambda n: {"m": {f"k{i}": f"v{n % 10}" for i in range(8)}},
+    ),
     _json("escapes", _FLAT, lambda n: {**_flat(n), "page": f'/p/"{n % 97}"\n\u00e4'}),
     Shape(
-        "text", [_field("pad", "string")], _text_line(lambda n: f"message {n} ", _RFC5424), LineRule(payload="text", field="pad")
+        "text",
+        [_field("pad", "string")],
+        _text_line(lambda n: f"message {n} ", _RFC5424),
+        LineRule(payload="text", field="pad"),
     ),
     _json("JSON without a header", _FLAT, _flat, "free"),
     Shape(
@@ -138,14 +164,18 @@ SHAPES: Final = (
     Shape(
         "syslog",
         [],
-        _text_line(lambda n: f"Nov 21 01:40:{n % 60:02} web-1 sshd[{n % 30000}]: Accepted for u-{n} ", ""),
+        _text_line(
+            lambda n: f"Nov 21 01:40:{n % 60:02} web-1 sshd[{n % 30000}]: Accepted for u-{n} ", ""
+        ),
         format="syslog",
     ),
 )
 
 
 def measure(lines: int = 3000, rounds: int = 7) -> list[dict[str, Any]]:
-    """Microseconds of CPU an event, the medians of rounds in which all shapes take turns, and their ratio to the flat one."""
+    """Microseconds of CPU an event, the medians of rounds in which all shapes take turns, and their
+    ratio to the flat one.
+    """
     prepared = {shape.name: _prepared(shape, lines) for shape in SHAPES}
     taken: dict[str, list[float]] = {name: [] for name in prepared}
     for _ in range(rounds):
@@ -157,7 +187,15 @@ def measure(lines: int = 3000, rounds: int = 7) -> list[dict[str, Any]]:
     found = []
     for name, run in prepared.items():
         us = statistics.median(taken[name])
-        found.append({"kind": "shape", "shape": name, "us": us, "ratio_to_flat": us / flat, "by_python": run() < 0.99})
+        found.append(
+            {
+                "kind": "shape",
+                "shape": name,
+                "us": us,
+                "ratio_to_flat": us / flat,
+                "by_python": run() < 0.99,
+            }
+        )
     return found
 
 
@@ -165,16 +203,32 @@ def _prepared(shape: Shape, lines: int) -> Callable[[], float]:
     """Parses them all; the share of records that the native pass made."""
     rules, body = _rules(shape), b"".join(_line(shape, number) for number in range(lines))
     byte_range = ByteRange(
-        host_id="a" * 32, file_id="b" * 32, generation=0, start=0, end=len(body), observed_at_ms=_NOW_MS, rules="1-x", zone="UTC",
-        source="s", path="/var/log/app.log", host_name="web-1",
-    )  # fmt: skip
+        host_id="a" * 32,
+        file_id="b" * 32,
+        generation=0,
+        start=0,
+        end=len(body),
+        observed_at_ms=_NOW_MS,
+        rules="1-x",
+        zone="UTC",
+        source="s",
+        path="/var/log/app.log",
+        host_name="web-1",
+    )
 
     def run() -> float:
         parser, packed = RangeParser(byte_range, body, rules), 0
         for part in parser.slices():
-            packed += sum(len(c) for some in part.messages.values() for c in some.chunks if isinstance(c, Packed))
+            packed += sum(
+                len(c)
+                for some in part.messages.values()
+                for c in some.chunks
+                if isinstance(c, Packed)
+            )
         parser.audit().encode()
-        assert (parser.event_count, parser.dead_letter_count) == (lines, 0), f"{shape.name}: {parser.refused}"
+        assert (parser.event_count, parser.dead_letter_count) == (lines, 0), (
+            f"{shape.name}: {parser.refused}"
+        )
         return packed / lines
 
     run()
@@ -182,10 +236,18 @@ def _prepared(shape: Shape, lines: int) -> Callable[[], float]:
 
 
 def _rules(shape: Shape) -> CompiledRules:
-    declared = SYSLOG if shape.format == "syslog" else EventType(name="shape", fields=shape.fields, line=shape.line)
-    versions = {one.name: TypeVersion(one, number) for number, one in enumerate((declared, DEAD_LETTERS), 1)}
+    declared = (
+        SYSLOG
+        if shape.format == "syslog"
+        else EventType(name="shape", fields=shape.fields, line=shape.line)
+    )
+    versions = {
+        one.name: TypeVersion(one, number) for number, one in enumerate((declared, DEAD_LETTERS), 1)
+    }
     source = Source(name="s", types=[declared.name], format=shape.format)
-    return CompiledRules(Rules(sequence=1, types=versions, sources={"s": source}, parsing=Parsing()))
+    return CompiledRules(
+        Rules(sequence=1, types=versions, sources={"s": source}, parsing=Parsing())
+    )
 
 
 def _line(shape: Shape, number: int) -> bytes:

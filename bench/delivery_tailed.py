@@ -1,7 +1,9 @@
-"""From a file on: tailer and delivery service together, beside rsyslogd (imfile to omkafka), from the same lines in a file.
+"""From a file on: tailer and delivery service together, beside rsyslogd (imfile to omkafka), from
+the same lines in a file.
 
-rsyslogd sends each line as it is; Hourmark gives it an id, structures it and promises it. Where there is no `rsyslogd` on the
-path, or it has no omkafka, the result says so. (`RSYSLOG_MODDIR` tells it where its modules are, if they are not installed.)
+rsyslogd sends each line as it is; Hourmark gives it an id, structures it and promises it. Where
+there is no `rsyslogd` on the path, or it has no omkafka, the result says so. (`RSYSLOG_MODDIR`
+tells it where its modules are, if they are not installed.)
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _LOOK_S: Final = 0.05
 RSYSLOGD: Final = shutil.which("rsyslogd") or shutil.which("rsyslogd", path="/usr/sbin:/sbin")
 
 
-def ours(url: str, name: str, lines: bytes, folder: Path, service_cpu_s: Callable[[], float]) -> dict[str, float]:
+def ours(
+    url: str, name: str, lines: bytes, folder: Path, service_cpu_s: Callable[[], float]
+) -> dict[str, float]:
     """CPU seconds of the tailer, without what its start and end cost, and of the service."""
     folder.mkdir()
     log = folder / "app.log"
@@ -51,7 +55,9 @@ def rsyslogd(config: Config, name: str, lines: bytes, folder: Path) -> dict[str,
     log, settings = folder / "app.log", folder / "rsyslog.conf"
     log.write_bytes(lines)
     settings.write_text(_settings(config, events_topic(name), log, folder))
-    checked = subprocess.run([RSYSLOGD, "-N1", "-f", str(settings)], capture_output=True, text=True, check=False)
+    checked = subprocess.run(
+        [RSYSLOGD, "-N1", "-f", str(settings)], capture_output=True, text=True, check=False
+    )
     if checked.returncode != 0:
         return f"rsyslogd has no imfile or omkafka: {checked.stderr.strip().splitlines()[-1][:200]}"
     with _records(config, events_topic(name)) as records:
@@ -71,7 +77,12 @@ def rsyslogd(config: Config, name: str, lines: bytes, folder: Path) -> dict[str,
 
 
 def compare(
-    config: Config, url: str, name: str, lines: bytes, folder: Path, service_cpu_s: Callable[[], float]
+    config: Config,
+    url: str,
+    name: str,
+    lines: bytes,
+    folder: Path,
+    service_cpu_s: Callable[[], float],
 ) -> dict[str, Any]:
     """Microseconds of CPU an event, both ways."""
     events = lines.count(b"\n")
@@ -96,7 +107,13 @@ def _drain(settings: Path) -> float:
 @contextlib.contextmanager
 def _records(config: Config, topic: str) -> Iterator[Callable[[], int]]:
     """How many offsets the topic has given out."""
-    consumer = Consumer({"bootstrap.servers": config.kafka.edge.bootstrap, "group.id": "bench", "enable.auto.commit": False})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": config.kafka.edge.bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+        }
+    )
     partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
 
     def ends() -> int:

@@ -8,8 +8,9 @@
     sizes     events of 100 bytes to 100 KB: what an event costs, and a megabyte
     memory    a large bucket with little memory (large: of more bytes than driver and Python workers may have)
 
-One JSON object a line with --json, the last a summary (where compare was run: with the ratios); else the same human-readable.
-Runs on the stack of $HOURMARK_HOME, and starts it where it is not up. All outputs are checked: it fails where one is wrong.
+One JSON object a line with --json, the last a summary (where compare was run: with the ratios);
+else the same human-readable. Runs on the stack of $HOURMARK_HOME, and starts it where it is not up.
+All outputs are checked: it fails where one is wrong.
 """
 
 from __future__ import annotations
@@ -33,26 +34,56 @@ SCENARIOS = ("compare", "types", "latency", "backlog", "rate", "sizes", "memory"
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="hourmark bench etl", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="hourmark bench etl",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("scenarios", nargs="*", default=["compare"], metavar="SCENARIO", help="of the above; default: compare")
+    parser.add_argument(
+        "scenarios",
+        nargs="*",
+        default=["compare"],
+        metavar="SCENARIO",
+        help="of the above; default: compare",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--large", action="store_true", help="sizes that take half an hour instead of minutes")
-    parser.add_argument("--local", action="store_true", help="buckets and files on the local disk instead of HDFS")
-    parser.add_argument("--events", type=int, default=1_000_000, help="compare: distinct events of a round")
+    parser.add_argument(
+        "--large", action="store_true", help="sizes that take half an hour instead of minutes"
+    )
+    parser.add_argument(
+        "--local", action="store_true", help="buckets and files on the local disk instead of HDFS"
+    )
+    parser.add_argument(
+        "--events", type=int, default=1_000_000, help="compare: distinct events of a round"
+    )
     parser.add_argument("--types", type=int, default=10, help="compare: types they are of")
-    parser.add_argument("--counts", type=int, nargs="+", help="types: these, instead of 1, 10, 100 (and 1,000)")
-    parser.add_argument("--rounds", type=int, default=3, help="compare: that count; one more is run before them")
-    parser.add_argument("--batch", type=int, default=250_000, help="compare: records of a micro-batch, for all contenders")
+    parser.add_argument(
+        "--counts", type=int, nargs="+", help="types: these, instead of 1, 10, 100 (and 1,000)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="compare: that count; one more is run before them"
+    )
+    parser.add_argument(
+        "--batch",
+        type=int,
+        default=250_000,
+        help="compare: records of a micro-batch, for all contenders",
+    )
     arguments = parser.parse_args()
     if unknown := set(arguments.scenarios) - set(SCENARIOS):
-        parser.error(f"there is no scenario {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
+        parser.error(
+            f"there is no scenario {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}"
+        )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # contenders end with the benchmark
     said: list[dict[str, Any]] = []
 
     def say(found: dict[str, Any]) -> None:
         said.append(found)
-        print(json.dumps(found) if arguments.json else "  ".join(f"{k} {v}" for k, v in found.items()), flush=True)
+        print(
+            json.dumps(found)
+            if arguments.json
+            else "  ".join(f"{k} {v}" for k, v in found.items()),
+            flush=True,
+        )
 
     with Site(local=arguments.local) as site:
         ratios: dict[str, Any] = {}
@@ -65,7 +96,12 @@ def _run(name: str, site: Site, say: Say, arguments: argparse.Namespace) -> dict
     large: bool = arguments.large
     scenarios: dict[str, Callable[[], dict[str, Any] | None]] = {
         "compare": lambda: compare(
-            site, say, events=arguments.events, types=arguments.types, rounds=arguments.rounds, batch_records=arguments.batch
+            site,
+            say,
+            events=arguments.events,
+            types=arguments.types,
+            rounds=arguments.rounds,
+            batch_records=arguments.batch,
         ),
         "types": lambda: many_types(
             site,
@@ -74,11 +110,24 @@ def _run(name: str, site: Site, say: Say, arguments: argparse.Namespace) -> dict
             per_second=10_000,
             seconds=60 if large else 20,
         ),
-        "latency": lambda: latency(site, say, types=10, per_second=5000, seconds=120 if large else 30, hours=12 if large else 5),
-        "backlog": lambda: backlog(site, say, events=36_000_000 if large else 2_000_000, types=10, per_second=10_000),
+        "latency": lambda: latency(
+            site,
+            say,
+            types=10,
+            per_second=5000,
+            seconds=120 if large else 30,
+            hours=12 if large else 5,
+        ),
+        "backlog": lambda: backlog(
+            site, say, events=36_000_000 if large else 2_000_000, types=10, per_second=10_000
+        ),
         "rate": lambda: rate(site, say, events=5_000_000 if large else 1_000_000, tasks=(1, 2, 4)),
-        "sizes": lambda: sizes(site, say, payloads=(0, 900, 9_900, 99_900), megabytes=1000 if large else 200),
-        "memory": lambda: beyond_memory(site, say, events=30_000_000 if large else 3_000_000, worker_mb=1024, driver_mb=640),
+        "sizes": lambda: sizes(
+            site, say, payloads=(0, 900, 9_900, 99_900), megabytes=1000 if large else 200
+        ),
+        "memory": lambda: beyond_memory(
+            site, say, events=30_000_000 if large else 3_000_000, worker_mb=1024, driver_mb=640
+        ),
     }
     print(f"{name} …", file=sys.stderr)
     return scenarios[name]() or {}

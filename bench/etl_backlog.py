@@ -1,4 +1,6 @@
-"""A backlog that is worked off while events go on arriving: how long until the ETL is behind by seconds only."""
+"""A backlog that is worked off while events go on arriving: how long until the ETL is behind by
+seconds only.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,14 @@ _LIVE_S: Final = 3600  # at most
 
 
 def backlog(site: Site, say: Say, *, events: int, types: int, per_second: int) -> None:
-    """So many events wait in the topics when the driver meets them, and more arrive at the rate at which these piled up."""
+    """So many events wait in the topics when the driver meets them, and more arrive at the rate at
+    which these piled up.
+    """
     first = past_hour(2)
     warm = data_set(site, "warm", types=types, hours=1, events=100_000, first_hour=first, seed=2)
-    names, schema_ids = site.new_types("backlog", types, partitions=max(1, 2 // types), first_hour=first)
+    names, schema_ids = site.new_types(
+        "backlog", types, partitions=max(1, 2 // types), first_hour=first
+    )
     plan = Plan(types=names, first_hour=first, hours=1, ranges=events // RANGE_EVENTS, seed=1)
     check_sample(plan, schema_ids)
     waiting = deliver(site.config.kafka.edge, plan, schema_ids)
@@ -31,25 +37,42 @@ def backlog(site: Site, say: Say, *, events: int, types: int, per_second: int) -
         etl.round(lambda: warm)
         promise(site.config.kafka.edge, waiting)
         logged = etl.log_size()
-        arriving = Plan(types=names, first_hour=plan.end, hours=1, ranges=per_second * _LIVE_S // RANGE_EVENTS, seed=3)
+        arriving = Plan(
+            types=names,
+            first_hour=plan.end,
+            hours=1,
+            ranges=per_second * _LIVE_S // RANGE_EVENTS,
+            seed=3,
+        )
         sent, over = [0], threading.Event()
         cpu, began, peaks = etl.tree.cpu_seconds(), time.monotonic(), list[float]()
         etl.tree.memory_mb_peak()
         with ThreadPoolExecutor(1) as pool, ExitStack() as at_the_end:
             at_the_end.callback(over.set)
             sending = pool.submit(
-                stream, site.config.kafka.edge, arriving, schema_ids, per_second=per_second, sent=sent.append, until=over.is_set
+                stream,
+                site.config.kafka.edge,
+                arriving,
+                schema_ids,
+                per_second=per_second,
+                sent=sent.append,
+                until=over.is_set,
             )
             etl.declare(plan)
             etl.wait(lambda: etl.staged(names) >= records // 2, "half of the backlog is staged")
             peaks.append(etl.tree.memory_mb_peak())
             behind = round(BEHIND_S * per_second)
-            etl.wait(lambda: records + sent[-1] - etl.staged(names) < behind, f"no more waits than arrives in {BEHIND_S} s")
+            etl.wait(
+                lambda: records + sent[-1] - etl.staged(names) < behind,
+                f"no more waits than arrives in {BEHIND_S} s",
+            )
             caught_up_s, cpu_s = time.monotonic() - began, etl.tree.cpu_seconds() - cpu
             peaks.append(etl.tree.memory_mb_peak())
             arrived = sent[-1]
         live = sending.result()
-        etl.wait(lambda: etl.staged(names) >= records + int(live.records.sum()), "all events are staged")
+        etl.wait(
+            lambda: etl.staged(names) >= records + int(live.records.sum()), "all events are staged"
+        )
         promise(site.config.kafka.edge, live)
         etl.wait(lambda: etl.closed(names, live.plan.end), "all hours are closed")
         etl.check(waiting)

@@ -1,7 +1,9 @@
-"""Hourmark's own ETL as a contender: `hourmark etl run` as a process of its own, from topics to closed, proved buckets.
+"""Hourmark's own ETL as a contender: `hourmark etl run` as a process of its own, from topics to
+closed, proved buckets.
 
-It runs from the first round to the last. A round is a few hours of its types: their events are delivered while it stages what has
-come; then they are promised, and the round ends when the last of the hours is closed.
+It runs from the first round to the last. A round is a few hours of its types: their events are
+delivered while it stages what has come; then they are promised, and the round ends when the last of
+the hours is closed.
 """
 
 from __future__ import annotations
@@ -49,13 +51,20 @@ class WrongOutput(AssertionError):
 
 
 def wrong_buckets(storage: Storage, delivered: Delivered) -> list[str]:
-    """Buckets of the plan that are not: proved, without late events, with exactly the distinct events delivered, each once."""
+    """Buckets of the plan that are not: proved, without late events, with exactly the distinct
+    events delivered, each once.
+    """
     plan = delivered.plan
 
     def one(cell: tuple[int, int]) -> str | None:
         name, hour = plan.types[cell[0]], plan.all_hours[cell[1]]
         manifest = read_manifest(storage, name, hour)
-        expected: tuple[object, ...] = (int(delivered.distinct[cell]), f"{int(delivered.low64_sums[cell]):016x}", {}, "proved")
+        expected: tuple[object, ...] = (
+            int(delivered.distinct[cell]),
+            f"{int(delivered.low64_sums[cell]):016x}",
+            {},
+            "proved",
+        )
         found = (manifest.events, manifest.id_sum, manifest.late, manifest.grade.value)
         if found != expected:
             return f"{name} {hour}: {found}, not {expected}"
@@ -63,7 +72,13 @@ def wrong_buckets(storage: Storage, delivered: Delivered) -> list[str]:
         return str(findings[0]) if findings else None
 
     with ThreadPoolExecutor(4) as pool:
-        return [w for w in pool.map(one, [(t, h) for t in range(len(plan.types)) for h in range(plan.hours)]) if w]
+        return [
+            w
+            for w in pool.map(
+                one, [(t, h) for t in range(len(plan.types)) for h in range(plan.hours)]
+            )
+            if w
+        ]
 
 
 class OurEtl:
@@ -72,7 +87,12 @@ class OurEtl:
     name = "hourmark"
 
     def __init__(
-        self, site: Site, types: Sequence[str], first_hour: Hour, etl: Mapping[str, Any] | None = None, label: str = "ours"
+        self,
+        site: Site,
+        types: Sequence[str],
+        first_hour: Hour,
+        etl: Mapping[str, Any] | None = None,
+        label: str = "ours",
     ) -> None:
         self.run = EtlRun(
             site.stack_config,
@@ -95,12 +115,21 @@ class OurEtl:
             self.close()
             raise
 
-    def round(self, delivering: Callable[[], Delivered], declare: bool = False) -> tuple[Delivered, Round]:
-        """Deliver a data set of the types it was started with, promise it, and wait until all its hours are closed.
+    def round(
+        self, delivering: Callable[[], Delivered], declare: bool = False
+    ) -> tuple[Delivered, Round]:
+        """Deliver a data set of the types it was started with, promise it, and wait until all its
+        hours are closed.
 
-        `declare`: the types are new to the driver, and are named to it once everything is delivered: a backlog.
+        `declare`: the types are new to the driver, and are named to it once everything is
+        delivered: a backlog.
         """
-        began, cpu, kinds, logged = time.monotonic(), self.tree.cpu_seconds(), self.tree.cpu_by_kind(), self.log_size()
+        began, cpu, kinds, logged = (
+            time.monotonic(),
+            self.tree.cpu_seconds(),
+            self.tree.cpu_by_kind(),
+            self.log_size(),
+        )
         staged_before = self._staged_by_type()
         delivered = delivering()
         plan = delivered.plan
@@ -108,12 +137,17 @@ class OurEtl:
         promise(self.run.config.kafka.edge, delivered)
         if declare:
             self.declare(plan)
-        self.wait(lambda: self.staged(plan.types) >= before + int(delivered.records.sum()), "all events are staged")
+        self.wait(
+            lambda: self.staged(plan.types) >= before + int(delivered.records.sum()),
+            "all events are staged",
+        )
         staged_at, staged_cpu = time.monotonic(), self.tree.cpu_seconds()
         self.wait(lambda: self.closed(plan.types, plan.end), "all hours are closed")
         used, wall = self.tree.cpu_seconds() - cpu, time.monotonic() - began
         facts = {
-            "cpu_s": {kind: round(now - kinds[kind], 2) for kind, now in self.tree.cpu_by_kind().items()},
+            "cpu_s": {
+                kind: round(now - kinds[kind], 2) for kind, now in self.tree.cpu_by_kind().items()
+            },
             "staging_wall_s": round(staged_at - began, 1),
             "staging_cpu_s": round(staged_cpu - cpu, 2),
             "memory_mb_peak": round(self.tree.memory_mb_peak()),
@@ -122,7 +156,9 @@ class OurEtl:
         return delivered, Round(used, wall, facts)
 
     def check(self, delivered: Delivered) -> None:
-        """WrongOutput unless each bucket, read and decoded to its last event, holds exactly what was delivered for it, once."""
+        """WrongOutput unless each bucket, read and decoded to its last event, holds exactly what
+        was delivered for it, once.
+        """
         if wrong := wrong_buckets(self.run.storage, delivered):
             raise WrongOutput("\n".join(wrong[:5]))
 
@@ -135,7 +171,10 @@ class OurEtl:
             time.sleep(PAUSE_S)
 
     def staged(self, types: Sequence[str]) -> int:
-        """Records of these types below the ledger's positions. Producers here use no transactions: offsets count records."""
+        """Records of these types below the ledger's positions.
+
+        Producers here use no transactions: offsets count records.
+        """
         ends = self._staged_by_type()
         return sum(ends.get(t, 0) for t in types)
 
@@ -143,7 +182,10 @@ class OurEtl:
         table = tables.positions
         query = select(table.c.topic, func.sum(table.c.next_offset)).group_by(table.c.topic)
         with self._database.reading() as connection:
-            return {str(topic).removeprefix(EVENTS_PREFIX): int(end) for topic, end in connection.execute(query)}
+            return {
+                str(topic).removeprefix(EVENTS_PREFIX): int(end)
+                for topic, end in connection.execute(query)
+            }
 
     def staged_files(self) -> int:
         """How many files were ever staged."""
@@ -151,17 +193,26 @@ class OurEtl:
             return connection.execute(select(func.max(tables.staged_files.c.id))).scalar() or 0
 
     def closed(self, types: Sequence[str], end: Hour) -> bool:
-        """Whether all hours of these types before `end` are closed. No row is decoded: a look takes nothing from closing."""
+        """Whether all hours of these types before `end` are closed.
+
+        No row is decoded: a look takes nothing from closing.
+        """
         table = tables.frontiers
         with self._database.reading() as connection:
-            rows = connection.execute(select(table.c.type).where(table.c.hour >= end.start_s)).scalars().all()
+            rows = (
+                connection.execute(select(table.c.type).where(table.c.hour >= end.start_s))
+                .scalars()
+                .all()
+            )
         return set(types) <= {*rows}
 
     def batches(self, log_offset: int) -> dict[str, Any]:
         """Micro-batches with events since, by the driver's log, and their seconds."""
         with self.run.log.open("rb") as log:
             log.seek(log_offset)
-            seconds = sorted(float(s) for _, s in _STAGED.findall(log.read().decode(errors="replace")))
+            seconds = sorted(
+                float(s) for _, s in _STAGED.findall(log.read().decode(errors="replace"))
+            )
         return {
             "batches": len(seconds),
             "batch_s": seconds[len(seconds) // 2] if seconds else None,
@@ -175,7 +226,12 @@ class OurEtl:
     def __enter__(self) -> OurEtl:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,4 +1,6 @@
-"""One type at a rate, from topics that are full: by how many tasks, beside a bare consumer that only reads the same records."""
+"""One type at a rate, from topics that are full: by how many tasks, beside a bare consumer that
+only reads the same records.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,29 @@ _ANSWER_S: Final = 10.0
 
 
 def rate(site: Site, say: Say, *, events: int, tasks: Sequence[int]) -> None:
-    """Each with topics, driver and ledger of its own. More tasks than cores are there to be right, not to be fast."""
+    """Each with topics, driver and ledger of its own.
+
+    More tasks than cores are there to be right, not to be fast.
+    """
     for count in tasks:
         label = f"rate-{count}"
-        waiting = data_set(site, label, types=1, hours=1, events=events, first_hour=past_hour(1), seed=1, partitions=PARTITIONS)
+        waiting = data_set(
+            site,
+            label,
+            types=1,
+            hours=1,
+            events=events,
+            first_hour=past_hour(1),
+            seed=1,
+            partitions=PARTITIONS,
+        )
         topic = events_topic(waiting.plan.types[0])
-        bare_s, bare_cpu_s = bare(site.config.kafka.edge, topic, site.ends(waiting.plan.types)[topic], count)
-        found = worked_off(site, label, waiting, {**DEFAULTS, "master": f"local[{count}]", "tasks": count})
+        bare_s, bare_cpu_s = bare(
+            site.config.kafka.edge, topic, site.ends(waiting.plan.types)[topic], count
+        )
+        found = worked_off(
+            site, label, waiting, {**DEFAULTS, "master": f"local[{count}]", "tasks": count}
+        )
         records = int(waiting.records.sum())
         staged_per_s, bare_per_s = records / found.facts["staging_wall_s"], records / bare_s
         say(
@@ -48,7 +66,9 @@ def rate(site: Site, say: Say, *, events: int, tasks: Sequence[int]) -> None:
         )
 
 
-def bare(cluster: KafkaCluster, topic: str, ends: dict[str, int], processes: int) -> tuple[float, float]:
+def bare(
+    cluster: KafkaCluster, topic: str, ends: dict[str, int], processes: int
+) -> tuple[float, float]:
     """Seconds, and CPU seconds, of so many processes that read all records and drop them."""
     parts = [{int(p): end for p, end in [*ends.items()][n::processes]} for n in range(processes)]
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
@@ -61,7 +81,9 @@ def bare(cluster: KafkaCluster, topic: str, ends: dict[str, int], processes: int
 def _read(cluster: KafkaCluster, topic: str, ends: dict[int, int]) -> float:
     """CPU seconds of reading these partitions up to their ends."""
     cpu = time.process_time()
-    consumer = Consumer({**consumer_settings(cluster), "group.id": "bench-bare", "enable.auto.commit": False})
+    consumer = Consumer(
+        {**consumer_settings(cluster), "group.id": "bench-bare", "enable.auto.commit": False}
+    )
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
         left = sum(ends.values())

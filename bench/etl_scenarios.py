@@ -1,6 +1,8 @@
-"""The ETL alone, at sizes and in situations that matter: many types, delays, large events, a bucket larger than memory.
+"""The ETL alone, at sizes and in situations that matter: many types, delays, large events, a bucket
+larger than memory.
 
-Each starts a driver of its own, with the default settings but for what is named, and checks every bucket's content at the end.
+Each starts a driver of its own, with the default settings but for what is named, and checks every
+bucket's content at the end.
 """
 
 from __future__ import annotations
@@ -21,27 +23,51 @@ from bench.etl_traffic import RANGE_EVENTS, Delivered, Plan, deliver, promise, s
 from bench.hdfs_bare import seconds_for, sizes_of
 from hourmark.records.hours import Hour
 
-DEFAULTS: Final = {"trigger_seconds": 2.0, "close_poll_seconds": 1.0}  # the tests' harness sets its own
+DEFAULTS: Final = {
+    "trigger_seconds": 2.0,
+    "close_poll_seconds": 1.0,
+}  # the tests' harness sets its own
 
 
-def many_types(site: Site, say: Say, *, counts: Sequence[int], per_second: int, seconds: int) -> None:
-    """So many types at the same total rate, one count after another: what an event costs, how long batches and closing take."""
+def many_types(
+    site: Site, say: Say, *, counts: Sequence[int], per_second: int, seconds: int
+) -> None:
+    """So many types at the same total rate, one count after another: what an event costs, how long
+    batches and closing take.
+    """
     for count in counts:
         _types_once(site, say, count, per_second, seconds)
 
 
 def _types_once(site: Site, say: Say, count: int, per_second: int, seconds: int) -> None:
     first = past_hour(4)
-    names, schema_ids = site.new_types(f"n{count}", count, partitions=max(1, 2 // count), first_hour=first)
+    names, schema_ids = site.new_types(
+        f"n{count}", count, partitions=max(1, 2 // count), first_hour=first
+    )
     with OurEtl(site, names, first, DEFAULTS, f"types-{count}") as etl:
         _warm_up(site, etl, names, schema_ids, first)
         measured = Plan(
-            types=names, first_hour=Hour(first.start_s + 120, 60), hours=2, ranges=per_second * seconds // RANGE_EVENTS, seed=2
+            types=names,
+            first_hour=Hour(first.start_s + 120, 60),
+            hours=2,
+            ranges=per_second * seconds // RANGE_EVENTS,
+            seed=2,
         )
-        began, cpu, logged, files = time.monotonic(), etl.tree.cpu_seconds(), etl.log_size(), etl.staged_files()
+        began, cpu, logged, files = (
+            time.monotonic(),
+            etl.tree.cpu_seconds(),
+            etl.log_size(),
+            etl.staged_files(),
+        )
         delays = Delays(etl, names)
         with delays:
-            delivered = stream(site.config.kafka.edge, measured, schema_ids, per_second=per_second, sent=delays.sent)
+            delivered = stream(
+                site.config.kafka.edge,
+                measured,
+                schema_ids,
+                per_second=per_second,
+                sent=delays.sent,
+            )
             sent_s = time.monotonic() - began
             etl.wait(delays.all_staged, "all events are staged")
         files = etl.staged_files() - files
@@ -62,14 +88,18 @@ def _types_once(site: Site, say: Say, count: int, per_second: int, seconds: int)
         etl.check(delivered)
         if site.config.storage.webhdfs:
             folders = [hour.bucket_path(name) for name in names for hour in measured.all_hours]
-            bare_s = seconds_for(site.config.storage, f"{site.name}/bare-{count}", sizes_of(etl.run.storage, folders))
+            bare_s = seconds_for(
+                site.config.storage, f"{site.name}/bare-{count}", sizes_of(etl.run.storage, folders)
+            )
             found |= {"bare_s": round(bare_s, 1), "closing_over_bare": round(closing / bare_s, 2)}
     say(found)
     site.remove_types(names)
 
 
 def latency(site: Site, say: Say, *, types: int, per_second: int, seconds: int, hours: int) -> None:
-    """How long a record waits until it is staged, and an hour, from the last condition (a report) to the last `_SUCCESS`."""
+    """How long a record waits until it is staged, and an hour, from the last condition (a report)
+    to the last `_SUCCESS`.
+    """
     first = past_hour(hours + 2)
     names, schema_ids = site.new_types("latency", types, partitions=1, first_hour=first)
     with OurEtl(site, names, first, DEFAULTS, "latency") as etl:
@@ -80,9 +110,19 @@ def latency(site: Site, say: Say, *, types: int, per_second: int, seconds: int, 
             for number in range(hours):
                 hour = Hour(first.start_s + 120 + 60 * number, 60)
                 plan = Plan(
-                    types=names, first_hour=hour, hours=1, ranges=per_second * seconds // hours // RANGE_EVENTS, seed=number
+                    types=names,
+                    first_hour=hour,
+                    hours=1,
+                    ranges=per_second * seconds // hours // RANGE_EVENTS,
+                    seed=number,
                 )
-                delivered = stream(site.config.kafka.edge, plan, schema_ids, per_second=per_second, sent=delays.sent)
+                delivered = stream(
+                    site.config.kafka.edge,
+                    plan,
+                    schema_ids,
+                    per_second=per_second,
+                    sent=delays.sent,
+                )
                 etl.wait(delays.all_staged, "all events are staged")
                 closings.append(_close(site, etl, delivered))
                 etl.check(delivered)
@@ -102,11 +142,22 @@ def latency(site: Site, say: Say, *, types: int, per_second: int, seconds: int, 
 
 
 def sizes(site: Site, say: Say, *, payloads: Sequence[int], megabytes: int) -> None:
-    """Events of so many bytes of text, one size after another, `megabytes` of each: what an event costs, and a megabyte."""
+    """Events of so many bytes of text, one size after another, `megabytes` of each: what an event
+    costs, and a megabyte.
+    """
     for payload in payloads:
         events = min(500_000, megabytes * 1_000_000 // (payload + 100))
         label = f"sizes-{payload}"
-        waiting = data_set(site, label, types=2, hours=1, events=events, first_hour=past_hour(1), seed=1, payload=payload)
+        waiting = data_set(
+            site,
+            label,
+            types=2,
+            hours=1,
+            events=events,
+            first_hour=past_hour(1),
+            seed=1,
+            payload=payload,
+        )
         found = worked_off(site, label, waiting, DEFAULTS)
         records = int(waiting.records.sum())
         say(
@@ -122,11 +173,15 @@ def sizes(site: Site, say: Say, *, payloads: Sequence[int], megabytes: int) -> N
 
 
 def beyond_memory(site: Site, say: Say, *, events: int, worker_mb: int, driver_mb: int) -> None:
-    """One large bucket under limits: `worker_mb` of address space for each of two Python workers, `driver_mb` of heap.
+    """One large bucket under limits: `worker_mb` of address space for each of two Python workers,
+    `driver_mb` of heap.
 
-    `larger_than_memory` says whether it is of more bytes than all of them may have together, as it is with --large.
+    `larger_than_memory` says whether it is of more bytes than all of them may have together, as it
+    is with --large.
     """
-    waiting = data_set(site, "large", types=1, hours=1, events=events, first_hour=past_hour(1), seed=1)
+    waiting = data_set(
+        site, "large", types=1, hours=1, events=events, first_hour=past_hour(1), seed=1
+    )
     limits = {
         "spark.driver.memory": f"{driver_mb}m",
         "spark.executor.pyspark.memory": f"{2 * worker_mb}m",  # Spark divides it by the cores
@@ -148,9 +203,13 @@ def beyond_memory(site: Site, say: Say, *, events: int, worker_mb: int, driver_m
 
 
 def worked_off(site: Site, label: str, waiting: Delivered, settings: Mapping[str, Any]) -> Round:
-    """What waits in full topics, staged, closed, checked and removed, by a driver of its own that has done everything once."""
+    """What waits in full topics, staged, closed, checked and removed, by a driver of its own that
+    has done everything once.
+    """
     first, types = waiting.plan.first_hour, waiting.plan.types
-    warm = data_set(site, f"{label}-warm", types=len(types), hours=1, events=50_000, first_hour=first, seed=2)
+    warm = data_set(
+        site, f"{label}-warm", types=len(types), hours=1, events=50_000, first_hour=first, seed=2
+    )
     with OurEtl(site, warm.plan.types, first, settings, label) as etl:
         etl.round(lambda: warm)
         _, found = etl.round(lambda: waiting, declare=True)
@@ -160,7 +219,9 @@ def worked_off(site: Site, label: str, waiting: Delivered, settings: Mapping[str
 
 
 class Delays:
-    """From a record's acknowledgement by the broker to the ledger's commit of its staging; looked at every tenth of a second."""
+    """From a record's acknowledgement by the broker to the ledger's commit of its staging; looked
+    at every tenth of a second.
+    """
 
     def __init__(self, etl: OurEtl, types: Sequence[str]) -> None:
         self._etl, self._types = etl, types
@@ -172,7 +233,9 @@ class Delays:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def sent(self, records: int) -> None:
-        """So many records of this stream are in Kafka; a smaller number than the last begins another stream."""
+        """So many records of this stream are in Kafka; a smaller number than the last begins
+        another stream.
+        """
         if self._sent and records + self._offset < self._sent[-1][1]:
             self._offset = self._sent[-1][1]
         self._sent.append((time.monotonic(), records + self._offset))
@@ -190,7 +253,10 @@ class Delays:
             delays.append((staged_at - at, total - before))
             before = total
         mean = sum(d * n for d, n in delays) / before
-        return {"staged_after_s_mean": round(mean, 2), "staged_after_s_p99": round(_percentile(delays, 0.99), 2)}
+        return {
+            "staged_after_s_mean": round(mean, 2),
+            "staged_after_s_p99": round(_percentile(delays, 0.99), 2),
+        }
 
     def __enter__(self) -> Delays:
         self._thread.start()
@@ -215,14 +281,20 @@ def _percentile(weighted: Sequence[tuple[float, int]], share: float) -> float:
     return max(value for value, _ in weighted)
 
 
-def _warm_up(site: Site, etl: OurEtl, names: Sequence[str], schema_ids: dict[str, int], first: Hour) -> None:
-    """Two hours of little traffic, closed: what is measured is a driver that has done everything once."""
+def _warm_up(
+    site: Site, etl: OurEtl, names: Sequence[str], schema_ids: dict[str, int], first: Hour
+) -> None:
+    """Two hours of little traffic, closed: what is measured is a driver that has done everything
+    once.
+    """
     plan = Plan(types=tuple(names), first_hour=first, hours=2, ranges=max(100, len(names)), seed=1)
     etl.round(partial(deliver, site.config.kafka.edge, plan, schema_ids))
 
 
 def _close(site: Site, etl: OurEtl, delivered: Delivered) -> float:
-    """Report that the plan's hours are over, which is all that is missing; seconds until all of them are closed."""
+    """Report that the plan's hours are over, which is all that is missing; seconds until all of
+    them are closed.
+    """
     promise(site.config.kafka.edge, dataclasses.replace(delivered, audit=[]))
     began = time.monotonic()
     etl.wait(lambda: etl.closed(delivered.plan.types, delivered.plan.end), "all hours are closed")

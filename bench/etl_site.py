@@ -1,4 +1,6 @@
-"""Where the ETL's benchmarks run: the local stack's central cluster as the only one, with topics and folders of their own."""
+"""Where the ETL's benchmarks run: the local stack's central cluster as the only one, with topics
+and folders of their own.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +30,25 @@ BUCKET_SECONDS = 60
 
 
 class Site:
-    """Makes types, and removes at the end what was made: topics, scratch, whatever stands below its storage root."""
+    """Makes types, and removes at the end what was made: topics, scratch, whatever stands below its
+    storage root.
+    """
 
     def __init__(self, home_folder: Path | None = None, *, local: bool = False) -> None:
         folder = home_folder or home()
-        stack = Stack.load(folder) if load_state(folder) else Stack.load_or_make(folder, mirror=False)
+        stack = (
+            Stack.load(folder) if load_state(folder) else Stack.load_or_make(folder, mirror=False)
+        )
         stack.up()
         self.stack_config = stack.layout.config_file
         self.name = f"bench-{uuid.uuid4().hex[:6]}"
         self.folder = Path(tempfile.mkdtemp(prefix=f"hourmark-{self.name}-"))
         self.file = self.folder / "site.toml"
-        self.file.write_text(render_toml(self._settings(tomllib.loads(stack.layout.config_file.read_text()), local=local)))
+        self.file.write_text(
+            render_toml(
+                self._settings(tomllib.loads(stack.layout.config_file.read_text()), local=local)
+            )
+        )
         self.config: Config = load_config(self.file)
         self._types: list[str] = []
         self.schema_ids: dict[str, int] = {}  # of all types, as the registry gave them
@@ -46,14 +56,19 @@ class Site:
     def new_types(
         self, label: str, count: int, *, partitions: int, first_hour: Hour, payload: int = 0
     ) -> tuple[tuple[str, ...], dict[str, int]]:
-        """Register types and make their topics; their names, and schema ids. No ledger of a contender hears of them yet."""
+        """Register types and make their topics; their names, and schema ids.
+
+        No ledger of a contender hears of them yet.
+        """
         names = tuple(f"{self.name}-{label}-{n}" for n in range(count))
         types = [declared(name, partitions, payload) for name in names]
         self._types += names
         declared_now = Declarations([*types, DEAD_LETTERS], [Source(name="app", types=list(names))])
         with servers(self.config, _silently) as outside:
             # Contenders' ledgers, each of its own, have published revisions meanwhile.
-            applied = apply(outside, declared_now, first_hour, may_remove=True, may_refuse=True, may_adopt=True)
+            applied = apply(
+                outside, declared_now, first_hour, may_remove=True, may_refuse=True, may_adopt=True
+            )
         self.schema_ids |= applied.schema_ids
         return names, applied.schema_ids
 
@@ -62,27 +77,45 @@ class Site:
         return f"{self.config.storage.root}/{self.name}/{label}"
 
     def ends(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
-        """By topic of these types, by partition: how far it is filled, as Spark's options take it."""
+        """By topic of these types, by partition: how far it is filled, as Spark's
+        options take it.
+        """
         cluster = Cluster(self.config.kafka.edge, "edge")
         infos = cluster.topics([events_topic(name) for name in names])
         ends = cluster.ends([Partition(i.name, p) for i in infos.values() for p in i.partitions])
-        return {i.name: {str(p): ends[Partition(i.name, p)] for p in i.partitions} for i in infos.values()}
+        return {
+            i.name: {str(p): ends[Partition(i.name, p)] for p in i.partitions}
+            for i in infos.values()
+        }
 
     def remove_types(self, names: Sequence[str]) -> None:
         """Delete their topics."""
         admin = Cluster(self.config.kafka.edge, "edge").admin
-        for future in admin.delete_topics([events_topic(name) for name in names], operation_timeout=30).values() if names else ():
+        for future in (
+            admin.delete_topics(
+                [events_topic(name) for name in names], operation_timeout=30
+            ).values()
+            if names
+            else ()
+        ):
             future.result(60)
         self._types = [t for t in self._types if t not in names]
 
     def __enter__(self) -> Site:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.remove_types(list(self._types))
         open_storage(self.config.storage).delete(self.name)
         if error is None:
-            shutil.rmtree(self.folder, ignore_errors=True)  # the logs stay where something went wrong
+            shutil.rmtree(
+                self.folder, ignore_errors=True
+            )  # the logs stay where something went wrong
 
     def _settings(self, stack: dict[str, Any], *, local: bool) -> dict[str, Any]:
         """The stack's, with its central cluster as the only one."""

@@ -1,11 +1,13 @@
-"""Spark's own ways as contenders, from the same topics to Parquet by type and hour, in a process of their own.
+"""Spark's own ways as contenders, from the same topics to Parquet by type and hour, in a process of
+their own.
 
     plain   Kafka source → file sink: nothing is deduplicated, nothing proved, a folder is never complete
     dedup   the same with `dropDuplicatesWithinWatermark` on the event id, its state in RocksDB
 
-Both get what makes them quick: short fetch waits, a consumer cache above the number of partitions, two shuffle partitions on two
-cores, an event time that needs no decoding (the record's timestamp), one JVM for all rounds. The process reads jobs from stdin,
-one JSON object a line, and answers each with one on stdout.
+Both get what makes them quick: short fetch waits, a consumer cache above the number of partitions,
+two shuffle partitions on two cores, an event time that needs no decoding (the record's timestamp),
+one JVM for all rounds. The process reads jobs from stdin, one JSON object a line, and answers each
+with one on stdout.
 """
 
 from __future__ import annotations
@@ -54,8 +56,12 @@ class SparkWay:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "bench.etl_spark", str(site.file)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "PYTHONPATH": "."},
-            )  # fmt: skip
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, "PYTHONPATH": "."},
+            )
         self._tree = ProcessTree(self._process.pid)
         self._rounds = 0
         self._out = ""
@@ -67,14 +73,22 @@ class SparkWay:
         self._out = self._site.root(label)
         checkpoint = (self._site.folder / f"{label}-checkpoint").as_uri()
         topics = [events_topic(t) for t in delivered.plan.types]
-        job = Job(kind=self._kind, topics=topics, out=self._out, checkpoint=checkpoint, batch_records=self._batch_records)
+        job = Job(
+            kind=self._kind,
+            topics=topics,
+            out=self._out,
+            checkpoint=checkpoint,
+            batch_records=self._batch_records,
+        )
         began, cpu = time.monotonic(), self._tree.cpu_seconds()
         answer = self._ask(dataclasses.asdict(job))
         used, wall = self._tree.cpu_seconds() - cpu, time.monotonic() - began
         return Round(used, wall, {"memory_mb_peak": round(self._tree.memory_mb_peak()), **answer})
 
     def check(self, delivered: Delivered) -> None:
-        """WrongOutput unless the folder holds as many rows as this way promises: all of them, or the distinct ones."""
+        """WrongOutput unless the folder holds as many rows as this way promises: all of them, or
+        the distinct ones.
+        """
         wanted = int((delivered.distinct if self._kind == "dedup" else delivered.records).sum())
         found = self._ask({"count": self._out})["rows"]
         if found != wanted:
@@ -83,7 +97,12 @@ class SparkWay:
     def __enter__(self) -> SparkWay:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._tree.close()
         with contextlib.suppress(OSError):
             _stream(self._process.stdin).close()  # its end is the end of the jobs
@@ -149,7 +168,9 @@ def main() -> None:
 def _jars() -> list[str]:
     """Of Spark's Kafka connector, which Hourmark itself does not use."""
     locked = read_lock("spark", JARS_LOCK)
-    folder = ensure_jars("spark", locked, cache_root() / "jars", IvyFetch(java_executable), say_on_stderr)
+    folder = ensure_jars(
+        "spark", locked, cache_root() / "jars", IvyFetch(java_executable), say_on_stderr
+    )
     return [str(folder / jar.file_name) for jar in locked]
 
 
@@ -177,7 +198,9 @@ def _run(spark: Any, job: Job, bootstrap: str) -> dict[str, Any]:
         )
     )
     if job.kind == "dedup":
-        rows = rows.withWatermark("timestamp", "10 minutes").dropDuplicatesWithinWatermark(["event_id"])
+        rows = rows.withWatermark("timestamp", "10 minutes").dropDuplicatesWithinWatermark(
+            ["event_id"]
+        )
     assert BUCKET_SECONDS == 60, "the folders below are minutes"
     rows = rows.withColumn("hour", F.date_format("timestamp", "yyyyMMddHHmm"))
     query = (

@@ -1,9 +1,11 @@
-"""Makes the traffic of the ETL's benchmarks: real records by Hourmark's contracts, a million in seconds.
+"""Makes the traffic of the ETL's benchmarks: real records by Hourmark's contracts, a million in
+seconds.
 
-Ranges of `RANGE_EVENTS` events come from `HOSTS_COUNT` hosts, in the order of their event times; a range carries up to
-`TYPES_IN_RANGE` types. One range in a hundred is delivered twice (half of them as the same range, half cut anew, with another
-range id), and one in a hundred is an hour late. Keys and values are assembled as matrices of bytes, a row an event: every
-field of the record has a fixed length here, so that no event is encoded by itself. `check_sample` decodes some by the plain way.
+Ranges of `RANGE_EVENTS` events come from `HOSTS_COUNT` hosts, in the order of their event times; a
+range carries up to `TYPES_IN_RANGE` types. One range in a hundred is delivered twice (half of them
+as the same range, half cut anew, with another range id), and one in a hundred is an hour late. Keys
+and values are assembled as matrices of bytes, a row an event: every field of the record has a fixed
+length here, so that no event is encoded by itself. `check_sample` decodes some by the plain way.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is to be delivered. `ranges` times `RANGE_EVENTS` distinct events, spread evenly over the hours."""
+    """What is to be delivered. `ranges` times `RANGE_EVENTS` distinct events, spread evenly over
+    the hours.
+    """
 
     types: tuple[str, ...]
     first_hour: Hour
@@ -63,7 +67,10 @@ class Plan:
     @property
     def end(self) -> Hour:
         """The first hour after the last."""
-        return Hour(self.first_hour.start_s + self.hours * self.first_hour.length_s, self.first_hour.length_s)
+        return Hour(
+            self.first_hour.start_s + self.hours * self.first_hour.length_s,
+            self.first_hour.length_s,
+        )
 
     @property
     def all_hours(self) -> list[Hour]:
@@ -74,7 +81,9 @@ class Plan:
 
 @dataclasses.dataclass(kw_only=True)
 class Delivered:
-    """What was delivered, to check outputs against: arrays by (type, hour), and the audit records that promise it."""
+    """What was delivered, to check outputs against: arrays by (type, hour), and the audit records
+    that promise it.
+    """
 
     plan: Plan
     distinct: npt.NDArray[np.int64]
@@ -85,13 +94,18 @@ class Delivered:
 
 
 def declared(name: str, partitions: int = 1, payload: int = 0) -> EventType:
-    """The type of the benchmarks' events: the envelope and one number, about 100 bytes; where there is payload, a text beside."""
+    """The type of the benchmarks' events: the envelope and one number, about 100 bytes; where there
+    is payload, a text beside.
+    """
     text = [{"name": "text", "type": "string"}] if payload else []
-    return EventType(name=name, fields=[{"name": "number", "type": "long"}, *text], partitions=partitions)
+    return EventType(
+        name=name, fields=[{"name": "number", "type": "long"}, *text], partitions=partitions
+    )
 
 
 def deliver(cluster: KafkaCluster, plan: Plan, schema_ids: dict[str, int]) -> Delivered:
-    """Append all events of the plan to their topics (not the audit records: see `promise`), as fast as it goes.
+    """Append all events of the plan to their topics (not the audit records: see `promise`), as fast
+    as it goes.
 
     Records carry their event time as timestamp, which spares peers from decoding it.
     """
@@ -105,10 +119,16 @@ def deliver(cluster: KafkaCluster, plan: Plan, schema_ids: dict[str, int]) -> De
 
 
 def stream(
-    cluster: KafkaCluster, plan: Plan, schema_ids: dict[str, int], *, per_second: int, sent: Callable[[int], None],
+    cluster: KafkaCluster,
+    plan: Plan,
+    schema_ids: dict[str, int],
+    *,
+    per_second: int,
+    sent: Callable[[int], None],
     until: Callable[[], bool] = lambda: False,
-) -> Delivered:  # fmt: skip
-    """Append events at this rate, each range's audit record after it, as services do: `sent` hears the records so far.
+) -> Delivered:
+    """Append events at this rate, each range's audit record after it, as services do: `sent` hears
+    the records so far.
 
     Ends with the plan, or once `until` holds; what it returns is of what was sent.
     Records carry the time of sending. Slower than asked where the brokers are; not faster.
@@ -117,7 +137,9 @@ def stream(
     delivered = nothing_yet(plan)
     topics = [events_topic(t) for t in plan.types]
     began = time.monotonic()
-    for block in blocks(plan, schema_ids, delivered, ranges=max(1, per_second // RANGE_EVENTS // 10)):
+    for block in blocks(
+        plan, schema_ids, delivered, ranges=max(1, per_second // RANGE_EVENTS // 10)
+    ):
         _send(producer, topics, block, now=True)
         assert producer.flush(60) == 0, "brokers did not take events within 60 s"
         for key, value in delivered.audit:
@@ -135,17 +157,25 @@ def nothing_yet(plan: Plan) -> Delivered:
     """Before the first block."""
     shape = (len(plan.types), plan.hours)
     return Delivered(
-        plan=plan, distinct=np.zeros(shape, np.int64), low64_sums=np.zeros(shape, np.uint64), records=np.zeros(shape, np.int64)
+        plan=plan,
+        distinct=np.zeros(shape, np.int64),
+        low64_sums=np.zeros(shape, np.uint64),
+        records=np.zeros(shape, np.int64),
     )
 
 
 def _producer(cluster: KafkaCluster, *, linger_ms: int) -> Producer:
     return Producer(
         client_settings(
-            cluster, acks="all", enable_idempotence=True, compression_type="lz4", linger_ms=linger_ms,
-            queue_buffering_max_messages=1_000_000, queue_buffering_max_kbytes=512_000,
+            cluster,
+            acks="all",
+            enable_idempotence=True,
+            compression_type="lz4",
+            linger_ms=linger_ms,
+            queue_buffering_max_messages=1_000_000,
+            queue_buffering_max_kbytes=512_000,
         )
-    )  # fmt: skip
+    )
 
 
 def promise(cluster: KafkaCluster, delivered: Delivered) -> None:
@@ -192,16 +222,27 @@ class Block:
     values: Bytes
 
 
-def blocks(plan: Plan, schema_ids: dict[str, int], delivered: Delivered, *, ranges: int = _BLOCK_RANGES) -> Iterator[Block]:
-    """All of the plan, block by block of so many ranges, fewer of large events; what each holds is added to `delivered`."""
-    rng, ranges = np.random.default_rng(plan.seed), max(1, min(ranges, _BLOCK_RANGES * 100 // (100 + plan.payload)))
+def blocks(
+    plan: Plan, schema_ids: dict[str, int], delivered: Delivered, *, ranges: int = _BLOCK_RANGES
+) -> Iterator[Block]:
+    """All of the plan, block by block of so many ranges, fewer of large events; what each holds is
+    added to `delivered`.
+    """
+    rng, ranges = (
+        np.random.default_rng(plan.seed),
+        max(1, min(ranges, _BLOCK_RANGES * 100 // (100 + plan.payload))),
+    )
     for first in range(0, plan.ranges, ranges):
         numbers = np.arange(first, min(first + ranges, plan.ranges))
         yield _block(plan, numbers, schema_ids, delivered, rng)
 
 
 def _block(
-    plan: Plan, numbers: npt.NDArray[np.int64], schema_ids: dict[str, int], delivered: Delivered, rng: np.random.Generator
+    plan: Plan,
+    numbers: npt.NDArray[np.int64],
+    schema_ids: dict[str, int],
+    delivered: Delivered,
+    rng: np.random.Generator,
 ) -> Block:
     rows = len(numbers) * RANGE_EVENTS
     of_range = np.repeat(numbers, RANGE_EVENTS)
@@ -226,21 +267,29 @@ def _block(
     np.add.at(delivered.records, (type_index[pick], hour_index[pick]), 1)
     delivered.value_bytes += len(pick) * values.shape[1]
     offsets = np.arange(len(values) + 1, dtype=np.int64) * values.shape[1]
-    hashes = datum_hashes(tails, ids_of_schema.astype(np.int32), offsets, memoryview(values.tobytes()), FRAMING_SIZE)
+    hashes = datum_hashes(
+        tails, ids_of_schema.astype(np.int32), offsets, memoryview(values.tobytes()), FRAMING_SIZE
+    )
     delivered.audit += _audit(plan, order, sent_ranges, type_index, hour_index, tails, hashes)
     keys = np.concatenate([ids[pick], np.repeat(sent_ranges, RANGE_EVENTS, axis=0)], axis=1)
     assert len(values) == rows
     return Block(type_index[pick], time_ms[pick], keys, values[pick])
 
 
-def _times(plan: Plan, sequence: npt.NDArray[np.int64], of_range: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Evenly over the hours; a late range is an hour early in its times, so an hour late in its arrival."""
+def _times(
+    plan: Plan, sequence: npt.NDArray[np.int64], of_range: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Evenly over the hours; a late range is an hour early in its times, so an hour late in its
+    arrival.
+    """
     length_ms = plan.first_hour.length_s * 1000
     start = plan.first_hour.start_s * 1000
     times = start + sequence * (plan.hours * length_ms) // plan.events
     every = round(1 / plan.late) if plan.late else 0
     late = (of_range % every == every // 2) if every else np.zeros(len(sequence), bool)
-    result: npt.NDArray[np.int64] = np.where(late & (times - length_ms >= start), times - length_ms, times)
+    result: npt.NDArray[np.int64] = np.where(
+        late & (times - length_ms >= start), times - length_ms, times
+    )
     return result
 
 
@@ -254,13 +303,20 @@ def _event_ids(time_ms: npt.NDArray[np.int64], rng: np.random.Generator) -> Byte
 
 
 def _values(
-    sequence: npt.NDArray[np.int64], of_range: npt.NDArray[np.int64], time_ms: npt.NDArray[np.int64], ids: Bytes,
+    sequence: npt.NDArray[np.int64],
+    of_range: npt.NDArray[np.int64],
+    time_ms: npt.NDArray[np.int64],
+    ids: Bytes,
     schema_ids: npt.NDArray[np.int64],
-) -> Bytes:  # fmt: skip
+) -> Bytes:
     hosts = of_range % HOSTS_COUNT
     names = np.array([list(b"\x0cweb-%02d" % h) for h in range(HOSTS_COUNT)], np.uint8)
     files = np.array(
-        [list(b"\x40" + b"%032x" % (h * 0x9E3779B97F4A7C15F39CC0605CEDC835 % (1 << 128))) for h in range(HOSTS_COUNT)], np.uint8
+        [
+            list(b"\x40" + b"%032x" % (h * 0x9E3779B97F4A7C15F39CC0605CEDC835 % (1 << 128)))
+            for h in range(HOSTS_COUNT)
+        ],
+        np.uint8,
     )
     rows = len(sequence)
     parts = [
@@ -269,7 +325,9 @@ def _values(
         ids,
         _long(time_ms, 6),
         names[hosts],
-        np.broadcast_to(np.frombuffer(bytes([2 * len(_PATH)]) + _PATH, np.uint8), (rows, 1 + len(_PATH))),
+        np.broadcast_to(
+            np.frombuffer(bytes([2 * len(_PATH)]) + _PATH, np.uint8), (rows, 1 + len(_PATH))
+        ),
         np.full((rows, 1), 2, np.uint8),  # the union's second branch: a file
         files[hosts],
         np.zeros((rows, 1), np.uint8),  # generation 0
@@ -284,14 +342,18 @@ def _texts(rows: int, size: int, rng: np.random.Generator) -> Bytes:
     letters = np.frombuffer(string.ascii_letters.encode() + b"0123456789-_", np.uint8)
     length = io.BytesIO()
     fastavro.schemaless_writer(length, "long", size)
-    head = np.broadcast_to(np.frombuffer(length.getvalue(), np.uint8), (rows, len(length.getvalue())))
+    head = np.broadcast_to(
+        np.frombuffer(length.getvalue(), np.uint8), (rows, len(length.getvalue()))
+    )
     return np.concatenate([head, letters[rng.integers(0, 64, (rows, size), np.uint8)]], axis=1)
 
 
 def _long(values: npt.NDArray[np.int64], size: int) -> Bytes:
     """Avro longs that are all `size` bytes long."""
     zigzag = values << 1
-    assert (zigzag >> 7 * (size - 1) > 0).all() and (zigzag >> 7 * size == 0).all(), "not all of this length"
+    assert (zigzag >> 7 * (size - 1) > 0).all() and (zigzag >> 7 * size == 0).all(), (
+        "not all of this length"
+    )
     digits = (zigzag[:, None] >> (7 * np.arange(size))) & 0x7F
     digits[:, :-1] |= 0x80
     return digits.astype(np.uint8)
@@ -300,7 +362,9 @@ def _long(values: npt.NDArray[np.int64], size: int) -> Bytes:
 def _with_repeats(
     count: int, again: npt.NDArray[np.int64], range_ids: Bytes, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], Bytes]:
-    """The order of delivery, by index of range, and each delivery's range id: half of the repeats are ranges cut anew."""
+    """The order of delivery, by index of range, and each delivery's range id: half of the repeats
+    are ranges cut anew.
+    """
     places = np.concatenate([np.arange(count), np.minimum(again + 20, count)])
     order = np.concatenate([np.arange(count), again])
     sent = np.concatenate([range_ids, range_ids[again]])
@@ -311,16 +375,23 @@ def _with_repeats(
 
 
 def _audit(
-    plan: Plan, order: npt.NDArray[np.int64], sent_ranges: Bytes, type_index: npt.NDArray[np.int64],
-    hour_index: npt.NDArray[np.int64], tails: npt.NDArray[np.uint64], hashes: npt.NDArray[np.uint64],
-) -> list[tuple[bytes, bytes]]:  # fmt: skip
+    plan: Plan,
+    order: npt.NDArray[np.int64],
+    sent_ranges: Bytes,
+    type_index: npt.NDArray[np.int64],
+    hour_index: npt.NDArray[np.int64],
+    tails: npt.NDArray[np.uint64],
+    hashes: npt.NDArray[np.uint64],
+) -> list[tuple[bytes, bytes]]:
     """The audit record of each delivery, in order."""
     promised: dict[int, tuple[Promise, ...]] = {}
     records = []
     for delivery, index in enumerate(order.tolist()):
         rows = slice(index * RANGE_EVENTS, (index + 1) * RANGE_EVENTS)
         if index not in promised:
-            promised[index] = _promises(plan, type_index[rows], hour_index[rows], tails[rows], hashes[rows])
+            promised[index] = _promises(
+                plan, type_index[rows], hour_index[rows], tails[rows], hashes[rows]
+            )
         range_id = RangeId(sent_ranges[delivery].tobytes())
         record = AuditRecord(
             range_id=range_id,
@@ -344,16 +415,26 @@ def _audit(
 
 
 def _promises(
-    plan: Plan, types: npt.NDArray[np.int64], hours: npt.NDArray[np.int64], tails: npt.NDArray[np.uint64],
+    plan: Plan,
+    types: npt.NDArray[np.int64],
+    hours: npt.NDArray[np.int64],
+    tails: npt.NDArray[np.uint64],
     hashes: npt.NDArray[np.uint64],
-) -> tuple[Promise, ...]:  # fmt: skip
+) -> tuple[Promise, ...]:
     cell = types * plan.hours + hours
     cells, inverse, counts = np.unique(cell, return_inverse=True, return_counts=True)
     sums, checksums = np.zeros(len(cells), np.uint64), np.zeros(len(cells), np.uint64)
     np.add.at(sums, inverse, tails)
     np.add.at(checksums, inverse, hashes)
     starts = plan.first_hour.start_s + (cells % plan.hours) * plan.first_hour.length_s
-    found = zip((cells // plan.hours).tolist(), starts.tolist(), counts.tolist(), sums.tolist(), checksums.tolist(), strict=True)
+    found = zip(
+        (cells // plan.hours).tolist(),
+        starts.tolist(),
+        counts.tolist(),
+        sums.tolist(),
+        checksums.tolist(),
+        strict=True,
+    )
     return tuple(sorted(Promise(plan.types[t], *rest) for t, *rest in found))
 
 
@@ -361,7 +442,9 @@ def _send(producer: Producer, topics: Sequence[str], block: Block, *, now: bool)
     keys, values = block.keys.tobytes(), block.values.tobytes()
     key_size, size = block.keys.shape[1], block.values.shape[1]
     produce = producer.produce
-    for n, (index, time_ms) in enumerate(zip(block.type_index.tolist(), block.time_ms.tolist(), strict=True)):
+    for n, (index, time_ms) in enumerate(
+        zip(block.type_index.tolist(), block.time_ms.tolist(), strict=True)
+    ):
         key, value = keys[n * key_size : (n + 1) * key_size], values[n * size : (n + 1) * size]
         while True:
             try:
@@ -374,7 +457,9 @@ def _send(producer: Producer, topics: Sequence[str], block: Block, *, now: bool)
 
 
 def check_sample(plan: Plan, schema_ids: dict[str, int]) -> None:
-    """AssertionError unless records of the first block are what Hourmark's own code reads: keys, framing, Avro, ids, hours."""
+    """AssertionError unless records of the first block are what Hourmark's own code reads: keys,
+    framing, Avro, ids, hours.
+    """
     delivered = nothing_yet(plan)
     block = next(blocks(plan, schema_ids, delivered))
     for n in range(0, len(block.keys), 997):
@@ -384,8 +469,15 @@ def check_sample(plan: Plan, schema_ids: dict[str, int]) -> None:
         schema = fastavro.parse_schema(declared(name, payload=plan.payload).schema())
         row: Any = fastavro.schemaless_reader(io.BytesIO(datum), schema, None)
         assert schema_id == schema_ids[name]
-        assert EventId(row["event_id"].bytes if hasattr(row["event_id"], "bytes") else row["event_id"]) == event_id
-        assert event_id.time_ms == int(block.time_ms[n]) == round(row["event_time"].timestamp() * 1000)
+        assert (
+            EventId(row["event_id"].bytes if hasattr(row["event_id"], "bytes") else row["event_id"])
+            == event_id
+        )
+        assert (
+            event_id.time_ms == int(block.time_ms[n]) == round(row["event_time"].timestamp() * 1000)
+        )
     records = [AuditRecord.decode(unframe(value)[1]) for _, value in delivered.audit[:50]]
-    assert all(record.range_id == key for record, (key, _) in zip(records, delivered.audit, strict=False))
+    assert all(
+        record.range_id == key for record, (key, _) in zip(records, delivered.audit, strict=False)
+    )
     assert all(p.checksum is not None for record in records for p in record.promised)

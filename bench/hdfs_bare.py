@@ -1,6 +1,8 @@
-"""What HDFS itself takes for closed buckets: a bare WebHDFS client makes the same folders and files, reads and renames them.
+"""What HDFS itself takes for closed buckets: a bare WebHDFS client makes the same folders and
+files, reads and renames them.
 
-No proof, no ledger, no Avro: bytes of the same number, as many buckets at once. So what closing takes beyond it is Hourmark's.
+No proof, no ledger, no Avro: bytes of the same number, as many buckets at once. So what closing
+takes beyond it is Hourmark's.
 """
 
 from __future__ import annotations
@@ -27,11 +29,20 @@ Sizes = Sequence[int]  # of a bucket's files, in bytes
 def sizes_of(storage: Storage, folders: Sequence[str]) -> list[Sizes]:
     """Of each bucket's files."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda folder: [entry.size for entry in storage.list(folder) if not entry.is_folder], folders))
+        return list(
+            pool.map(
+                lambda folder: [
+                    entry.size for entry in storage.list(folder) if not entry.is_folder
+                ],
+                folders,
+            )
+        )
 
 
 def seconds_for(settings: StorageSettings, folder: str, buckets: Sequence[Sizes]) -> float:
-    """How long it takes to make buckets of these files in an empty folder below the root, each published by a rename."""
+    """How long it takes to make buckets of these files in an empty folder below the root, each
+    published by a rename.
+    """
     client = _Client(settings.webhdfs, settings.user or getpass.getuser())
     root = f"{urlsplit(settings.root).path.rstrip('/')}/{folder}"
     began = time.monotonic()
@@ -47,7 +58,9 @@ def _publish(client: _Client, root: str, number: int, sizes: Sizes) -> None:
         client.send(f"{attempt}/{index}", os.urandom(size))
         assert len(client.read(f"{attempt}/{index}")) == size
     client.ask("PUT", f"{root}/type-{number}", "MKDIRS")
-    assert client.ask("PUT", attempt, f"RENAME&destination={quote(target)}") == {"boolean": True}, target
+    assert client.ask("PUT", attempt, f"RENAME&destination={quote(target)}") == {"boolean": True}, (
+        target
+    )
 
 
 class _Client:
@@ -71,7 +84,9 @@ class _Client:
         """A file."""
         return self._at_datanode("GET", path, "OPEN")
 
-    def _at_datanode(self, method: str, path: str, operation: str, content: bytes | None = None) -> bytes:
+    def _at_datanode(
+        self, method: str, path: str, operation: str, content: bytes | None = None
+    ) -> bytes:
         there = urlsplit(str(self.ask(method, path, f"{operation}&noredirect=true")["Location"]))
         return self._answer(there.netloc, method, f"{there.path}?{there.query}", content)
 

@@ -1,9 +1,11 @@
-"""The WebHDFS client beside `hdfs-native` on one HDFS, in turns: docs/decisions/2026-11-21-hdfs-client.md has the figures.
+"""The WebHDFS client beside `hdfs-native` on one HDFS, in turns:
+docs/decisions/2026-11-21-hdfs-client.md has the figures.
 
     python -m bench.hdfs_clients --config $HOURMARK_HOME/stack/hourmark.toml --json
 
-hdfs-native is no dependency: `pip install hdfs-native` first. Both do what a bucket's file needs: nothing stands there, written
-under another name, its size checked, renamed without overwriting, looked up, read back.
+hdfs-native is no dependency: `pip install hdfs-native` first. Both do what a bucket's file needs:
+nothing stands there, written under another name, its size checked, renamed without overwriting,
+looked up, read back.
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ def native_client(url: str) -> Publish:
 
 
 def main() -> None:
-    """One line for each measurement and client: milliseconds for a file, CPU of this process, MB/s, and the ratio at the end."""
+    """One line for each measurement and client: milliseconds for a file, CPU of this process, MB/s,
+    and the ratio at the end.
+    """
     parser = argparse.ArgumentParser(prog="python -m bench.hdfs_clients", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="settings whose storage is HDFS")
     parser.add_argument("--rounds", type=int, default=5)
@@ -72,7 +76,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     settings = load_config(arguments.config).storage
-    settings = settings.model_copy(update={"root": f"{settings.root}-clients-{uuid.uuid4().hex[:6]}"})
+    settings = settings.model_copy(
+        update={"root": f"{settings.root}-clients-{uuid.uuid4().hex[:6]}"}
+    )
     storage = open_storage(settings)
 
     def webhdfs(name: str, piece: bytes, pieces: int) -> int:
@@ -104,16 +110,27 @@ def main() -> None:
         storage.delete("webhdfs")
         storage.delete("hdfs-native")
     for what, (content, pieces, _, _) in measures.items():
-        medians = {name: [statistics.median(column) for column in zip(*found[what, name], strict=True)] for name in clients}
+        medians = {
+            name: [statistics.median(column) for column in zip(*found[what, name], strict=True)]
+            for name in clients
+        }
         line: dict[str, Any] = {"measured": what, "bytes": len(content) * pieces}
         for name, (wall, cpu) in medians.items():
             line[name] = {"ms": round(wall * 1000, 1), "cpu_ms": round(cpu * 1000, 1)}
         ours, theirs = medians["webhdfs"], medians["hdfs-native"]
-        line["ratio"] = {"wall": round(ours[0] / theirs[0], 2), "cpu": round(ours[1] / theirs[1], 2)}
-        print(json.dumps(line) if arguments.json else "  ".join(f"{k} {v}" for k, v in line.items()), flush=True)
+        line["ratio"] = {
+            "wall": round(ours[0] / theirs[0], 2),
+            "cpu": round(ours[1] / theirs[1], 2),
+        }
+        print(
+            json.dumps(line) if arguments.json else "  ".join(f"{k} {v}" for k, v in line.items()),
+            flush=True,
+        )
 
 
-def _round(publish: Publish, folder: str, piece: bytes, pieces: int, files: int, at_once: int) -> tuple[float, float]:
+def _round(
+    publish: Publish, folder: str, piece: bytes, pieces: int, files: int, at_once: int
+) -> tuple[float, float]:
     """Wall and CPU seconds of one file; a round's wall is shared by its files."""
     began, cpu = time.monotonic(), time.process_time()
     with ThreadPoolExecutor(at_once) as pool:

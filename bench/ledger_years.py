@@ -2,8 +2,8 @@
 
     python -m bench.ledger_years --types 1000 --hours 8760 [--url postgresql://…]
 
-Makes a ledger in which every hour of every type is closed, as closing and packing leave it: the last days row by row, older ones
-packed. One hour in ten has late events of the hour before.
+Makes a ledger in which every hour of every type is closed, as closing and packing leave it: the
+last days row by row, older ones packed. One hour in ten has late events of the hour before.
 """
 
 from __future__ import annotations
@@ -54,25 +54,48 @@ def manifest_of(event_type: str, hour: Hour, number: int, ledger: str) -> Manife
     """A manifest as closing writes them."""
     late = {str(hour.before()): 7} if number % 10 == 0 and number else {}
     return Manifest(
-        type=event_type, hour=str(hour), bucket_seconds=_HOUR_S, grade=Grade.PROVED,
+        type=event_type,
+        hour=str(hour),
+        bucket_seconds=_HOUR_S,
+        grade=Grade.PROVED,
         evidence=Evidence(
-            method="sums", cut_at_ms=hour.end_ms + 1000, audit_records=3, promised=100, audit_next={"0": 10**6 + number}
+            method="sums",
+            cut_at_ms=hour.end_ms + 1000,
+            audit_records=3,
+            promised=100,
+            audit_next={"0": 10**6 + number},
         ),
         files=[
             BucketFile(
-                name="part-00000.avro", records=100, bytes=12345 + number % 977, blake2b=_hex(number, 32),
-                schema_id=1, schema_fingerprint="0123456789abcdef",
+                name="part-00000.avro",
+                records=100,
+                bytes=12345 + number % 977,
+                blake2b=_hex(number, 32),
+                schema_id=1,
+                schema_fingerprint="0123456789abcdef",
             )
         ],
-        events=100, late=late, duplicates_removed=number % 7, unaudited=0,
-        books={str(hour): Book(rows=100, events=100, promised=100, unaudited=0)}, id_sum=_hex(number, 16),
+        events=100,
+        late=late,
+        duplicates_removed=number % 7,
+        unaudited=0,
+        books={str(hour): Book(rows=100, events=100, promised=100, unaudited=0)},
+        id_sum=_hex(number, 16),
         offsets=[
-            Offsets(topic=f"edge.events.{event_type}", topic_id="AbCdEfGhIjKlMnOpQrStUv", partition=p, next=1000 * number + p)
+            Offsets(
+                topic=f"edge.events.{event_type}",
+                topic_id="AbCdEfGhIjKlMnOpQrStUv",
+                partition=p,
+                next=1000 * number + p,
+            )
             for p in range(3)
         ],
-        ledger=ledger, ledger_commit=5 + number, attempt=_hex(~number, 32),
-        closed_at_ms=hour.end_ms + 5000, software="hourmark 0.4.0",
-    ).sealed()  # fmt: skip
+        ledger=ledger,
+        ledger_commit=5 + number,
+        attempt=_hex(~number, 32),
+        closed_at_ms=hour.end_ms + 5000,
+        software="hourmark 0.4.0",
+    ).sealed()
 
 
 def hour_at(first: Hour, n: int) -> Hour:
@@ -82,21 +105,43 @@ def hour_at(first: Hour, n: int) -> Hour:
 
 def _template(event_type: str, first: Hour, ledger: str) -> str:
     """A manifest with marks in place of what differs from hour to hour."""
-    one = manifest_of(event_type, first, 3, ledger).model_copy(update={"software": "hourmark 0.4.0"})  # without its own digest
-    return one.encode().decode().replace(str(first), "@hour").replace(_hex(3, 32), "@a").replace(_hex(3, 16), "@b").replace(
-        _hex(~3, 32), "@c").replace(str(first.end_ms + 5000), "@d")  # fmt: skip
+    one = manifest_of(event_type, first, 3, ledger).model_copy(
+        update={"software": "hourmark 0.4.0"}
+    )  # without its own digest
+    return (
+        one.encode()
+        .decode()
+        .replace(str(first), "@hour")
+        .replace(_hex(3, 32), "@a")
+        .replace(_hex(3, 16), "@b")
+        .replace(_hex(~3, 32), "@c")
+        .replace(str(first.end_ms + 5000), "@d")
+    )
 
 
 def _bucket_row(template: str, event_type: str, first: Hour, n: int) -> BucketRow:
     hour = hour_at(first, n)
-    text = template.replace("@hour", str(hour)).replace("@a", _hex(n, 32)).replace("@b", _hex(n, 16)).replace("@c", _hex(~n, 32))
-    return BucketRow(event_type, hour.start_s, "proved", hour.end_ms + 5000, text.replace("@d", str(hour.end_ms + 5000)))
+    text = (
+        template.replace("@hour", str(hour))
+        .replace("@a", _hex(n, 32))
+        .replace("@b", _hex(n, 16))
+        .replace("@c", _hex(~n, 32))
+    )
+    return BucketRow(
+        event_type,
+        hour.start_s,
+        "proved",
+        hour.end_ms + 5000,
+        text.replace("@d", str(hour.end_ms + 5000)),
+    )
 
 
 def make(url: str, types: int, hours: int) -> tuple[Database, Hour]:
     """A ledger of so many types and closed hours; and its first hour. Packs while it is made."""
     now_s = int(time.time()) // _HOUR_S * _HOUR_S
-    first = Hour((now_s - _HOUR_S * hours) // DAY_S * DAY_S, _HOUR_S)  # a whole day is packed in one row
+    first = Hour(
+        (now_s - _HOUR_S * hours) // DAY_S * DAY_S, _HOUR_S
+    )  # a whole day is packed in one row
     hours = (now_s - first.start_s) // _HOUR_S
     config = Config(kafka=Kafka(central=KafkaCluster()), etl=Etl(ledger=url))
     names = [f"type-{n:04d}" for n in range(types)]
@@ -108,8 +153,14 @@ def make(url: str, types: int, hours: int) -> tuple[Database, Hour]:
     texts = {name: _template(name, first, ledger) for name in names}
     for day in range(0, recent, 24):
         with database.transaction(lease) as connection:
-            rows = [(name, [_bucket_row(texts[name], name, first, n) for n in range(day, day + 24)]) for name in names]
-            connection.execute(insert(tables.bucket_days), [packed(name, of[0].hour_s // DAY_S * DAY_S, of) for name, of in rows])
+            rows = [
+                (name, [_bucket_row(texts[name], name, first, n) for n in range(day, day + 24)])
+                for name in names
+            ]
+            connection.execute(
+                insert(tables.bucket_days),
+                [packed(name, of[0].hour_s // DAY_S * DAY_S, of) for name, of in rows],
+            )
             late = [
                 late_rows(name, hour_at(first, n), [str(hour_at(first, n - 1))])
                 for n in range(day, day + 24, 10)
@@ -118,11 +169,16 @@ def make(url: str, types: int, hours: int) -> tuple[Database, Hour]:
             put_late_hours(connection, [row for of in late for row in of])
     with database.transaction(lease) as connection:
         for name in names:
-            made = [(hour_at(first, n), manifest_of(name, hour_at(first, n), n, ledger)) for n in range(recent, hours)]
+            made = [
+                (hour_at(first, n), manifest_of(name, hour_at(first, n), n, ledger))
+                for n in range(recent, hours)
+            ]
             put_buckets(connection, made)
         for row in [*connection.execute(select(tables.frontiers)).mappings()]:
             new = with_digest(tables.frontiers, {**row, "hour": now_s})
-            connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == row["type"]).values(**new))
+            connection.execute(
+                update(tables.frontiers).where(tables.frontiers.c.type == row["type"]).values(**new)
+            )
     while pack_days(database, lease, now_s * 1000, 10_000):
         pass
     return database, first
@@ -138,7 +194,10 @@ def ask(database: Database, config: Config, first: Hour) -> list[tuple[str, floa
     today = Hour(newest - DAY_S, _HOUR_S)
     questions: dict[str, Callable[[], Any]] = {
         "driver start: frontiers, types, damaged rows": lambda: (
-            frontiers(database, _HOUR_S), closed_types(database), unlisted_bytes(database), damaged_rows(database, is_start=True)
+            frontiers(database, _HOUR_S),
+            closed_types(database),
+            unlisted_bytes(database),
+            damaged_rows(database, is_start=True),
         ),
         "why: an hour of today": lambda: closed_manifest(database, known[-1].event_type, today),
         "why: a packed hour": lambda: closed_manifest(database, known[-1].event_type, day),
@@ -151,7 +210,7 @@ def ask(database: Database, config: Config, first: Hour) -> list[tuple[str, floa
             database, {f.event_type: [month] for f in known}, _HOUR_S
         ),
         "what 30 days of a type lack": lambda: lacked_since(database, known[-1].event_type, month),
-    }  # fmt: skip
+    }
     found = []
     for name, question in questions.items():
         began = time.process_time()
@@ -162,7 +221,9 @@ def ask(database: Database, config: Config, first: Hour) -> list[tuple[str, floa
 
 def main() -> None:
     """Make the ledger, ask, and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--types", type=int, default=1000)
     parser.add_argument("--hours", type=int, default=720)
     parser.add_argument("--url", help="of an empty PostgreSQL database; default: an SQLite file")
@@ -173,7 +234,11 @@ def main() -> None:
         began = time.monotonic()
         database, first = make(url, given.types, given.hours)
         size = f", {file.stat().st_size >> 20} MiB" if file.exists() else ""
-        print(f"{given.types} types, {given.hours} hours, made in {time.monotonic() - began:.0f} s{size}", flush=True)
+        print(
+            f"{given.types} types, {given.hours} hours, made in "
+            f"{time.monotonic() - began:.0f} s{size}",
+            flush=True,
+        )
         config = Config(kafka=Kafka(central=KafkaCluster()), etl=Etl(ledger=url))
         with database:
             for name, cpu_s in ask(database, config, first):

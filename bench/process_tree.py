@@ -11,8 +11,10 @@ _LOOKS_PER_MEMORY = 10  # asking for memory costs more than asking for times
 
 
 class ProcessTree:
-    """Watches the tree below a process from its start on, because PySpark's daemon lets workers end unwaited for: their times are
-    in nobody's. What a process uses after the last look before its end, a twentieth of a second on average, is missed."""
+    """Watches the tree below a process from its start on, because PySpark's daemon lets workers end
+    unwaited for: their times are in nobody's. What a process uses after the last look before its
+    end, a twentieth of a second on average, is missed.
+    """
 
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
@@ -40,7 +42,9 @@ class ProcessTree:
         return found
 
     def memory_mb_peak(self) -> float:
-        """Most memory that was seen since the last call, once a second: proportional, so pages that workers share count once."""
+        """Most memory that was seen since the last call, once a second: proportional, so pages that
+        workers share count once.
+        """
         peak = max(self._memory_mb_peak, self._memory_mb())
         self._memory_mb_peak = 0.0
         return peak
@@ -63,11 +67,19 @@ class ProcessTree:
             try:
                 times = process.cpu_times()
                 key = (process.pid, process.create_time())
-                kind = "driver" if process == self._root else "jvm" if process.name() == "java" else "workers"
+                kind = (
+                    "driver"
+                    if process == self._root
+                    else "jvm"
+                    if process.name() == "java"
+                    else "workers"
+                )
             except psutil.Error:
                 continue
             with self._guard:
-                self._kinds[key] = kind  # the last one: a process becomes another program after its start
+                self._kinds[key] = (
+                    kind  # the last one: a process becomes another program after its start
+                )
                 self._used[key] = max(self._used.get(key, 0.0), times.user + times.system)
 
     def _memory_mb(self) -> float:

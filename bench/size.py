@@ -1,11 +1,13 @@
-"""What the whole path takes for several loads, from which `hourmark size` tells what others would take.
+"""What the whole path takes for several loads, from which `hourmark size` tells what others would
+take.
 
     python -m bench.size [--json] [--seconds N] [--keep]
 
-A stack of its own (three brokers, a central one, MirrorMaker 2, HDFS) carries lines of a file to closed buckets of a minute, at
-loads of different rate, size and number of types. Of each: seconds of CPU a second, by component, over whole minutes in which all
-kept up, and what a byte of line comes to on each way. The first loads are fitted to, the last are predicted. --keep puts the
-result where `hourmark size` finds it. On a machine that does nothing else; it takes half an hour.
+A stack of its own (three brokers, a central one, MirrorMaker 2, HDFS) carries lines of a file to
+closed buckets of a minute, at loads of different rate, size and number of types. Of each: seconds
+of CPU a second, by component, over whole minutes in which all kept up, and what a byte of line
+comes to on each way. The first loads are fitted to, the last are predicted. --keep puts the result
+where `hourmark size` finds it. On a machine that does nothing else; it takes half an hour.
 """
 
 from __future__ import annotations
@@ -60,9 +62,17 @@ FIRST_S: Final = 120.0  # until JVMs have compiled what they run
 WARM_UP_S: Final = 30.0
 KEEPS_UP_S: Final = 120.0
 _WRITES_A_SECOND: Final = 10
-_WORDS: Final = [f"{random.Random(n).getrandbits(48):x}"[: 3 + n % 9] for n in range(4000)]  # text that packs about as logs do
+_WORDS: Final = [
+    f"{random.Random(n).getrandbits(48):x}"[: 3 + n % 9] for n in range(4000)
+]  # text that packs about as logs do
 _TEXTS: Final = 1000
-_COMPONENTS: Final = {"namenode": "hdfs", "datanode": "hdfs", "mirror": "mirror", "service": "service", "tailer": "tailer"}
+_COMPONENTS: Final = {
+    "namenode": "hdfs",
+    "datanode": "hdfs",
+    "mirror": "mirror",
+    "service": "service",
+    "tailer": "tailer",
+}
 
 
 class World:
@@ -100,7 +110,8 @@ class World:
         folder.mkdir(exist_ok=True)
         for name in map(type_name, range(self.types, types)):
             fields = (
-                '[{ name = "user", type = "string" }, { name = "number", type = "long" }, { name = "text", type = "string" }]'
+                '[{ name = "user", type = "string" }, { name = "number", type = "long" }, { '
+                'name = "text", type = "string" }]'
             )
             (folder / f"{name}.toml").write_text(f'name = "{name}"\nfields = {fields}\n')
         named = ", ".join(f'"{type_name(n)}"' for n in range(types))
@@ -134,7 +145,10 @@ class Writer(threading.Thread):
         self._chance = random.Random(rate)
         head = len(_line(0, 0, 0, 10**7, ""))
         long = " ".join(self._chance.choices(_WORDS, k=20 * size))
-        self._texts = [long[start : start + size - head] for start in (self._chance.randrange(60 * size) for _ in range(_TEXTS))]
+        self._texts = [
+            long[start : start + size - head]
+            for start in (self._chance.randrange(60 * size) for _ in range(_TEXTS))
+        ]
         self._over = threading.Event()
         self.bytes = self.packed = self.lines = 0
 
@@ -151,7 +165,11 @@ class Writer(threading.Thread):
                 )
                 text = b"".join(lines)
                 file.write(text)
-                self.lines, self.bytes, self.packed = due, self.bytes + len(text), self.packed + len(pack.compress(text))
+                self.lines, self.bytes, self.packed = (
+                    due,
+                    self.bytes + len(text),
+                    self.packed + len(pack.compress(text)),
+                )
 
     def stop(self) -> None:
         """And wait for it."""
@@ -178,7 +196,9 @@ def _carry(world: World, config: Config, point: tuple[int, int, int], seconds: f
     _bucket_share(world, config, writer)
 
 
-def measure(world: World, config: Config, point: tuple[int, int, int], seconds: float) -> Measurement:
+def measure(
+    world: World, config: Config, point: tuple[int, int, int], seconds: float
+) -> Measurement:
     """One load, over whole minutes."""
     rate, size, types = point
     if types > world.types:
@@ -190,20 +210,42 @@ def measure(world: World, config: Config, point: tuple[int, int, int], seconds: 
     stored, lines, written = world.replica_bytes(), writer.lines, writer.bytes
     before, etl_before_s, began_s = world.cpu_s(), tree.cpu_seconds(), time.monotonic()
     time.sleep(seconds)
-    lasted_s, after, etl_s = time.monotonic() - began_s, world.cpu_s(), tree.cpu_seconds() - etl_before_s
-    stored, lines, written = world.replica_bytes() - stored, writer.lines - lines, writer.bytes - written
+    lasted_s, after, etl_s = (
+        time.monotonic() - began_s,
+        world.cpu_s(),
+        tree.cpu_seconds() - etl_before_s,
+    )
+    stored, lines, written = (
+        world.replica_bytes() - stored,
+        writer.lines - lines,
+        writer.bytes - written,
+    )
     tree.close()
     writer.stop()
     bucket = _bucket_share(world, config, writer)
-    used = {name: (after[name] - before[name]) / lasted_s for name in after} | {"etl": etl_s / lasted_s}
+    used = {name: (after[name] - before[name]) / lasted_s for name in after} | {
+        "etl": etl_s / lasted_s
+    }
     load = Load(
-        events_per_second=lines / lasted_s, event_bytes=written / lines, types=types, hosts=1, bucket_seconds=BUCKET_SECONDS
+        events_per_second=lines / lasted_s,
+        event_bytes=written / lines,
+        types=types,
+        hosts=1,
+        bucket_seconds=BUCKET_SECONDS,
     )
-    return Measurement(load=load, cores=used, sent=writer.packed / writer.bytes, topic=stored / 3 / written, bucket=bucket)
+    return Measurement(
+        load=load,
+        cores=used,
+        sent=writer.packed / writer.bytes,
+        topic=stored / 3 / written,
+        bucket=bucket,
+    )
 
 
 def _bucket_share(world: World, config: Config, writer: Writer) -> float:
-    """Once all that was written is closed, which says that all kept up: bytes in buckets over bytes of lines."""
+    """Once all that was written is closed, which says that all kept up: bytes in buckets over bytes
+    of lines.
+    """
     end_ms = (world.clock.now_ms() // 60_000 + 1) * 60_000
     wait_s = (end_ms - world.clock.now_ms()) / 1000 + KEEPS_UP_S
     with closing(WebHdfs(config.storage.webhdfs, config.storage.user)) as hdfs:
@@ -211,32 +253,63 @@ def _bucket_share(world: World, config: Config, writer: Writer) -> float:
 
         def is_closed() -> bool:
             found = look(hdfs, config.storage.root)
-            return all(type_name(n) in found and found[type_name(n)].end_ms >= end_ms for n in range(writer.types))
+            return all(
+                type_name(n) in found and found[type_name(n)].end_ms >= end_ms
+                for n in range(writer.types)
+            )
 
-        wait_for(is_closed, "all that was written to be closed", wait_s, world.clock, world.components.check, pause_s=4.0)
+        wait_for(
+            is_closed,
+            "all that was written to be closed",
+            wait_s,
+            world.clock,
+            world.components.check,
+            pause_s=4.0,
+        )
         buckets = {bucket.path: bucket for bucket in closed_buckets(hdfs, root)}
-    held = sum(file.bytes for path, bucket in buckets.items() if path not in world.seen for file in bucket.marker.files)
+    held = sum(
+        file.bytes
+        for path, bucket in buckets.items()
+        if path not in world.seen
+        for file in bucket.marker.files
+    )
     world.seen.update(buckets)
     return held / writer.bytes
 
 
 def about() -> dict[str, Any]:
     """When, on what, of which commit."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
     return {
-        "date": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}", "commit": commit, "cores": os.cpu_count(), "machine": platform.machine(),
-        "brokers": 3, "central_brokers": 1, "load_before": os.getloadavg()[0],
-    }  # fmt: skip
+        "date": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}",
+        "commit": commit,
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "brokers": 3,
+        "central_brokers": 1,
+        "load_before": os.getloadavg()[0],
+    }
 
 
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="hourmark bench size", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="hourmark bench size",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--seconds", type=int, default=120, help="of each load; whole minutes, as buckets close once in each")
-    parser.add_argument("--keep", action="store_true", help="put the result where `hourmark size` finds it")
+    parser.add_argument(
+        "--seconds",
+        type=int,
+        default=120,
+        help="of each load; whole minutes, as buckets close once in each",
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="put the result where `hourmark size` finds it"
+    )
     arguments = parser.parse_args()
     told, found = about(), list[Measurement]()
     with tempfile.TemporaryDirectory(prefix="hourmark-size-") as folder, ExitStack() as ending:

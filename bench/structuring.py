@@ -1,9 +1,11 @@
-"""Structuring, the service's work on a line: JSON payload in, framed Avro with id, key and promise out.
+"""Structuring, the service's work on a line: JSON payload in, framed Avro with id, key and promise
+out.
 
     python -m bench.structuring [--json]
 
-Beside it, in the same run and process: the plain way, `json.loads` and `fastavro.schemaless_writer`, which gives the datum alone:
-no RFC 5424 header is read, no id made, no envelope checked. The ratio says what everything else costs on top of it.
+Beside it, in the same run and process: the plain way, `json.loads` and
+`fastavro.schemaless_writer`, which gives the datum alone: no RFC 5424 header is read, no id made,
+no envelope checked. The ratio says what everything else costs on top of it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,12 @@ def payloads() -> list[bytes]:
     """JSON objects of about 150 bytes."""
     return [
         json.dumps(
-            {"page": f"/shelf/{n % 97}/item/{n}", "milliseconds": n % 1000, "user": f"user-{n:08d}", "agent": "a" * 60}
+            {
+                "page": f"/shelf/{n % 97}/item/{n}",
+                "milliseconds": n % 1000,
+                "user": f"user-{n:08d}",
+                "agent": "a" * 60,
+            }
         ).encode()
         for n in range(EVENTS)
     ]
@@ -60,10 +67,18 @@ def measure() -> dict[str, float]:
     """Microseconds of CPU per event, medians of the rounds, and their ratio."""
     versions = {t.name: TypeVersion(t, n) for n, t in enumerate((TYPE, DEAD_LETTERS), 1)}
     compiled = CompiledRules(
-        Rules(sequence=1, types=versions, sources={"app": Source(name="app", types=["page-viewed"])}, parsing=Parsing())
+        Rules(
+            sequence=1,
+            types=versions,
+            sources={"app": Source(name="app", types=["page-viewed"])},
+            parsing=Parsing(),
+        )
     )
     objects = payloads()
-    body = b"".join(b"<134>1 2026-11-21T01:40:00.123Z web-1 shop - page-viewed - " + one + b"\n" for one in objects)
+    body = b"".join(
+        b"<134>1 2026-11-21T01:40:00.123Z web-1 shop - page-viewed - " + one + b"\n"
+        for one in objects
+    )
     byte_range = ByteRange(
         host_id="a" * 32,
         file_id="b" * 32,
@@ -92,16 +107,26 @@ def measure() -> dict[str, float]:
 
     ours = statistics.median(seconds(structured)) / EVENTS * 1e6
     theirs = statistics.median(seconds(plain)) / EVENTS * 1e6
-    return {"structuring_us": round(ours, 2), "json_fastavro_us": round(theirs, 2), "ratio": round(ours / theirs, 2)}
+    return {
+        "structuring_us": round(ours, 2),
+        "json_fastavro_us": round(theirs, 2),
+        "ratio": round(ours / theirs, 2),
+    }
 
 
 def run(description: str | None, measure: Callable[[], dict[str, float]]) -> None:
     """The command line of a benchmark: its figures, human-readable or as one JSON object."""
-    arguments = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("--json", action="store_true", help="one JSON object")
     as_json = arguments.parse_args().json
     figures = measure()
-    print(json.dumps(figures) if as_json else "\n".join(f"{name:24} {value}" for name, value in figures.items()))
+    print(
+        json.dumps(figures)
+        if as_json
+        else "\n".join(f"{name:24} {value}" for name, value in figures.items())
+    )
 
 
 if __name__ == "__main__":

@@ -1,24 +1,28 @@
 """What the File Tailer costs on a log host, beside `zstd -1` alone of the same bytes.
 
-    python -m bench.tailer [--json] [--only cpu|parts|rsyslogd|small|idle|memory|latency] [--megabytes N] [--rounds N] [--files N]
-        [--backlog N]
+    python -m bench.tailer [--json] [--only cpu|parts|rsyslogd|small|idle|memory|latency]
+        [--megabytes N] [--rounds N] [--files N] [--backlog N]
 
-- cpu: CPU of the tailer per byte, all its threads, without what its start and end cost, on lines of 300 bytes; beside it, in
-  alternation, `zstd -1` of the same bytes in pieces as large as ranges, read from the same file. The ratio is of medians. Where
-  there is the program zstd, what it takes for the file as a whole is said, too: its library may be another version.
+- cpu: CPU of the tailer per byte, all its threads, without what its start and end cost, on lines of
+  300 bytes; beside it, in alternation, `zstd -1` of the same bytes in pieces as large as ranges,
+  read from the same file. The ratio is of medians. Where there is the program zstd, what it takes
+  for the file as a whole is said, too: its library may be another version.
 - parts: what that CPU is spent on, counted in the tailer itself (`bench.tailer_parts`).
-- rsyslogd: CPU per byte of rsyslogd from a file to Kafka (imfile, omkafka), of the same lines, until the brokers have them. It
-  needs `rsyslogd` and a stack, which is started; where there is none, the result says so.
-- small: how many files a second a start delivers of many that hold one line each, where the service answers at once and where it
-  takes 20 ms.
-- idle: the share of a core that many files take to which nothing is written, and how long a line then takes that is
-  appended to one of them, until it is acknowledged; then the same without inotify.
-- memory: the most memory with a backlog, while the service refuses and while it is worked off. The backlog is on disk.
-- latency: what one file comes to where the service takes 20 ms and 100 ms to answer, with one range on its way and with
-  as many as the default allows.
+- rsyslogd: CPU per byte of rsyslogd from a file to Kafka (imfile, omkafka), of the same lines,
+  until the brokers have them. It needs `rsyslogd` and a stack, which is started; where there is
+  none, the result says so.
+- small: how many files a second a start delivers of many that hold one line each, where the service
+  answers at once and where it takes 20 ms.
+- idle: the share of a core that many files take to which nothing is written, and how long a line
+  then takes that is appended to one of them, until it is acknowledged; then the same without
+  inotify.
+- memory: the most memory with a backlog, while the service refuses and while it is worked off. The
+  backlog is on disk.
+- latency: what one file comes to where the service takes 20 ms and 100 ms to answer, with one range
+  on its way and with as many as the default allows.
 
-The service is one that keeps nothing (`bench.tailer_sink`), so but for rsyslogd no server is needed. Tailer and service
-together are beside rsyslogd in `hourmark bench delivery`.
+The service is one that keeps nothing (`bench.tailer_sink`), so but for rsyslogd no server is
+needed. Tailer and service together are beside rsyslogd in `hourmark bench delivery`.
 """
 
 from __future__ import annotations
@@ -53,7 +57,8 @@ _IDLE_S: Final = 60.0  # three full looks at this many
 _APPENDS: Final = 10
 # as where fs.inotify.max_user_instances is used up
 _DEAF: Final = (
-    "from hourmark_producer.watch.hints import Hints\nHints._opened = lambda self: None\nfrom hourmark.cli import main\nmain()"
+    "from hourmark_producer.watch.hints import Hints\nHints._opened = lambda self: "
+    "None\nfrom hourmark.cli import main\nmain()"
 )
 _ZSTD: Final = shutil.which("zstd")
 Say = Callable[[dict[str, Any]], None]
@@ -114,12 +119,30 @@ def lines(count: int, seed: int = 7) -> bytes:
     words = [f"{rng.getrandbits(32):x}" for _ in range(3000)]
 
     def line(n: int) -> str:
-        fields = {"page": f"/{rng.choice(words)}/{rng.choice(words)}", "milliseconds": rng.randint(1, 5000)}
-        fields |= {"user": rng.choice(words), "session": f"{rng.getrandbits(64):016x}", "agent": f"agent {rng.choice(words)}"}
-        fields |= {"referrer": f"https://shop.example/{rng.choice(words)}/{rng.choice(words)}/{rng.choice(words)}"}
-        text = f"<134>1 2026-11-21T21:{n // 60_000 % 60:02d}:{n // 1000 % 60:02d}.{n % 1000:03d}Z web-{n % 7} app {n % 9999} "
+        fields = {
+            "page": f"/{rng.choice(words)}/{rng.choice(words)}",
+            "milliseconds": rng.randint(1, 5000),
+        }
+        fields |= {
+            "user": rng.choice(words),
+            "session": f"{rng.getrandbits(64):016x}",
+            "agent": f"agent {rng.choice(words)}",
+        }
+        fields |= {
+            "referrer": f"https://shop.example/{rng.choice(words)}/{rng.choice(words)}/{rng.choice(words)}"
+        }
+        text = (
+            "<134>1 "
+            f"2026-11-21T21:{n // 60_000 % 60:02d}:{n // 1000 % 60:02d}.{n % 1000:03d}Z "
+            f"web-{n % 7} app {n % 9999} "
+        )
         text += f"page-viewed - {json.dumps(fields)}"
-        return text[:-1] + "," + f'"pad": "{" ".join(rng.choices(words, k=9))}'[: LINE_BYTES - len(text) - 3] + '"}\n'
+        return (
+            text[:-1]
+            + ","
+            + f'"pad": "{" ".join(rng.choices(words, k=9))}'[: LINE_BYTES - len(text) - 3]
+            + '"}\n'
+        )
 
     return "".join(map(line, range(count))).encode()
 
@@ -162,15 +185,35 @@ def cpu(bench: Bench, say: Say, megabytes: float, rounds: int) -> None:
         alone.append(compressing_s(log) / size * 1e9)
         ours.append((bench.drain() - statistics.median(nothing_s)) / size * 1e9)
         if _ZSTD is not None:
-            program.append(cpu_s([_ZSTD, f"-{ZSTD_LEVEL}", "--single-thread", "-q", "-c", str(log)]) / size * 1e9)
+            program.append(
+                cpu_s([_ZSTD, f"-{ZSTD_LEVEL}", "--single-thread", "-q", "-c", str(log)])
+                / size
+                * 1e9
+            )
         log.unlink()
-        say({"kind": "cpu round", "round": number, "tailer_ns_a_byte": ours[-1], "zstd_ns_a_byte": alone[-1]})
+        say(
+            {
+                "kind": "cpu round",
+                "round": number,
+                "tailer_ns_a_byte": ours[-1],
+                "zstd_ns_a_byte": alone[-1],
+            }
+        )
     ratio = statistics.median(ours) / statistics.median(alone)
-    say({
-        "kind": "cpu", "line_bytes": LINE_BYTES, "megabytes": megabytes, "tailer_mb_a_cpu_second": 1e3 / statistics.median(ours),
-        "zstd_mb_a_cpu_second": 1e3 / statistics.median(alone), "ratio_to_zstd": ratio, "load": os.getloadavg()[0],
-        "zstd_program": 1e3 / statistics.median(program) if program else "zstd is not installed",
-    })  # fmt: skip
+    say(
+        {
+            "kind": "cpu",
+            "line_bytes": LINE_BYTES,
+            "megabytes": megabytes,
+            "tailer_mb_a_cpu_second": 1e3 / statistics.median(ours),
+            "zstd_mb_a_cpu_second": 1e3 / statistics.median(alone),
+            "ratio_to_zstd": ratio,
+            "load": os.getloadavg()[0],
+            "zstd_program": 1e3 / statistics.median(program)
+            if program
+            else "zstd is not installed",
+        }
+    )
 
 
 def parts(bench: Bench, say: Say, megabytes: float, rounds: int) -> None:
@@ -182,9 +225,18 @@ def parts(bench: Bench, say: Say, megabytes: float, rounds: int) -> None:
         size = write(log, megabytes, number)
         took = bench.parts()
         log.unlink()
-        by_part = {part: (seconds - nothing.get(part, 0.0)) / size * 1e9 for part, seconds in took.items()}
+        by_part = {
+            part: (seconds - nothing.get(part, 0.0)) / size * 1e9 for part, seconds in took.items()
+        }
         found.append(by_part | {"other threads": 2 * by_part["all"] - sum(by_part.values())})
-    say({"kind": "parts", "ns_a_byte": {part: round(statistics.median(one[part] for one in found), 3) for part in found[0]}})
+    say(
+        {
+            "kind": "parts",
+            "ns_a_byte": {
+                part: round(statistics.median(one[part] for one in found), 3) for part in found[0]
+            },
+        }
+    )
 
 
 def rsyslogd(folder: Path, say: Say, megabytes: float) -> None:
@@ -197,12 +249,18 @@ def rsyslogd(folder: Path, say: Say, megabytes: float) -> None:
     site = Site(folder)
     text = lines(int(megabytes * 1e6 / LINE_BYTES))
     found = delivery_tailed.rsyslogd(site.config, site.name, text, folder / "rsyslogd")
-    took = {"rsyslogd": found} if isinstance(found, str) else {"rsyslogd_ns_a_byte": found["rsyslogd"] / len(text) * 1e9}
+    took = (
+        {"rsyslogd": found}
+        if isinstance(found, str)
+        else {"rsyslogd_ns_a_byte": found["rsyslogd"] / len(text) * 1e9}
+    )
     say({"kind": "rsyslogd", "megabytes": len(text) / 1e6, **took})
 
 
 def small(bench: Bench, say: Say, files: int) -> None:
-    """Files a second from the start of the process to its end, in which all of them are delivered."""
+    """Files a second from the start of the process to its end, in which all of them are
+    delivered.
+    """
     text = lines(1)
     for answer_s in (0.0, 0.02):
         names = [bench.logs / f"{answer_s}-{number:06d}.log" for number in range(files)]
@@ -214,10 +272,16 @@ def small(bench: Bench, say: Say, files: int) -> None:
         bench.sink.delay(0.0)
         for name in names:
             name.unlink()
-        say({
-            "kind": "small", "files": files, "answer_s": answer_s, "files_a_second": files / took_s,
-            "cpu_ms_a_file": used_s / files * 1e3, "load": os.getloadavg()[0],
-        })  # fmt: skip
+        say(
+            {
+                "kind": "small",
+                "files": files,
+                "answer_s": answer_s,
+                "files_a_second": files / took_s,
+                "cpu_ms_a_file": used_s / files * 1e3,
+                "load": os.getloadavg()[0],
+            }
+        )
 
 
 def idle(bench: Bench, say: Say, files: int, *, deaf: bool = False) -> None:
@@ -239,17 +303,26 @@ def idle(bench: Bench, say: Say, files: int, *, deaf: bool = False) -> None:
             seconds.append(time.monotonic() - began)
             time.sleep(rng.uniform(0.0, 2.0))
         memory_mib = tailer.memory_info().rss / 2**20
-    say({
-        "kind": "idle", "files": files, "inotify": not deaf, "percent_of_a_core": share * 100,
-        "append_to_ack_s": statistics.median(seconds),
-        "append_to_ack_s_max": max(seconds), "rss_mib": memory_mib, "load": os.getloadavg()[0],
-    })  # fmt: skip
+    say(
+        {
+            "kind": "idle",
+            "files": files,
+            "inotify": not deaf,
+            "percent_of_a_core": share * 100,
+            "append_to_ack_s": statistics.median(seconds),
+            "append_to_ack_s_max": max(seconds),
+            "rss_mib": memory_mib,
+            "load": os.getloadavg()[0],
+        }
+    )
 
 
 def memory(bench: Bench, say: Say, megabytes: float) -> None:
     """The most of it, in MiB, refused and then worked off; and the state folder's size."""
     count = 10
-    size = sum(write(bench.logs / f"{number}.log", megabytes / count, number) for number in range(count))
+    size = sum(
+        write(bench.logs / f"{number}.log", megabytes / count, number) for number in range(count)
+    )
     before = bench.sink.told()["bytes"]
     bench.sink.outage()
     with bench.running() as tailer:
@@ -257,10 +330,15 @@ def memory(bench: Bench, say: Say, megabytes: float) -> None:
         spooled = sum(file.stat().st_size for file in (bench.logs.parent / "state").iterdir())
         bench.sink.outage(ended=True)
         worked_mib = _most(tailer, lambda _: bench.sink.told()["bytes"] - before >= size)
-    say({
-        "kind": "memory", "backlog_mb": size / 1e6, "rss_mib_refused": refused_mib, "rss_mib_worked_off": worked_mib,
-        "state_mb_refused": spooled / 1e6,
-    })  # fmt: skip
+    say(
+        {
+            "kind": "memory",
+            "backlog_mb": size / 1e6,
+            "rss_mib_refused": refused_mib,
+            "rss_mib_worked_off": worked_mib,
+            "state_mb_refused": spooled / 1e6,
+        }
+    )
 
 
 def latency(bench: Bench, say: Say, seconds: float) -> None:
@@ -276,7 +354,14 @@ def latency(bench: Bench, say: Say, seconds: float) -> None:
                 rate = _rate(bench, before + 10 * RANGE_BYTES, seconds)
             bench.sink.delay(0.0)
             log.unlink()
-            say({"kind": "latency", "ranges_in_flight": most, "answer_s": answer_s, "megabytes_a_second": rate / 1e6})
+            say(
+                {
+                    "kind": "latency",
+                    "ranges_in_flight": most,
+                    "answer_s": answer_s,
+                    "megabytes_a_second": rate / 1e6,
+                }
+            )
 
 
 def _rate(bench: Bench, begins_at: int, seconds: float) -> float:
@@ -316,13 +401,22 @@ def _until(condition: Callable[[], bool], what: str) -> None:
 def main() -> None:
     """The command line."""
     arguments = argparse.ArgumentParser(
-        prog="hourmark bench tailer", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="hourmark bench tailer",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_argument("--json", action="store_true", help="one JSON object a line")
     arguments.add_argument(
-        "--only", choices=("cpu", "parts", "rsyslogd", "small", "idle", "memory", "latency"), help="leave all else out"
+        "--only",
+        choices=("cpu", "parts", "rsyslogd", "small", "idle", "memory", "latency"),
+        help="leave all else out",
     )
-    arguments.add_argument("--megabytes", type=float, default=1000, help="of a round of cpu: a start is not much beside it")
+    arguments.add_argument(
+        "--megabytes",
+        type=float,
+        default=1000,
+        help="of a round of cpu: a start is not much beside it",
+    )
     arguments.add_argument("--rounds", type=int, default=3, help="of cpu")
     arguments.add_argument("--files", type=int, default=10_000, help="that are small, or idle")
     arguments.add_argument("--backlog", type=float, default=2000, help="megabytes on disk")
@@ -330,7 +424,12 @@ def main() -> None:
 
     def say(found: dict[str, Any]) -> None:
         rounded = {k: round(v, 2) if isinstance(v, float) else v for k, v in found.items()}
-        print(json.dumps(rounded) if asked.json else "  ".join(f"{k} {v}" for k, v in rounded.items()), flush=True)
+        print(
+            json.dumps(rounded)
+            if asked.json
+            else "  ".join(f"{k} {v}" for k, v in rounded.items()),
+            flush=True,
+        )
 
     wanted: dict[str, Callable[[Bench], None]] = {
         "cpu": lambda bench: cpu(bench, say, asked.megabytes, asked.rounds),

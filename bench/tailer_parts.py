@@ -1,7 +1,9 @@
-"""A tailer whose CPU is counted by what it is spent on: `python -m bench.tailer_parts RESULT tail …` writes seconds into RESULT.
+"""A tailer whose CPU is counted by what it is spent on: `python -m bench.tailer_parts RESULT tail
+…` writes seconds into RESULT.
 
-Each call of a part's functions is timed by the CPU clock of its thread, without the parts within it. Counting costs some
-microseconds a range itself, so the whole is measured without it (`bench.tailer`); here it is divided.
+Each call of a part's functions is timed by the CPU clock of its thread, without the parts within
+it. Counting costs some microseconds a range itself, so the whole is measured without it
+(`bench.tailer`); here it is divided.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ import hourmark_producer.send.connections
 import hourmark_producer.send.follower
 from hourmark_producer.send.follower import Press, Presses
 
-REST: Final = "cutting"  # what a step of a file takes beside all parts: its rules, its objects, its threads
+REST: Final = (
+    "cutting"  # what a step of a file takes beside all parts: its rules, its objects, its threads
+)
 
 
 class Parts:
@@ -68,10 +72,19 @@ class _Compressor:
 def count(parts: Parts) -> None:
     """All that a range comes by."""
     parts.put(REST, hourmark_producer.send.follower.Follower, "step")
-    parts.put("reading", hourmark_producer.send.follower, "look_into", "is_anchored", "read_at", "read_into")
+    parts.put(
+        "reading",
+        hourmark_producer.send.follower,
+        "look_into",
+        "is_anchored",
+        "read_at",
+        "read_into",
+    )
     parts.put("fsync of bodies", os, "fdatasync")  # SQLite does its own
     parts.put("spool: bodies", hourmark_producer.checkpoint.spooled_ranges.Bodies, "put", "get")
-    parts.put("spool: SQLite, with its fsync", hourmark_producer.checkpoint.database.Checkpoint, "commit")
+    parts.put(
+        "spool: SQLite, with its fsync", hourmark_producer.checkpoint.database.Checkpoint, "commit"
+    )
     parts.put("hashing", hourmark_producer.checkpoint.generations.Beginning, "of")
     parts.put("HTTP: sending", hourmark_producer.send.connections, "_send")
     parts.put("HTTP: all else", hourmark_producer.send.client.ServiceLink, "send_range")

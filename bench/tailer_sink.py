@@ -1,6 +1,8 @@
-"""A delivery service that keeps nothing, in a process of its own: what a tailer costs is then its own, and not the service's.
+"""A delivery service that keeps nothing, in a process of its own: what a tailer costs is then its
+own, and not the service's.
 
-It answers as fast as it can be told to, or not at all for a while; bodies are counted, and their lengths alone are believed.
+It answers as fast as it can be told to, or not at all for a while; bodies are counted, and their
+lengths alone are believed.
 """
 
 from __future__ import annotations
@@ -115,5 +117,8 @@ def _answer(path: str, headers: dict[str, str], state: _State) -> bytes:
         time.sleep(state.delay_s)
     body = json.dumps(fields).encode()
     clock = time.time_ns() // 1_000_000
-    head = f"HTTP/1.1 {status} -\r\n{CLOCK_HEADER}: {clock}\r\n{RULES_HEADER}: bench\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"HTTP/1.1 {status} -\r\n{CLOCK_HEADER}: {clock}\r\n{RULES_HEADER}: "
+        f"bench\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     return head.encode() + body

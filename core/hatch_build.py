@@ -1,4 +1,7 @@
-"""Puts the compiled module into the wheel. Where it cannot be compiled, the wheel is one of Python alone, and says so."""
+"""Puts the compiled module into the wheel.
+
+Where it cannot be compiled, the wheel is one of Python alone, and says so.
+"""
 
 from __future__ import annotations
 
@@ -37,21 +40,27 @@ class NativeHook(BuildHookInterface):
         made = self._folder / native_build.NAME
         if self._compile(made):
             build_data["pure_python"] = False
-            build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+            build_data["tag"] = (
+                f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+            )
             build_data["force_include"][str(made)] = str(_PLACE)
 
-    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002  # hatchling's
+    # hatchling's
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
         """Nothing is left behind."""
         if version != "editable":
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _compile(self, target: Path) -> bool:
         try:
-            native_build.compile_module(target, native_build.installed_compiler() or native_build.zig_compiler())
+            native_build.compile_module(
+                target, native_build.installed_compiler() or native_build.zig_compiler()
+            )
         except native_build.CannotCompile as error:
             target.unlink(missing_ok=True)  # what was compiled of other sources is none of these
             self.app.display_warning(
-                f"the compiled module is left out, Python will do its work, at several times the CPU: {error}"
+                "the compiled module is left out, Python will do its work, at several "
+                f"times the CPU: {error}"
             )
             return False
         return True

@@ -1,6 +1,8 @@
-"""The real local stack as a fixture: started once a session, taken down at its end whatever happened.
+"""The real local stack as a fixture: started once a session, taken down at its end whatever
+happened.
 
-`HOURMARK_TEST_HOME=<home>` names a home whose stack is used instead, and left running: quicker while working on a test.
+`HOURMARK_TEST_HOME=<home>` names a home whose stack is used instead, and left running: quicker
+while working on a test.
 """
 
 from __future__ import annotations
@@ -12,7 +14,12 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from tests.support.ending import pytest_configure, pytest_runtest_logstart, pytest_sessionfinish, pytest_unconfigure
+from tests.support.ending import (
+    pytest_configure,
+    pytest_runtest_logstart,
+    pytest_sessionfinish,
+    pytest_unconfigure,
+)
 
 from hourmark.config.groups import Buckets
 from hourmark.config.loading import Config, load_config
@@ -20,9 +27,16 @@ from hourmark.config.redaction import forget_secrets
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.servers import mirror_is_there
 
-__all__ = ["pytest_configure", "pytest_runtest_logstart", "pytest_sessionfinish", "pytest_unconfigure"]
+__all__ = [
+    "pytest_configure",
+    "pytest_runtest_logstart",
+    "pytest_sessionfinish",
+    "pytest_unconfigure",
+]
 
-os.environ.pop("HOURMARK_CALLED", None)  # messages name Hourmark as they do where it is installed, whoever runs the tests
+os.environ.pop(
+    "HOURMARK_CALLED", None
+)  # messages name Hourmark as they do where it is installed, whoever runs the tests
 
 settings.register_profile("hourmark", deadline=None)  # a busy machine is no fault of the code
 settings.load_profile("hourmark")
@@ -44,16 +58,24 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         existing.up()
         yield existing
         return
-    made = Stack.load_or_make(tmp_path_factory.mktemp("hourmark-home"), mirror=mirror_is_there(), jmx=True)
+    made = Stack.load_or_make(
+        tmp_path_factory.mktemp("hourmark-home"), mirror=mirror_is_there(), jmx=True
+    )
     try:
         made.up()
         yield made
     finally:
         made.down()
-        shutil.rmtree(made.layout.data, ignore_errors=True)  # the logs stay, for whoever asks what happened
+        shutil.rmtree(
+            made.layout.data, ignore_errors=True
+        )  # the logs stay, for whoever asks what happened
 
 
 @pytest.fixture(scope="session")
 def config(stack: Stack) -> Config:
-    """The configuration that `hourmark up` wrote for the stack, with buckets of a minute: a cluster has one length for all."""
-    return load_config(stack.layout.config_file).model_copy(update={"parsing": Buckets(bucket_seconds=60)})
+    """The configuration that `hourmark up` wrote for the stack, with buckets of a minute: a cluster
+    has one length for all.
+    """
+    return load_config(stack.layout.config_file).model_copy(
+        update={"parsing": Buckets(bucket_seconds=60)}
+    )

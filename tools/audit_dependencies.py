@@ -1,8 +1,9 @@
 """Whether what is locked has known vulnerabilities: `python -m tools.audit_dependencies [LOCK…]`.
 
-`pip-audit` asks about every version of `requirements.lock` and of the launcher's locks. Exit 0: the database was asked about each
-of them, and knows none that is vulnerable. Exit 1: it knows one, or it could not be asked about all. Without network, or where
-an index has no such database, nothing is known, and that is what is said. Jars are not asked about.
+`pip-audit` asks about every version of `requirements.lock` and of the launcher's locks. Exit 0: the
+database was asked about each of them, and knows none that is vulnerable. Exit 1: it knows one, or
+it could not be asked about all. Without network, or where an index has no such database, nothing is
+known, and that is what is said. Jars are not asked about.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ LOCKS: Final = (
 
 @click.command()
 @click.argument("locks", nargs=-1, type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.option("--osv-url", help="Ask this OSV service, instead of the Python package index's own advisories.")
+@click.option(
+    "--osv-url", help="Ask this OSV service, instead of the Python package index's own advisories."
+)
 def main(locks: tuple[Path, ...], osv_url: str | None) -> None:
     """Ask about each version in LOCKS; without them, in all locks of the checkout."""
     service = ("--vulnerability-service", "osv", "--osv-url", osv_url) if osv_url else ()
@@ -37,8 +40,26 @@ def main(locks: tuple[Path, ...], osv_url: str | None) -> None:
 
 def _audit(lock: Path, service: Sequence[str]) -> bool:
     """Whether all of it was asked about, and nothing found; says what was."""
-    command = [sys.executable, "-m", "pip_audit", "--progress-spinner", "off", "--format", "json", "--desc", "off"]
-    command += ["--disable-pip", "--no-deps", "--aliases", "on", *service, "--requirement", str(lock)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip_audit",
+        "--progress-spinner",
+        "off",
+        "--format",
+        "json",
+        "--desc",
+        "off",
+    ]
+    command += [
+        "--disable-pip",
+        "--no-deps",
+        "--aliases",
+        "on",
+        *service,
+        "--requirement",
+        str(lock),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         told = json.loads(done.stdout)["dependencies"]
@@ -52,9 +73,14 @@ def _audit(lock: Path, service: Sequence[str]) -> bool:
         for known in package["vulns"]:
             names = ", ".join([known["id"], *known.get("aliases", ())])
             mended = ", ".join(known["fix_versions"]) or "no version yet"
-            click.echo(f"{lock.name}: {package['name']} {package['version']}: {names}; mended in {mended}")
+            click.echo(
+                f"{lock.name}: {package['name']} {package['version']}: {names}; mended in {mended}"
+            )
     if missed := len(told) - len(asked):
-        click.echo(f"{lock.name}: NOT ASKED about {missed} of {len(told)} versions, so nothing is known of them")
+        click.echo(
+            f"{lock.name}: NOT ASKED about {missed} of {len(told)} versions, so nothing "
+            "is known of them"
+        )
     click.echo(f"{lock.name}: asked about {len(asked)} versions, {len(found)} vulnerable")
     return bool(asked) and not found and not missed
 

@@ -1,8 +1,10 @@
-"""What of other people's is bundled in a folder: Python packages and jars, with versions, licences and digests.
+"""What of other people's is bundled in a folder: Python packages and jars, with versions, licences
+and digests.
 
-A licence is what the package's metadata says (license expression, field or classifier), and for a jar, in this order: its
-manifest's Bundle-License, its pom.xml, the first words of its licence file. Where a jar says nothing, what its project declares
-stands in `packaging/debian/licences.toml`; else it is "not said".
+A licence is what the package's metadata says (license expression, field or classifier), and for a
+jar, in this order: its manifest's Bundle-License, its pom.xml, the first words of its licence file.
+Where a jar says nothing, what its project declares stands in `packaging/debian/licences.toml`; else
+it is "not said".
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from hourmark_infra.jars.lockfile import read_lock, set_names, sha256_of
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 NOT_SAID: Final = "not said"
-_KNOWN: Final[dict[str, str]] = tomllib.loads((ROOT / "packaging" / "debian" / "licences.toml").read_text())
+_KNOWN: Final[dict[str, str]] = tomllib.loads(
+    (ROOT / "packaging" / "debian" / "licences.toml").read_text()
+)
 _JAR: Final = re.compile(r"(?P<name>.+?)-(?P<version>\d[\w.+]*(?:-[\w.+]+)*)\.jar")
 _LICENCE_FILE: Final = re.compile(r"(META-INF/)?(LICENSE|LICENCE|COPYING)[^/]*", re.IGNORECASE)
 _TEXTS: Final = (  # what licences begin with, whatever they are called there
@@ -36,8 +40,9 @@ _TEXTS: Final = (  # what licences begin with, whatever they are called there
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Bundled:
-    """One package or jar. `kind`: "pypi" or "jar". `sha256`: of a jar; a package's files have theirs in its RECORD.
-    `group`: Maven's, where the jar or the lock of the servers' jars says it."""
+    """One package or jar. `kind`: "pypi" or "jar". `sha256`: of a jar; a package's files have
+    theirs in its RECORD. `group`: Maven's, where the jar or the lock of the servers' jars says it.
+    """
 
     kind: str
     name: str
@@ -56,19 +61,28 @@ def bundled(folder: Path) -> list[Bundled]:
 def listed(parts: list[Bundled]) -> str:
     """As text for who reads it."""
     width = max(len(f"{part.name} {part.version}") for part in parts)
-    return "".join(f"{part.name + ' ' + part.version:<{width}}  {part.kind:<4}  {part.licence}\n" for part in parts)
+    return "".join(
+        f"{part.name + ' ' + part.version:<{width}}  {part.kind:<4}  {part.licence}\n"
+        for part in parts
+    )
 
 
 def _package(of: importlib.metadata.Distribution) -> Bundled:
     def told(name: str) -> str:
         return str((of.metadata.get_all(name) or [""])[0]).strip()
 
-    classifiers = (line for line in of.metadata.get_all("Classifier") or () if line.startswith("License :: "))
+    classifiers = (
+        line for line in of.metadata.get_all("Classifier") or () if line.startswith("License :: ")
+    )
     field = told("License")
-    licence = told("License-Expression") or ("" if "\n" in field or len(field) > 60 else field)  # some put the whole text there
+    licence = told("License-Expression") or (
+        "" if "\n" in field or len(field) > 60 else field
+    )  # some put the whole text there
     licence = licence or " AND ".join(line.rpartition(" :: ")[2] for line in classifiers)
     name = told("Name")
-    return Bundled(kind="pypi", name=name, version=of.version, licence=licence or _KNOWN.get(name, NOT_SAID))
+    return Bundled(
+        kind="pypi", name=name, version=of.version, licence=licence or _KNOWN.get(name, NOT_SAID)
+    )
 
 
 def _jar(path: Path) -> Bundled:
@@ -78,7 +92,9 @@ def _jar(path: Path) -> Bundled:
     with zipfile.ZipFile(path) as archive:
         licence = next(_told(archive), None) or _KNOWN.get(path.name) or NOT_SAID
         group = _groups_locked().get(digest) or _group(archive, name)
-    return Bundled(kind="jar", name=name, version=version, licence=licence, sha256=digest, group=group)
+    return Bundled(
+        kind="jar", name=name, version=version, licence=licence, sha256=digest, group=group
+    )
 
 
 @functools.cache
@@ -88,7 +104,10 @@ def _groups_locked() -> dict[str, str]:
 
 def _group(archive: zipfile.ZipFile, name: str) -> str:
     """As Maven wrote it into the jar, where that is of one artifact."""
-    found = (re.fullmatch(r"META-INF/maven/([^/]+)/([^/]+)/pom.properties", entry) for entry in archive.namelist())
+    found = (
+        re.fullmatch(r"META-INF/maven/([^/]+)/([^/]+)/pom.properties", entry)
+        for entry in archive.namelist()
+    )
     return next((match[1] for match in found if match and match[2] == name), "")
 
 
@@ -96,7 +115,9 @@ def _told(archive: zipfile.ZipFile) -> Iterator[str]:
     """What a jar says of its licence, the clearest first."""
     names = archive.namelist()
     if "META-INF/MANIFEST.MF" in names:
-        manifest = re.sub(r"\r?\n ", "", archive.read("META-INF/MANIFEST.MF").decode(errors="replace"))  # long lines go on
+        manifest = re.sub(
+            r"\r?\n ", "", archive.read("META-INF/MANIFEST.MF").decode(errors="replace")
+        )  # long lines go on
         if line := re.search(r"^Bundle-License: *(.+?)\s*$", manifest, re.MULTILINE):
             yield line[1]
     for pom in sorted(name for name in names if name.endswith("/pom.xml")):

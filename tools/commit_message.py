@@ -1,6 +1,7 @@
 """Check a commit message, as git's hook commit-msg: `python tools/commit_message.py FILE`.
 
-The subject says what, in at most 72 characters; after an empty line the body says why. Whether it does say why, readers judge.
+The subject says what, in at most 72 characters; after an empty line the body says why. Whether it
+does say why, readers judge.
 """
 
 from __future__ import annotations
@@ -18,16 +19,26 @@ _OF_GIT: Final = ("Merge ", "fixup! ", "squash! ", "amend! ")
 
 def problems(message: str) -> Iterator[str]:
     """What is wrong with it, each with what to do."""
-    lines = [line.rstrip() for line in message.partition(_SCISSORS)[0].splitlines() if not line.startswith("#")]
+    lines = [
+        line.rstrip()
+        for line in message.partition(_SCISSORS)[0].splitlines()
+        if not line.startswith("#")
+    ]
     subject, *rest = "\n".join(lines).strip().splitlines() or [""]
     if subject.startswith(_OF_GIT):
         return
     if not subject:
         yield "there is no subject: say what is changed"
     if len(subject) > SUBJECT_MAX:
-        yield f"the subject has {len(subject)} characters: say it in {SUBJECT_MAX}, and the rest in the body"
+        yield (
+            f"the subject has {len(subject)} characters: say it in {SUBJECT_MAX}, and the "
+            "rest in the body"
+        )
     if rest and rest[0]:
-        yield "the second line is not empty: leave it empty, as git takes all until there for the subject"
+        yield (
+            "the second line is not empty: leave it empty, as git takes all until there for "
+            "the subject"
+        )
     if not any(rest[1:]):
         yield "there is no body: after an empty line, say why"
 

@@ -1,4 +1,6 @@
-"""Make docs/configuration.md from the settings' own descriptions: `python -m tools.configuration_page`, after each change."""
+"""Make docs/configuration.md from the settings' own descriptions: `python -m
+tools.configuration_page`, after each change.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ A log host needs no more than [examples/tailer.toml](../examples/tailer.toml).
 """
 COLUMNS: Final = ("setting", "type, allowed", "default", "variable", "what it says")
 _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
-_KINDS: Final = {"string": "text", "integer": "integer", "number": "number", "boolean": "true or false"}
+_KINDS: Final = {
+    "string": "text",
+    "integer": "integer",
+    "number": "number",
+    "boolean": "true or false",
+}
 
 
 def page() -> str:
@@ -41,8 +48,17 @@ def page() -> str:
 
 def settings_without_description() -> list[str]:
     """Names of settings that say nothing of themselves."""
-    groups: list[tuple[str, type[BaseModel]]] = [("", Config), ("tailer.sources.", TailedSource), ("limits.", Limits)]
-    return [name for prefix, model in groups for name, field in _fields(model, prefix) if not field.description]
+    groups: list[tuple[str, type[BaseModel]]] = [
+        ("", Config),
+        ("tailer.sources.", TailedSource),
+        ("limits.", Limits),
+    ]
+    return [
+        name
+        for prefix, model in groups
+        for name, field in _fields(model, prefix)
+        if not field.description
+    ]
 
 
 def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
@@ -77,14 +93,24 @@ def _sections(model: type[BaseModel], keys: tuple[str, ...]) -> Iterator[str]:
 
 
 def _table(model: type[BaseModel], keys: tuple[str, ...] | None) -> str:
-    """The settings of one table, without the tables within it; `keys` None: no variable gives them."""
-    columns = COLUMNS if keys is not None else tuple(column for column in COLUMNS if column != "variable")
+    """The settings of one table, without the tables within it; `keys` None: no variable
+    gives them.
+    """
+    columns = (
+        COLUMNS if keys is not None else tuple(column for column in COLUMNS if column != "variable")
+    )
     schema = model.model_json_schema()["properties"]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for name, field in model.model_fields.items():
         if _group(field) is None:
             variable = () if keys is None else (f"`{PREFIX}{'__'.join((*keys, name)).upper()}`",)
-            cells = (f"`{name}`", _allowed(schema[name]), _default(name, field), *variable, _description(field))
+            cells = (
+                f"`{name}`",
+                _allowed(schema[name]),
+                _default(name, field),
+                *variable,
+                _description(field),
+            )
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -93,8 +119,14 @@ def _group(field: FieldInfo) -> type[BaseModel] | None:
     """The table that the setting is, if it is one."""
     if get_origin(field.annotation) is dict:  # tables by name
         return None
-    kinds = (field.annotation, *get_args(field.annotation)) if get_args(field.annotation)[1:] else (field.annotation,)
-    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+    kinds = (
+        (field.annotation, *get_args(field.annotation))
+        if get_args(field.annotation)[1:]
+        else (field.annotation,)
+    )
+    return next(
+        (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None
+    )
 
 
 def _description(field: FieldInfo) -> str:
@@ -111,9 +143,15 @@ def _allowed(schema: dict[str, Any]) -> str:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if schema.get("type") == "array":
         inner = schema["items"]
-        return ("tables" if "$ref" in inner else f"list of {_allowed(inner)}s") + (", not empty" if "minItems" in schema else "")
+        return ("tables" if "$ref" in inner else f"list of {_allowed(inner)}s") + (
+            ", not empty" if "minItems" in schema else ""
+        )
     if schema.get("type") == "object":
-        (inner,) = schema["patternProperties"].values() if "patternProperties" in schema else (schema["additionalProperties"],)
+        (inner,) = (
+            schema["patternProperties"].values()
+            if "patternProperties" in schema
+            else (schema["additionalProperties"],)
+        )
         return "tables by name" if "$ref" in inner else f"table of {_allowed(inner)}s"
     if "pattern" in schema:
         return f"text, `{schema['pattern']}`"
@@ -121,7 +159,9 @@ def _allowed(schema: dict[str, Any]) -> str:
         return _allowed(next(kind for kind in schema["anyOf"] if kind["type"] != "null"))
     kind = "path" if schema.get("format") == "path" else _KINDS[schema["type"]]
     words = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most"}
-    return ", ".join([kind, *(f"{word} {schema[bound]}" for bound, word in words.items() if bound in schema)])
+    return ", ".join(
+        [kind, *(f"{word} {schema[bound]}" for bound, word in words.items() if bound in schema)]
+    )
 
 
 def _default(name: str, field: FieldInfo) -> str:
@@ -132,7 +172,9 @@ def _default(name: str, field: FieldInfo) -> str:
         return "absent"
     text = f"`{json.dumps(str(value) if isinstance(value, Path) else value)}`"
     if "bytes" in name:
-        text += next((f" ({value // size} {unit})" for size, unit in _UNITS if value % size == 0), "")
+        text += next(
+            (f" ({value // size} {unit})" for size, unit in _UNITS if value % size == 0), ""
+        )
     return text
 
 

@@ -1,9 +1,11 @@
-"""Make Debian packages of Hourmark: `python -m tools.debian_package FOLDER [NAME…]`; prints their paths.
+"""Make Debian packages of Hourmark: `python -m tools.debian_package FOLDER [NAME…]`; prints their
+paths.
 
-`packaging/debian/packages.toml` says what each holds. Each has the locked versions of what it imports in a folder of its own,
-for the machine's python3, a systemd unit, a bill of materials and the licences of what is bundled. What is compiled is for one
-version of Python: that of Debian 12 unless `--python` names another, on the kind of processor where it is made. Needs dpkg-deb,
-and strip of the package binutils; the mirror's jars are fetched where the user's cache lacks them.
+`packaging/debian/packages.toml` says what each holds. Each has the locked versions of what it
+imports in a folder of its own, for the machine's python3, a systemd unit, a bill of materials and
+the licences of what is bundled. What is compiled is for one version of Python: that of Debian 12
+unless `--python` names another, on the kind of processor where it is made. Needs dpkg-deb, and
+strip of the package binutils; the mirror's jars are fetched where the user's cache lacks them.
 """
 
 from __future__ import annotations
@@ -36,19 +38,38 @@ BUILD: Final = ("--build-constraints", str(ROOT / "infra" / "launcher" / "build.
 PYTHON: Final = "3.11"
 _PLATFORMS: Final = {"amd64": "x86_64-unknown-linux-gnu", "arm64": "aarch64-unknown-linux-gnu"}
 _COMPLETIONS: Final = (  # as postinst names them
-    "usr/share/bash-completion/completions", "usr/share/zsh/vendor-completions", "usr/share/fish/vendor_completions.d",
-)  # fmt: skip
+    "usr/share/bash-completion/completions",
+    "usr/share/zsh/vendor-completions",
+    "usr/share/fish/vendor_completions.d",
+)
 _SCRIPTS: Final = ("postinst", "prerm", "postrm")
-_NOT_NEEDED: Final = (  # Debian's tzdata is the machine's; the rest is for who builds or tests these packages
-    "bin", "tzdata", "tzdata-*", "**/tests", "**/__pycache__", "**/*.pyi", "**/*.pyx", "**/*.pxd", "**/*.c", ".lock",
+# Debian's tzdata is the machine's; the rest is for who builds or tests these packages
+_NOT_NEEDED: Final = (
+    "bin",
+    "tzdata",
+    "tzdata-*",
+    "**/tests",
+    "**/__pycache__",
+    "**/*.pyi",
+    "**/*.pyx",
+    "**/*.pxd",
+    "**/*.c",
+    ".lock",
     "zstandard/_cffi*",  # its other half does the same for this Python
-    "pyspark/examples", "pyspark/data", "pyarrow/include", "pyarrow/src", "numpy/**/include", "share",
-)  # fmt: skip
+    "pyspark/examples",
+    "pyspark/data",
+    "pyarrow/include",
+    "pyarrow/src",
+    "numpy/**/include",
+    "share",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What systemd runs, as a table of `packages.toml` says: the package's own, or one `beside` it."""
+    """What systemd runs, as a table of `packages.toml` says: the package's own, or one
+    `beside` it.
+    """
 
     command: str
     unit: str
@@ -58,8 +79,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """One table of `packages.toml`. `rooms`, with their extras, are all of Hourmark's; `sources`: what has no wheel; `jars`: sets
-    of the servers' lock; `private`: others may not read its configuration."""
+    """One table of `packages.toml`. `rooms`, with their extras, are all of Hourmark's; `sources`:
+    what has no wheel; `jars`: sets of the servers' lock; `private`: others may not read its
+    configuration.
+    """
 
     name: str
     rooms: tuple[str, ...]
@@ -85,10 +108,18 @@ class Package:
     def unit_text(self, name: str) -> str:
         """The file of one."""
         unit = self.units[name]
-        wanted = [f"{other}.service" for other, it in self.units.items() if it.wanted and name == self.full_name]
-        state = f"StateDirectory=hourmark/{self.name}\nStateDirectoryMode=0700\n" if unit.state else ""
+        wanted = [
+            f"{other}.service"
+            for other, it in self.units.items()
+            if it.wanted and name == self.full_name
+        ]
+        state = (
+            f"StateDirectory=hourmark/{self.name}\nStateDirectoryMode=0700\n" if unit.state else ""
+        )
         wants = f"Wants={' '.join(wanted)}\n" if wanted else ""
-        return self.filled("unit", command=unit.command, unit=unit.unit.strip(), wants=wants, state=state)
+        return self.filled(
+            "unit", command=unit.command, unit=unit.unit.strip(), wants=wants, state=state
+        )
 
     @property
     def full_name(self) -> str:
@@ -101,17 +132,24 @@ class Package:
     def filled(self, part: str, **more: str) -> str:
         """A file of packaging/debian with its @…@ filled."""
         known = {
-            "name": self.name, "user": self.user, "synopsis": self.synopsis,
+            "name": self.name,
+            "user": self.user,
+            "synopsis": self.synopsis,
             "services": " ".join(f"{name}.service" for name in self.units),
-            "description": self.description, "first_step": self.first_step, "private": str(self.private).lower(),
-            "priority": str(10 * (1 + list(PACKAGES).index(self.name))), **more,
-        }  # fmt: skip
+            "description": self.description,
+            "first_step": self.first_step,
+            "private": str(self.private).lower(),
+            "priority": str(10 * (1 + list(PACKAGES).index(self.name))),
+            **more,
+        }
         return re.sub(r"@([a-z_]+)@", lambda found: known[found[1]], (PARTS / part).read_text())
 
 
 def _read() -> dict[str, Package]:
     tables = tomllib.loads((PARTS / "packages.toml").read_text())
-    return TypeAdapter(dict[str, Package]).validate_python({name: {"name": name, **table} for name, table in tables.items()})
+    return TypeAdapter(dict[str, Package]).validate_python(
+        {name: {"name": name, **table} for name, table in tables.items()}
+    )
 
 
 PACKAGES: Final = _read()
@@ -120,8 +158,17 @@ PACKAGES: Final = _read()
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.argument("names", nargs=-1, type=click.Choice(list(PACKAGES)))
-@click.option("--python", default=PYTHON, show_default=True, help="Version of the release's python3.")
-@click.option("--revision", "revisions", type=int, default=[1], multiple=True, help="Of the package, where Hourmark is the same.")
+@click.option(
+    "--python", default=PYTHON, show_default=True, help="Version of the release's python3."
+)
+@click.option(
+    "--revision",
+    "revisions",
+    type=int,
+    default=[1],
+    multiple=True,
+    help="Of the package, where Hourmark is the same.",
+)
 def main(folder: Path, names: tuple[str, ...], python: str, revisions: tuple[int, ...]) -> None:
     """Make the packages NAMES in FOLDER; without names all."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -129,39 +176,79 @@ def main(folder: Path, names: tuple[str, ...], python: str, revisions: tuple[int
     architecture = _said("dpkg", "--print-architecture")
     with tempfile.TemporaryDirectory(prefix="debian-package-") as scratch:
         wheels = Path(scratch) / "wheels"
-        _uv("build", "--quiet", "--wheel", "--all-packages", *BUILD, "--out-dir", str(wheels), str(ROOT))
+        _uv(
+            "build",
+            "--quiet",
+            "--wheel",
+            "--all-packages",
+            *BUILD,
+            "--out-dir",
+            str(wheels),
+            str(ROOT),
+        )
         for name in names or PACKAGES:
             package, tree = PACKAGES[name], Path(scratch) / name
             _install(package, tree / package.library, wheels, python, _PLATFORMS[architecture])
             for version in (f"{release}-{revision}" for revision in revisions):
                 _place_parts(package, tree, version)
                 _describe(package, tree, version, architecture, python)
-                click.echo(_packed(tree, folder.absolute() / f"{package.full_name}_{version}_{architecture}.deb"))
+                click.echo(
+                    _packed(
+                        tree,
+                        folder.absolute() / f"{package.full_name}_{version}_{architecture}.deb",
+                    )
+                )
             shutil.rmtree(tree)
 
 
 def _packed(tree: Path, made: Path) -> Path:
-    """Jars are packed already: what is small with xz takes minutes there, for a tenth less than zstd makes of it."""
+    """Jars are packed already: what is small with xz takes minutes there, for a tenth less than
+    zstd makes of it.
+    """
     packing = ("-Zzstd", "-z6") if any(tree.rglob("*.jar")) else ("-Zxz",)
     _said("dpkg-deb", "--root-owner-group", *packing, "--build", str(tree), str(made))
     return made
 
 
 def _install(package: Package, library: Path, wheels: Path, python: str, platform: str) -> None:
-    """The rooms and what they need, as locked; nothing is compiled but the rooms' own wheels were built."""
+    """The rooms and what they need, as locked; nothing is compiled but the rooms' own wheels were
+    built.
+    """
     _uv(
-        "pip", "install", "--quiet", "--target", str(library), "--python-version", python, "--python-platform", platform,
-        "--only-binary", ":all:", *(part for name in package.sources for part in ("--no-binary", name)), *BUILD,
-        "--link-mode", "copy", "--constraint", str(ROOT / "requirements.lock"),
+        "pip",
+        "install",
+        "--quiet",
+        "--target",
+        str(library),
+        "--python-version",
+        python,
+        "--python-platform",
+        platform,
+        "--only-binary",
+        ":all:",
+        *(part for name in package.sources for part in ("--no-binary", name)),
+        *BUILD,
+        "--link-mode",
+        "copy",
+        "--constraint",
+        str(ROOT / "requirements.lock"),
         *(_wheel(room, wheels) for room in package.rooms),
-    )  # fmt: skip
+    )
     for pattern in _NOT_NEEDED:
         for path in sorted(library.glob(pattern), reverse=True):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    modules = [str(path) for path in sorted(library.rglob("*.so")) if not path.parent.name.endswith(".libs")]
+    modules = [
+        str(path)
+        for path in sorted(library.rglob("*.so"))
+        if not path.parent.name.endswith(".libs")
+    ]
     _said("strip", "--strip-unneeded", *modules)
     for name in package.jars:
-        shutil.copytree(jars.ensure(name, java_executable), library / "jars", ignore=shutil.ignore_patterns(".*"))
+        shutil.copytree(
+            jars.ensure(name, java_executable),
+            library / "jars",
+            ignore=shutil.ignore_patterns(".*"),
+        )
 
 
 def _wheel(room: str, wheels: Path) -> str:
@@ -175,7 +262,10 @@ def _place_parts(package: Package, tree: Path, version: str) -> None:
     parts = bundled(tree / library)
     texts = {
         f"{library}/bin/hourmark": package.filled("hourmark"),
-        **{f"usr/lib/systemd/system/{name}.service": package.unit_text(name) for name in package.units},
+        **{
+            f"usr/lib/systemd/system/{name}.service": package.unit_text(name)
+            for name in package.units
+        },
         f"etc/hourmark/{package.name}.toml": package.filled(f"{package.name}.toml"),
         f"{documents}/copyright": package.filled("copyright"),
         f"{documents}/licences.txt": listed(parts),
@@ -190,7 +280,9 @@ def _place_parts(package: Package, tree: Path, version: str) -> None:
     for place in _COMPLETIONS:  # links to them are made where no such shell is, too
         (tree / place).mkdir(parents=True, exist_ok=True)
     for name in package.documents:
-        (tree / documents / f"{name}.gz").write_bytes(gzip.compress((ROOT / "docs" / name).read_bytes(), mtime=0))
+        (tree / documents / f"{name}.gz").write_bytes(
+            gzip.compress((ROOT / "docs" / name).read_bytes(), mtime=0)
+        )
 
 
 def _describe(package: Package, tree: Path, version: str, architecture: str, python: str) -> None:
@@ -202,17 +294,23 @@ def _describe(package: Package, tree: Path, version: str, architecture: str, pyt
         if path.is_dir():
             path.chmod(0o755)
     (about / "conffiles").write_text(f"/etc/hourmark/{package.name}.toml\n")
-    sums = [f"{hashlib.md5(p.read_bytes(), usedforsecurity=False).hexdigest()}  {p.relative_to(tree)}\n" for p in files]
+    sums = [
+        f"{hashlib.md5(p.read_bytes(), usedforsecurity=False).hexdigest()}  {p.relative_to(tree)}\n"
+        for p in files
+    ]
     (about / "md5sums").write_text("".join(sums))
     for name in _SCRIPTS:
         (about / name).write_text(package.filled(name))
         (about / name).chmod(0o755)
     (about / "control").write_text(
         package.filled(
-            "control", version=version, architecture=architecture, depends=", ".join(_depends(package, python)),
+            "control",
+            version=version,
+            architecture=architecture,
+            depends=", ".join(_depends(package, python)),
             size_kib=str(sum(-(-path.stat().st_size // 1024) for path in files)),
         )
-    )  # fmt: skip
+    )
 
 
 def _depends(package: Package, python: str) -> Sequence[str]:
@@ -232,7 +330,8 @@ def _said(*command: str) -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
         raise click.ClickException(
-            f"{command[0]} is not installed; make the package on a Debian that has dpkg-deb and binutils"
+            f"{command[0]} is not installed; make the package on a Debian that has "
+            "dpkg-deb and binutils"
         ) from error
     if done.returncode != 0:
         raise click.ClickException(f"`{' '.join(command)}` failed:\n{done.stderr}")

@@ -1,10 +1,12 @@
-"""Random types and lines, valid and hostile, through a build of the native pass with sanitizers, against the Python path.
+"""Random types and lines, valid and hostile, through a build of the native pass with sanitizers,
+against the Python path.
 
     python -m tools.fuzz_native [--seconds N] [--seed N]
 
-It needs gcc with libasan and libubsan. A fault of memory or a difference ends it with exit code 1 and names the seed, which shows
-it again. What is fed: lines of random types (`native_cases`), and programs and lines with bytes altered; now and then records
-are sent to librdkafka's mock cluster (`native_sending`), and read from it (`native_reading`).
+It needs gcc with libasan and libubsan. A fault of memory or a difference ends it with exit code 1
+and names the seed, which shows it again. What is fed: lines of random types (`native_cases`), and
+programs and lines with bytes altered; now and then records are sent to librdkafka's mock cluster
+(`native_sending`), and read from it (`native_reading`).
 """
 
 from __future__ import annotations
@@ -32,7 +34,13 @@ from tools.native_sending import send_at_random
 from hourmark_delivery_service.parsing import CompiledRules, native
 
 ROOT = Path(__file__).parent.parent
-SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1")
+SANITIZERS = (
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+    "-fno-omit-frame-pointer",
+    "-g",
+    "-O1",
+)
 _CASES_A_SENDING = 500
 
 
@@ -52,7 +60,9 @@ def load(path: Path, name: str) -> ModuleType:
 
 
 class AlteredPrograms:
-    """The module, but the programs that it gets have bytes altered; those that it refuses are taken as they were."""
+    """The module, but the programs that it gets have bytes altered; those that it refuses are taken
+    as they were.
+    """
 
     def __init__(self, module: ModuleType, rng: random.Random) -> None:
         self._module = module
@@ -99,12 +109,21 @@ def fuzz(module: Path, seconds: float, seed: int, note: Callable[[int], object])
         lines += one(seed + cases).body.count(b"\n")
         cases += 1
     cpu_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime
-    return {"first_seed": seed, "cases": cases, "lines": lines, "appends": appends, "read": read, "cpu_seconds": round(cpu_s)}
+    return {
+        "first_seed": seed,
+        "cases": cases,
+        "lines": lines,
+        "appends": appends,
+        "read": read,
+        "cpu_seconds": round(cpu_s),
+    }
 
 
 def main() -> int:
     """The command."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("--seconds", type=float, default=60)
     arguments.add_argument("--seed", type=int, default=time.time_ns() % 10**12)
     arguments.add_argument("--module", type=Path, help=argparse.SUPPRESS)
@@ -113,7 +132,16 @@ def main() -> int:
         if asked.module is None:
             return sanitized(Path(folder), asked.seconds, asked.seed)
         seed_file = Path(os.environ["SEED_FILE"])
-        print(json.dumps(fuzz(asked.module, asked.seconds, asked.seed, lambda seed: seed_file.write_text(str(seed)))))
+        print(
+            json.dumps(
+                fuzz(
+                    asked.module,
+                    asked.seconds,
+                    asked.seed,
+                    lambda seed: seed_file.write_text(str(seed)),
+                )
+            )
+        )
     return 0
 
 
@@ -121,18 +149,32 @@ def sanitized(folder: Path, seconds: float, seed: int) -> int:
     """Build, and run this program again with the sanitizers loaded before all else."""
     build_tool().compile_module(folder / "_native.abi3.so", ("gcc",), *SANITIZERS)
     libraries = [
-        subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+        subprocess.run(
+            ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
         for name in ("libasan.so", "libubsan.so")
     ]
     environment = {
         **os.environ,
         "LD_PRELOAD": " ".join(libraries),
-        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",  # Python itself leaks at its end
+        # Python itself leaks at its end
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
         "PYTHONMALLOC": "malloc",  # so that each object is watched
         "SEED_FILE": str(folder / "seed"),
     }
-    command = [sys.executable, "-m", "tools.fuzz_native", "--module", str(folder / "_native.abi3.so")]
-    done = subprocess.run([*command, "--seconds", str(seconds), "--seed", str(seed)], env=environment, cwd=ROOT, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "tools.fuzz_native",
+        "--module",
+        str(folder / "_native.abi3.so"),
+    ]
+    done = subprocess.run(
+        [*command, "--seconds", str(seconds), "--seed", str(seed)],
+        env=environment,
+        cwd=ROOT,
+        check=False,
+    )
     if done.returncode != 0:
         print(f"the seed {(folder / 'seed').read_text()} shows it again", file=sys.stderr)
         return 1

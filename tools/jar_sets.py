@@ -1,5 +1,5 @@
-"""The sets of jars that the local stack, a peer in a benchmark and YARN in tests need: their roots, and what of these roots'
-dependencies is left out.
+"""The sets of jars that the local stack, a peer in a benchmark and YARN in tests need: their roots,
+and what of these roots' dependencies is left out.
 
 Only `tools.lock_jars` reads this; everything else reads the lock files made from it.
 """
@@ -42,7 +42,11 @@ SETS: tuple[JarSet, ...] = (
             Root(organisation=_KAFKA, module="kafka-tools", revision="4.3.0"),
             Root(organisation=_KAFKA, module="connect-mirror", revision="4.3.0"),
             # Kafka names slf4j 1.7 and leaves the choice of a backend to whoever runs it.
-            Root(organisation="org.apache.logging.log4j", module="log4j-slf4j-impl", revision="2.25.4"),
+            Root(
+                organisation="org.apache.logging.log4j",
+                module="log4j-slf4j-impl",
+                revision="2.25.4",
+            ),
         ),
         left_out=("swagger-annotations",),
     ),
@@ -53,7 +57,8 @@ SETS: tuple[JarSet, ...] = (
             Root(organisation=_HADOOP, module="hadoop-hdfs-client", revision="3.5.0"),
             Root(organisation=_HADOOP, module="hadoop-common", revision="3.5.0"),
         ),
-        # Protocols that HDFS does not speak, other operating systems, and key stores that a stack on loopback has not.
+        # Protocols that HDFS does not speak, other operating systems, and key stores that a stack
+        # on loopback has not.
         left_out=(
             "bcprov",
             "jsch",
@@ -77,7 +82,15 @@ SETS: tuple[JarSet, ...] = (
     ),
     JarSet(
         "registry",
-        (Root(organisation="io.apicurio", module="apicurio-registry-app", revision="3.0.9", classifier="all", ext="tar.gz"),),
+        (
+            Root(
+                organisation="io.apicurio",
+                module="apicurio-registry-app",
+                revision="3.0.9",
+                classifier="all",
+                ext="tar.gz",
+            ),
+        ),
         transitive=False,
     ),
 )

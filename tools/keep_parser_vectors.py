@@ -1,8 +1,10 @@
-"""Keep what the parser gives now, for good: `python -m tools.keep_parser_vectors`, once for each `hourmark.rules.revision.PARSER.parser`.
+"""Keep what the parser gives now, for good: `python -m tools.keep_parser_vectors`, once for each
+`hourmark.rules.revision.PARSER.parser`.
 
-The inputs are those of `tools.parser_cases`. The service refuses to start where a kept vector gives something else; so a number's
-vectors are never written again: a change that alters one is a new number. With a name of `parser_check.EXTRAS` it keeps those of
-`tools.parser_extras`: what becomes of ranges that say more than those of 0.2.0.
+The inputs are those of `tools.parser_cases`. The service refuses to start where a kept vector gives
+something else; so a number's vectors are never written again: a change that alters one is a new
+number. With a name of `parser_check.EXTRAS` it keeps those of `tools.parser_extras`: what becomes
+of ranges that say more than those of 0.2.0.
 """
 
 from __future__ import annotations
@@ -26,12 +28,17 @@ def main(folder: Path = FOLDER, name: str = str(PARSER.parser)) -> None:
     file = folder / f"{name}.json"
     if file.exists():
         raise UsageError(
-            f"{file} is there already, and rules revisions name that parser: what it gives never changes. For a change that is "
-            "meant, count hourmark.rules.revision.PARSER up first; docs/decisions/2026-11-22-the-parser-is-versioned.md"
+            f"{file} is there already, and rules revisions name that parser: what it gives "
+            "never changes. For a change that is "
+            "meant, count hourmark.rules.revision.PARSER up first; "
+            "docs/decisions/2026-11-22-the-parser-is-versioned.md"
         )
     content = made(parser_extras if name in EXTRAS else parser_cases)
     write_durably(file, rendered(content).encode(), mode=0o644)
-    print(f"{file}: {len(content['vectors'])} vectors, {file.stat().st_size // 1000} kB; next step: commit it")
+    print(
+        f"{file}: {len(content['vectors'])} vectors, {file.stat().st_size // 1000} kB; "
+        "next step: commit it"
+    )
 
 
 def made(of: ModuleType = parser_cases) -> dict[str, Any]:
@@ -53,9 +60,17 @@ def made(of: ModuleType = parser_cases) -> dict[str, Any]:
 
 def rendered(content: dict[str, Any]) -> str:
     """As JSON, an entry to a line."""
-    lines = {name: ",\n".join(json.dumps(entry) for entry in content[name]) for name in ("rules", "bodies", "vectors")}
+    lines = {
+        name: ",\n".join(json.dumps(entry) for entry in content[name])
+        for name in ("rules", "bodies", "vectors")
+    }
     head = ",\n".join(f'"{name}": {json.dumps(content[name])}' for name in ("made_with", "ranges"))
-    return "{" + head + "".join(f',\n"{name}": [\n{entries}\n]' for name, entries in lines.items()) + "}\n"
+    return (
+        "{"
+        + head
+        + "".join(f',\n"{name}": [\n{entries}\n]' for name, entries in lines.items())
+        + "}\n"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Keep the zones of the installed `tzdata` for good, for rules revisions to name: `python -m tools.keep_zone_data`.
+"""Keep the zones of the installed `tzdata` for good, for rules revisions to name: `python -m
+tools.keep_zone_data`.
 
-What is kept never changes: ranges that name it are parsed by it years later. So an existing version is not written again, and
-the digest of its content goes into the vectors of the contract.
+What is kept never changes: ranges that name it are parsed by it years later. So an existing version
+is not written again, and the digest of its content goes into the vectors of the contract.
 """
 
 from __future__ import annotations
@@ -32,13 +33,20 @@ def main(folder: Path = FOLDER, digests: Path = DIGESTS) -> None:
     version, zones = importlib.metadata.version("tzdata"), installed_zones()
     file = folder / f"{version}.zip"
     if file.exists():
-        raise UsageError(f"{file} is there already, and rules revisions name it: it is never written again")
+        raise UsageError(
+            f"{file} is there already, and rules revisions name it: it is never written again"
+        )
     write_durably(file, zipped(zones), mode=0o644)
     known = json.loads(digests.read_text()) if digests.exists() else {}
-    write_durably(digests, (json.dumps({**known, version: digest_of(zones)}, indent=2) + "\n").encode(), mode=0o644)
+    write_durably(
+        digests,
+        (json.dumps({**known, version: digest_of(zones)}, indent=2) + "\n").encode(),
+        mode=0o644,
+    )
     print(
         f"{file.name}: {len(zones)} zones, {file.stat().st_size // 1000} kB\n"
-        f"next step: name it in hourmark.rules.revision.PARSER, ParserVersion(<the same parser>, {version!r}), and upgrade all services "
+        "next step: name it in hourmark.rules.revision.PARSER, ParserVersion(<the same "
+        f"parser>, {version!r}), and upgrade all services "
         "before `hourmark types apply` writes a revision that names it"
     )
 

@@ -1,9 +1,10 @@
-"""Make `jars.lock` of `infra/hourmark_infra/jars`, `spark_jars.lock` of `bench` and `yarn_jars.lock` of `tests/support` anew from
-`tools.jar_sets`: `python -m tools.lock_jars`.
+"""Make `jars.lock` of `infra/hourmark_infra/jars`, `spark_jars.lock` of `bench` and
+`yarn_jars.lock` of `tests/support` anew from `tools.jar_sets`: `python -m tools.lock_jars`.
 
 Needs the network; takes a few minutes.
 
-The roots are resolved with their runtime dependencies, each file is hashed, and each lock is replaced as a whole.
+The roots are resolved with their runtime dependencies, each file is hashed, and each lock is
+replaced as a whole.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def _lock(lock_file: Path, jar_sets: Sequence[JarSet]) -> None:
     write_durably(lock_file, render_lock(jars).encode(), mode=0o644)
     for jar_set in jar_sets:
         chosen = [jar for jar in jars if jar.set == jar_set.name]
-        say_on_stderr(f"{jar_set.name}: {len(chosen)} files, {sum(jar.size for jar in chosen) / 1e6:.1f} MB")
+        say_on_stderr(
+            f"{jar_set.name}: {len(chosen)} files, {sum(jar.size for jar in chosen) / 1e6:.1f} MB"
+        )
 
 
 def _resolve(jar_set: JarSet) -> Iterator[Jar]:
@@ -46,14 +49,23 @@ def _resolve(jar_set: JarSet) -> Iterator[Jar]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         dependencies = "\n".join(
-            dependency(root.organisation, root.module, root.revision, [] if jar_set.transitive else [(root.ext, root.classifier)])
+            dependency(
+                root.organisation,
+                root.module,
+                root.revision,
+                [] if jar_set.transitive else [(root.ext, root.classifier)],
+            )
             for root in jar_set.roots
         )
         out = folder / "out"
         more = ["-retrieve", f"{out}/{_RETRIEVED}"]
-        process = start_ivy(java_executable(), folder, dependencies, poms=jar_set.transitive, more=more)
+        process = start_ivy(
+            java_executable(), folder, dependencies, poms=jar_set.transitive, more=more
+        )
         if process.wait() != 0:
-            raise Unavailable(f"{jar_set.name} cannot be resolved; see Ivy's words:\n{last_words(folder, 30)}")
+            raise Unavailable(
+                f"{jar_set.name} cannot be resolved; see Ivy's words:\n{last_words(folder, 30)}"
+            )
         for path in sorted(path for path in out.rglob("*") if path.is_file()):
             jar = _described(jar_set.name, path, out)
             if not jar.module.startswith(jar_set.left_out or ("\0",)):

@@ -1,4 +1,6 @@
-"""Random records of librdkafka's mock cluster, read in columns and as messages: both must be the same, wherever they are cut."""
+"""Random records of librdkafka's mock cluster, read in columns and as messages: both must be the
+same, wherever they are cut.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,16 @@ _SIZES: Final = (0, 1, 24, 100, 5000)
 def rows_of(records: Packed) -> list[Record]:
     """Each of them, taken out of its columns."""
     count = len(records)
-    key_ends, value_ends = (struct.unpack(f"={count + 1}i", ends) for ends in (records.key_ends, records.value_ends))
+    key_ends, value_ends = (
+        struct.unpack(f"={count + 1}i", ends) for ends in (records.key_ends, records.value_ends)
+    )
     found: list[Record] = []
     for n, offset in enumerate(records.offsets):
         nulls = records.nulls[n] if records.nulls else 0
-        key, value = records.keys[key_ends[n] : key_ends[n + 1]], records.values[value_ends[n] : value_ends[n + 1]]
+        key, value = (
+            records.keys[key_ends[n] : key_ends[n + 1]],
+            records.values[value_ends[n] : value_ends[n + 1]],
+        )
         found.append((offset, None if nulls & NO_KEY else key, None if nulls & NO_VALUE else value))
     return found
 
@@ -50,11 +57,15 @@ def read_at_random(module: ModuleType, seed: int) -> int:
     assert producer.flush(30) == 0
     compared = 0
     with (
-        contextlib.closing(PackedReader(module, cluster, "edge", batch=rng.choice((1, 7, 100, 2000)))) as packed,
+        contextlib.closing(
+            PackedReader(module, cluster, "edge", batch=rng.choice((1, 7, 100, 2000)))
+        ) as packed,
         contextlib.closing(CommittedReader(cluster, "edge")) as messages,
     ):
         for _ in range(4):
-            spans = {Partition("t", number): _span(rng, count) for number, count in enumerate(counts)}
+            spans = {
+                Partition("t", number): _span(rng, count) for number, count in enumerate(counts)
+            }
             if rng.random() < 0.3:
                 next(packed.read(spans), None)  # and then no more of it
             in_columns, as_messages = _read(packed, spans), _read(messages, spans)
@@ -72,7 +83,9 @@ def _span(rng: random.Random, count: int) -> tuple[int, int]:
     return min(one, other), max(one, other)
 
 
-def _read(reader: PartitionsReader[Any], spans: Mapping[Partition, tuple[int, int]]) -> dict[Partition, list[Record]]:
+def _read(
+    reader: PartitionsReader[Any], spans: Mapping[Partition, tuple[int, int]]
+) -> dict[Partition, list[Record]]:
     found: dict[Partition, list[Record]] = {partition: [] for partition in spans}
     for run in (run for runs in reader.read(spans) for run in runs):
         found[run.partition] += _rows(run.records)
@@ -80,4 +93,8 @@ def _read(reader: PartitionsReader[Any], spans: Mapping[Partition, tuple[int, in
 
 
 def _rows(records: Any) -> Iterator[Record]:
-    return iter(rows_of(records)) if isinstance(records, Packed) else ((m.offset(), m.key(), m.value()) for m in records)
+    return (
+        iter(rows_of(records))
+        if isinstance(records, Packed)
+        else ((m.offset(), m.key(), m.value()) for m in records)
+    )

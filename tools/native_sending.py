@@ -1,4 +1,6 @@
-"""Random appends of packed records to librdkafka's mock cluster: some abandoned, some too much for the producer's memory."""
+"""Random appends of packed records to librdkafka's mock cluster: some abandoned, some too much for
+the producer's memory.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ _APPENDS: Final = 40
 
 def packed(rng: random.Random) -> Packed:
     """Records of random sizes."""
-    values = [rng.randbytes(rng.choice((1, 30, 240, 5000))) for _ in range(rng.choice((1, 7, 255, 256, 257, 700)))]
+    values = [
+        rng.randbytes(rng.choice((1, 30, 240, 5000)))
+        for _ in range(rng.choice((1, 7, 255, 256, 257, 700)))
+    ]
     ends, size = [], 0
     for value in values:
         size += len(value)
@@ -30,13 +35,21 @@ def packed(rng: random.Random) -> Packed:
 
 
 async def send_at_random(seed: int) -> int:
-    """How many appends were acknowledged. The memory that the module reads must be there until librdkafka is done with it."""
+    """How many appends were acknowledged.
+
+    The memory that the module reads must be there until librdkafka is done with it.
+    """
     rng = random.Random(seed)
-    settings = {"test.mock.num.brokers": 3, "queue.buffering.max.messages": rng.choice((100, 1000, 100_000))}
+    settings = {
+        "test.mock.num.brokers": 3,
+        "queue.buffering.max.messages": rng.choice((100, 1000, 100_000)),
+    }
     if rng.random() < 0.3:
         settings["message.max.bytes"] = 4000
     queue = KafkaQueue(
-        Config(service={"delivery_timeout_seconds": 3}), Metrics(), lambda all_of_it: make_producer({**all_of_it, **settings})
+        Config(service={"delivery_timeout_seconds": 3}),
+        Metrics(),
+        lambda all_of_it: make_producer({**all_of_it, **settings}),
     )
     assert queue._current.takes_packed
     done = sum(await asyncio.gather(*(_append(queue, rng) for _ in range(_APPENDS))))

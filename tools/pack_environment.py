@@ -1,8 +1,10 @@
-"""Pack what the ETL needs of Python, for Spark to hand out on YARN: `python -m tools.pack_environment ENVIRONMENT.tar.gz`.
+"""Pack what the ETL needs of Python, for Spark to hand out on YARN: `python -m
+tools.pack_environment ENVIRONMENT.tar.gz`.
 
-A virtual environment with the rooms `core` and `etl` and the locked versions of what they import, but for pyspark, which
-spark-submit sends along. Unpacked anywhere it works, where the Python it was made with (`--python`) stands at the same path, as
-that of the machines' Debian does, and processors are of the same kind.
+A virtual environment with the rooms `core` and `etl` and the locked versions of what they import,
+but for pyspark, which spark-submit sends along. Unpacked anywhere it works, where the Python it was
+made with (`--python`) stands at the same path, as that of the machines' Debian does, and processors
+are of the same kind.
 """
 
 from __future__ import annotations
@@ -18,14 +20,30 @@ from tools.uv import uv
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 ROOMS: Final = ("hourmark", "hourmark-etl")
-_NOT_NEEDED: Final = (  # for who builds or tests these packages; each file costs a node time where Hadoop has no native library
-    "**/__pycache__", "**/tests", "**/include", "**/*.pyi", "**/*.pyx", "**/*.pxd", "**/*.c", "bin/[!p]*", "bin/pydoc*", ".lock",
-)  # fmt: skip
+# for who builds or tests these packages; each file costs a node time where Hadoop has no native
+# library
+_NOT_NEEDED: Final = (
+    "**/__pycache__",
+    "**/tests",
+    "**/include",
+    "**/*.pyi",
+    "**/*.pyx",
+    "**/*.pxd",
+    "**/*.c",
+    "bin/[!p]*",
+    "bin/pydoc*",
+    ".lock",
+)
 
 
 @click.command()
 @click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--python", default="python3", show_default=True, help="As it is called on the machines of the cluster.")
+@click.option(
+    "--python",
+    default="python3",
+    show_default=True,
+    help="As it is called on the machines of the cluster.",
+)
 def main(target: Path, python: str) -> None:
     """Make the archive TARGET."""
     with tempfile.TemporaryDirectory(prefix="pack-environment-") as scratch:
@@ -35,7 +53,9 @@ def main(target: Path, python: str) -> None:
             for path in sorted(environment.glob(pattern), reverse=True):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(target, "w:gz", compresslevel=1) as archive:  # a tenth of the time of 9, for a tenth more
+        with tarfile.open(
+            target, "w:gz", compresslevel=1
+        ) as archive:  # a tenth of the time of 9, for a tenth more
             archive.add(environment, ".")
     click.echo(f"{target}: {target.stat().st_size / 1e6:.0f} MB")
 
@@ -44,16 +64,39 @@ def _install(environment: Path, wheels: Path, python: str) -> None:
     """The rooms' own wheels are built; everything else is as locked."""
     build = ["--build-constraints", str(ROOT / "infra" / "launcher" / "build.lock")]
     for room in ROOMS:
-        _uv("build", "--quiet", "--wheel", "--package", room, *build, "--out-dir", str(wheels), str(ROOT))
+        _uv(
+            "build",
+            "--quiet",
+            "--wheel",
+            "--package",
+            room,
+            *build,
+            "--out-dir",
+            str(wheels),
+            str(ROOT),
+        )
     left_out = wheels / "excludes.txt"
     left_out.write_text("pyspark\npy4j\n")
     (etl,) = wheels.glob("hourmark_etl-*.whl")
     _uv("venv", "--quiet", "--no-managed-python", "--python", python, str(environment))
     _uv(
-        "pip", "install", "--quiet", "--python", str(environment / "bin" / "python"), "--link-mode", "copy",
-        "--only-binary", ":all:", "--constraint", str(ROOT / "requirements.lock"), "--excludes", str(left_out),
-        "--find-links", str(wheels), f"{etl}[spark]",
-    )  # fmt: skip
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        str(environment / "bin" / "python"),
+        "--link-mode",
+        "copy",
+        "--only-binary",
+        ":all:",
+        "--constraint",
+        str(ROOT / "requirements.lock"),
+        "--excludes",
+        str(left_out),
+        "--find-links",
+        str(wheels),
+        f"{etl}[spark]",
+    )
 
 
 def _uv(*arguments: str) -> None:

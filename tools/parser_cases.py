@@ -1,4 +1,5 @@
-"""Inputs that the parser's results are kept for: lines as they come, and lines that libraries may come to read otherwise.
+"""Inputs that the parser's results are kept for: lines as they come, and lines that libraries may
+come to read otherwise.
 
 Cases are added freely; a number's vectors, once kept, hold their own inputs.
 """
@@ -38,9 +39,17 @@ _AFTER_ALL_MS: Final = 4_133_980_800_000  # 2101-01-01
 
 # What a case's range does not say of itself.
 RANGES: Final[Case] = {
-    "host_id": "0123456789abcdef" * 2, "file_id": "fedcba9876543210" * 2, "generation": 0, "start": 0, "observed_at_ms": NOW_MS,
-    "zones": ["Europe/Berlin"], "source": "app", "path": "/var/log/app.log", "host_name": "web-1", "part": "lines",
-}  # fmt: skip
+    "host_id": "0123456789abcdef" * 2,
+    "file_id": "fedcba9876543210" * 2,
+    "generation": 0,
+    "start": 0,
+    "observed_at_ms": NOW_MS,
+    "zones": ["Europe/Berlin"],
+    "source": "app",
+    "path": "/var/log/app.log",
+    "host_name": "web-1",
+    "part": "lines",
+}
 
 _TREE: Final = {
     "type": "record",
@@ -52,17 +61,29 @@ _TREE: Final = {
     ],
 }
 _AVRO_TYPES: Final[dict[str, Any]] = {
-    "boolean": "boolean", "int": "int", "long": "long", "float": "float", "double": "double", "string": "string",
-    "bytes": "bytes", "fixed": {"type": "fixed", "name": "Four", "size": 4},
+    "boolean": "boolean",
+    "int": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "bytes": "bytes",
+    "fixed": {"type": "fixed", "name": "Four", "size": 4},
     "enum": {"type": "enum", "name": "Colour", "symbols": ["red", "green"]},
-    "array": {"type": "array", "items": ["null", "long", "string"]}, "map": {"type": "map", "values": "double"}, "tree": _TREE,
-    "trees": {"type": "array", "items": "Tree"}, "date": {"type": "int", "logicalType": "date"},
-    "time_ms": {"type": "int", "logicalType": "time-millis"}, "time_us": {"type": "long", "logicalType": "time-micros"},
-    "at_ms": {"type": "long", "logicalType": "timestamp-millis"}, "at_us": {"type": "long", "logicalType": "timestamp-micros"},
-    "local_ms": {"type": "long", "logicalType": "local-timestamp-millis"}, "uuid": {"type": "string", "logicalType": "uuid"},
+    "array": {"type": "array", "items": ["null", "long", "string"]},
+    "map": {"type": "map", "values": "double"},
+    "tree": _TREE,
+    "trees": {"type": "array", "items": "Tree"},
+    "date": {"type": "int", "logicalType": "date"},
+    "time_ms": {"type": "int", "logicalType": "time-millis"},
+    "time_us": {"type": "long", "logicalType": "time-micros"},
+    "at_ms": {"type": "long", "logicalType": "timestamp-millis"},
+    "at_us": {"type": "long", "logicalType": "timestamp-micros"},
+    "local_ms": {"type": "long", "logicalType": "local-timestamp-millis"},
+    "uuid": {"type": "string", "logicalType": "uuid"},
     "uuid16": {"type": "fixed", "name": "Uuid", "size": 16, "logicalType": "uuid"},
     "decimal": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
-}  # fmt: skip
+}
 
 
 def _nullable(name: str, avro_type: Any) -> Case:
@@ -71,50 +92,95 @@ def _nullable(name: str, avro_type: Any) -> Case:
 
 def _text(name: str, avro_type: Any) -> EventType:
     return EventType(
-        name=name, fields=[{"name": "v", "type": avro_type}], line=LineRule(payload="text", field="v", time="observed")
+        name=name,
+        fields=[{"name": "v", "type": avro_type}],
+        line=LineRule(payload="text", field="v", time="observed"),
     )
 
 
-def _free(name: str, pattern: str, fields: list[str | Case], time_format: str | None = None) -> EventType:
-    rule = LineRule(payload="pattern", pattern=pattern, time_format=time_format, time="event" if time_format else "observed")
+def _free(
+    name: str, pattern: str, fields: list[str | Case], time_format: str | None = None
+) -> EventType:
+    rule = LineRule(
+        payload="pattern",
+        pattern=pattern,
+        time_format=time_format,
+        time="event" if time_format else "observed",
+    )
     return EventType(
-        name=name, fields=[f if isinstance(f, dict) else {"name": f, "type": ["null", "bytes"]} for f in fields], line=rule
+        name=name,
+        fields=[
+            f if isinstance(f, dict) else {"name": f, "type": ["null", "bytes"]} for f in fields
+        ],
+        line=rule,
     )
 
 
 _JSON: Final = (
     EventType(
-        name="click", fields=[{"name": "user", "type": "string"}, {"name": "ms", "type": "long"}, _nullable("ref", "string")]
+        name="click",
+        fields=[
+            {"name": "user", "type": "string"},
+            {"name": "ms", "type": "long"},
+            _nullable("ref", "string"),
+        ],
     ),
-    EventType(name="values", fields=[_nullable(name, avro_type) for name, avro_type in _AVRO_TYPES.items()],
-              line=LineRule(time="observed")),
+    EventType(
+        name="values",
+        fields=[_nullable(name, avro_type) for name, avro_type in _AVRO_TYPES.items()],
+        line=LineRule(time="observed"),
+    ),
     EventType(
         name="defaults",
         fields=[
-            {"name": "n", "type": "double", "default": -0.0}, {"name": "s", "type": ["string", "null"], "default": "é\U0001f600"},
+            {"name": "n", "type": "double", "default": -0.0},
+            {"name": "s", "type": ["string", "null"], "default": "é\U0001f600"},
             {"name": "u", "type": ["long", "double", "string", "boolean"], "default": 0},
         ],
         line=LineRule(time="observed"),
     ),
-)  # fmt: skip
+)
 _TEXT: Final = (
-    EventType(name="raw", fields=[{"name": "line", "type": "bytes"}, _nullable("level", "string")],
-              line=LineRule(payload="text", field="line", time="observed")),
+    EventType(
+        name="raw",
+        fields=[{"name": "line", "type": "bytes"}, _nullable("level", "string")],
+        line=LineRule(payload="text", field="line", time="observed"),
+    ),
     *(
         _text(f"text-{name.replace('_', '-')}", _AVRO_TYPES[name])
-        for name in ("string", "int", "long", "float", "double", "boolean", "enum", "at_us", "uuid", "map")
+        for name in (
+            "string",
+            "int",
+            "long",
+            "float",
+            "double",
+            "boolean",
+            "enum",
+            "at_us",
+            "uuid",
+            "map",
+        )
     ),
-    _text("text-union", ["null", "long", {"type": "enum", "name": "C", "symbols": ["a", "b"]}, "string"]),
-)  # fmt: skip
+    _text(
+        "text-union",
+        ["null", "long", {"type": "enum", "name": "C", "symbols": ["a", "b"]}, "string"],
+    ),
+)
 _TIMED: Final = tuple(
     _free(f"timed-{at}", r"(?P<time>.*) \| (?P<m>.*)", ["m"], time_format)
     for at, time_format in enumerate([*LOCAL_TIMES, "%Q unknown"])
 )
-_MATCHED: Final = tuple(_free(f"matched-{at}", pattern, ["a", "b"]) for at, pattern in enumerate(PATTERNS))
+_MATCHED: Final = tuple(
+    _free(f"matched-{at}", pattern, ["a", "b"]) for at, pattern in enumerate(PATTERNS)
+)
 _SERVER: Final = _free(
     "server",
     r"(?P<time>\d{4}-\S+ [0-9:,]+) (?P<level>[A-Z]+)(?: \[t(?P<thread>\d+)\])? (?P<message>.*)",
-    [{"name": "level", "type": "string"}, _nullable("thread", "int"), {"name": "message", "type": "bytes"}],
+    [
+        {"name": "level", "type": "string"},
+        _nullable("thread", "int"),
+        {"name": "message", "type": "bytes"},
+    ],
     "%Y-%m-%d %H:%M:%S,%f",
 )
 _TYPES: Final = (*_JSON, *_TEXT, *_TIMED, *_MATCHED, _SERVER, *FORM_TYPES)
@@ -141,12 +207,19 @@ def _revision(sequence: int, parsing: Parsing, dead_letters: TypeVersion) -> Rul
 _OURS: Final = TypeVersion(DEAD_LETTERS, len(_TYPES) + 1)
 _OTHERS: Final = TypeVersion(
     DEAD_LETTERS.model_copy(
-        update={"fields": [{"name": "tenant", "type": "string", "default": "none"}, *DEAD_LETTERS.fields[1:-1]]}
+        update={
+            "fields": [
+                {"name": "tenant", "type": "string", "default": "none"},
+                *DEAD_LETTERS.fields[1:-1],
+            ]
+        }
     ),
     len(_TYPES) + 2,
 )
 USUAL: Final = _revision(1, Parsing(), _OURS)
-ALL_TIMES: Final = _revision(2, Parsing(lateness_seconds=200 * 366 * 86_400, bucket_seconds=60), _OURS)
+ALL_TIMES: Final = _revision(
+    2, Parsing(lateness_seconds=200 * 366 * 86_400, bucket_seconds=60), _OURS
+)
 OTHER: Final = _revision(3, Parsing(lateness_seconds=60, future_seconds=0), _OTHERS)
 REVISIONS: Final = (USUAL, ALL_TIMES, OTHER)
 
@@ -155,14 +228,29 @@ def cases() -> Iterator[Case]:
     """All of them, each with a name of its own."""
     numbers: dict[str, Iterator[int]] = {}
     for case in itertools.chain(
-        _syslog(), _json(), _texts(), _patterns(), _times(), _zones(), _mutated(), _batches(), _ranges(), _blanks(), _forms()
+        _syslog(),
+        _json(),
+        _texts(),
+        _patterns(),
+        _times(),
+        _zones(),
+        _mutated(),
+        _batches(),
+        _ranges(),
+        _blanks(),
+        _forms(),
     ):
         number = next(numbers.setdefault(case["name"], itertools.count(1)))
         yield {**case, "name": f"{case['name']} {number}"}
 
 
 def _range(name: str, lines: list[bytes], rules: Rules = USUAL, **fields: Any) -> Case:
-    return {"name": name, "rules": rules.id, "range": fields, "body": b"".join(line + b"\n" for line in lines).decode("latin-1")}
+    return {
+        "name": name,
+        "rules": rules.id,
+        "range": fields,
+        "body": b"".join(line + b"\n" for line in lines).decode("latin-1"),
+    }
 
 
 def _line(msgid: str, msg: bytes, time: str = "2026-11-21T01:39:58.123456Z") -> bytes:
@@ -177,19 +265,39 @@ def _syslog() -> Iterator[Case]:
     for line, source in itertools.product(SYSLOG_LINES, ("app", "caught")):
         yield _range("syslog", [line], source=source)
     for rules in REVISIONS:
-        yield _range("rfc3339", [_line("click", b'{"user":"u","ms":1}', time) for time in TIMES], rules, observed_at_ms=NOW_MS)
-    yield _range("rfc3339 of all years", [_line("raw", b"", time) for time in TIMES], ALL_TIMES, observed_at_ms=_AFTER_ALL_MS)
+        yield _range(
+            "rfc3339",
+            [_line("click", b'{"user":"u","ms":1}', time) for time in TIMES],
+            rules,
+            observed_at_ms=NOW_MS,
+        )
+    yield _range(
+        "rfc3339 of all years",
+        [_line("raw", b"", time) for time in TIMES],
+        ALL_TIMES,
+        observed_at_ms=_AFTER_ALL_MS,
+    )
 
 
 def _json() -> Iterator[Case]:
     for payload in JSON_OBJECTS:
         yield _range("json", [_line(msgid, payload) for msgid in ("click", "defaults")])
     for name in _AVRO_TYPES:
-        yield _range(f"json {name}", [_short("values", b'{"%s":%s}' % (name.encode(), value)) for value in JSON_VALUES])
+        yield _range(
+            f"json {name}",
+            [_short("values", b'{"%s":%s}' % (name.encode(), value)) for value in JSON_VALUES],
+        )
     for group in _batched(NUMBERS, 40):
-        lines = [_short("values", b'{"float":%s,"double":%s}' % (number, number)) for number in group]
-        yield _range("json numbers", lines + [_short("defaults", b'{"n":%s,"u":%s}' % (number, number)) for number in group])
-    large: Case = _range("json that grows", [_short("values", b'{"trees":[{"value":1}@{"value":2}]}')])
+        lines = [
+            _short("values", b'{"float":%s,"double":%s}' % (number, number)) for number in group
+        ]
+        yield _range(
+            "json numbers",
+            lines + [_short("defaults", b'{"n":%s,"u":%s}' % (number, number)) for number in group],
+        )
+    large: Case = _range(
+        "json that grows", [_short("values", b'{"trees":[{"value":1}@{"value":2}]}')]
+    )
     head, tail = large["body"].split("@")
     yield {**large, "body": [[head, 1], [',{"value":3}', 6400], [",", 1], [tail, 1]]}
 
@@ -201,7 +309,9 @@ def _batched(values: list[bytes], size: int) -> Iterator[list[bytes]]:
 
 def _texts() -> Iterator[Case]:
     for kind in _TEXT:
-        yield _range(f"text of {kind.name}", [_short(kind.name, text) for text in [*TEXTS, *NUMBERS]])
+        yield _range(
+            f"text of {kind.name}", [_short(kind.name, text) for text in [*TEXTS, *NUMBERS]]
+        )
 
 
 def _patterns() -> Iterator[Case]:
@@ -213,25 +323,52 @@ def _patterns() -> Iterator[Case]:
 def _times() -> Iterator[Case]:
     moments_ms = (0, 951_782_400_000, 1_792_893_600_000, 1_772_953_200_000, 7_258_118_400_000)
     zones = ["Europe/Berlin", "America/New_York", "Nowhere/City"]
-    for kind, (rules, observed_at_ms) in itertools.product(_TIMED, ((USUAL, NOW_MS), *((ALL_TIMES, ms) for ms in moments_ms))):
+    for kind, (rules, observed_at_ms) in itertools.product(
+        _TIMED, ((USUAL, NOW_MS), *((ALL_TIMES, ms) for ms in moments_ms))
+    ):
         texts = LOCAL_TIMES.get(kind.line.time_format or "", [])
         lines = [text + b" | m" for text in [*texts, *NO_TIMES]]
-        yield _range(f"times of {kind.name}", lines, rules, source=kind.name, observed_at_ms=observed_at_ms, zones=zones)
+        yield _range(
+            f"times of {kind.name}",
+            lines,
+            rules,
+            source=kind.name,
+            observed_at_ms=observed_at_ms,
+            zones=zones,
+        )
 
 
 def _zones() -> Iterator[Case]:
     """A zone of each distinct content, by area."""
     distinct = {data: name for name, data in reversed(installed_zones().items())}
     lines = [f"{time} | m".encode() for time in ZONED_TIMES]
-    for area, names in itertools.groupby(sorted(distinct.values()), key=lambda name: name.partition("/")[0]):
-        yield _range(f"zones {area}", lines, ALL_TIMES, source="timed-0", observed_at_ms=_AFTER_ALL_MS, zones=list(names))
+    for area, names in itertools.groupby(
+        sorted(distinct.values()), key=lambda name: name.partition("/")[0]
+    ):
+        yield _range(
+            f"zones {area}",
+            lines,
+            ALL_TIMES,
+            source="timed-0",
+            observed_at_ms=_AFTER_ALL_MS,
+            zones=list(names),
+        )
 
 
-# On both sides of changes of the clocks in many countries, of rules that were changed, and where only a zone's last rule counts.
+# On both sides of changes of the clocks in many countries, of rules that were changed, and where
+# only a zone's last rule counts.
 ZONED_TIMES: Final = (
-    "1970-06-01 12:00:00", "1985-03-31 02:30:00", "1996-10-27 01:30:00", "2007-03-25 02:30:00", "2010-11-07 01:30:00",
-    "2020-07-01 00:00:00", "2024-10-06 00:30:00", "2026-07-01 08:30:00", "2037-12-31 23:00:00", "2050-07-01 00:00:00",
-)  # fmt: skip
+    "1970-06-01 12:00:00",
+    "1985-03-31 02:30:00",
+    "1996-10-27 01:30:00",
+    "2007-03-25 02:30:00",
+    "2010-11-07 01:30:00",
+    "2020-07-01 00:00:00",
+    "2024-10-06 00:30:00",
+    "2026-07-01 08:30:00",
+    "2037-12-31 23:00:00",
+    "2050-07-01 00:00:00",
+)
 
 
 def _mutated() -> Iterator[Case]:
@@ -239,11 +376,20 @@ def _mutated() -> Iterator[Case]:
     chance = random.Random(20261122)
     good = [
         *((source, line) for line in SYSLOG_LINES[:4] for source in ("app", "caught")),
-        *((source, b"2026-11-21 02:39:58,123 INFO [t7] started") for source in ("servers", "anything")),
-        *((f"timed-{at}", time + b" | m") for at, times in enumerate(LOCAL_TIMES.values()) for time in times[:1]),
+        *(
+            (source, b"2026-11-21 02:39:58,123 INFO [t7] started")
+            for source in ("servers", "anything")
+        ),
+        *(
+            (f"timed-{at}", time + b" | m")
+            for at, times in enumerate(LOCAL_TIMES.values())
+            for time in times[:1]
+        ),
     ]
     for source, line in good:
-        yield _range(f"mutated {source}", [_mutation(line, chance) for _ in range(24)], source=source)
+        yield _range(
+            f"mutated {source}", [_mutation(line, chance) for _ in range(24)], source=source
+        )
 
 
 def _mutation(line: bytes, chance: random.Random) -> bytes:
@@ -257,7 +403,9 @@ def _mutation(line: bytes, chance: random.Random) -> bytes:
 
 
 def _batches() -> Iterator[Case]:
-    for at, (lines, event_type) in enumerate(itertools.product(BATCH_LINES, ("click", "defaults", "raw"))):
+    for at, (lines, event_type) in enumerate(
+        itertools.product(BATCH_LINES, ("click", "defaults", "raw"))
+    ):
         batch = {
             "event_type": event_type,
             "client": ("shop", "café \U0001f600")[at % 2],
@@ -274,36 +422,79 @@ def _forms() -> Iterator[Case]:
     for source, lines in FORM_LINES.items():
         for line in lines:
             yield _range(source, [line], source=source)
-        yield _range(f"mutated {source}", [_mutation(line, chance) for line in lines[:8] for _ in range(4)], source=source)
+        yield _range(
+            f"mutated {source}",
+            [_mutation(line, chance) for line in lines[:8] for _ in range(4)],
+            source=source,
+        )
 
 
 def _ranges() -> Iterator[Case]:
     """Of everything else that a range says."""
     line = _line("click", b'{"user":"u","ms":1}')
     for fields in (
-        {"start": (1 << 40) + 7, "generation": 3}, {"host_id": "f" * 32, "file_id": "0" * 32}, {"part": "chunk"},
-        {"part": "last-chunk"}, {"observed_at_ms": NOW_MS + 3_600_000}, {"observed_at_ms": 0},
-        {"observed_at_ms": 221_845_391_999_999}, {"source": "nowhere"}, {"source": "a\udcffb"}, {"host_name": "wëb-\U0001f600"},
-        {"host_name": "h\udcff\udcc3"}, {"path": "/p\udcff\udce2\udc82/ü"},
-    ):  # fmt: skip
+        {"start": (1 << 40) + 7, "generation": 3},
+        {"host_id": "f" * 32, "file_id": "0" * 32},
+        {"part": "chunk"},
+        {"part": "last-chunk"},
+        {"observed_at_ms": NOW_MS + 3_600_000},
+        {"observed_at_ms": 0},
+        {"observed_at_ms": 221_845_391_999_999},
+        {"source": "nowhere"},
+        {"source": "a\udcffb"},
+        {"host_name": "wëb-\U0001f600"},
+        {"host_name": "h\udcff\udcc3"},
+        {"path": "/p\udcff\udce2\udc82/ü"},
+    ):
         yield _range("range", [line, b"", b"no syslog", line], **fields)
     many = _range("many lines", [line, b"\xff", _line("raw", b"\x00\xff")])
     yield {**many, "body": [[many["body"], 100]]}
-    yield {**_range("long line", []), "body": [["x", (4 << 20) + 1], ["\n", 1], [line.decode() + "\n", 2]]}
+    yield {
+        **_range("long line", []),
+        "body": [["x", (4 << 20) + 1], ["\n", 1], [line.decode() + "\n", 2]],
+    }
     yield _range("other dead letters", [b"", b"\xff", json.dumps({"ä": 1}).encode(), line], OTHER)
 
 
 def _blanks() -> Iterator[Case]:
     """Lines of no byte but CR, and those that are nearly so."""
     line, event = _line("click", b'{"user":"u","ms":1}'), b'{"user":"u","ms":1}'
-    nearly = [b"", b"\r", b"\r\r", b" ", b"\t", b"\r \r", b"\x00", b"\x0b", b"\x0c", b"\xc2\x85", b"\r\rx", b"x\r"]
+    nearly = [
+        b"",
+        b"\r",
+        b"\r\r",
+        b" ",
+        b"\t",
+        b"\r \r",
+        b"\x00",
+        b"\x0b",
+        b"\x0c",
+        b"\xc2\x85",
+        b"\r\rx",
+        b"x\r",
+    ]
     for source in ("app", "caught", "anything", "nowhere"):
-        yield _range("blank lines", [b"", b"\r", line, *nearly, line, b"\r"], source=source, start=7)
+        yield _range(
+            "blank lines", [b"", b"\r", line, *nearly, line, b"\r"], source=source, start=7
+        )
         yield _range("nothing but blank lines", [b"", b"\r"], source=source)
-    yield {**_range("many blank lines", []), "body": [["\n", 40_000], ["\r\n", 20_000], ["\r", 20_000], ["\n", 1]]}
+    yield {
+        **_range("many blank lines", []),
+        "body": [["\n", 40_000], ["\r\n", 20_000], ["\r", 20_000], ["\n", 1]],
+    }
     batch = {"event_type": "click", "client": "shop", "key": "blanks", "observed_at_ms": NOW_MS}
     for end in (b"", b"\n", b"\r", b"\n\r\n"):
         body = b"\n".join([b"", event, *nearly, event])
-        yield {"name": "batch with blank lines", "rules": USUAL.id, "batch": batch, "body": (body + end).decode("latin-1")}
+        yield {
+            "name": "batch with blank lines",
+            "rules": USUAL.id,
+            "batch": batch,
+            "body": (body + end).decode("latin-1"),
+        }
     for body in (b"\n", b"\r", b"\r\n\n"):
-        yield {"name": "batch of blank lines", "rules": USUAL.id, "batch": batch, "body": body.decode("latin-1")}
+        yield {
+            "name": "batch of blank lines",
+            "rules": USUAL.id,
+            "batch": batch,
+            "body": body.decode("latin-1"),
+        }

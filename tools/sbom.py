@@ -1,6 +1,8 @@
-"""A bill of materials in CycloneDX: `python -m tools.sbom [FOLDER]` prints that of packages and jars in a folder, else of .venv.
+"""A bill of materials in CycloneDX: `python -m tools.sbom [FOLDER]` prints that of packages and
+jars in a folder, else of .venv.
 
-Debian packages bring theirs (`tools.debian_package`). The same folder makes the same document: nothing in it is by chance.
+Debian packages bring theirs (`tools.debian_package`). The same folder makes the same document:
+nothing in it is by chance.
 """
 
 from __future__ import annotations
@@ -27,19 +29,30 @@ _NAMESPACE: Final = uuid.UUID("b7c3e3a4-2f5e-5d0a-9a53-9c1d5cf0a6b1")  # of seri
 
 
 def document(name: str, version: str, parts: Iterable[Bundled]) -> str:
-    """CycloneDX 1.6 as JSON, of `name` and what it holds. Its time is SOURCE_DATE_EPOCH, else the beginning of 1980."""
+    """CycloneDX 1.6 as JSON, of `name` and what it holds.
+
+    Its time is SOURCE_DATE_EPOCH, else the beginning of 1980.
+    """
     components = [_component(part) for part in parts]
     held = ",".join(f"{c.purl} {[h.content for h in c.hashes]}" for c in components)
-    made = Bom(components=components, serial_number=uuid.uuid5(_NAMESPACE, f"{name} {version} {held}"))
-    made.metadata.component = Component(name=name, version=version, type=ComponentType.APPLICATION, bom_ref=name)
-    made.metadata.timestamp = dt.datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", "315532800")), dt.UTC)
+    made = Bom(
+        components=components, serial_number=uuid.uuid5(_NAMESPACE, f"{name} {version} {held}")
+    )
+    made.metadata.component = Component(
+        name=name, version=version, type=ComponentType.APPLICATION, bom_ref=name
+    )
+    made.metadata.timestamp = dt.datetime.fromtimestamp(
+        int(os.environ.get("SOURCE_DATE_EPOCH", "315532800")), dt.UTC
+    )
     made.register_dependency(made.metadata.component, components)
     return json.dumps(json.loads(JsonV1Dot6(made).output_as_string()), indent=1) + "\n"
 
 
 def _component(part: Bundled) -> Component:
     kind = "pypi" if part.kind == "pypi" else "maven" if part.group else "generic"
-    purl = PackageURL(kind, namespace=part.group or None, name=part.name, version=part.version or None)
+    purl = PackageURL(
+        kind, namespace=part.group or None, name=part.name, version=part.version or None
+    )
     return Component(
         name=part.name,
         group=part.group or None,
@@ -47,13 +60,17 @@ def _component(part: Bundled) -> Component:
         type=ComponentType.LIBRARY,
         purl=purl,
         bom_ref=f"{purl}#{part.sha256[:12]}" if part.sha256 else str(purl),
-        licenses=[] if part.licence == NOT_SAID else [LicenseFactory().make_from_string(part.licence)],
+        licenses=[]
+        if part.licence == NOT_SAID
+        else [LicenseFactory().make_from_string(part.licence)],
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=part.sha256)] if part.sha256 else (),
     )
 
 
 @click.command()
-@click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.argument(
+    "folder", required=False, type=click.Path(path_type=Path, file_okay=False, exists=True)
+)
 def main(folder: Path | None) -> None:
     """Print the bill of materials of FOLDER."""
     asked = folder or Path(sysconfig.get_path("purelib"))

@@ -1,7 +1,9 @@
-"""The rooms on another Python: `python -m tools.try_python INTERPRETER`; by `hourmark test --pythons` for each that is there.
+"""The rooms on another Python: `python -m tools.try_python INTERPRETER`; by `hourmark test
+--pythons` for each that is there.
 
-All rooms' wheels are installed into an empty environment of that Python, with the locked versions of what they need, Spark among
-it; what is installed suffices itself; every command says its help; then tests run that need no server, on the wheels.
+All rooms' wheels are installed into an empty environment of that Python, with the locked versions
+of what they need, Spark among it; what is installed suffices itself; every command says its help;
+then tests run that need no server, on the wheels.
 """
 
 from __future__ import annotations
@@ -19,7 +21,11 @@ from tools.uv import Done, run_uv, uv
 from hourmark.cli import COMMANDS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-TESTS: Final = ("tests/contract", "tests/unit/core", "tests/unit/delivery_service/test_parsing_forms.py")
+TESTS: Final = (
+    "tests/contract",
+    "tests/unit/core",
+    "tests/unit/delivery_service/test_parsing_forms.py",
+)
 MARKS: Final = "not stack and not chaos and not long"
 
 
@@ -30,18 +36,44 @@ def main(interpreter: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="try-python-") as scratch:
         environment, wheels = Path(scratch) / "env", Path(scratch) / "wheels"
         build = ["--build-constraints", str(ROOT / "infra" / "launcher" / "build.lock")]
-        _well(uv(["build", "--quiet", "--wheel", "--all-packages", *build, "--out-dir", str(wheels), str(ROOT)]))
+        _well(
+            uv(
+                [
+                    "build",
+                    "--quiet",
+                    "--wheel",
+                    "--all-packages",
+                    *build,
+                    "--out-dir",
+                    str(wheels),
+                    str(ROOT),
+                ]
+            )
+        )
         _well(uv(["venv", "--quiet", "--python", str(interpreter), str(environment)]))
         python = environment / "bin" / "python"
-        install = ["pip", "install", "--quiet", "--python", str(python), "--constraint", str(ROOT / "requirements.lock"), *build]
+        install = [
+            "pip",
+            "install",
+            "--quiet",
+            "--python",
+            str(python),
+            "--constraint",
+            str(ROOT / "requirements.lock"),
+            *build,
+        ]
         _well(uv([*install, *(_asked(wheel) for wheel in sorted(wheels.glob("*.whl")))]))
         _well(run_uv(["pip", "check", "--python", str(python)]))
         for name in COMMANDS:
             _well(_run([str(environment / "bin" / "hourmark"), name, "--help"], Path(scratch)))
-        developers = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["dev"]
+        developers = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"][
+            "dev"
+        ]
         (core,) = wheels.glob("hourmark-[0-9]*.whl")
         _well(uv([*install, "uv", *developers, f"hourmark[testing] @ {core.as_uri()}"]))
-        done = _run([str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", MARKS, *TESTS], ROOT)
+        done = _run(
+            [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", MARKS, *TESTS], ROOT
+        )
         _well(done)
         click.echo(done.stdout.strip().splitlines()[-1])
 
@@ -53,13 +85,21 @@ def _asked(wheel: Path) -> str:
 
 
 def _run(command: list[str], folder: Path) -> Done:
-    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    return subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, check=False)
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "VIRTUAL_ENV")
+    }
+    return subprocess.run(
+        command, cwd=folder, env=clean, capture_output=True, text=True, check=False
+    )
 
 
 def _well(done: Done) -> None:
     if done.returncode != 0:
-        raise click.ClickException(f"{done.args} failed:\n{done.stdout[-6000:]}{done.stderr[-4000:]}")
+        raise click.ClickException(
+            f"{done.args} failed:\n{done.stdout[-6000:]}{done.stderr[-4000:]}"
+        )
 
 
 if __name__ == "__main__":

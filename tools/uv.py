@@ -1,4 +1,6 @@
-"""Runs uv as the launcher does: it trusts whom the machine trusts, and reads no configuration of the user's."""
+"""Runs uv as the launcher does: it trusts whom the machine trusts, and reads no configuration of
+the user's.
+"""
 
 from __future__ import annotations
 
@@ -24,4 +26,6 @@ def run_uv(arguments: Sequence[str], cwd: Path | None = None) -> Done:
         variables.setdefault("UV_SYSTEM_CERTS", "1")
     variables.pop("VIRTUAL_ENV", None)
     command = [sys.executable, "-m", "uv", *arguments]
-    return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=cwd, env=variables, capture_output=True, text=True, check=False
+    )

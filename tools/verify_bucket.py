@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
-"""Checks a copy of the closed buckets of one event type, without Hourmark: whether anything was changed, added or removed.
+"""Checks a copy of the closed buckets of one event type, without Hourmark: whether anything was
+changed, added or removed.
 
-It needs Python 3.11, `pip install "fastavro[zstandard]"`, and a local copy of the type's folder (the one that holds `date=…`):
+It needs Python 3.11, `pip install "fastavro[zstandard]"`, and a local copy of the type's folder
+(the one that holds `date=…`):
 
     hdfs dfs -get /hourmark/page-viewed .
     python verify_bucket.py page-viewed
     python verify_bucket.py page-viewed --last 2026-11-21T05 --json
 
-Each bucket is a folder with a marker, `_SUCCESS`, which lists its files and holds the digest of the marker before it; the first
-says that it is the first. So one marker vouches for all before it. Checked: the chain from the first bucket on, without a gap;
-that there are exactly the listed files, with their sizes, digests, schemas and numbers of records; that every id is there once,
-in all buckets together, and in the hour that it tells; what markers count and sum up; and that no marker contradicts itself or
-its own digest.
+Each bucket is a folder with a marker, `_SUCCESS`, which lists its files and holds the digest of the
+marker before it; the first says that it is the first. So one marker vouches for all before it.
+Checked: the chain from the first bucket on, without a gap; that there are exactly the listed files,
+with their sizes, digests, schemas and numbers of records; that every id is there once, in all
+buckets together, and in the hour that it tells; what markers count and sum up; and that no marker
+contradicts itself or its own digest.
 
-Whether buckets at the end of the chain were left out, no copy can show: give the last hour that you know of with --last, and
-compare the digest of the last marker, which is printed, with one that you were given.
+Whether buckets at the end of the chain were left out, no copy can show: give the last hour that you
+know of with --last, and compare the digest of the last marker, which is printed, with one that you
+were given.
 
 Exit 0: whole and unaltered. 1: findings, one a line. 2: wrong use.
 """
@@ -98,7 +102,9 @@ def start_of(label: str) -> int:
 
 def label_of(start_s: int, length_s: int) -> str:
     """The inverse."""
-    return dt.datetime.fromtimestamp(start_s, dt.UTC).strftime("%Y-%m-%dT%H" if length_s == 3600 else "%Y-%m-%dT%H:%M")
+    return dt.datetime.fromtimestamp(start_s, dt.UTC).strftime(
+        "%Y-%m-%dT%H" if length_s == 3600 else "%Y-%m-%dT%H:%M"
+    )
 
 
 def path_of(start_s: int, length_s: int) -> str:
@@ -135,7 +141,9 @@ def read_buckets(root: Path, report: Report) -> list[Bucket]:
     for path in sorted(root.rglob("*")):
         inside = path in folders or not folders.isdisjoint(path.parents)
         if not inside and not any(path in folder.parents for folder in folders):
-            report.add(path.relative_to(root), "is of no bucket: no marker stands beside it, or below it")
+            report.add(
+                path.relative_to(root), "is of no bucket: no marker stands beside it, or below it"
+            )
     return [found[start] for start in sorted(found)]
 
 
@@ -149,7 +157,10 @@ def check_marker(bucket: Bucket, where: Path, report: Report) -> None:
         f"its grade is {m['grade']!r}": m["grade"] not in GRADES,
         f"it is {m['grade']}, and waives {waived}": (m["grade"] == "proved") == bool(waived),
         f"it says {m['events']} events, its files add up to {listed}": m["events"] != listed,
-        "it lists a file twice, or one of another folder": len({f["name"] for f in files if "/" not in f["name"]}) != len(files),
+        "it lists a file twice, or one of another folder": len(
+            {f["name"] for f in files if "/" not in f["name"]}
+        )
+        != len(files),
         f"nothing was promised (method {method}), yet it settles promises": method == "empty"
         and bool(m["evidence"]["promised"] or m["evidence"]["audit_records"]),
         f"its method is {method!r}": method not in ("sums", "join", "empty"),
@@ -158,40 +169,69 @@ def check_marker(bucket: Bucket, where: Path, report: Report) -> None:
         <= m["evidence"]["promised"],
         "it names more records that were set aside than it counts": m.get("set_aside", 0)
         < sum(r["records"] for r in m.get("set_aside_records", ())),
-        "it was closed before its hour had ended": m["closed_at_ms"] < 1000 * (bucket.start_s + bucket.length_s),
-        "its books do not add up to its events": bool(books) and sum(b["events"] for b in books) != m["events"],
+        "it was closed before its hour had ended": m["closed_at_ms"]
+        < 1000 * (bucket.start_s + bucket.length_s),
+        "its books do not add up to its events": bool(books)
+        and sum(b["events"] for b in books) != m["events"],
         "its books do not account for its duplicates": bool(books)
         and m["grade"] != "forced"  # which may go without files that are gone
         and sum(b["rows"] - b["events"] for b in books) != m["duplicates_removed"],
-        "it was changed since it was written: its digest of itself is another": not vouches_for_itself(bucket),
-        "it counts less than nothing": min(m["duplicates_removed"], m["unaudited"], *(b["rows"] for b in books), 0) < 0,
+        "it was changed since it was written: its digest of itself is another": not vouches_for_itself(
+            bucket
+        ),
+        "it counts less than nothing": min(
+            m["duplicates_removed"], m["unaudited"], *(b["rows"] for b in books), 0
+        )
+        < 0,
     }
     for what in (what for what, is_wrong in wrong.items() if is_wrong):
         report.add(where / MARKER, what)
 
 
 def vouches_for_itself(bucket: Bucket) -> bool:
-    """Whether `software` ends with the digest of the marker, with zeros in its place; short ones, of before 0.3.0, have none."""
+    """Whether `software` ends with the digest of the marker, with zeros in its place; short ones,
+    of before 0.3.0, have none.
+    """
     if len(software := str(bucket.manifest["software"])) <= SOFTWARE_CHARS_MAX:
         return True
     said = software[-32:]
-    return blake2b(bucket.marker.replace(f' blake2b={said}"'.encode(), f' blake2b={"0" * 32}"'.encode())) == said
+    return (
+        blake2b(
+            bucket.marker.replace(f' blake2b={said}"'.encode(), f' blake2b={"0" * 32}"'.encode())
+        )
+        == said
+    )
 
 
 def check_chain(buckets: list[Bucket], last: str | None, report: Report) -> None:
     """Every marker names the one before it, and the first says that it is the first."""
     before: Bucket | None = None
     for bucket in buckets:
-        said = bucket.manifest.get("previous", "nothing, as it was written before markers were chained")
+        said = bucket.manifest.get(
+            "previous", "nothing, as it was written before markers were chained"
+        )
         if bucket.manifest["type"] != buckets[0].manifest["type"]:
-            report.add(bucket.label, f"is of type {bucket.manifest['type']}, the first is of {buckets[0].manifest['type']}")
+            report.add(
+                bucket.label,
+                f"is of type {bucket.manifest['type']}, the first is of "
+                f"{buckets[0].manifest['type']}",
+            )
         if before is None:
             if said is not None:
-                report.add(bucket.label, f"the copy begins here, and this is not the type's first bucket: it follows {said}")
+                report.add(
+                    bucket.label,
+                    "the copy begins here, and this is not the type's first bucket: it "
+                    f"follows {said}",
+                )
         elif bucket.start_s != before.start_s + before.length_s:
-            report.add(bucket.label, f"no bucket between {before.label} and this one, though hours close in turn")
+            report.add(
+                bucket.label,
+                f"no bucket between {before.label} and this one, though hours close in turn",
+            )
         elif said != (stands := {"hour": before.label, "blake2b": before.digest}):
-            report.add(bucket.label, f"broken chain: its marker follows {said}, what stands is {stands}")
+            report.add(
+                bucket.label, f"broken chain: its marker follows {said}, what stands is {stands}"
+            )
         before = bucket
     if last is not None and (before is None or before.start_s < start_of(last)):
         report.add(last, f"not there: the copy ends with {before.label if before else 'nothing'}")
@@ -212,14 +252,25 @@ def read_file(bucket: Bucket, listed: dict[str, Any], report: Report) -> list[by
     ids: list[bytes] = []
     try:
         reader: Any = fastavro.reader(io.BytesIO(content))
-        schema = json.dumps(json.loads(reader.metadata["avro.schema"]), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        schema = json.dumps(
+            json.loads(reader.metadata["avro.schema"]),
+            sort_keys=True,
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
         if (mark := blake2b(schema.encode(), 8)) != listed["schema_fingerprint"]:
-            report.add(where, f"its schema has the fingerprint {mark}, the marker says {listed['schema_fingerprint']}")
+            report.add(
+                where,
+                f"its schema has the fingerprint {mark}, the marker says "
+                f"{listed['schema_fingerprint']}",
+            )
         for record in reader:
             event_id = record["event_id"]
             ids.append(event_id if isinstance(event_id, bytes) else event_id.bytes)
     except Exception as error:  # noqa: BLE001  # damaged bytes make a decoder raise anything
-        report.add(where, f"cannot be read after {len(ids)} records: {type(error).__name__}: {error}")
+        report.add(
+            where, f"cannot be read after {len(ids)} records: {type(error).__name__}: {error}"
+        )
         return ids
     if len(ids) != listed["records"]:
         report.add(where, f"{len(ids)} records, the marker says {listed['records']}")
@@ -230,12 +281,24 @@ def check_files(buckets: list[Bucket], report: Report) -> None:
     """Files and ids. Memory: the ids of one bucket, and all late ones."""
     late: dict[bytes, str] = {}
     for bucket in buckets:  # first those that may stand in another bucket, too
-        for event_id in (i for f in bucket.manifest["files"] if f["name"].startswith("late-") for i in ids_of(bucket, f)):
+        for event_id in (
+            i
+            for f in bucket.manifest["files"]
+            if f["name"].startswith("late-")
+            for i in ids_of(bucket, f)
+        ):
             late.setdefault(event_id, bucket.label)
     for bucket in buckets:
         names = {f["name"] for f in bucket.manifest["files"]} | {MARKER}
-        for path in sorted(p for p in bucket.folder.rglob("*") if p.relative_to(bucket.folder).as_posix() not in names):
-            report.add(f"{bucket.label} {path.relative_to(bucket.folder)}", "stands there, and the marker does not list it")
+        for path in sorted(
+            p
+            for p in bucket.folder.rglob("*")
+            if p.relative_to(bucket.folder).as_posix() not in names
+        ):
+            report.add(
+                f"{bucket.label} {path.relative_to(bucket.folder)}",
+                "stands there, and the marker does not list it",
+            )
         check_bucket(bucket, late, report)
 
 
@@ -252,7 +315,11 @@ def check_bucket(bucket: Bucket, late: dict[bytes, str], report: Report) -> None
         is_late = listed["name"].startswith("late-")
         again, strange = [], []
         for event_id in read_file(bucket, listed, report):
-            if event_id in seen or late.get(event_id, bucket.label) != bucket.label or (not is_late and event_id in late):
+            if (
+                event_id in seen
+                or late.get(event_id, bucket.label) != bucket.label
+                or (not is_late and event_id in late)
+            ):
                 again.append(event_id)
             seen.add(event_id)
             total += int.from_bytes(event_id[8:], "big")
@@ -268,14 +335,22 @@ def check_bucket(bucket: Bucket, late: dict[bytes, str], report: Report) -> None
             report.add(where, f"{named(strange)} of another hour than files of this name hold")
         report.events += listed["records"]
     if f"{total % (1 << 64):016x}" != m["id_sum"]:
-        report.add(bucket.label, f"the ids add up to {total % (1 << 64):016x}, the marker says {m['id_sum']}")
+        report.add(
+            bucket.label,
+            f"the ids add up to {total % (1 << 64):016x}, the marker says {m['id_sum']}",
+        )
     if dict(origins) != m["late"]:
-        report.add(bucket.label, f"late events by hour are {dict(origins)}, the marker says {m['late']}")
+        report.add(
+            bucket.label, f"late events by hour are {dict(origins)}, the marker says {m['late']}"
+        )
 
 
 def named(ids: list[bytes]) -> str:
     """How many, and some of them."""
-    return f"{len(ids)} ({', '.join(i.hex() for i in ids[:EXAMPLES_MAX])}{', …' if len(ids) > EXAMPLES_MAX else ''})"
+    return (
+        f"{len(ids)} "
+        f"({', '.join(i.hex() for i in ids[:EXAMPLES_MAX])}{', …' if len(ids) > EXAMPLES_MAX else ''})"
+    )
 
 
 def verify(root: Path, last: str | None = None) -> Report:
@@ -289,8 +364,15 @@ def verify(root: Path, last: str | None = None) -> Report:
         check_chain(buckets, last, report)
         check_files(buckets, report)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        report.add(root, f"a marker does not say what markers say, and nothing more can be checked: {error!r}")
-    report.type, report.first, report.last = str(buckets[0].manifest.get("type")), buckets[0].label, buckets[-1].label
+        report.add(
+            root,
+            f"a marker does not say what markers say, and nothing more can be checked: {error!r}",
+        )
+    report.type, report.first, report.last = (
+        str(buckets[0].manifest.get("type")),
+        buckets[0].label,
+        buckets[-1].label,
+    )
     report.buckets, report.last_marker = len(buckets), buckets[-1].digest
     report.grades = dict(collections.Counter(str(b.manifest.get("grade")) for b in buckets))
     return report
@@ -302,18 +384,32 @@ def told(report: Report, last: str | None) -> Iterator[str]:
         yield f"{where}: {what}"
     if report.buckets:
         grades = ", ".join(f"{count} {grade}" for grade, count in sorted(report.grades.items()))
-        yield f"{report.type}: {report.buckets} buckets ({grades}), {report.first} to {report.last}, {report.events} events"
+        yield (
+            f"{report.type}: {report.buckets} buckets ({grades}), {report.first} to "
+            f"{report.last}, {report.events} events"
+        )
         yield f"the last marker has blake2b {report.last_marker}"
     if last is None:
-        yield "whether later buckets were left out cannot be seen in a copy: say --last, or compare the last marker's digest"
-    yield f"{len(report.findings)} findings" if report.findings else "the chain is whole, and the files are what the markers say"
+        yield (
+            "whether later buckets were left out cannot be seen in a copy: say --last, or "
+            "compare the last marker's digest"
+        )
+    yield (
+        f"{len(report.findings)} findings"
+        if report.findings
+        else "the chain is whole, and the files are what the markers say"
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path, help="the copy of the type's folder")
-    parser.add_argument("--last", metavar="HOUR", help="the copy must reach at least this hour, e.g. 2026-11-21T05")
+    parser.add_argument(
+        "--last", metavar="HOUR", help="the copy must reach at least this hour, e.g. 2026-11-21T05"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     a = parser.parse_args(arguments)
     if not a.folder.is_dir():
@@ -322,11 +418,23 @@ def main(arguments: list[str] | None = None) -> int:
         if a.last is not None:
             start_of(a.last)
     except ValueError:
-        parser.error(f"--last {a.last} is no hour; write it as 2026-11-21T05, or 2026-11-21T05:07 where buckets are minutes")
+        parser.error(
+            f"--last {a.last} is no hour; write it as 2026-11-21T05, or 2026-11-21T05:07 "
+            "where buckets are minutes"
+        )
     report = verify(a.folder, a.last)
     if a.json:
         found = [{"where": where, "what": what} for where, what in report.findings]
-        print(json.dumps({**dataclasses.asdict(report), "findings": found, "end_checked": a.last is not None}, indent=1))
+        print(
+            json.dumps(
+                {
+                    **dataclasses.asdict(report),
+                    "findings": found,
+                    "end_checked": a.last is not None,
+                },
+                indent=1,
+            )
+        )
     else:
         print("\n".join(told(report, a.last)))
     return 1 if report.findings else 0

@@ -40,12 +40,16 @@ def read(
     hashes (8, native byte order), and the size of all values.
     """
 
-def promises(ids: bytes, places: bytes, hashes: bytes, seed: int, /) -> list[tuple[bytes, int, int, int]]:
+def promises(
+    ids: bytes, places: bytes, hashes: bytes, seed: int, /
+) -> list[tuple[bytes, int, int, int]]:
     """Return each distinct place with the count of its distinct ids, the sum of their last 8 bytes, and the sum of the hashes of
     distinct pairs of id and hash; sums modulo 2^64.
     """
 
-def value_hashes(seeds: Buffer, offsets: Buffer, offset_bytes: int, skip: int, content: Buffer, /) -> bytes:
+def value_hashes(
+    seeds: Buffer, offsets: Buffer, offset_bytes: int, skip: int, content: Buffer, /
+) -> bytes:
     """Return XXH64 of each value of an Arrow binary column, without its first `skip` bytes: 8 bytes each, native byte order.
 
     `seeds` has 8 bytes for each value, in native byte order; `offsets` one entry more, of `offset_bytes` (4 or 8) bytes.
@@ -81,7 +85,15 @@ def sender() -> Sender | None:
     """That of the producer made last by this thread, with this module among its plugins; once."""
 
 def send(
-    sender: Sender, topic: bytes, keys: bytes, values: bytes, ends: bytes, at: int, until: int, tell: Callable[..., object], /
+    sender: Sender,
+    topic: bytes,
+    keys: bytes,
+    values: bytes,
+    ends: bytes,
+    at: int,
+    until: int,
+    tell: Callable[..., object],
+    /,
 ) -> tuple[int, int, bool]:
     """Hand records over: the next, for which there was no room; why another was refused (0: none was); whether any are under way.
 
@@ -106,7 +118,9 @@ def assign(reader: Reader, partitions: _Places, /) -> int:
 def leave(reader: Reader, partitions: _Places, /) -> int:
     """Read no more of these."""
 
-def consume(reader: Reader, records: int, timeout_ms: int, /) -> tuple[list[_Run], list[_Told]] | int:
+def consume(
+    reader: Reader, records: int, timeout_ms: int, /
+) -> tuple[list[_Run], list[_Told]] | int:
     """What came, within the time; or librdkafka's error."""
 
 def close(reader: Reader, /) -> None:

@@ -1,8 +1,8 @@
 """The command line: a table of commands, each found in its room only when it is run.
 
-The rooms are imported by name at run time, so `hourmark tail` on a log host never loads Spark, and this package imports
-no room. A command's module defines a `click.Command`; results go to stdout, progress and logs to stderr.
-Exit codes: 0, 1 (a finding or a fault), 2 (wrong use).
+The rooms are imported by name at run time, so `hourmark tail` on a log host never loads Spark, and
+this package imports no room. A command's module defines a `click.Command`; results go to stdout,
+progress and logs to stderr. Exit codes: 0, 1 (a finding or a fault), 2 (wrong use).
 """
 
 from __future__ import annotations
@@ -24,25 +24,61 @@ from hourmark.process.stopping import hold_reloads
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     # name: (module:attribute, one line of help shown without loading the room)
-    "demo": ("hourmark_infra.demo.cli:demo", "The whole path on a local stack: real files to closed, proved buckets."),
+    "demo": (
+        "hourmark_infra.demo.cli:demo",
+        "The whole path on a local stack: real files to closed, proved buckets.",
+    ),
     "test": ("hourmark_infra.checks.cli:test", "Run every check and the whole test suite."),
-    "bench": ("hourmark_infra.checks.bench:bench", "Run a benchmark of this checkout, side by side with its peers."),
-    "size": ("hourmark_infra.sizing.cli:size", "How many machines a load takes, by component, and what bounds each."),
-    "chaos": ("hourmark_infra.checks.chaos:chaos", "Faults by the hundred, on a world of their own, and a judge."),
-    "evaluate": ("hourmark_infra.evaluate.cli:command", "What Kafka does today, tried on a local stack or on your clusters."),
-    "up": ("hourmark_infra.stack.cli:up", "Start the local stack: Kafka, MirrorMaker 2, HDFS, schema registry."),
-    "status": ("hourmark_infra.stack.cli:status", "Show the local stack's servers, and how Hourmark's own components stand."),
+    "bench": (
+        "hourmark_infra.checks.bench:bench",
+        "Run a benchmark of this checkout, side by side with its peers.",
+    ),
+    "size": (
+        "hourmark_infra.sizing.cli:size",
+        "How many machines a load takes, by component, and what bounds each.",
+    ),
+    "chaos": (
+        "hourmark_infra.checks.chaos:chaos",
+        "Faults by the hundred, on a world of their own, and a judge.",
+    ),
+    "evaluate": (
+        "hourmark_infra.evaluate.cli:command",
+        "What Kafka does today, tried on a local stack or on your clusters.",
+    ),
+    "up": (
+        "hourmark_infra.stack.cli:up",
+        "Start the local stack: Kafka, MirrorMaker 2, HDFS, schema registry.",
+    ),
+    "status": (
+        "hourmark_infra.stack.cli:status",
+        "Show the local stack's servers, and how Hourmark's own components stand.",
+    ),
     "down": ("hourmark_infra.stack.cli:down", "Stop what `up` started; data stays."),
     "purge": ("hourmark_infra.stack.cli:purge", "Stop the local stack and delete its data."),
-    "completion": ("hourmark.commands.completion:completion", "The script by which bash, zsh or fish completes `hourmark`."),
-    "config": ("hourmark.commands.config_show:config_group", "Settings: which are in force, and where each is from."),
+    "completion": (
+        "hourmark.commands.completion:completion",
+        "The script by which bash, zsh or fish completes `hourmark`.",
+    ),
+    "config": (
+        "hourmark.commands.config_show:config_group",
+        "Settings: which are in force, and where each is from.",
+    ),
     "doctor": (
         "hourmark_declare.doctor.cli:doctor",
         "Ask servers and machine for what Hourmark needs: what is wrong.",
     ),
-    "rollback": ("hourmark.rollback.cli:rollback", "Whether an older version could go on from here."),
-    "init": ("hourmark_declare.init_cli:init", "Propose a configuration for log files, from their lines."),
-    "run": ("hourmark_infra.running.cli:run", "Run all components of a configuration together, on one machine."),
+    "rollback": (
+        "hourmark.rollback.cli:rollback",
+        "Whether an older version could go on from here.",
+    ),
+    "init": (
+        "hourmark_declare.init_cli:init",
+        "Propose a configuration for log files, from their lines.",
+    ),
+    "run": (
+        "hourmark_infra.running.cli:run",
+        "Run all components of a configuration together, on one machine.",
+    ),
     "types": ("hourmark_declare.cli:types", "Event types: apply, list, check."),
     "token": (
         "hourmark_delivery_service.access.cli:token",
@@ -50,14 +86,35 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "tail": ("hourmark_producer.cli:tail", "Run the File Tailer on a log host."),
     "serve": ("hourmark_delivery_service.cli:serve", "Run the Event Delivery Service."),
-    "mirror": ("hourmark_mirror.cli:mirror", "MirrorMaker 2: run it, show its lag, verify and watch it."),
-    "canary": ("hourmark.commands.canary:canary", "One quiet event a minute, and how far the last one came."),
+    "mirror": (
+        "hourmark_mirror.cli:mirror",
+        "MirrorMaker 2: run it, show its lag, verify and watch it.",
+    ),
+    "canary": (
+        "hourmark.commands.canary:canary",
+        "One quiet event a minute, and how far the last one came.",
+    ),
     "etl": ("hourmark_etl.cli:etl", "The PySpark job from the central cluster to closed buckets."),
-    "ledger": ("hourmark_etl.operators.ledger:ledger", "The ETL's ledger: check it, recreate a lost one, up and down a version."),
-    "bucket": ("hourmark_etl.operators.bucket:bucket", "Hourly buckets: list, show, verify, print; why one is open, force one."),
-    "dead-letters": ("hourmark_etl.operators.dead_letters:dead_letters", "Lines that became no events: counted, and one by one."),
-    "audit": ("hourmark_etl.operators.audit:audit", "The books: what was promised, and what became of it."),
-    "trace": ("hourmark_etl.operators.trace:trace", "Where a line, an event or a record is by now, from host to bucket."),
+    "ledger": (
+        "hourmark_etl.operators.ledger:ledger",
+        "The ETL's ledger: check it, recreate a lost one, up and down a version.",
+    ),
+    "bucket": (
+        "hourmark_etl.operators.bucket:bucket",
+        "Hourly buckets: list, show, verify, print; why one is open, force one.",
+    ),
+    "dead-letters": (
+        "hourmark_etl.operators.dead_letters:dead_letters",
+        "Lines that became no events: counted, and one by one.",
+    ),
+    "audit": (
+        "hourmark_etl.operators.audit:audit",
+        "The books: what was promised, and what became of it.",
+    ),
+    "trace": (
+        "hourmark_etl.operators.trace:trace",
+        "Where a line, an event or a record is by now, from host to bucket.",
+    ),
     "judge": (
         "hourmark_infra.judge.cli:judge",
         "Compare source files with buckets and dead letters, sharing no code with either.",
@@ -67,7 +124,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 ROOMS = frozenset(module.partition(".")[0] for module, _ in COMMANDS.values())
 
 
-# Rooms of other Debian packages on this machine; packaging/debian/hourmark fills it, and has their commands run by them.
+# Rooms of other Debian packages on this machine; packaging/debian/hourmark fills it, and has their
+# commands run by them.
 ELSEWHERE: set[str] = set()
 
 
@@ -76,14 +134,17 @@ def _is_installed(room: str) -> bool:
 
 
 # What a command needs that does not come with its room by itself.
-EXTRAS: Mapping[str, str] = {"etl": "[spark]"} | dict.fromkeys(("ledger", "bucket", "dead-letters", "audit", "trace"), "[arrow]")
+EXTRAS: Mapping[str, str] = {"etl": "[spark]"} | dict.fromkeys(
+    ("ledger", "bucket", "dead-letters", "audit", "trace"), "[arrow]"
+)
 
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are asked for."""
 
     def __init__(self, table: Mapping[str, tuple[str, str]], **attrs: object) -> None:
-        super().__init__(**attrs)  # type: ignore[arg-type]  # click's own keyword arguments, passed on unchanged
+        # click's own keyword arguments, passed on unchanged
+        super().__init__(**attrs)  # type: ignore[arg-type]
         self._table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
@@ -101,17 +162,22 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; UsageError says what to install where something that it loads as it runs is not there."""
+        """Run the command; UsageError says what to install where something that it loads as it runs
+        is not there.
+        """
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
             raise self._not_installed(str(ctx.invoked_subcommand), error) from error
         except click.ClickException as error:
-            error.message = redact(error.message)  # type: ignore[misc]  # click reads it when it prints the error
+            # click reads it when it prints the error
+            error.message = redact(error.message)  # type: ignore[misc]
             raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """What may follow: commands whose room is installed, told from the table alone, as click would load each."""
+        """What may follow: commands whose room is installed, told from the table alone, as click
+        would load each.
+        """
         offered = [
             CompletionItem(name, help=help_line)
             for name, (module, help_line) in self._table.items()
@@ -123,17 +189,23 @@ class LazyGroup(click.Group):
         room = self._table[name][0].partition(".")[0]
         missing = str(error.name).partition(".")[0]
         distribution = room.replace("_", "-") + ("" if missing == room else EXTRAS.get(name, ""))
-        return UsageError(f"`hourmark {name}` needs {missing}, which is not installed; pip install '{distribution}'")
+        return UsageError(
+            f"`hourmark {name}` needs {missing}, which is not installed; pip install "
+            f"'{distribution}'"
+        )
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_line) for name, (_, help_line) in self._table.items()])
 
 
-@click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="hourmark")
 def root() -> None:
-    """Log events from files on many hosts into hourly buckets on HDFS: each exactly once, each bucket closed with a proof.
+    """Log events from files on many hosts into hourly buckets on HDFS: each exactly once, each
+    bucket closed with a proof.
 
     Start with:  ./hourmark demo
     """

@@ -1,4 +1,6 @@
-"""Time as a dependency: nothing in Hourmark asks the operating system for it except through `Clock`."""
+"""Time as a dependency: nothing in Hourmark asks the operating system for it except through
+`Clock`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which version of Java an executable is. Kafka 4, Spark 4.1 and Hadoop 3.5 are tested with those that are allowed."""
+"""Which version of Java an executable is.
+
+Kafka 4, Spark 4.1 and Hadoop 3.5 are tested with those that are allowed.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,17 @@ ALLOWED: Final = (17, 21)
 def version_of(java: Path) -> int | None:
     """Major version, or None where it does not run."""
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return parse_version(done.stderr + done.stdout) if done.returncode == 0 else None
 
 
 def parse_version(words: str) -> int | None:
-    """Major version in the words of `java -version`: `openjdk version "17.0.15" …`, `java version "1.8.0_202"`."""
+    """Major version in the words of `java -version`: `openjdk version "17.0.15" …`, `java version
+    "1.8.0_202"`.
+    """
     match = re.search(r'version "(?:1\.)?(\d+)', words)
     return int(match[1]) if match else None

@@ -13,7 +13,9 @@ FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
 
 
 class _OneLine(RedactingFormatter):
-    """Messages without control characters: a newline in the name of a file begins no line of the log. Tracebacks stay."""
+    """Messages without control characters: a newline in the name of a file begins no line of the
+    log. Tracebacks stay.
+    """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = printable(record.message)
@@ -23,7 +25,8 @@ class _OneLine(RedactingFormatter):
 def set_up_logging(level: str) -> None:
     """Send everything of `level` and above to stderr, times in UTC; libraries only from WARNING on.
 
-    Neither log lines nor tracebacks on stderr show a secret of the settings from then on (`redaction`).
+    Neither log lines nor tracebacks on stderr show a secret of the settings from then on
+    (`redaction`).
     """
     install_redaction()
     handler = logging.StreamHandler()

@@ -1,4 +1,5 @@
-"""The compiled module, made of `core/native`: what is done to each line and each record, for the rooms that have many of them.
+"""The compiled module, made of `core/native`: what is done to each line and each record, for the
+rooms that have many of them.
 
 It is never needed: where there is none, its users do the same in Python, at several times the CPU.
 """
@@ -12,7 +13,8 @@ SOURCES: Final = "f577ab0ec9b854a5"  # the digest of `core/native`, as `native_b
 
 
 _ALONE: Final = (
-    "Python does its work alone, at several times the CPU. Next step: install hourmark anew; its wheel or a C compiler holds "
+    "Python does its work alone, at several times the CPU. Next step: install hourmark anew; "
+    "its wheel or a C compiler holds "
     "what is missing"
 )
 

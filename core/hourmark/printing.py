@@ -14,18 +14,25 @@ from typing import Final
 
 import click
 
-# C0 and C1 controls, what Unicode takes for ends of lines, and surrogates (os.fsdecode has them for bytes that are not UTF-8)
+# C0 and C1 controls, what Unicode takes for ends of lines, and surrogates (os.fsdecode has them for
+# bytes that are not UTF-8)
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, for programs.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object on stdout, for programs."
+)
 
 
 def called() -> str:
-    """What is typed to run Hourmark, for a shell: its launcher says how it was called; where it is installed it has a name."""
+    """What is typed to run Hourmark, for a shell: its launcher says how it was called; where it is
+    installed it has a name.
+    """
     return shlex.quote(os.environ.get("HOURMARK_CALLED") or "hourmark")
 
 
 def printable(text: str) -> str:
-    """Return the text as one line: control characters, and bytes of a name that are not UTF-8, are escaped as in Python."""
+    """Return the text as one line: control characters, and bytes of a name that are not UTF-8, are
+    escaped as in Python.
+    """
     return _UNPRINTABLE.sub(_escaped, text)
 
 
@@ -40,8 +47,10 @@ def say_json(value: object) -> None:
 
 
 def plain(value: object) -> object:  # one case for each kind of Avro value
-    """An Avro value as JSON. Bytes are a string where they are UTF-8, otherwise {"base64": "…"} (lone surrogates would be lost
-    in most JSON readers); times are ISO 8601; numbers that are not finite are strings.
+    """An Avro value as JSON.
+
+    Bytes are a string where they are UTF-8, otherwise {"base64": "…"} (lone surrogates would be
+    lost in most JSON readers); times are ISO 8601; numbers that are not finite are strings.
     """
     match value:
         case bytes():

@@ -1,4 +1,5 @@
-"""The state folder of a tailer, a service or a mirror: what makes it the same one after a restart, and no two at once.
+"""The state folder of a tailer, a service or a mirror: what makes it the same one after a restart,
+and no two at once.
 
 lock       held while the process runs; holds its process id
 host-id    32 hex digits, minted once, never changed
@@ -20,7 +21,10 @@ from hourmark.records.ranges import HEX_128
 
 
 class StateFolder:
-    """The folder that the setting `<group>.state_dir` names. ConfigError, naming it, where it cannot be used."""
+    """The folder that the setting `<group>.state_dir` names.
+
+    ConfigError, naming it, where it cannot be used.
+    """
 
     def __init__(self, path: Path, group: str) -> None:
         self.path = path
@@ -28,7 +32,9 @@ class StateFolder:
         self._host_id_file = path / "host-id"
 
     def lock(self) -> IO[bytes]:
-        """Hold the folder until this is closed; ConfigError names the process that holds it already."""
+        """Hold the folder until this is closed; ConfigError names the process that holds it
+        already.
+        """
         with self._usable():
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / "lock").open("a+b")
@@ -38,7 +44,8 @@ class StateFolder:
                 with lock:
                     holder = _written_in(lock) or "unknown"
                 raise ConfigError(
-                    f"another {self._group} uses {self.path} (process {holder}); stop it, or give this one its own "
+                    f"another {self._group} uses {self.path} (process {holder}); stop it, or "
+                    "give this one its own "
                     f"{self._group}.state_dir"
                 ) from None
             lock.truncate(0)
@@ -47,8 +54,13 @@ class StateFolder:
             return lock
 
     def holder(self) -> int | None:
-        """The process that holds the folder now; None where nobody does, or where this user may not look."""
-        with contextlib.suppress(FileNotFoundError, PermissionError), (self.path / "lock").open("rb") as lock:
+        """The process that holds the folder now; None where nobody does, or where this user may not
+        look.
+        """
+        with (
+            contextlib.suppress(FileNotFoundError, PermissionError),
+            (self.path / "lock").open("rb") as lock,
+        ):
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -63,8 +75,10 @@ class StateFolder:
             text = self._host_id_file.read_text(errors="replace").strip()
         if not HEX_128.fullmatch(text):
             raise ConfigError(
-                f"{self._host_id_file} holds {text[:40]!r} and not 32 hex digits. It is this installation's identity: put it "
-                "back, or remove it (a tailer finds it in its checkpoint, a service becomes a new instance)"
+                f"{self._host_id_file} holds {text[:40]!r} and not 32 hex digits. It is this "
+                "installation's identity: put it "
+                "back, or remove it (a tailer finds it in its checkpoint, a service becomes a "
+                "new instance)"
             )
         return text
 
@@ -80,13 +94,17 @@ class StateFolder:
             yield
         except OSError as error:
             raise ConfigError(
-                f"{self._group}.state_dir = {str(self.path)!r} cannot be used: {error.strerror}; name a folder that this user "
+                f"{self._group}.state_dir = {str(self.path)!r} cannot be used: "
+                f"{error.strerror}; name a folder that this user "
                 "may write"
             ) from error
 
 
 def _take(lock: IO[bytes]) -> None:
-    """Hold it; BlockingIOError if another does. Who looks for a holder has it for a moment, so it is tried again."""
+    """Hold it; BlockingIOError if another does.
+
+    Who looks for a holder has it for a moment, so it is tried again.
+    """
     for pause_s in (0.01, 0.05):
         with contextlib.suppress(BlockingIOError):
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

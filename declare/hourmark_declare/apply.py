@@ -1,11 +1,14 @@
-"""Applies declarations: schemas, then topics, then the ledger, then the topic of rules; in this order, so that whoever sees the
-new revision finds all it names. Each step can be repeated after a crash.
+"""Applies declarations: schemas, then topics, then the ledger, then the topic of rules; in this
+order, so that whoever sees the new revision finds all it names. Each step can be repeated after a
+crash.
 
-The ledger decides: rules, schemas and frontier rows are put in one transaction, if nobody else came first. The topic
-`hourmark.types` is a copy of the ledger's rules for delivery services: whatever it lacks is published, whoever put it.
+The ledger decides: rules, schemas and frontier rows are put in one transaction, if nobody else came
+first. The topic `hourmark.types` is a copy of the ledger's rules for delivery services: whatever it
+lacks is published, whoever put it.
 
-A schema id means one thing for ever. Before a new id is asked for, the registry must still give the known ids for what they were
-given for: one that was recreated, or restored from an older copy, would give them a second meaning.
+A schema id means one thing for ever. Before a new id is asked for, the registry must still give the
+known ids for what they were given for: one that was recreated, or restored from an older copy,
+would give them a second meaning.
 """
 
 from __future__ import annotations
@@ -21,7 +24,14 @@ from hourmark.records.hours import Hour
 from hourmark.rules.change import check_change, check_sizes, next_rules
 from hourmark.rules.event_types import Declarations, EventType
 from hourmark.rules.narrowing import check_lines
-from hourmark.rules.revision import KnownSchema, Record, Rules, RulesBook, check_second_meaning, order_of
+from hourmark.rules.revision import (
+    KnownSchema,
+    Record,
+    Rules,
+    RulesBook,
+    check_second_meaning,
+    order_of,
+)
 from hourmark_declare.avro_evolution import why_unreadable
 from hourmark_declare.registry_repair import Registry, repair_registry
 from hourmark_declare.samples import Samples, check_samples
@@ -48,7 +58,8 @@ class RulesTopic(Protocol):
 class Outside:
     """What declarations are applied to. `topics`: of rules, one at each edge.
 
-    `make_topics`: makes those of the types that are missing, and tells which. `record_bytes_max`: of the topic of rules.
+    `make_topics`: makes those of the types that are missing, and tells which. `record_bytes_max`:
+    of the topic of rules.
     """
 
     ledger: LedgerRules
@@ -73,7 +84,9 @@ class Applied:
 
 @dataclasses.dataclass(frozen=True)
 class Repaired:
-    """What a repair did: records that the ledger took from the topic, schemas registered again, records published again."""
+    """What a repair did: records that the ledger took from the topic, schemas registered again,
+    records published again.
+    """
 
     revision: str | None
     adopted: int
@@ -82,14 +95,23 @@ class Repaired:
 
 
 def apply(
-    outside: Outside, declared: Declarations, first_hour: Hour, *,
-    may_remove: bool = False, may_refuse: bool = False, may_adopt: bool = False, samples: Samples | None = None,
-) -> Applied:  # fmt: skip
-    """Make everything outside agree with the declarations. Raises what stops it; running it again goes on.
+    outside: Outside,
+    declared: Declarations,
+    first_hour: Hour,
+    *,
+    may_remove: bool = False,
+    may_refuse: bool = False,
+    may_adopt: bool = False,
+    samples: Samples | None = None,
+) -> Applied:
+    """Make everything outside agree with the declarations.
 
-    `first_hour`: of new types. `may_remove`: types and sources in force may be left out; their topics, buckets and older ranges
-    stay as they are. `may_refuse`: lines that are events now may become dead letters; else `samples`, too, must stay events.
-    `may_adopt`: as for `repair`. Whatever may be refused is asked before anything is registered.
+    Raises what stops it; running it again goes on.
+
+    `first_hour`: of new types. `may_remove`: types and sources in force may be left out; their
+    topics, buckets and older ranges stay as they are. `may_refuse`: lines that are events now may
+    become dead letters; else `samples`, too, must stay events. `may_adopt`: as for `repair`.
+    Whatever may be refused is asked before anything is registered.
     """
     book, _ = _known(outside, first_hour, may_adopt=may_adopt)
     latest, known = book.latest, outside.ledger.schemas()
@@ -97,8 +119,13 @@ def apply(
     check_lines(latest, declared, may_refuse=may_refuse)
     if samples is not None and not may_refuse:
         events = check_samples(latest, declared, samples)
-        outside.say(f"{events} of {len(samples.lines)} sample lines of source {samples.source} are events")
-    check_sizes(next_rules(book, declared, {t.name: 0 for t in declared.types}, first_hour.length_s), outside.record_bytes_max)
+        outside.say(
+            f"{events} of {len(samples.lines)} sample lines of source {samples.source} are events"
+        )
+    check_sizes(
+        next_rules(book, declared, {t.name: 0 for t in declared.types}, first_hour.length_s),
+        outside.record_bytes_max,
+    )
     wanted = [*(KnownSchema.of(t.name, t.schema()) for t in declared.types), *_OWN]
     _check_reads(wanted, known, latest)
     _check_known(outside.registry, known, wanted, latest)
@@ -107,11 +134,15 @@ def apply(
     ids = _registered(outside.registry, known, wanted)
     outside.say(f"{len(declared.types)} schemas are registered")
     rules = next_rules(book, declared, ids, first_hour.length_s)
-    new_types = outside.ledger.put(rules, latest, first_hour, {ids[own.event_type]: own for own in _OWN})
+    new_types = outside.ledger.put(
+        rules, latest, first_hour, {ids[own.event_type]: own for own in _OWN}
+    )
     outside.say(f"frontiers: {len(new_types)} new types begin at {first_hour}")
     _publish_missing(outside)
     _check_in_force(outside, rules)
-    outside.say(f"rules revision {rules.id} " + ("published" if rules is not latest else "stands already"))
+    outside.say(
+        f"rules revision {rules.id} " + ("published" if rules is not latest else "stands already")
+    )
     return Applied(
         revision=rules.id,
         new_revision=rules is not latest,
@@ -123,11 +154,14 @@ def apply(
 
 
 def repair(outside: Outside, first_hour: Hour, *, may_adopt: bool = False) -> Repaired:
-    """Write again what the topic of rules or the registry lost, under the same names and ids. Changes no rules.
+    """Write again what the topic of rules or the registry lost, under the same names and ids.
 
-    `may_adopt`: a ledger that is an older copy takes what it lacks from the topic; types new to it begin at `first_hour`.
-    Each part is tried, whatever became of the others; the first that failed is raised. Finding where the registry gives known
-    ids to other schemas: that cannot be undone from here.
+    Changes no rules.
+
+    `may_adopt`: a ledger that is an older copy takes what it lacks from the topic; types new to it
+    begin at `first_hour`. Each part is tried, whatever became of the others; the first that failed
+    is raised. Finding where the registry gives known ids to other schemas: that cannot be undone
+    from here.
     """
     book, adopted = _known(outside, first_hour, may_adopt=may_adopt)
     types = [t.declaration for t in book.latest.types.values()] if book.latest is not None else []
@@ -143,7 +177,10 @@ def repair(outside: Outside, first_hour: Hour, *, may_adopt: bool = False) -> Re
     part(lambda: outside.make_topics([]), list[str]())  # that of rules, before those of types
     published = part(lambda: _publish_missing(outside), 0)
     outside.say(f"published {published} records again")
-    registered = part(lambda: repair_registry(outside.registry, outside.ledger.schemas()), dict[int, KnownSchema]())
+    registered = part(
+        lambda: repair_registry(outside.registry, outside.ledger.schemas()),
+        dict[int, KnownSchema](),
+    )
     outside.say(f"registered {len(registered)} schemas again, under the same ids")
     part(lambda: outside.make_topics(types), list[str]())
     if failed:
@@ -153,8 +190,12 @@ def repair(outside: Outside, first_hour: Hour, *, may_adopt: bool = False) -> Re
 
 
 def _known(outside: Outside, first_hour: Hour, *, may_adopt: bool) -> tuple[RulesBook, int]:
-    """The ledger's rules, after it took what only the topics have; and how many records that was."""
-    adopted = sum(_adopted(outside, topic.read(), first_hour, may_adopt=may_adopt) for topic in outside.topics)
+    """The ledger's rules, after it took what only the topics have; and how many records that
+    was.
+    """
+    adopted = sum(
+        _adopted(outside, topic.read(), first_hour, may_adopt=may_adopt) for topic in outside.topics
+    )
     return outside.ledger.book(), adopted
 
 
@@ -163,7 +204,8 @@ def _adopted(outside: Outside, published: RulesBook, first_hour: Hour, *, may_ad
     if published.unusable:
         *_, last = named = sorted(published.unusable, key=order_of)
         raise Finding(
-            f"hourmark.types holds revisions that this software cannot read: {', '.join(named)} ({published.unusable[last]}); a "
+            f"hourmark.types holds revisions that this software cannot read: {', '.join(named)} "
+            f"({published.unusable[last]}); a "
             "later one wrote them: upgrade this one"
         )
     unknown = sorted(published.ids - book.ids, key=order_of)
@@ -171,8 +213,10 @@ def _adopted(outside: Outside, published: RulesBook, first_hour: Hour, *, may_ad
         return 0
     if book.latest is not None and not may_adopt:
         raise Finding(
-            f"hourmark.types holds revisions that the ledger does not know: {', '.join(unknown[:5])} ({len(unknown)} in all). Is "
-            "the ledger an older copy? Then `hourmark types repair --adopt` takes them. Are they another site's, or another "
+            "hourmark.types holds revisions that the ledger does not know: "
+            f"{', '.join(unknown[:5])} ({len(unknown)} in all). Is "
+            "the ledger an older copy? Then `hourmark types repair --adopt` takes them. Are "
+            "they another site's, or another "
             "ledger's? Then kafka.edge or etl.ledger is wrong. Nothing was changed"
         )
     adopted = outside.ledger.adopt(published, first_hour)
@@ -182,7 +226,9 @@ def _adopted(outside: Outside, published: RulesBook, first_hour: Hour, *, may_ad
 
 def _publish_missing(outside: Outside) -> int:
     """Types before revisions: an uncompacted topic then makes nobody wait."""
-    records = sorted(outside.ledger.book().records.items(), key=lambda record: record[0].startswith("rules/"))
+    records = sorted(
+        outside.ledger.book().records.items(), key=lambda record: record[0].startswith("rules/")
+    )
     published = 0
     for topic in outside.topics:
         standing = topic.read().records
@@ -198,32 +244,52 @@ def _check_in_force(outside: Outside, rules: Rules) -> None:
 
 
 def _refuse_others(outside: Outside, latest: Rules | None, rules: Rules) -> None:
-    if latest is not None and latest.id != rules.id and outside.ledger.book().get(latest.id) is None:
+    if (
+        latest is not None
+        and latest.id != rules.id
+        and outside.ledger.book().get(latest.id) is None
+    ):
         raise Finding(
-            f"revision {rules.id} is in this ledger, but services use {latest.id}, which another ledger has put: one edge has "
+            f"revision {rules.id} is in this ledger, but services use {latest.id}, which "
+            "another ledger has put: one edge has "
             "one ledger. Is etl.ledger right?"
         )
 
 
-def _check_reads(wanted: Sequence[KnownSchema], known: Mapping[int, KnownSchema], latest: Rules | None) -> None:
-    """UsageError where closed buckets could not be read with a type as it is now, whichever version they were written with."""
+def _check_reads(
+    wanted: Sequence[KnownSchema], known: Mapping[int, KnownSchema], latest: Rules | None
+) -> None:
+    """UsageError where closed buckets could not be read with a type as it is now, whichever version
+    they were written with.
+    """
     in_force = {name: t.meaning for name, t in latest.types.items()} if latest is not None else {}
     for new in wanted:
         if in_force.get(new.event_type) == new.meaning:
             continue
         for schema_id, old in known.items():
-            if old.event_type == new.event_type and old.text and (why := why_unreadable(old.schema, new.schema)):
+            if (
+                old.event_type == new.event_type
+                and old.text
+                and (why := why_unreadable(old.schema, new.schema))
+            ):
                 raise UsageError(
-                    f"{new.event_type}: what was written under schema id {schema_id} cannot be read with this: {why}. New fields "
-                    "need a default, fields keep their type (or are promoted: int to long), and a name that was used keeps its "
+                    f"{new.event_type}: what was written under schema id {schema_id} cannot be "
+                    f"read with this: {why}. New fields "
+                    "need a default, fields keep their type (or are promoted: int to long), "
+                    "and a name that was used keeps its "
                     "type for ever; docs/event-types.md"
                 )
 
 
 def _check_known(
-    registry: Registry, known: Mapping[int, KnownSchema], wanted: Sequence[KnownSchema], latest: Rules | None
+    registry: Registry,
+    known: Mapping[int, KnownSchema],
+    wanted: Sequence[KnownSchema],
+    latest: Rules | None,
 ) -> None:
-    """UsageError where the registry no longer knows what it gave ids for: of all that is wanted or in force, and the last id."""
+    """UsageError where the registry no longer knows what it gave ids for: of all that is wanted or
+    in force, and the last id.
+    """
     ids = {schema.meaning: schema_id for schema_id, schema in known.items()}
     asked = {ids[s.meaning] for s in wanted if s.meaning in ids}
     asked |= {t.schema_id for t in latest.types.values()} if latest is not None else set()
@@ -232,21 +298,30 @@ def _check_known(
         schema = known[schema_id]
         if schema.text and (found := registry.find(schema.topic, schema.schema)) != schema_id:
             raise UsageError(
-                f"the schema registry gives {'no id' if found is None else f'id {found}'} for {schema.meaning}, which the ledger "
-                f"knows as id {schema_id}: it was recreated, or restored from an older copy. Restore its newest copy, or run "
+                f"the schema registry gives {'no id' if found is None else f'id {found}'} for "
+                f"{schema.meaning}, which the ledger "
+                f"knows as id {schema_id}: it was recreated, or restored from an older copy. "
+                "Restore its newest copy, or run "
                 "`hourmark types repair`; nothing was registered"
             )
 
 
-def _registered(registry: Registry, known: Mapping[int, KnownSchema], wanted: Sequence[KnownSchema]) -> dict[str, int]:
-    """The id of each type and control topic. Finding where the registry gives a new one an id that stands for something else."""
+def _registered(
+    registry: Registry, known: Mapping[int, KnownSchema], wanted: Sequence[KnownSchema]
+) -> dict[str, int]:
+    """The id of each type and control topic.
+
+    Finding where the registry gives a new one an id that stands for something else.
+    """
     ids = {schema.meaning: schema_id for schema_id, schema in known.items()}
     meanings = {schema_id: schema.meaning for schema_id, schema in known.items()}
     given = {}
     for schema in wanted:
         schema_id = ids.get(schema.meaning) or registry.register(schema.topic, schema.schema)
         try:
-            check_second_meaning(schema_id, meanings.setdefault(schema_id, schema.meaning), schema.meaning)
+            check_second_meaning(
+                schema_id, meanings.setdefault(schema_id, schema.meaning), schema.meaning
+            )
         except ValueError as error:
             raise Finding(str(error)) from error
         given[schema.event_type] = schema_id

@@ -1,7 +1,9 @@
-"""Whether one schema can read what another wrote, by Avro's rules of schema resolution (Apache's own checker), and more.
+"""Whether one schema can read what another wrote, by Avro's rules of schema resolution (Apache's
+own checker), and more.
 
-Asked here and not of the registry alone: a registry that was recreated has forgotten what was written before. The checker looks
-at encodings; what values mean is looked at here: a unit, a scale, and which of two fields an alias takes.
+Asked here and not of the registry alone: a registry that was recreated has forgotten what was
+written before. The checker looks at encodings; what values mean is looked at here: a unit, a scale,
+and which of two fields an alias takes.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _MEANING: Final = ("logicalType", "scale")  # of a type; a decimal's precision m
 
 
 def why_unreadable(written: Schema, reader: Schema) -> str | None:
-    """Why `reader` cannot read what was written with `written`, naming the field; None where it can."""
+    """Why `reader` cannot read what was written with `written`, naming the field; None where it
+    can.
+    """
     reader = _with_full_aliases(reader, "")
     found = ReaderWriterCompatibilityChecker().get_compatibility(_parsed(reader), _parsed(written))  # type: ignore[no-untyped-call]
     if found.compatibility is not SchemaCompatibilityType.compatible:
@@ -33,7 +37,9 @@ def why_unreadable(written: Schema, reader: Schema) -> str | None:
 
 def _parsed(schema: Schema) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AvroWarning)  # logical types that it does not know change no encoding
+        warnings.simplefilter(
+            "ignore", AvroWarning
+        )  # logical types that it does not know change no encoding
         return parse(json.dumps(schema))
 
 
@@ -43,21 +49,35 @@ def _other_meanings(written: Schema, reader: Schema) -> Iterator[str]:
     for field in reader["fields"]:
         found = [name for name in (field["name"], *field.get("aliases", ())) if name in fields]
         if len(found) > 1:
-            yield f"field {field['name']} (it would take {' and '.join(found)}, which were both written: keep one of the names)"
-        if found and _is_or_has(field["type"], "string") and _is_or_has(fields[found[0]]["type"], "bytes"):
+            yield (
+                f"field {field['name']} (it would take {' and '.join(found)}, which were both "
+                "written: keep one of the names)"
+            )
+        if (
+            found
+            and _is_or_has(field["type"], "string")
+            and _is_or_has(fields[found[0]]["type"], "bytes")
+        ):
             yield f"field {field['name']} (bytes need be no text)"
         if found and _meanings(fields[found[0]]["type"]) != _meanings(field["type"]):
-            yield f"field {field['name']} (its logical type, unit or scale is another: its values would be taken for others)"
+            yield (
+                f"field {field['name']} (its logical type, unit or scale is another: its "
+                "values would be taken for others)"
+            )
 
 
 def _is_or_has(kind: Any, name: str) -> bool:
-    """Whether a field's type is this one or a union with it, and has not the other of bytes and string beside it."""
+    """Whether a field's type is this one or a union with it, and has not the other of bytes and
+    string beside it.
+    """
     branches = kind if isinstance(kind, list) else [kind]
     return name in branches and not any(other in branches for other in _TEXTS if other != name)
 
 
 def _meanings(kind: Any) -> list[Any]:
-    """What the numbers, bytes and texts within a type stand for, in order; None where they are plain."""
+    """What the numbers, bytes and texts within a type stand for, in order; None where they are
+    plain.
+    """
     if isinstance(kind, list):
         return sorted((m for branch in kind for m in _meanings(branch)), key=repr)
     if not isinstance(kind, Mapping):
@@ -70,7 +90,9 @@ def _meanings(kind: Any) -> list[Any]:
 
 
 def _with_full_aliases(schema: Any, namespace: str) -> Any:
-    """Aliases of named types as full names, relative to their namespace: the checker compares them so."""
+    """Aliases of named types as full names, relative to their namespace: the checker compares them
+    so.
+    """
     if isinstance(schema, list):
         return [_with_full_aliases(branch, namespace) for branch in schema]
     if not isinstance(schema, Mapping):
@@ -79,7 +101,9 @@ def _with_full_aliases(schema: Any, namespace: str) -> Any:
     if made.get("type") in ("record", "enum", "fixed"):
         namespace = made["name"].rpartition(".")[0] or made.get("namespace", namespace)
         if "aliases" in made:
-            made["aliases"] = [alias if "." in alias else f"{namespace}.{alias}" for alias in made["aliases"]]
+            made["aliases"] = [
+                alias if "." in alias else f"{namespace}.{alias}" for alias in made["aliases"]
+            ]
     for part in ("type", "items", "values"):
         if part in made:
             made[part] = _with_full_aliases(made[part], namespace)

@@ -22,13 +22,18 @@ if TYPE_CHECKING:
 
 _first_hour_option = click.option(
     "--first-hour",
-    help="Where new types' chains of buckets begin, e.g. 2026-11-21T05. Default: now; of the first ones types.first_hour.",
+    help=(
+        "Where new types' chains of buckets begin, e.g. 2026-11-21T05. Default: now; of the "
+        "first ones types.first_hour."
+    ),
 )
 
 
 @click.group()
 def types() -> None:
-    """Event types and sources: check the declarations, try them on lines, apply them, list what is applied."""
+    """Event types and sources: check the declarations, try them on lines, apply them, list what is
+    applied.
+    """
 
 
 types.add_command(try_)
@@ -36,8 +41,17 @@ types.add_command(try_)
 
 @types.command()
 @dir_option
-@click.option("--live", is_flag=True, help="Ask the edge, too: which lines became dead letters, and would again?")
-@click.option("--since", default="1h", show_default=True, help="With --live: how far back; 2026-11-21T05:30, or 10m, 3d ago.")
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Ask the edge, too: which lines became dead letters, and would again?",
+)
+@click.option(
+    "--since",
+    default="1h",
+    show_default=True,
+    help="With --live: how far back; 2026-11-21T05:30, or 10m, 3d ago.",
+)
 @json_option
 @config_option
 def check(config: Config, folder: Path | None, live: bool, since: str, as_json: bool) -> None:
@@ -54,10 +68,20 @@ def check(config: Config, folder: Path | None, live: bool, since: str, as_json: 
     declared = declarations(folder or config.types.dir)
     again = _parsed_again(config, declared, since) if live else None
     if as_json:
-        found = {} if again is None else {"dead_letters": [dataclasses.asdict(kind) for kind in again]}
-        say_json({"types": [t.name for t in declared.types], "sources": [s.name for s in declared.sources], **found})
+        found = (
+            {} if again is None else {"dead_letters": [dataclasses.asdict(kind) for kind in again]}
+        )
+        say_json(
+            {
+                "types": [t.name for t in declared.types],
+                "sources": [s.name for s in declared.sources],
+                **found,
+            }
+        )
     else:
-        click.echo(f"{len(declared.types)} types and {len(declared.sources)} sources are well declared")
+        click.echo(
+            f"{len(declared.types)} types and {len(declared.sources)} sources are well declared"
+        )
         for kind in again or ():
             click.echo(str(kind))
     if any(kind.stays for kind in again or ()):
@@ -83,15 +107,36 @@ def _parsed_again(config: Config, declared: Declarations, since: str) -> list[Ag
 @dir_option
 @json_option
 @_first_hour_option
-@click.option("--remove", is_flag=True, help="Leave out types and sources in force that are not declared here.")
-@click.option("--refuse-lines", is_flag=True, help="Lines that are events now may become dead letters: no program writes them.")
-@click.option("--lines", "sample", type=click.File("rb"), help="Sample lines that come now: refuse what they would not satisfy.")
-@click.option("--source", help="With --lines: the declared source that they are of. Default: the only one.")
+@click.option(
+    "--remove",
+    is_flag=True,
+    help="Leave out types and sources in force that are not declared here.",
+)
+@click.option(
+    "--refuse-lines",
+    is_flag=True,
+    help="Lines that are events now may become dead letters: no program writes them.",
+)
+@click.option(
+    "--lines",
+    "sample",
+    type=click.File("rb"),
+    help="Sample lines that come now: refuse what they would not satisfy.",
+)
+@click.option(
+    "--source", help="With --lines: the declared source that they are of. Default: the only one."
+)
 @config_option
 def apply(
-    config: Config, folder: Path | None, first_hour: str | None, remove: bool, refuse_lines: bool, sample: BinaryIO | None,
-    source: str | None, as_json: bool,
-) -> None:  # fmt: skip
+    config: Config,
+    folder: Path | None,
+    first_hour: str | None,
+    remove: bool,
+    refuse_lines: bool,
+    sample: BinaryIO | None,
+    source: str | None,
+    as_json: bool,
+) -> None:
     """Register schemas, make topics, add frontier rows, publish the rules revision. Can be repeated.
 
     Refused, and nothing changed, where closed buckets could not be read any more, or where lines that are events under the rules
@@ -104,7 +149,9 @@ def apply(
       hourmark types apply --lines /var/log/app.log --source app
       hourmark types apply --refuse-lines
     """
-    from hourmark_declare.apply import apply as apply_types  # needs Kafka's client; `check` does not
+    from hourmark_declare.apply import (
+        apply as apply_types,
+    )  # needs Kafka's client; `check` does not
     from hourmark_declare.servers import servers
 
     declared = declarations(folder or config.types.dir)
@@ -113,7 +160,9 @@ def apply(
     samples = samples_of(declared, sample, source) if sample else None
     with servers(config, _say) as outside:
         first = first_hour_of(config, first_hour, is_new=outside.ledger.book().latest is None)
-        applied = apply_types(outside, declared, first, may_remove=remove, may_refuse=refuse_lines, samples=samples)
+        applied = apply_types(
+            outside, declared, first, may_remove=remove, may_refuse=refuse_lines, samples=samples
+        )
     if as_json:
         say_json(dataclasses.asdict(applied))
     else:
@@ -121,7 +170,11 @@ def apply(
 
 
 @types.command()
-@click.option("--adopt", is_flag=True, help="The ledger is an older copy: take from hourmark.types what it lacks.")
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="The ledger is an older copy: take from hourmark.types what it lacks.",
+)
 @_first_hour_option
 @json_option
 @config_option
@@ -144,7 +197,11 @@ def repair(config: Config, adopt: bool, first_hour: str | None, as_json: bool) -
     if as_json:
         say_json(dataclasses.asdict(repaired))
     else:
-        click.echo(f"rules revision {repaired.revision} is in force" if repaired.revision else "no types were ever applied")
+        click.echo(
+            f"rules revision {repaired.revision} is in force"
+            if repaired.revision
+            else "no types were ever applied"
+        )
 
 
 @types.command(name="list")
@@ -161,7 +218,12 @@ def list_types(config: Config, as_json: bool) -> None:
     if rules is None:
         raise UsageError("no types are applied yet; begin with `hourmark types apply --dir types`")
     rows = [
-        {"type": name, "schema_id": t.schema_id, "digest": t.digest, "partitions": t.declaration.partitions}
+        {
+            "type": name,
+            "schema_id": t.schema_id,
+            "digest": t.digest,
+            "partitions": t.declaration.partitions,
+        }
         for name, t in sorted(rules.types.items())
     ]
     if as_json:
@@ -169,11 +231,16 @@ def list_types(config: Config, as_json: bool) -> None:
         return
     click.echo(f"rules revision {rules.id}; sources: {', '.join(sorted(rules.sources)) or 'none'}")
     for row in rows:
-        click.echo(f"{row['type']:40} schema {row['schema_id']:<6} {row['partitions']} partitions  {row['digest']}")
+        click.echo(
+            f"{row['type']:40} schema {row['schema_id']:<6} {row['partitions']} "
+            f"partitions  {row['digest']}"
+        )
 
 
 def first_hour_of(config: Config, label: str | None, *, is_new: bool = False) -> Hour:
-    """`is_new`: nothing was ever applied, so that the configured first hour holds, where no other is asked for."""
+    """`is_new`: nothing was ever applied, so that the configured first hour holds, where no other
+    is asked for.
+    """
     length_s = config.parsing.bucket_seconds
     wanted = label or (config.types.first_hour if is_new else None)
     try:

@@ -12,14 +12,23 @@ from hourmark.rules.revision import TypeVersion
 from hourmark_delivery_service.parsing.compiled import CompiledType
 
 dir_option = click.option(
-    "--dir", "folder", type=click.Path(path_type=Path, file_okay=False), help="Folder of declarations. Default: types.dir."
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of declarations. Default: types.dir.",
 )
 
 
 def declarations(folder: Path) -> Declarations:
-    """What the folder declares, tried as the delivery service will use it; TypeFileError says what it could not."""
+    """What the folder declares, tried as the delivery service will use it; TypeFileError says what
+    it could not.
+    """
     declared = read_folder(folder)
-    problems = [problem for t in declared.types if (problem := CompiledType(TypeVersion(t, 0)).problem) is not None]
+    problems = [
+        problem
+        for t in declared.types
+        if (problem := CompiledType(TypeVersion(t, 0)).problem) is not None
+    ]
     if problems:
         raise TypeFileError("\n".join(problems))
     return declared

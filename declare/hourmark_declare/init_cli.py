@@ -27,7 +27,13 @@ from hourmark_declare.proposing.beginning import first_hour
 from hourmark_declare.proposing.choosing import Proposal, propose
 from hourmark_declare.proposing.sample import read_sample
 from hourmark_declare.proposing.times import prefixed, stamped
-from hourmark_declare.proposing.writing import SETTINGS, SOURCES, Choices, files_of, lateness_seconds
+from hourmark_declare.proposing.writing import (
+    SETTINGS,
+    SOURCES,
+    Choices,
+    files_of,
+    lateness_seconds,
+)
 from hourmark_declare.zones import checked_zone, machine_zone
 
 _FOLDER: Final = Path("pipeline")  # which `hourmark run` takes by itself
@@ -42,7 +48,9 @@ _FOLDER: Final = Path("pipeline")  # which `hourmark run` takes by itself
     show_default=True,
     help="Folder to write.",
 )
-@click.option("--name", help="Of the source and its type, where there is one file. Default: the file's name.")
+@click.option(
+    "--name", help="Of the source and its type, where there is one file. Default: the file's name."
+)
 @click.option(
     "--bucket-seconds",
     default=60,
@@ -56,8 +64,14 @@ _FOLDER: Final = Path("pipeline")  # which `hourmark run` takes by itself
     metavar="HOUR",
     help="The first bucket, as 2026-11-21T05. Default: the oldest line's, at most 300 buckets ago.",
 )
-@click.option("--storage", metavar="URL", help="Where buckets go: file:///… or hdfs://…. Default: the stack's HDFS.")
-@click.option("--zone", help="Time zone of times without one, such as Europe/Vienna. Default: this machine's.")
+@click.option(
+    "--storage",
+    metavar="URL",
+    help="Where buckets go: file:///… or hdfs://…. Default: the stack's HDFS.",
+)
+@click.option(
+    "--zone", help="Time zone of times without one, such as Europe/Vienna. Default: this machine's."
+)
 @click.option("--yes", is_flag=True, help="Write without asking.")
 @json_option
 def init(
@@ -83,9 +97,15 @@ def init(
       hourmark init app.jsonl access.log --out pipeline --bucket-seconds 3600 --yes
     """
     if name is not None and len(files) > 1:
-        raise UsageError(f"--name {name} with {len(files)} files: leave it out, so that each has its own file's name")
+        raise UsageError(
+            f"--name {name} with {len(files)} files: leave it out, so that each has its "
+            "own file's name"
+        )
     if 3600 % bucket_seconds or bucket_seconds % 60:
-        raise UsageError(f"--bucket-seconds {bucket_seconds}: allowed are whole minutes that divide an hour, such as 60 or 3600")
+        raise UsageError(
+            f"--bucket-seconds {bucket_seconds}: allowed are whole minutes that divide an "
+            "hour, such as 60 or 3600"
+        )
     zone = machine_zone() if zone is None else checked_zone(zone)
     there = Existing.read(out)
     if there is not None:
@@ -93,15 +113,29 @@ def init(
         bucket_seconds = there.bucket_seconds
     names = [name] if name is not None else _names(files, there.names if there else ())
     samples = [read_sample(file.absolute()) for file in files]
-    proposals = [propose(s, n, zone=zone, host=socket.gethostname()) for s, n in zip(samples, names, strict=True)]
+    proposals = [
+        propose(s, n, zone=zone, host=socket.gethostname())
+        for s, n in zip(samples, names, strict=True)
+    ]
     now_ms = SystemClock().now_ms()
-    first = _parsed(begins, bucket_seconds) if begins else first_hour((p.oldest for p in proposals), now_ms, bucket_seconds)
+    first = (
+        _parsed(begins, bucket_seconds)
+        if begins
+        else first_hour((p.oldest for p in proposals), now_ms, bucket_seconds)
+    )
     choices = Choices(first, zone, storage, now_ms)
     begun = there.begins(first, now_ms) if there else first
-    written = there.with_(proposals, zone, now_ms, begun) if there else files_of(proposals, out.absolute(), choices)
+    written = (
+        there.with_(proposals, zone, now_ms, begun)
+        if there
+        else files_of(proposals, out.absolute(), choices)
+    )
     if as_json:
         say_json(
-            {"proposals": [_as_json(p) for p in proposals], "files": {str(out / path): text for path, text in written.items()}}
+            {
+                "proposals": [_as_json(p) for p in proposals],
+                "files": {str(out / path): text for path, text in written.items()},
+            }
         )
     else:
         _show(proposals, choices, begun)
@@ -110,7 +144,10 @@ def init(
         click.echo()
     if yes or (not as_json and _asked()):
         _write(out, written, joins=there is not None)
-        click.echo(f"written to {out}; what runs it: {called()} {shlex.join(['run', *_named(out)])}", err=True)
+        click.echo(
+            f"written to {out}; what runs it: {called()} {shlex.join(['run', *_named(out)])}",
+            err=True,
+        )
     elif not as_json:
         click.echo("nothing was written; --yes writes", err=True)
 
@@ -124,7 +161,10 @@ def _joining(there: Existing, files: Sequence[Path]) -> None:
         ("storage", "storage.root"),
     ):
         if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"{there.folder} is there already; {setting} stands in its {SETTINGS}, so leave the option out")
+            raise UsageError(
+                f"{there.folder} is there already; {setting} stands in its {SETTINGS}, so "
+                "leave the option out"
+            )
     there.refuse_followed(file.absolute() for file in files)
 
 
@@ -138,19 +178,33 @@ def _show(proposals: Sequence[Proposal], choices: Choices, begun: Hour | None) -
         click.echo(_told(p))
         for one in p.examples[:1]:
             event = (
-                f"{one.type} {one.time} {one.host} {one.fields}" if one.is_event else f"dead letter {one.reason}: {one.detail}"
+                f"{one.type} {one.time} {one.host} {one.fields}"
+                if one.is_event
+                else f"dead letter {one.reason}: {one.detail}"
             )
             click.echo(f"  its first: {event[:300]}")
     days = lateness_seconds(proposals, choices.now_ms) // 86_400
     default = days * 86_400 <= Limits().lateness_seconds
-    click.echo(f"lines may be {days} days old, {'which is the default' if default else 'for the oldest that is there'}")
+    click.echo(
+        f"lines may be {days} days old, "
+        f"{'which is the default' if default else 'for the oldest that is there'}"
+    )
     click.echo(_begins(choices.first_hour.length_s, begun))
 
 
 def _begins(length_s: int, first: Hour | None) -> str:
-    length = "an hour" if length_s == 3600 else f"{length_s // 60} minute{'s' if length_s > 60 else ''}"
-    begin = f"from {first} on" if first else "from when the types are applied on, as types.first_hour is not set here"
-    return f"buckets of {length} {begin}; older lines are late events, in the first one that is open when they come"
+    length = (
+        "an hour" if length_s == 3600 else f"{length_s // 60} minute{'s' if length_s > 60 else ''}"
+    )
+    begin = (
+        f"from {first} on"
+        if first
+        else "from when the types are applied on, as types.first_hour is not set here"
+    )
+    return (
+        f"buckets of {length} {begin}; older lines are late events, in the first one that is "
+        "open when they come"
+    )
 
 
 def _parsed(label: str, bucket_seconds: int) -> Hour:
@@ -163,25 +217,50 @@ def _parsed(label: str, bucket_seconds: int) -> Hour:
 def _told(p: Proposal) -> str:
     parts = [f"{p.fitting:,} of {p.records:,} sample records fit"]
     parts += [f"{p.caught:,} others are kept whole"] if p.caught else []
-    parts += [f"{count:,} would be dead letters {reason}" for reason, count in p.dead_letters.most_common()]
-    parts += [f"from {p.oldest} to {p.newest}"] if p.oldest else ["their time is when they are read"]
-    return f"{p.sample.path}: {p.candidate.form}; {', '.join(parts)}{'' if p.oldest else _unread(p.sample.lines)}"
+    parts += [
+        f"{count:,} would be dead letters {reason}"
+        for reason, count in p.dead_letters.most_common()
+    ]
+    parts += (
+        [f"from {p.oldest} to {p.newest}"] if p.oldest else ["their time is when they are read"]
+    )
+    return (
+        f"{p.sample.path}: {p.candidate.form}; "
+        f"{', '.join(parts)}{'' if p.oldest else _unread(p.sample.lines)}"
+    )
 
 
 def _unread(lines: Sequence[bytes]) -> str:
-    """What to do about a time that most lines bear, and that is not read; nothing where they bear none."""
+    """What to do about a time that most lines bear, and that is not read; nothing where they bear
+    none.
+    """
     if (found := prefixed(lines)) is None or found.share <= 0.5:
         return ""
-    time = next(line[at.start : at.end].decode(errors="replace") for line in lines if (at := stamped(line)) is not None)
-    do = "name its zone, such as --zone Europe/Berlin" if found.form.format.endswith("%Z") else "declare its form by hand"
+    time = next(
+        line[at.start : at.end].decode(errors="replace")
+        for line in lines
+        if (at := stamped(line)) is not None
+    )
+    do = (
+        "name its zone, such as --zone Europe/Berlin"
+        if found.form.format.endswith("%Z")
+        else "declare its form by hand"
+    )
     return f". Most bear a time such as {time}, which could not be read: {do} (docs/event-types.md)"
 
 
 def _as_json(p: Proposal) -> dict[str, Any]:
     return {
-        "file": str(p.sample.path), "name": p.name, "form": p.candidate.form, "records": p.records, "fitting": p.fitting,
-        "caught": p.caught, "dead_letters": p.dead_letters, "oldest": p.oldest, "newest": p.newest,
-    }  # fmt: skip
+        "file": str(p.sample.path),
+        "name": p.name,
+        "form": p.candidate.form,
+        "records": p.records,
+        "fitting": p.fitting,
+        "caught": p.caught,
+        "dead_letters": p.dead_letters,
+        "oldest": p.oldest,
+        "newest": p.newest,
+    }
 
 
 def _asked() -> bool:
@@ -192,18 +271,32 @@ def _write(out: Path, written: Mapping[Path, str], *, joins: bool) -> None:
     """UsageError, and nothing is written, where one is there already that is not added to."""
     added_to = (SETTINGS, SOURCES) if joins else ()
     if there := [out / path for path in written if path not in added_to and (out / path).exists()]:
-        raise UsageError(f"{there[0]} is there already; name another folder with --out, or remove {out} first")
-    for path, text in sorted(written.items(), key=lambda item: item[0] == SETTINGS):  # the settings last: they name the others
+        raise UsageError(
+            f"{there[0]} is there already; name another folder with --out, or remove {out} first"
+        )
+    for path, text in sorted(
+        written.items(), key=lambda item: item[0] == SETTINGS
+    ):  # the settings last: they name the others
         (out / path).parent.mkdir(parents=True, exist_ok=True)
         write_durably(out / path, text.encode(), mode=0o644)
 
 
 def _names(files: Sequence[Path], others: Collection[str]) -> list[str]:
-    """One for each file, from its own; numbered where two would have the same, or one has it already."""
+    """One for each file, from its own; numbered where two would have the same, or one has it
+    already.
+    """
     names: list[str] = []
     for file in files:
-        stem = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\.(log|txt|jsonl?|tsv|out)$", "", file.name.lower())).strip("-")
+        stem = re.sub(
+            r"[^a-z0-9]+", "-", re.sub(r"\.(log|txt|jsonl?|tsv|out)$", "", file.name.lower())
+        ).strip("-")
         stem = (stem if stem[:1].isalpha() else f"log-{stem}".rstrip("-"))[:90]
         taken = {*names, *others, DEAD_LETTERS, SYSLOG.name}
-        names.append(next(name for n in itertools.count(1) if (name := stem if n == 1 else f"{stem}-{n}") not in taken))
+        names.append(
+            next(
+                name
+                for n in itertools.count(1)
+                if (name := stem if n == 1 else f"{stem}-{n}") not in taken
+            )
+        )
     return names

@@ -1,4 +1,6 @@
-"""Lines that came, under new declarations: samples that were events before, and dead letters that are at hand. Pure."""
+"""Lines that came, under new declarations: samples that were events before, and dead letters that
+are at hand. Pure.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +33,23 @@ class Samples:
 def check_samples(latest: Rules | None, declared: Declarations, samples: Samples) -> int:
     """How many of the lines are events under the declarations.
 
-    UsageError, naming lines, where one that is an event under the rules in force would become a dead letter.
+    UsageError, naming lines, where one that is an event under the rules in force would become a
+    dead letter.
     """
     after = [*Trial.of(declared).of_lines(samples.source, samples.lines, samples.place)]
     if latest is not None:
-        events = {t.line for t in Trial(latest).of_lines(samples.source, samples.lines, samples.place) if t.is_event}
+        events = {
+            t.line
+            for t in Trial(latest).of_lines(samples.source, samples.lines, samples.place)
+            if t.is_event
+        }
         if refused := [t for t in after if t.reason is not None and t.line in events]:
             told = "; ".join(f"line {t.line}: {t.reason}: {t.detail}" for t in refused[:_TOLD])
             raise UsageError(
-                f"{len(refused)} of {len(samples.lines)} sample lines of source {samples.source} are events under revision "
-                f"{latest.id} and would become dead letters: {told}{'; ...' if len(refused) > _TOLD else ''}. Nothing was "
+                f"{len(refused)} of {len(samples.lines)} sample lines of source "
+                f"{samples.source} are events under revision "
+                f"{latest.id} and would become dead letters: "
+                f"{told}{'; ...' if len(refused) > _TOLD else ''}. Nothing was "
                 "changed. Declare it so that they are accepted, or mean it with --refuse-lines"
             )
     return sum(t.is_event for t in after)
@@ -50,7 +59,8 @@ def check_samples(latest: Rules | None, declared: Declarations, samples: Samples
 class Again:
     """Dead letters of one kind, and what these declarations make of their lines.
 
-    `now`: `event`, `blank`, a reason, or `unknown`: what cannot be parsed again here, as `detail` says.
+    `now`: `event`, `blank`, a reason, or `unknown`: what cannot be parsed again here, as `detail`
+    says.
     """
 
     source: str
@@ -66,23 +76,42 @@ class Again:
         return self.now not in (EVENT, BLANK, UNKNOWN)
 
     def __str__(self) -> str:
-        would = {EVENT: "would be events now", BLANK: "would make no record now", UNKNOWN: "cannot be parsed again here"}
+        would = {
+            EVENT: "would be events now",
+            BLANK: "would make no record now",
+            UNKNOWN: "cannot be parsed again here",
+        }
         told = would.get(self.now, f"would be dead letters again, {self.now}")
         of = f"source {self.source}, type {self.type or '-'}"
-        return f"{of}: {self.letters:,} dead letters {self.reason} {told}{f': {self.detail}' if self.detail else ''}"
+        return (
+            f"{of}: {self.letters:,} dead letters {self.reason} "
+            f"{told}{f': {self.detail}' if self.detail else ''}"
+        )
 
 
 def parsed_again(declared: Declarations, letters: Iterable[Mapping[str, Any]]) -> list[Again]:
-    """Dead letters by source, type, reason and what becomes of them now, most frequent first; `detail` is of the first."""
+    """Dead letters by source, type, reason and what becomes of them now, most frequent first;
+    `detail` is of the first.
+    """
     trial, names = Trial.of(declared), [s.name for s in declared.sources]
-    counts, details = collections.Counter[tuple[str, str | None, str, str]](), dict[tuple[str, str | None, str, str], str]()
+    counts, details = (
+        collections.Counter[tuple[str, str | None, str, str]](),
+        dict[tuple[str, str | None, str, str], str](),
+    )
     for letter in letters:
         now, detail = _now(trial, names, letter)
         kind = (letter["declared_source"], letter["claimed_type"], letter["reason"], now)
         counts[kind] += 1
         details.setdefault(kind, detail)
     return [
-        Again(source=source, type=of, reason=reason, now=now, detail=details[source, of, reason, now], letters=count)
+        Again(
+            source=source,
+            type=of,
+            reason=reason,
+            now=now,
+            detail=details[source, of, reason, now],
+            letters=count,
+        )
         for (source, of, reason, now), count in counts.most_common()
     ]
 
@@ -93,8 +122,12 @@ def _now(trial: Trial, names: Sequence[str], letter: Mapping[str, Any]) -> tuple
         return UNKNOWN, f"posted by a program, not read from a file: {letter['detail']}"
     if source not in names:
         near = difflib.get_close_matches(source, names, n=1)
-        return Reason.UNKNOWN_SOURCE.value, f"no source {source} is declared here" + (f"; is {near[0]} meant?" if near else "")
-    if reason == Reason.LINE_TOO_LONG.value or not (letter["raw"] or reason == Reason.EMPTY_LINE.value):
+        return Reason.UNKNOWN_SOURCE.value, f"no source {source} is declared here" + (
+            f"; is {near[0]} meant?" if near else ""
+        )
+    if reason == Reason.LINE_TOO_LONG.value or not (
+        letter["raw"] or reason == Reason.EMPTY_LINE.value
+    ):
         return UNKNOWN, f"the line is not at hand: {letter['detail']}"
     place = Place(observed_at_ms=unix_ms(letter["event_time"]), zone="UTC", host=letter["host"])
     (tried, *_) = trial.of_line(source, letter["raw"], place)

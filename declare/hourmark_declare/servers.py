@@ -36,14 +36,23 @@ class EdgeTopic:
 
 @contextlib.contextmanager
 def servers(config: Config, say: Callable[[str], None]) -> Iterator[Outside]:
-    """Connections to all of them, as the configuration names them. The ledger is made where there is none, and none is lost."""
-    with contextlib.closing(SchemaRegistry(config.registry)) as registry, ledger_to_begin(config) as ledger:
+    """Connections to all of them, as the configuration names them. The ledger is made where there
+    is none, and none is lost.
+    """
+    with (
+        contextlib.closing(SchemaRegistry(config.registry)) as registry,
+        ledger_to_begin(config) as ledger,
+    ):
 
         def make_topics(types: Sequence[EventType]) -> list[str]:
             created: list[str] = []
             for kafka in config.kafka.sites:
-                if kafka.central is not None:  # before the edge's: the mirror would make a remote topic, with other settings
-                    created += ensure_topics(Cluster(kafka.central, "central"), central_topics(kafka, types))
+                if (
+                    kafka.central is not None
+                ):  # before the edge's: the mirror would make a remote topic, with other settings
+                    created += ensure_topics(
+                        Cluster(kafka.central, "central"), central_topics(kafka, types)
+                    )
                 created += ensure_topics(Cluster(kafka.edge, "edge"), edge_topics(kafka, types))
             return created
 

@@ -16,9 +16,15 @@ from hourmark.rules.event_types import EventType
 
 def edge_topics(kafka: Kafka, types: Sequence[EventType]) -> list[WantedTopic]:
     """All topics of the edge cluster, of a site's settings."""
-    common = topic_settings(kafka.retention_hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas)
+    common = topic_settings(
+        kafka.retention_hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas
+    )
     compacted = {**common, "cleanup.policy": "compact", "retention.ms": "-1"}
-    wanted = [WantedTopic(AUDIT, 1, common), WantedTopic(HOSTS, 1, common), WantedTopic(TYPES, 1, compacted)]
+    wanted = [
+        WantedTopic(AUDIT, 1, common),
+        WantedTopic(HOSTS, 1, common),
+        WantedTopic(TYPES, 1, compacted),
+    ]
     for t in types:
         hours = t.retention_hours or kafka.retention_hours
         settings = topic_settings(hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas)
@@ -27,11 +33,17 @@ def edge_topics(kafka: Kafka, types: Sequence[EventType]) -> list[WantedTopic]:
 
 
 def central_topics(kafka: Kafka, types: Sequence[EventType]) -> list[WantedTopic]:
-    """The remote topics: those of the edge but `hourmark.types`, which the central side does not need."""
+    """The remote topics: those of the edge but `hourmark.types`, which the central side does not
+    need.
+    """
     assert kafka.central is not None
     isr = str(kafka.central.min_insync_replicas)
     return [
-        WantedTopic(central_topic(t.name, kafka.edge_alias), t.partitions, {**t.settings, "min.insync.replicas": isr})
+        WantedTopic(
+            central_topic(t.name, kafka.edge_alias),
+            t.partitions,
+            {**t.settings, "min.insync.replicas": isr},
+        )
         for t in edge_topics(kafka, types)
         if t.name != TYPES
     ]

@@ -29,12 +29,31 @@ _LINES_MAX: Final = 10_000
 
 
 @click.command("try")
-@click.option("--lines", "file", type=click.File("rb"), required=True, help="File of sample lines; - reads them from stdin.")
+@click.option(
+    "--lines",
+    "file",
+    type=click.File("rb"),
+    required=True,
+    help="File of sample lines; - reads them from stdin.",
+)
 @click.option("--source", help="The declared source that they are of. Default: the only one.")
-@click.option("--type", "event_type", help="Try this type alone, in the first source that carries it.")
-@click.option("--observed-at", help="When they were read, e.g. 2026-11-21T05:00:00Z, for old samples. Default: now.")
-@click.option("--zone", default="UTC", show_default=True, help="Time zone of the host, for times without one.")
-@click.option("--limit", default=_LINES_MAX, show_default=True, type=click.IntRange(1), help="Lines to read at most.")
+@click.option(
+    "--type", "event_type", help="Try this type alone, in the first source that carries it."
+)
+@click.option(
+    "--observed-at",
+    help="When they were read, e.g. 2026-11-21T05:00:00Z, for old samples. Default: now.",
+)
+@click.option(
+    "--zone", default="UTC", show_default=True, help="Time zone of the host, for times without one."
+)
+@click.option(
+    "--limit",
+    default=_LINES_MAX,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Lines to read at most.",
+)
 @dir_option
 @json_option
 @config_option
@@ -60,7 +79,11 @@ def try_(
     """
 
     declared = declarations(folder or config.types.dir)
-    place = Place(observed_at_ms=_observed_at_ms(observed_at), zone=checked_zone(zone), host=socket.gethostname())
+    place = Place(
+        observed_at_ms=_observed_at_ms(observed_at),
+        zone=checked_zone(zone),
+        host=socket.gethostname(),
+    )
     lines = itertools.islice(_lines(file), limit)
     wanted = source_of(declared, source, event_type)
     trial = Trial.of(declared._replace(sources=[wanted]))
@@ -69,7 +92,10 @@ def try_(
 
 
 def samples_of(declared: Declarations, file: BinaryIO, source: str | None) -> Samples:
-    """The first lines of a file as samples of a declared source, read here and now. UsageError if it is none."""
+    """The first lines of a file as samples of a declared source, read here and now.
+
+    UsageError if it is none.
+    """
     place = Place(observed_at_ms=SystemClock().now_ms(), zone="UTC", host=socket.gethostname())
     lines = [*itertools.islice(_lines(file), _LINES_MAX)]
     return Samples(source=source_of(declared, source, None).name, lines=lines, place=place)
@@ -104,7 +130,9 @@ def _told(one: Tried) -> str:
         return f"{one.line}: dead letter {one.reason}: {one.detail}"
     if one.type is None:
         return f"{one.line}: no record, the line is blank"
-    return f"{one.line}: {one.type} {one.time} {one.host} {json.dumps(one.fields, ensure_ascii=False)}"
+    return (
+        f"{one.line}: {one.type} {one.time} {one.host} {json.dumps(one.fields, ensure_ascii=False)}"
+    )
 
 
 def _sums(counts: collections.Counter[str]) -> str:

@@ -1,4 +1,6 @@
-"""What would become of sample lines: the service's own parsing, on this machine, without any server."""
+"""What would become of sample lines: the service's own parsing, on this machine, without any
+server.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _NOBODY: Final = "0" * 32
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tried:
-    """One line. `type` None: it makes no record. `reason` and `detail`: of a dead letter; `fields`: of an event, as JSON."""
+    """One line. `type` None: it makes no record. `reason` and `detail`: of a dead letter; `fields`:
+    of an event, as JSON.
+    """
 
     line: int
     type: str | None
@@ -50,19 +54,30 @@ class Place:
 
 
 def source_of(declared: Declarations, source: str | None, event_type: str | None) -> Source:
-    """The source to be tried: the one that is named, or that carries the type, or the only one. UsageError if it is none."""
+    """The source to be tried: the one that is named, or that carries the type, or the only one.
+
+    UsageError if it is none.
+    """
     named = {s.name: s for s in declared.sources}
     if source is not None:
         if source not in named:
-            raise UsageError(f"--source {source}: no such source is declared; known: {', '.join(named) or 'none'}")
+            raise UsageError(
+                f"--source {source}: no such source is declared; known: "
+                f"{', '.join(named) or 'none'}"
+            )
         return named[source]
     if event_type is not None:
         carriers = [s for s in declared.sources if event_type in s.types]
         if not carriers:
-            raise UsageError(f"--type {event_type}: no source carries it; name it in a source of sources.toml")
+            raise UsageError(
+                f"--type {event_type}: no source carries it; name it in a source of sources.toml"
+            )
         return carriers[0].model_copy(update={"types": [event_type], "catch_all": None})
     if len(named) != 1:
-        raise UsageError(f"say which source the lines are of, --source; declared are: {', '.join(named) or 'none'}")
+        raise UsageError(
+            "say which source the lines are of, --source; declared are: "
+            f"{', '.join(named) or 'none'}"
+        )
     return declared.sources[0]
 
 
@@ -76,9 +91,18 @@ class Trial:
     @classmethod
     def of(cls, declared: Declarations) -> Trial:
         """Under what these declarations would be, once applied."""
-        versions = {t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(declared.types, 1)}
+        versions = {
+            t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(declared.types, 1)
+        }
         limits = Parsing(**declared.limits.model_dump())
-        return cls(Rules(sequence=1, types=versions, sources={s.name: s for s in declared.sources}, parsing=limits))
+        return cls(
+            Rules(
+                sequence=1,
+                types=versions,
+                sources={s.name: s for s in declared.sources},
+                parsing=limits,
+            )
+        )
 
     def of_lines(self, source: str, lines: Iterable[bytes], place: Place) -> Iterator[Tried]:
         """What becomes of each line of a file of the source, its LF taken off."""
@@ -93,13 +117,17 @@ class Trial:
         for number, tried in enumerate(self._of_body(source, body, place, 0) if body else (), 1):
             yield dataclasses.replace(tried, line=number)
 
-    def of_line(self, source: str, line: bytes, place: Place, number: int = 1, start: int = 0) -> Iterator[Tried]:
+    def of_line(
+        self, source: str, line: bytes, place: Place, number: int = 1, start: int = 0
+    ) -> Iterator[Tried]:
         """What becomes of this one: of a line over the limits, several."""
         for tried in self._of_body(source, line + b"\n", place, start):
             yield dataclasses.replace(tried, line=number)
 
     def _of_body(self, source: str, body: bytes, place: Place, start: int) -> Iterator[Tried]:
-        parsed = parse(_range(place, source, self._rules.id, start, len(body)), body, self._compiled)
+        parsed = parse(
+            _range(place, source, self._rules.id, start, len(body)), body, self._compiled
+        )
         if not parsed.records:
             yield Tried(line=1, type=None)
         for record in parsed.records:
@@ -109,13 +137,29 @@ class Trial:
 
 def _range(place: Place, source: str, rules: str, start: int, size: int) -> ByteRange:
     return ByteRange(
-        host_id=_NOBODY, file_id=_NOBODY, generation=0, start=start, end=start + size, observed_at_ms=place.observed_at_ms,
-        rules=rules, zone=place.zone, source=source, path="sample", host_name=place.host, record_start=place.record_start,
-    )  # fmt: skip
+        host_id=_NOBODY,
+        file_id=_NOBODY,
+        generation=0,
+        start=start,
+        end=start + size,
+        observed_at_ms=place.observed_at_ms,
+        rules=rules,
+        zone=place.zone,
+        source=source,
+        path="sample",
+        host_name=place.host,
+        record_start=place.record_start,
+    )
 
 
 def _tried(number: int, event_type: str, row: dict[str, Any]) -> Tried:
     if event_type == DEAD_LETTERS:
         return Tried(line=number, type=event_type, reason=row["reason"], detail=row["detail"])
     own = {name: plain(value) for name, value in row.items() if name not in ENVELOPE_NAMES}
-    return Tried(line=number, type=event_type, time=str(plain(row["event_time"])), host=row["host"], fields=own)
+    return Tried(
+        line=number,
+        type=event_type,
+        time=str(plain(row["event_time"])),
+        host=row["host"],
+        fields=own,
+    )

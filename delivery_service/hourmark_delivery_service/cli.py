@@ -10,8 +10,16 @@ from hourmark.log import set_up_logging
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), help="Listen here instead of service.port; 0 takes a free one.")
-@click.option("--workers", type=click.IntRange(1, 64), help="Processes that share the port, instead of service.workers.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Listen here instead of service.port; 0 takes a free one.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    help="Processes that share the port, instead of service.workers.",
+)
 @config_option
 def serve(config: Config, port: Port | None, workers: int | None) -> None:
     """Run the Event Delivery Service: tailers and clients post to it, it acknowledges what Kafka holds.
@@ -30,7 +38,9 @@ def serve(config: Config, port: Port | None, workers: int | None) -> None:
 
     set_up_logging(config.log_level)
     file = named_file()
-    given = {name: value for name, value in (("port", port), ("workers", workers)) if value is not None}
+    given = {
+        name: value for name, value in (("port", port), ("workers", workers)) if value is not None
+    }
 
     def with_options(config: Config) -> Config:
         return config.model_copy(update={"service": config.service.model_copy(update=given)})

@@ -1,4 +1,6 @@
-"""How delivery services and tailers stand: the service is asked itself, both are known by their reports in `hourmark.hosts`."""
+"""How delivery services and tailers stand: the service is asked itself, both are known by their
+reports in `hourmark.hosts`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from typing import IO, Final
 from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, build_opener
 
-from hourmark.commands.component_status import FRESH_MS, LOOPBACK, ComponentStatus, State, age, must_listen
+from hourmark.commands.component_status import (
+    FRESH_MS,
+    LOOPBACK,
+    ComponentStatus,
+    State,
+    age,
+    must_listen,
+)
 from hourmark.config.groups import Service, ServiceTls
 from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, Unavailable
@@ -24,17 +33,28 @@ _NAMED_MAX: Final = 5
 
 
 def service(config: Config, now_ms: int) -> ComponentStatus:
-    """The service of this configuration, asked at /readyz; where it does not answer, whoever reported last."""
+    """The service of this configuration, asked at /readyz; where it does not answer, whoever
+    reported last.
+    """
     address, opener = _address(config.service), _opener(config.service.tls)
     pid = StateFolder(config.service.state_dir, "service").holder()
     try:
         with opener.open(f"{address}/readyz", timeout=_ANSWER_S) as answer:
-            return ComponentStatus(State.RUNNING, "; ".join([f"ready at {address}", *_told(answer, "warnings")]), pid, now_ms)
+            return ComponentStatus(
+                State.RUNNING,
+                "; ".join([f"ready at {address}", *_told(answer, "warnings")]),
+                pid,
+                now_ms,
+            )
     except HTTPError as error:
         with error:
-            return ComponentStatus(State.RUNNING, f"answers at {address}, not ready: {_reasons(error)}", pid, now_ms)
+            return ComponentStatus(
+                State.RUNNING, f"answers at {address}, not ready: {_reasons(error)}", pid, now_ms
+            )
     except OSError:
-        return _heard_of(config, "service", pid, now_ms, State.NOT_RUNNING, f"does not answer at {address}; ")
+        return _heard_of(
+            config, "service", pid, now_ms, State.NOT_RUNNING, f"does not answer at {address}; "
+        )
 
 
 def tailers(config: Config, now_ms: int) -> ComponentStatus:
@@ -43,31 +63,47 @@ def tailers(config: Config, now_ms: int) -> ComponentStatus:
     return _heard_of(config, "tailer", pid, now_ms, State.UNKNOWN)
 
 
-def _heard_of(config: Config, kind: str, pid: int | None, now_ms: int, otherwise: State, told: str = "") -> ComponentStatus:
-    """By the reports of that kind, `otherwise` where none can be read; running where there is a process here."""
+def _heard_of(
+    config: Config, kind: str, pid: int | None, now_ms: int, otherwise: State, told: str = ""
+) -> ComponentStatus:
+    """By the reports of that kind, `otherwise` where none can be read; running where there is a
+    process here.
+    """
     try:
         must_listen(config.kafka.edge, "edge")
-        known = of_reports([r for r in recent_reports(config.kafka.edge).values() if r.kind == kind], now_ms)
+        known = of_reports(
+            [r for r in recent_reports(config.kafka.edge).values() if r.kind == kind], now_ms
+        )
     except Unavailable as error:
         known = ComponentStatus(otherwise, str(error))
-    return ComponentStatus(State.RUNNING if pid else known.state, told + known.detail, pid, known.heard_at_ms)
+    return ComponentStatus(
+        State.RUNNING if pid else known.state, told + known.detail, pid, known.heard_at_ms
+    )
 
 
 def of_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:
-    """The last report of each: running where one is fresh, silent where one stopped without a goodbye. Pure."""
+    """The last report of each: running where one is fresh, silent where one stopped without a
+    goodbye. Pure.
+    """
     live = [r for r in reports if not r.goodbye and now_ms - r.received_at_ms <= FRESH_MS]
     gone = [r for r in reports if r.goodbye]
     silent = [r for r in reports if not r.goodbye and now_ms - r.received_at_ms > FRESH_MS]
     state = State.RUNNING if live else State.SILENT if silent else State.NOT_RUNNING
     kinds = (("reported", live), ("silent", silent), ("said goodbye", gone))
-    detail = "; ".join(_named(what, kind, now_ms) for what, kind in kinds if kind) or "nobody has reported lately"
+    detail = (
+        "; ".join(_named(what, kind, now_ms) for what, kind in kinds if kind)
+        or "nobody has reported lately"
+    )
     heard_at_ms = max((r.received_at_ms for r in reports), default=None)
     return ComponentStatus(state, detail, heard_at_ms=heard_at_ms)
 
 
 def _named(what: str, reports: Collection[HostReport], now_ms: int) -> str:
     newest = sorted(reports, key=lambda report: -report.received_at_ms)
-    names = [f"{report.host_name} ({age(report.received_at_ms, now_ms)} ago)" for report in newest[:_NAMED_MAX]]
+    names = [
+        f"{report.host_name} ({age(report.received_at_ms, now_ms)} ago)"
+        for report in newest[:_NAMED_MAX]
+    ]
     more = f" and {len(newest) - _NAMED_MAX} more" if len(newest) > _NAMED_MAX else ""
     return f"{what}: {', '.join(names)}{more}"
 
@@ -95,7 +131,9 @@ def _opener(settings: ServiceTls) -> OpenerDirector:
         return LOOPBACK
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is the anchor, not its CA
+    context.verify_flags |= (
+        ssl.VERIFY_X509_PARTIAL_CHAIN
+    )  # the certificate itself is the anchor, not its CA
     with contextlib.suppress(ConfigError):  # then nothing is believed, and the answer says why
         load_cas(context, "service.tls.certificate", settings.certificate)
         if settings.client_ca is not None:

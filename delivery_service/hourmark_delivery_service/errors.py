@@ -30,7 +30,10 @@ from hourmark.errors import HourmarkError, Unavailable
 
 
 class ServiceError(HourmarkError):
-    """Base of HTTP answers other than 200. `code` is stable, `message` and `next_step` are human-readable."""
+    """Base of HTTP answers other than 200.
+
+    `code` is stable, `message` and `next_step` are human-readable.
+    """
 
     status: ClassVar[int] = 500
     retry_after_s: int | None = None
@@ -38,7 +41,11 @@ class ServiceError(HourmarkError):
     def __init__(self, code: str, message: str, next_step: str) -> None:
         super().__init__(f"{message}; {next_step}")
         self.code = code
-        self.problem: dict[str, Any] = {"detail": message, "code": code, "next_step": next_step}  # its own members, as JSON
+        self.problem: dict[str, Any] = {
+            "detail": message,
+            "code": code,
+            "next_step": next_step,
+        }  # its own members, as JSON
 
     @property
     def headers(self) -> dict[str, str]:
@@ -62,7 +69,10 @@ def bad_request(code: str, next_step: str) -> Iterator[None]:
 
 
 class Unauthorized(ServiceError):
-    """Whoever this is has no token that is in force. The connection ends: nothing of its body is read."""
+    """Whoever this is has no token that is in force.
+
+    The connection ends: nothing of its body is read.
+    """
 
     status = 401
 
@@ -77,7 +87,11 @@ class Forbidden(ServiceError):
     status = 403
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(code, message, "send it with another token: `hourmark token create --help` tells how to make one")
+        super().__init__(
+            code,
+            message,
+            "send it with another token: `hourmark token create --help` tells how to make one",
+        )
 
 
 class NotFound(ServiceError):
@@ -110,7 +124,11 @@ class BatchRejected(ServiceError):
     status = 422
 
     def __init__(self, message: str, rejected: list[dict[str, Any]]) -> None:
-        super().__init__("rejected", message, "correct the events that `rejected` names, and send the batch again")
+        super().__init__(
+            "rejected",
+            message,
+            "correct the events that `rejected` names, and send the batch again",
+        )
         self.problem["rejected"] = rejected
 
 
@@ -126,7 +144,11 @@ class TooMuch(ServiceError):
     status = 429
 
     def __init__(self, message: str, retry_after_s: int) -> None:
-        super().__init__("rate", message, f"send the same request again after {retry_after_s} s, or ask for a higher rate")
+        super().__init__(
+            "rate",
+            message,
+            f"send the same request again after {retry_after_s} s, or ask for a higher rate",
+        )
         self.retry_after_s = retry_after_s
 
 

@@ -1,4 +1,6 @@
-"""Kafka records without their topic: as dicts, which confluent_kafka takes, or many of them packed into bytes."""
+"""Kafka records without their topic: as dicts, which confluent_kafka takes, or many of them packed
+into bytes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ class Packed(Sequence[Message]):
     """Records as the native pass makes them: no Python object each, until one is asked for."""
 
     def __init__(self, keys: bytes, values: bytes, ends: bytes) -> None:
-        """Keys of `KEY_SIZE` bytes and values, one after the other; where each value ends, 4 bytes in the processor's order."""
+        """Keys of `KEY_SIZE` bytes and values, one after the other; where each value ends, 4 bytes
+        in the processor's order.
+        """
         self.keys = keys
         self.values = values
         self.ends = ends

@@ -10,7 +10,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from hourmark_delivery_service.parsing import native
 
-METRICS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's own: a folder that all workers of a service share
+# prometheus_client's own: a folder that all workers of a service share
+METRICS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 DEAD_LETTER_SERIES_MAX: Final = 2000  # a thousand types may be refused for a few reasons each
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -22,7 +23,9 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._dead_letter_series: set[tuple[str, str, str]] = set()
         r = self.registry
-        self.requests = Counter("hourmark_service_requests", "Requests answered.", ["path", "status"], registry=r)
+        self.requests = Counter(
+            "hourmark_service_requests", "Requests answered.", ["path", "status"], registry=r
+        )
         self.request_seconds = Histogram(
             "hourmark_service_request_seconds",
             "From a request's first byte to its answer.",
@@ -30,24 +33,44 @@ class Metrics:
             buckets=_SECONDS,
             registry=r,
         )
-        self.events = Counter("hourmark_service_events", "Events acknowledged.", ["type"], registry=r)
+        self.events = Counter(
+            "hourmark_service_events", "Events acknowledged.", ["type"], registry=r
+        )
         self.dead_letters = Counter(
             "hourmark_service_dead_letters",
-            "Dead letters acknowledged. Empty: a type that none claimed, a source that is not declared.",
+            "Dead letters acknowledged. Empty: a type that none claimed, a source that "
+            "is not declared.",
             ["type", "source", "reason"],
             registry=r,
         )
-        self.blank_lines = Counter("hourmark_service_blank_lines", "Blank lines acknowledged: they make no record.", registry=r)
-        self.received_bytes = Counter("hourmark_service_received_bytes", "Bytes acknowledged, inflated.", registry=r)
+        self.blank_lines = Counter(
+            "hourmark_service_blank_lines",
+            "Blank lines acknowledged: they make no record.",
+            registry=r,
+        )
+        self.received_bytes = Counter(
+            "hourmark_service_received_bytes", "Bytes acknowledged, inflated.", registry=r
+        )
         self.inflight_bytes = Gauge(
-            "hourmark_service_inflight_bytes", "Bytes of requests under way.", registry=r, multiprocess_mode="livesum"
+            "hourmark_service_inflight_bytes",
+            "Bytes of requests under way.",
+            registry=r,
+            multiprocess_mode="livesum",
         )
         self.produce_errors = Counter(
-            "hourmark_service_produce_errors", "Records that Kafka did not take.", ["error"], registry=r
+            "hourmark_service_produce_errors",
+            "Records that Kafka did not take.",
+            ["error"],
+            registry=r,
         )
-        self.producer_renewals = Counter("hourmark_service_producer_renewals", "Kafka producers recreated.", registry=r)
+        self.producer_renewals = Counter(
+            "hourmark_service_producer_renewals", "Kafka producers recreated.", registry=r
+        )
         self.rules_sequence = Gauge(
-            "hourmark_service_rules_sequence", "Sequence of the latest rules revision.", registry=r, multiprocess_mode="livemin"
+            "hourmark_service_rules_sequence",
+            "Sequence of the latest rules revision.",
+            registry=r,
+            multiprocess_mode="livemin",
         )
         self.native = Gauge(
             "hourmark_service_native_pass",
@@ -56,12 +79,20 @@ class Metrics:
             multiprocess_mode="livemin",
         )
         self.native.set(native.MODULE is not None)
-        self.reports = Counter("hourmark_service_reports", "Host reports acknowledged.", ["kind"], registry=r)
+        self.reports = Counter(
+            "hourmark_service_reports", "Host reports acknowledged.", ["kind"], registry=r
+        )
         self.denied = Counter(
-            "hourmark_service_denied", "Requests denied by their token, or for want of one.", ["reason"], registry=r
+            "hourmark_service_denied",
+            "Requests denied by their token, or for want of one.",
+            ["reason"],
+            registry=r,
         )
         self.tokens = Gauge(
-            "hourmark_service_tokens", "Tokens known that are not revoked.", registry=r, multiprocess_mode="livemin"
+            "hourmark_service_tokens",
+            "Tokens known that are not revoked.",
+            registry=r,
+            multiprocess_mode="livemin",
         )
         self.tokens_lost = Gauge(
             "hourmark_service_tokens_lost",
@@ -79,7 +110,10 @@ class Metrics:
     def count_dead_letters(self, event_type: str, source: str, reason: str, count: int) -> None:
         """Beyond so many series, what is rare is counted by reason alone."""
         labels = (event_type, source, reason)
-        if labels not in self._dead_letter_series and len(self._dead_letter_series) >= DEAD_LETTER_SERIES_MAX:
+        if (
+            labels not in self._dead_letter_series
+            and len(self._dead_letter_series) >= DEAD_LETTER_SERIES_MAX
+        ):
             labels = ("(other)", "(other)", reason)
         self._dead_letter_series.add(labels)
         self.dead_letters.labels(*labels).inc(count)

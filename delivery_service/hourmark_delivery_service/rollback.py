@@ -1,4 +1,6 @@
-"""What keeps delivery services from going back to an older version: rules revisions in their topic."""
+"""What keeps delivery services from going back to an older version: rules revisions in their
+topic.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The PySpark job: from the central cluster's topics to closed hourly buckets, each exactly once, with a proof.
+"""The PySpark job: from the central cluster's topics to closed hourly buckets, each exactly once,
+with a proof.
 
     driver.py   wires all of it, loops, shuts down: `hourmark etl run`, and `spark-submit etl/job.py`
     beginning.py  what a driver needs before it begins, and waits for

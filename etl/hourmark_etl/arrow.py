@@ -1,6 +1,8 @@
-"""Reads what staging needs out of Kafka's keys and values, column-wise: no event is decoded, no row is looped over.
+"""Reads what staging needs out of Kafka's keys and values, column-wise: no event is decoded, no row
+is looped over.
 
-Layout of keys: `hourmark.records.record_key`; of values: `hourmark.avro.framing` (Confluent's framing).
+Layout of keys: `hourmark.records.record_key`; of values: `hourmark.avro.framing` (Confluent's
+framing).
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ Int32s = npt.NDArray[np.int32]
 
 
 class KeyColumns(NamedTuple):
-    """One entry a row: the record key as three big-endian words, and as it is. An id sorts as its two words do."""
+    """One entry a row: the record key as three big-endian words, and as it is.
+
+    An id sorts as its two words do.
+    """
 
     matrix: UInt8s  # rows x 24
     head: UInt64s  # 48 bits of event time in milliseconds, then 16 others
@@ -41,7 +46,9 @@ def key_columns(keys: pa.Array) -> KeyColumns:
 
 
 def hour_starts_s(heads: UInt64s, length_s: int) -> Int64s:
-    """Where the hour of each id begins; `heads`: the first 8 bytes of the ids, of which 48 bits are Unix milliseconds."""
+    """Where the hour of each id begins; `heads`: the first 8 bytes of the ids, of which 48 bits are
+    Unix milliseconds.
+    """
     seconds = (heads >> np.uint64(16)).astype(np.int64) // 1000
     return seconds - seconds % length_s
 
@@ -99,12 +106,20 @@ def value_hashes(ids_low64: UInt64s, schemas: Int32s, values: pa.Array, skip: in
 
 
 def datum_hashes(
-    ids_low64: UInt64s, schemas: Int32s | int, offsets: npt.NDArray[Any], data: memoryview, skip: int = 0
+    ids_low64: UInt64s,
+    schemas: Int32s | int,
+    offsets: npt.NDArray[Any],
+    data: memoryview,
+    skip: int = 0,
 ) -> UInt64s:
-    """Return the same of datums `data[offsets[i] + skip:offsets[i + 1]]`; `offsets` are int32 or int64."""
+    """Return the same of datums `data[offsets[i] + skip:offsets[i + 1]]`; `offsets` are int32 or
+    int64.
+    """
     seeds = np.ascontiguousarray(ids_low64 + np.asarray(schemas).astype(np.uint64))
     if native.MODULE is not None:
-        made = native.MODULE.value_hashes(seeds, np.ascontiguousarray(offsets), offsets.itemsize, skip, data)
+        made = native.MODULE.value_hashes(
+            seeds, np.ascontiguousarray(offsets), offsets.itemsize, skip, data
+        )
         return np.frombuffer(made, np.uint64)
     bounds = zip(offsets[:-1].tolist(), offsets[1:].tolist(), seeds.tolist(), strict=True)
     found = (xxhash.xxh64_intdigest(data[start + skip : end], seed) for start, end, seed in bounds)
@@ -119,7 +134,9 @@ def lengths(values: pa.Array) -> Int64s:
 def fixed_array(matrix: UInt8s) -> pa.Array:
     """Rows of bytes as an Arrow column."""
     rows, size = matrix.shape
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), rows, [None, pa.py_buffer(np.ascontiguousarray(matrix))])
+    return pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(size), rows, [None, pa.py_buffer(np.ascontiguousarray(matrix))]
+    )
 
 
 def binary_buffers(values: pa.Array) -> tuple[Int64s, UInt8s]:
@@ -128,13 +145,19 @@ def binary_buffers(values: pa.Array) -> tuple[Int64s, UInt8s]:
     _, offset_buffer, data_buffer = values.buffers()
     if not len(values):
         return np.zeros(1, np.int64), np.empty(0, np.uint8)
-    offsets = np.frombuffer(offset_buffer, kind)[values.offset : values.offset + len(values) + 1].astype(np.int64)
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
+    offsets = np.frombuffer(offset_buffer, kind)[
+        values.offset : values.offset + len(values) + 1
+    ].astype(np.int64)
+    data = (
+        np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
+    )
     return offsets, data
 
 
 def run_starts(*columns: npt.NDArray[Any]) -> Int64s:
-    """Where, in sorted columns, a new combination of values begins; none where there are no rows."""
+    """Where, in sorted columns, a new combination of values begins; none where there are no
+    rows.
+    """
     changed = np.zeros(len(columns[0]), bool)
     changed[:1] = True
     for column in columns:
@@ -167,5 +190,7 @@ def _words(column: pa.ChunkedArray, words: int) -> UInt64s:
     array = in_one(column)
     if not len(array):
         return np.empty((0, words), np.uint64)
-    data = np.frombuffer(array.buffers()[1], ">u8").reshape(-1, words)[array.offset : array.offset + len(array)]
+    data = np.frombuffer(array.buffers()[1], ">u8").reshape(-1, words)[
+        array.offset : array.offset + len(array)
+    ]
     return data.astype(np.uint64)

@@ -1,7 +1,8 @@
-"""How a driver begins: with a ledger of this root, its storage and the central cluster, which it waits for.
+"""How a driver begins: with a ledger of this root, its storage and the central cluster, which it
+waits for.
 
-No longer than a minute: its supervisor then begins another, with what is configured by then. YARN gives a driver 100 s until
-Spark must run.
+No longer than a minute: its supervisor then begins another, with what is configured by then. YARN
+gives a driver 100 s until Spark must run.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ class Grounds:
 
 
 def awaited(ask: Callable[[], _Found], clock: Clock) -> _Found:
-    """What it gives. While a server does not answer, that is said, and asked again; after a minute it is raised."""
+    """What it gives.
+
+    While a server does not answer, that is said, and asked again; after a minute it is raised.
+    """
     until_s = clock.monotonic_s() + WAIT_S
     while True:
         try:
@@ -60,15 +64,22 @@ def awaited(ask: Callable[[], _Found], clock: Clock) -> _Found:
 
 
 def grounds(config: Config, opened: ExitStack) -> Grounds:
-    """Refuses a ledger that knows no types, or that is an older copy. The ledger is closed with `opened`."""
+    """Refuses a ledger that knows no types, or that is an older copy.
+
+    The ledger is closed with `opened`.
+    """
     length_s = config.parsing.bucket_seconds
     with ExitStack() as attempt:
         database = attempt.enter_context(existing_ledger(config, may_migrate=True))
         check_other_bucket_length(database, length_s)
         types = frozenset(type_shards(database))
         if not types:
-            raise NoLedger("the ledger knows no event types yet; `hourmark types apply --dir types` tells it")
-        cluster_id = Cluster(config.kafka.central_cluster, "central").cluster_id()  # before what takes long, and is asked again
+            raise NoLedger(
+                "the ledger knows no event types yet; `hourmark types apply --dir types` tells it"
+            )
+        cluster_id = Cluster(
+            config.kafka.central_cluster, "central"
+        ).cluster_id()  # before what takes long, and is asked again
         storage = open_storage(config.storage)
         check_older_copy(storage, database, length_s)
         for damaged in damaged_rows(database, is_start=True):  # also such as no question finds

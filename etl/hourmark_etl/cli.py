@@ -19,7 +19,8 @@ def etl() -> None:
 @shard_option
 @config_option
 def run(config: Config, shards: tuple[str, ...]) -> None:
-    """Stage what arrives and close hours, until SIGTERM. Killed at any moment, it goes on from the ledger.
+    """Stage what arrives and close hours, until SIGTERM. Killed at any moment, it goes on from the
+    ledger.
 
     Example:  hourmark etl run --config hourmark.toml
     """
@@ -36,8 +37,8 @@ def run(config: Config, shards: tuple[str, ...]) -> None:
 def skip_unreadable(topic: str, partition: int, config: Config) -> None:
     """Skip offsets of a central topic that cannot be read, up to the first that can.
 
-    `hourmark bucket why` names topic and partition. The skipped offsets are a gap: hours of what was in them close by
-    `hourmark bucket force` alone, and their buckets name the offsets.
+    `hourmark bucket why` names topic and partition. The skipped offsets are a gap: hours of what
+    was in them close by `hourmark bucket force` alone, and their buckets name the offsets.
 
     Example:  hourmark etl skip-unreadable edge.events.click 0
     """

@@ -1,4 +1,6 @@
-"""Checks a column of datums under many schemas, in one native call (`hourmark.avro.datum_check`)."""
+"""Checks a column of datums under many schemas, in one native call
+(`hourmark.avro.datum_check`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def reason_of(verdict: int, schema_id: int) -> str:
     return REASONS[Verdict(verdict)]
 
 
-def datum_verdicts(ids: UInt8s, values: pa.Array, schemas: Int32s, programs: Mapping[int, bytes], skip: int = 0) -> UInt8s:
+def datum_verdicts(
+    ids: UInt8s, values: pa.Array, schemas: Int32s, programs: Mapping[int, bytes], skip: int = 0
+) -> UInt8s:
     """Return a `Verdict` for each row, or `NO_PROGRAM`.
 
     Args:
@@ -32,6 +36,11 @@ def datum_verdicts(ids: UInt8s, values: pa.Array, schemas: Int32s, programs: Map
     kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     _, offset_buffer, content = values.buffers()
     offsets = np.frombuffer(offset_buffer, kind)[values.offset : values.offset + len(values) + 1]
-    rows, row_ids = (np.ascontiguousarray(column) for column in (schemas.astype(np.int32, copy=False), ids))
+    rows, row_ids = (
+        np.ascontiguousarray(column) for column in (schemas.astype(np.int32, copy=False), ids)
+    )
     data = memoryview(content) if content is not None else b""
-    return np.frombuffer(check_datums(programs, rows, row_ids, ids.shape[1], offsets, offsets.itemsize, skip, data), np.uint8)
+    return np.frombuffer(
+        check_datums(programs, rows, row_ids, ids.shape[1], offsets, offsets.itemsize, skip, data),
+        np.uint8,
+    )

@@ -53,12 +53,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class Driver:
-    """One process that stages, closes and cleans up. What it opens is closed with `opened`, however far it came.
+    """One process that stages, closes and cleans up.
 
-    `shards`: what to stage; empty means all. Closing belongs to the driver that stages the default shard, and its control topics.
+    What it opens is closed with `opened`, however far it came.
+
+    `shards`: what to stage; empty means all. Closing belongs to the driver that stages the default
+    shard, and its control topics.
     """
 
-    def __init__(self, config: Config, opened: ExitStack, *, submitted: bool, shards: Collection[str] = ()) -> None:
+    def __init__(
+        self, config: Config, opened: ExitStack, *, submitted: bool, shards: Collection[str] = ()
+    ) -> None:
         self._config, self._clock, self._stopping = config, SystemClock(), threading.Event()
         check_moving_driver(config.etl.ledger, submitted_settings() if submitted else {})
         found = awaited(lambda: grounds(config, opened), self._clock)
@@ -66,9 +71,13 @@ class Driver:
         spark = spark_session(config, submitted=submitted)
         opened.callback(spark.stop)
         metrics = Metrics()
-        self._progress = Progress(self._database, metrics, config.parsing.bucket_seconds, self._clock)
+        self._progress = Progress(
+            self._database, metrics, config.parsing.bucket_seconds, self._clock
+        )
         spark.streams.addListener(BatchListener(metrics))
-        opened.callback(serve_metrics(metrics.registry, "etl", config.etl.metrics_host, config.etl.metrics_port))
+        opened.callback(
+            serve_metrics(metrics.registry, "etl", config.etl.metrics_host, config.etl.metrics_port)
+        )
         self._closer = None  # another driver's business: taking its lease would stop it
         if not shards or DEFAULT_SHARD in shards:
             ports = self._ports(spark, found.cluster_id, metrics)
@@ -77,11 +86,22 @@ class Driver:
             heartbeat = Heartbeat(self._database, self._closer.lease, self._clock)
             heartbeat.start()
             opened.callback(heartbeat.stop)
-        central, topics = Cluster(config.kafka.central_cluster, "central"), CentralTopics.of(config.kafka, found.types)
+        central, topics = (
+            Cluster(config.kafka.central_cluster, "central"),
+            CentralTopics.of(config.kafka, found.types),
+        )
         self._lost_ends = LostEnds(self._storage, self._database, central, topics)
         self._recorder = OffsetRecorder(self._storage, self._database, self._clock)
         self._cleaner = Cleaner(self._storage, self._database, config, self._clock)
-        make = functools.partial(Consumer, spark, config, self._database, found.cluster_id, self._clock, self._progress.staged)
+        make = functools.partial(
+            Consumer,
+            spark,
+            config,
+            self._database,
+            found.cluster_id,
+            self._clock,
+            self._progress.staged,
+        )
         self._consumers = Consumers(make, self._database, shards)
         opened.callback(self._consumers.stop)
 
@@ -95,7 +115,9 @@ class Driver:
             try:
                 self._consumers.check()
                 types = self._types()
-            except Unavailable as error:  # the ledger, most likely: what runs goes on, and meets it too
+            except (
+                Unavailable
+            ) as error:  # the ledger, most likely: what runs goes on, and meets it too
                 _LOG.warning("the driver waits: %s", error)
                 self._stopping.wait(PAUSE_S)
                 continue
@@ -125,12 +147,17 @@ class Driver:
         )
 
     def _poll(self, closer: Closer) -> str | None:
-        """The closer's: what it waits for, human-readable ("": nothing worth a word); None after it closed something."""
+        """The closer's: what it waits for, human-readable ("": nothing worth a word); None after it
+        closed something.
+        """
         try:
             if not self._lost_ends.is_done:
                 self._lost_ends.look(closer.lease, self._clock.now_ms())
             outcome = closer.step()
-        except (Unavailable, Finding) as error:  # staging goes on; closing does when the server, or the operator, is back
+        except (
+            Unavailable,
+            Finding,
+        ) as error:  # staging goes on; closing does when the server, or the operator, is back
             return str(error)
         if not isinstance(outcome, Waiting):
             return None
@@ -140,7 +167,9 @@ class Driver:
         return frozenset(type_shards(self._database))
 
     def _record(self) -> bool:
-        """Whether first hours of new types are on storage; where it is away, the next poll tries again."""
+        """Whether first hours of new types are on storage; where it is away, the next poll tries
+        again.
+        """
         try:
             record_first_hours(self._storage, self._database, self._config.parsing.bucket_seconds)
         except Unavailable as error:

@@ -30,11 +30,16 @@ class TopicReplaced(EtlStop):
 
 
 class DataLoss(EtlStop):
-    """Offsets that are to be read are gone from Kafka. Staging passes over them, by its next plan, and the ledger keeps them."""
+    """Offsets that are to be read are gone from Kafka.
+
+    Staging passes over them, by its next plan, and the ledger keeps them.
+    """
 
 
 class ForeignLedger(EtlStop):
-    """Storage holds what this ledger has not closed: an older copy was restored, or the root is another ledger's."""
+    """Storage holds what this ledger has not closed: an older copy was restored, or the root is
+    another ledger's.
+    """
 
 
 class NoLedger(Unavailable):
@@ -54,13 +59,18 @@ class BadRecord(EtlStop):
 
     def __str__(self) -> str:
         return (
-            f"topic {self.topic} partition {self.partition} offset {self.offset}: {self.why}; only the delivery service may "
-            "write to this topic, and nothing is staged past this record. Find who wrote it, or what changed it"
+            f"topic {self.topic} partition {self.partition} offset {self.offset}: {self.why}; "
+            "only the delivery service may "
+            "write to this topic, and nothing is staged past this record. Find who wrote it, "
+            "or what changed it"
         )
 
 
 class DamagedRow(Unavailable):
-    """A row of the ledger is not as it was written. `event_type`: the type that waits for it, where it is one's."""
+    """A row of the ledger is not as it was written.
+
+    `event_type`: the type that waits for it, where it is one's.
+    """
 
     def __init__(self, table: str, key: str, event_type: str | None = None) -> None:
         super().__init__(table, key, event_type)
@@ -68,14 +78,17 @@ class DamagedRow(Unavailable):
 
     def __str__(self) -> str:
         return (
-            f"the ledger's row of {self.table} ({self.key}) is not as it was written, by its digest: a disk, memory or a hand "
-            "changed it, and nothing goes on with it. `hourmark ledger check` names all such rows; restore the newest copy of "
+            f"the ledger's row of {self.table} ({self.key}) is not as it was written, by its "
+            "digest: a disk, memory or a hand "
+            "changed it, and nothing goes on with it. `hourmark ledger check` names all such "
+            "rows; restore the newest copy of "
             "the ledger, or recreate it by `hourmark ledger rebuild`"
         )
 
 
 class Unreadable(Finding):
-    """A staged file that the ledger lists is missing or damaged; `path` is relative to the storage root. Pickles whole.
+    """A staged file that the ledger lists is missing or damaged; `path` is relative to the storage
+    root. Pickles whole.
 
     `event_type`: who asks for it, where that is no type whose next bucket needs it.
     """
@@ -85,4 +98,7 @@ class Unreadable(Finding):
         self.path, self.why, self.event_type = path, why, event_type
 
     def __str__(self) -> str:
-        return f"the staged file {self.path} cannot be read ({self.why}); it is staged again from its offsets in Kafka"
+        return (
+            f"the staged file {self.path} cannot be read ({self.why}); it is staged again "
+            "from its offsets in Kafka"
+        )

@@ -12,13 +12,21 @@ def duration(seconds: float) -> str:
     """`45 s`, `5 min`, `2.5 h`, `3 days`: the largest unit of which there are two."""
     for size, unit in _UNITS:
         if (count := seconds / size) >= 2:
-            return f"{count:,.1f} {unit}" if count < 10 and round(count, 1) % 1 else f"{count:,.0f} {unit}"
+            return (
+                f"{count:,.1f} {unit}"
+                if count < 10 and round(count, 1) % 1
+                else f"{count:,.0f} {unit}"
+            )
     return f"{seconds:.0f} s"
 
 
 def iso(time_ms: int) -> str:
     """ISO 8601 in UTC, with milliseconds."""
-    return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 def counted(count: float, noun: str, plural: str = "") -> str:

@@ -13,24 +13,30 @@ from hourmark.config.loading import Config
 
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "false",  # sums of low 64 bits of an id are modulo 2^64: a 64-bit sum must wrap, not fail
+    # sums of low 64 bits of an id are modulo 2^64: a 64-bit sum must wrap, not fail
+    "spark.sql.ansi.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    "spark.sql.adaptive.enabled": "false",  # jobs here are small and their plans known; it only adds stages
-    "spark.scheduler.mode": "FAIR",  # closing must not wait behind staging, nor staging behind closing
+    # jobs here are small and their plans known; it only adds stages
+    "spark.sql.adaptive.enabled": "false",
+    # closing must not wait behind staging, nor staging behind closing
+    "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",  # its line would run through the log lines
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
-    # Staging and closing share their workers: Spark keeps those of SQL and of RDDs apart only where their environments differ.
+    # Staging and closing share their workers: Spark keeps those of SQL and of RDDs apart only where
+    # their environments differ.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
 }
 _LOCAL: Final = {
     "spark.driver.memory": "1g",
-    # No record passes the JVM, and its heap is small: a second compiler and a concurrent collector cost more than they save.
+    # No record passes the JVM, and its heap is small: a second compiler and a concurrent collector
+    # cost more than they save.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.python.daemon.module": "hourmark_etl.workers",  # an executor elsewhere may get its modules after its daemon began
+    # an executor elsewhere may get its modules after its daemon began
+    "spark.python.daemon.module": "hourmark_etl.workers",
 }
 
 

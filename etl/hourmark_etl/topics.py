@@ -1,5 +1,6 @@
-"""The central cluster's topics as the ETL sees them: which to read, under which ids, from where; and what is asked of
-clusters."""
+"""The central cluster's topics as the ETL sees them: which to read, under which ids, from where;
+and what is asked of clusters.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +10,23 @@ from typing import Protocol
 
 from hourmark.config.groups import Kafka
 from hourmark.kafka.clients import Cluster, Partition, TopicInfo
-from hourmark.kafka.topic_names import AUDIT, HOSTS, central_topic, edge_topic, events_topic, type_of
+from hourmark.kafka.topic_names import (
+    AUDIT,
+    HOSTS,
+    central_topic,
+    edge_topic,
+    events_topic,
+    type_of,
+)
 from hourmark_etl.errors import EtlStop
 from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, Position
 
 
 @dataclasses.dataclass(frozen=True)
 class CentralTopics:
-    """Names on the central cluster. `aliases`: by site, the prefix of its topics, None where there is no mirror; `types` maps
-    event topics to their types."""
+    """Names on the central cluster. `aliases`: by site, the prefix of its topics, None where there
+    is no mirror; `types` maps event topics to their types.
+    """
 
     aliases: Mapping[str, str | None]
     types: Mapping[str, str]
@@ -27,7 +36,14 @@ class CentralTopics:
         """The control topics, and those of these types, of every site."""
         first = kafka.edge_alias if kafka.mirrored else None
         aliases = {FIRST_SITE: first, **{alias: alias for alias in kafka.further_edges}}
-        return cls(aliases, {central_topic(events_topic(t), alias): t for t in sorted(types) for alias in aliases.values()})
+        return cls(
+            aliases,
+            {
+                central_topic(events_topic(t), alias): t
+                for t in sorted(types)
+                for alias in aliases.values()
+            },
+        )
 
     @property
     def audits(self) -> dict[str, str]:
@@ -45,7 +61,9 @@ class CentralTopics:
         return [*self.types, *self.audits, *sorted(self.hosts)]
 
     def of_shard(self, shard: str) -> list[str]:
-        """What the shard's query stages: the types' topics; promises and reports go with the default shard, for all."""
+        """What the shard's query stages: the types' topics; promises and reports go with the
+        default shard, for all.
+        """
         return self.all if shard == DEFAULT_SHARD else [*self.types]
 
     def of_types(self) -> dict[str, list[str]]:
@@ -58,7 +76,9 @@ class CentralTopics:
     def at_edge(self, topic: str) -> str:
         """The topic's name at its edge; ValueError for one of a site that is not configured."""
         alias, dot, _ = topic.partition(".")
-        return edge_topic(topic, alias if dot and alias in self.aliases.values() else self.aliases[FIRST_SITE])
+        return edge_topic(
+            topic, alias if dot and alias in self.aliases.values() else self.aliases[FIRST_SITE]
+        )
 
     def type_of(self, topic: str) -> str | None:
         """The type whose central topic this is; None for a control topic."""
@@ -66,23 +86,36 @@ class CentralTopics:
 
 
 def new_positions(
-    central: Cluster, topics: Collection[str], known: Collection[Position], shard: str, required: Collection[str]
+    central: Cluster,
+    topics: Collection[str],
+    known: Collection[Position],
+    shard: str,
+    required: Collection[str],
 ) -> tuple[list[Position], list[str]]:
     """Return positions of all partitions of the topics, and the topics that are missing.
 
-    The positions are the ledger's, and offset 0, for the shard, for those new to it. EtlStop if one of `required` is missing.
+    The positions are the ledger's, and offset 0, for the shard, for those new to it. EtlStop if one
+    of `required` is missing.
     """
     infos = central.topics(topics)
     absent = sorted(set(topics) - set(infos))
     if missing := [t for t in absent if t in required]:
-        raise EtlStop(f"the {central.name} cluster lacks the topics {missing}; run `hourmark types apply`, which makes them")
+        raise EtlStop(
+            f"the {central.name} cluster lacks the topics {missing}; run `hourmark types "
+            "apply`, which makes them"
+        )
     by_id = {(p.topic_id, p.partition): p for p in known}
     cluster_id = central.cluster_id()
     found = [
         by_id.get(
             (info.topic_id, partition),
             Position(
-                cluster_id=cluster_id, topic_id=info.topic_id, topic=info.name, partition=partition, next_offset=0, shard=shard
+                cluster_id=cluster_id,
+                topic_id=info.topic_id,
+                topic=info.name,
+                partition=partition,
+                next_offset=0,
+                shard=shard,
             ),
         )
         for info in infos.values()
@@ -104,7 +137,9 @@ class SiteCluster(Protocol):
     def starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """Log start offsets."""
 
-    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> Mapping[Partition, int]:
+    def ends(
+        self, partitions: Sequence[Partition], *, committed: bool = True
+    ) -> Mapping[Partition, int]:
         """Last stable offsets, or high watermarks."""
 
 
@@ -115,4 +150,6 @@ class Central(SiteCluster, Protocol):
         """The id the cluster was formatted with."""
 
     def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> Collection[Partition]:
-        """Those whose logs lost records before this offset, by the leader epoch of the record before it."""
+        """Those whose logs lost records before this offset, by the leader epoch of the record
+        before it.
+        """

@@ -1,7 +1,8 @@
-"""Spark's daemon of Python workers on the driver's machine (`spark.python.daemon.module`): what tasks need is loaded once, before
-it forks them, and not by each of them.
+"""Spark's daemon of Python workers on the driver's machine (`spark.python.daemon.module`): what
+tasks need is loaded once, before it forks them, and not by each of them.
 
-For other workers than those of tasks, which Spark asks of the source, a daemon of their own is started: they need none of it.
+For other workers than those of tasks, which Spark asks of the source, a daemon of their own is
+started: they need none of it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pyspark.daemon import manager
 from hourmark_etl.reused import spare_loaded
 
 _TASKS: Final = "pyspark.worker"
-# Staging and closing, as tasks do it; pandas, because Arrow asks for it before it makes a column of a list.
+# Staging and closing, as tasks do it; pandas, because Arrow asks for it before it makes a column of
+# a list.
 _MODULES: Final = ("pandas", "hourmark_etl.staging.planner", "hourmark_etl.closing.engine")
 
 
@@ -29,7 +31,8 @@ def main(arguments: list[str]) -> None:
                 importlib.import_module(module)
             gc.collect()
             spare_loaded()
-        except Exception:  # noqa: BLE001  # a task says it better: of a daemon that ends Spark knows no reason
+        # a task says it better: of a daemon that ends Spark knows no reason
+        except Exception:  # noqa: BLE001
             traceback.print_exc()
     manager()  # type: ignore[no-untyped-call]
 

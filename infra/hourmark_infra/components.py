@@ -1,7 +1,9 @@
-"""Hourmark's own daemons as child processes: service, tailer, ETL, canary. Chaos tests use them too, and a mirror's worker.
+"""Hourmark's own daemons as child processes: service, tailer, ETL, canary.
 
-Each carries a mark in its environment, as the stack's servers do, and so do its children (Spark's JVM): by that they are found
-and ended again, also those of a demo that was killed before it could.
+Chaos tests use them too, and a mirror's worker.
+
+Each carries a mark in its environment, as the stack's servers do, and so do its children (Spark's
+JVM): by that they are found and ended again, also those of a demo that was killed before it could.
 """
 
 from __future__ import annotations
@@ -34,7 +36,12 @@ COMMANDS: Final = {
     "etl": ("etl", "run"),
     "mirror": ("mirror", "run"),
     "canary": ("canary", "run"),
-    "canary-check": ("canary", "check", "--every", "10"),  # so that it is named a bucket's length and two minutes after
+    "canary-check": (
+        "canary",
+        "check",
+        "--every",
+        "10",
+    ),  # so that it is named a bucket's length and two minutes after
 }
 CANARIES: Final = ("canary", "canary-check")  # of a site whose types declare it
 
@@ -51,7 +58,9 @@ class Components:
 
     def start(self, name: str) -> None:
         """Start one; it is not ready yet."""
-        self.running[name] = spawn(self.command(*COMMANDS[name]), environment(), self._mark(name), self.log(name))
+        self.running[name] = spawn(
+            self.command(*COMMANDS[name]), environment(), self._mark(name), self.log(name)
+        )
 
     def runs(self, name: str) -> bool:
         """Whether one that was started has not ended."""
@@ -73,10 +82,15 @@ class Components:
             list(pool.map(self.stop, COMMANDS))
 
     def check(self) -> None:
-        """Unavailable, naming the log and its last lines, if one that was started has ended by itself."""
+        """Unavailable, naming the log and its last lines, if one that was started has ended by
+        itself.
+        """
         for name, process in self.running.items():
             if not is_alive(process):
-                raise Unavailable(f"the {name} has ended; its log {self.log(name)} ends with:\n{last_lines(self.log(name))}")
+                raise Unavailable(
+                    f"the {name} has ended; its log {self.log(name)} ends "
+                    f"with:\n{last_lines(self.log(name))}"
+                )
 
     def run(self, *arguments: str, seconds: float) -> None:
         """Run a command of Hourmark to its end; Unavailable with what it said if it fails."""
@@ -84,16 +98,24 @@ class Components:
         shown = shlex.join(["hourmark", *command[3:]])
         try:
             subprocess.run(
-                command, env=environment(), check=True, timeout=seconds,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            )  # fmt: skip
+                command,
+                env=environment(),
+                check=True,
+                timeout=seconds,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
         except subprocess.TimeoutExpired as error:
             raise Unavailable(f"{shown} was not done after {seconds:.0f} s") from error
         except subprocess.CalledProcessError as error:
             raise Unavailable(f"{shown} failed:\n{error.stdout[-4000:]}") from error
 
     def run_repeatable(self, *arguments: str, seconds: float) -> None:
-        """As `run`, again after a pause where it fails: for what can be repeated, while servers that just came up settle."""
+        """As `run`, again after a pause where it fails: for what can be repeated, while servers
+        that just came up settle.
+        """
         for _ in range(_RETRIES):
             with suppress(Unavailable):
                 return self.run(*arguments, seconds=seconds)
@@ -102,7 +124,13 @@ class Components:
 
     def wait_ready(self, address: str, seconds: float) -> None:
         """Wait until the service's /readyz says yes."""
-        wait_for(lambda: is_ready(address), f"the service to be ready at {address}", seconds, self.clock, self.check)
+        wait_for(
+            lambda: is_ready(address),
+            f"the service to be ready at {address}",
+            seconds,
+            self.clock,
+            self.check,
+        )
 
     def log(self, name: str) -> Path:
         """Where one's stdout and stderr go."""
@@ -122,9 +150,17 @@ def environment() -> dict[str, str]:
 
 
 def wait_for(
-    condition: Callable[[], bool], what: str, seconds: float, clock: Clock, each: Callable[[], None], *, pause_s: float = 0.25
+    condition: Callable[[], bool],
+    what: str,
+    seconds: float,
+    clock: Clock,
+    each: Callable[[], None],
+    *,
+    pause_s: float = 0.25,
 ) -> None:
-    """Wait until the condition holds, calling `each` between looks; Unavailable, saying `what` was awaited, if it never does."""
+    """Wait until the condition holds, calling `each` between looks; Unavailable, saying `what` was
+    awaited, if it never does.
+    """
     until = clock.monotonic_s() + seconds
     while not condition():
         each()

@@ -1,11 +1,14 @@
-"""Make or update `.venv` from the lock files: `stamp text | python make_venv.py <checkout>`. Runs on a bare Python 3.11.
+"""Make or update `.venv` from the lock files: `stamp text | python make_venv.py <checkout>`.
 
-The stamp is written last. Without one, whatever is in `.venv` is the rest of a try that was cut short, and is recreated
-(downloads are kept in uv's cache); with another one, the venv is brought up to date in place. Two at once wait for each
-other on a lock on the launcher itself, which the operating system frees when its holder is killed.
+Runs on a bare Python 3.11.
 
-`uv.lock` locks the installer, `build.lock` what builds the rooms and pyspark, which come as sources, with a C compiler that is
-fetched only where the machine has none. They are made by
+The stamp is written last. Without one, whatever is in `.venv` is the rest of a try that was cut
+short, and is recreated (downloads are kept in uv's cache); with another one, the venv is brought up
+to date in place. Two at once wait for each other on a lock on the launcher itself, which the
+operating system frees when its holder is killed.
+
+`uv.lock` locks the installer, `build.lock` what builds the rooms and pyspark, which come as
+sources, with a C compiler that is fetched only where the machine has none. They are made by
     uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 from `uv==…`, and from `hatchling editables setuptools wheel ziglang`.
 """
@@ -53,24 +56,56 @@ def _make(here: Path, mark: Path) -> None:
     python = str(venv / "bin" / "python")
     _say("installing the installer, uv (about 25 MB)")
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
-    _run([python, "-m", "pip", "install", *quiet, "--require-hashes", "-r", str(locks / "uv.lock")], here)
+    _run(
+        [python, "-m", "pip", "install", *quiet, "--require-hashes", "-r", str(locks / "uv.lock")],
+        here,
+    )
     _say("installing the locked packages (about 650 MB the first time, most of it Spark)")
     uv, build = [python, "-m", "uv", "pip"], ["--build-constraints", str(locks / "build.lock")]
-    _run([*uv, "sync", "--python", python, "--require-hashes", *build, str(here / "requirements.lock")], here)
-    anew = ["--refresh-package", "hourmark-delivery-service"]  # uv's cache may know it, but not that its module is gone
-    rooms = [argument for room in sorted(here.glob("*/pyproject.toml")) for argument in ("--editable", str(room.parent))]
-    if rooms:  # an image of containers is made without them first: what changes seldom is a layer of its own
-        _run([*uv, "install", "--quiet", "--python", python, "--no-deps", *anew, *build, *rooms], here)
+    _run(
+        [
+            *uv,
+            "sync",
+            "--python",
+            python,
+            "--require-hashes",
+            *build,
+            str(here / "requirements.lock"),
+        ],
+        here,
+    )
+    anew = [
+        "--refresh-package",
+        "hourmark-delivery-service",
+    ]  # uv's cache may know it, but not that its module is gone
+    rooms = [
+        argument
+        for room in sorted(here.glob("*/pyproject.toml"))
+        for argument in ("--editable", str(room.parent))
+    ]
+    # an image of containers is made without them first: what changes seldom is a layer of its own
+    if rooms:
+        _run(
+            [*uv, "install", "--quiet", "--python", python, "--no-deps", *anew, *build, *rooms],
+            here,
+        )
 
 
 def _run(command: list[str], here: Path) -> None:
     environment = {**os.environ, "UV_NO_CONFIG": "1"}
-    if ssl.get_default_verify_paths().cafile:  # trust whom the machine trusts, as its proxy may have a certificate of its own
+    if (
+        ssl.get_default_verify_paths().cafile
+    ):  # trust whom the machine trusts, as its proxy may have a certificate of its own
         environment.setdefault("UV_SYSTEM_CERTS", "1")
     environment.pop("VIRTUAL_ENV", None)
-    done = subprocess.run(command, cwd=here, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    done = subprocess.run(
+        command, cwd=here, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
+    )
     if done.returncode != 0:
-        _say(f"the set-up stopped at `{shlex.join(command)}`, see above; repeat the command when that is mended")
+        _say(
+            f"the set-up stopped at `{shlex.join(command)}`, see above; repeat the "
+            "command when that is mended"
+        )
         sys.exit(1)
 
 
@@ -85,7 +120,9 @@ def _check_modules() -> None:
     except ImportError:
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         command = (
-            f"sudo apt-get install python{version}-venv" if shutil.which("apt-get") else "install Python's venv and ensurepip"
+            f"sudo apt-get install python{version}-venv"
+            if shutil.which("apt-get")
+            else "install Python's venv and ensurepip"
         )
         _say(f"{sys.executable} has no venv module; {command}")
         sys.exit(1)

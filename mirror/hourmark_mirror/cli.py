@@ -40,7 +40,9 @@ BACKOFF_S: Final = (1.0, 15.0)
 
 @click.group()
 def mirror() -> None:
-    """MirrorMaker 2 between the edge and the central cluster: run it, show its lag, verify and watch it, keep its topics."""
+    """MirrorMaker 2 between the edge and the central cluster: run it, show its lag, verify and
+    watch it, keep its topics.
+    """
 
 
 for _command in (watch, status, plan, apply, reset_offsets):
@@ -49,14 +51,19 @@ for _command in (watch, status, plan, apply, reset_offsets):
 
 @mirror.command(epilog="Example:  hourmark mirror run --config /etc/hourmark/hourmark.toml")
 @config_option
-@click.option("--no-restart", is_flag=True, help="End with MirrorMaker 2's exit code instead of starting it again.")
+@click.option(
+    "--no-restart",
+    is_flag=True,
+    help="End with MirrorMaker 2's exit code instead of starting it again.",
+)
 def run(config: Config, no_restart: bool) -> None:
     """Run MirrorMaker 2, edge to central, exactly once, until SIGTERM.
 
-    Makes the remote topics that are missing, and tells what differs of those that exist (`hourmark mirror plan`). Starts
-    MirrorMaker 2 again when it ends or when one of its tasks fails. Its log goes to stderr; what it was given is in
-    mirror.work_dir, where a second one is refused. On several hosts, each with a mirror.rest_host by which the others reach it,
-    all are workers of one mirror: they share its tasks, and what one leaves the others take over.
+    Makes the remote topics that are missing, and tells what differs of those that exist (`hourmark
+    mirror plan`). Starts MirrorMaker 2 again when it ends or when one of its tasks fails. Its log
+    goes to stderr; what it was given is in mirror.work_dir, where a second one is refused. On
+    several hosts, each with a mirror.rest_host by which the others reach it, all are workers of one
+    mirror: they share its tasks, and what one leaves the others take over.
     """
     set_up_logging(config.log_level)
     with _alone(config.mirror.work_dir):
@@ -68,8 +75,10 @@ def _alone(work_dir: Path) -> IO[bytes]:
     folder = StateFolder(work_dir, "mirror")
     if (holder := folder.holder()) is not None:
         raise UsageError(
-            f"a mirror runs on {work_dir} already (process {holder}; `hourmark up` starts one), and a second one would only be "
-            f"in its way: `hourmark mirror lag` shows how far it is. To run it here, end that one first: `kill {holder}`"
+            f"a mirror runs on {work_dir} already (process {holder}; `hourmark up` starts one), "
+            "and a second one would only be "
+            "in its way: `hourmark mirror lag` shows how far it is. To run it here, end that "
+            f"one first: `kill {holder}`"
         )
     return folder.lock()
 
@@ -118,28 +127,41 @@ def _until_available(step: Callable[[], object], stopping: threading.Event) -> N
 def lag(config: Config, as_json: bool) -> None:
     """Show, for each topic-partition, how many records of the edge the mirror has not copied yet.
 
-    Offsets are the next to read. The central end counts one marker for each transaction besides the records.
+    Offsets are the next to read. The central end counts one marker for each transaction besides the
+    records.
     """
     lags = measure(config)
     total = sum(max(entry.records, 0) for entry in lags)
-    stale, overtaken = sum(entry.records < 0 for entry in lags), sum(entry.overtaken for entry in lags)
+    stale, overtaken = (
+        sum(entry.records < 0 for entry in lags),
+        sum(entry.overtaken for entry in lags),
+    )
     if as_json:
-        rows = [{**dataclasses.asdict(entry), "records": entry.records, "overtaken": entry.overtaken} for entry in lags]
+        rows = [
+            {**dataclasses.asdict(entry), "records": entry.records, "overtaken": entry.overtaken}
+            for entry in lags
+        ]
         say_json({"records": total, "stale": stale, "overtaken": overtaken, "partitions": rows})
         return
-    click.echo(f"{'topic-partition':<50} {'edge end':>12} {'mirror':>12} {'lag':>12} {'central end':>12}")
+    click.echo(
+        f"{'topic-partition':<50} {'edge end':>12} {'mirror':>12} {'lag':>12} {'central end':>12}"
+    )
     for entry in lags:
         name = f"{entry.topic}-{entry.partition}"
         position, central_end = _or_dash(entry.position), _or_dash(entry.central_end)
-        click.echo(f"{name:<50} {entry.edge_end:>12} {position:>12} {entry.records:>12} {central_end:>12}")
+        click.echo(
+            f"{name:<50} {entry.edge_end:>12} {position:>12} {entry.records:>12} {central_end:>12}"
+        )
     click.echo(f"{len(lags)} topic-partitions, {total} records not yet copied")
     if stale:
         click.echo(
-            f"{stale} positions are past the edge's end: stale, so nothing is copied there until `hourmark mirror reset-offsets`"
+            f"{stale} positions are past the edge's end: stale, so nothing is copied "
+            "there until `hourmark mirror reset-offsets`"
         )
     if overtaken:
         click.echo(
-            f"{overtaken} records were deleted by retention before the mirror copied them; `hourmark mirror verify` names where"
+            f"{overtaken} records were deleted by retention before the mirror copied "
+            "them; `hourmark mirror verify` names where"
         )
 
 
@@ -148,14 +170,34 @@ def _or_dash(offset: int | None) -> str:
 
 
 @mirror.command(
-    epilog="Examples:  hourmark mirror verify    hourmark mirror verify --topic click --timeout 300 --json",
+    epilog=(
+        "Examples:  hourmark mirror verify    hourmark mirror verify --topic click --timeout "
+        "300 --json"
+    ),
 )
 @config_option
-@click.option("--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Seconds to wait.")
-@click.option("--sample", type=click.IntRange(min=1), help="Compare contents of so many topic-partitions only, chosen at random.")
+@click.option(
+    "--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated."
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait.",
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    help="Compare contents of so many topic-partitions only, chosen at random.",
+)
 @click.option("--seed", type=int, help="Of --sample's choice; default: a new one, printed.")
-@click.option("--accept", is_flag=True, help="Accept what was found: its alarms end, but what is wrong still, or new, is told.")
+@click.option(
+    "--accept",
+    is_flag=True,
+    help="Accept what was found: its alarms end, but what is wrong still, or new, is told.",
+)
 @json_option
 def verify(
     config: Config,
@@ -168,10 +210,11 @@ def verify(
 ) -> None:
     """Check that the central cluster holds what the edge holds now: all of it, once, unaltered.
 
-    Waits until the mirror has reached the edge's present ends, and compares record by record (key and value, in order). Alarms
-    where a gap cannot be excluded: a topic deleted or recreated, or retention that passed the mirror's last known position; and
-    what only the central cluster has. What was found stands until --accept, also where retention deletes the evidence.
-    Exit code 1 on any finding, each with topic, partition and offsets.
+    Waits until the mirror has reached the edge's present ends, and compares record by record (key
+    and value, in order). Alarms where a gap cannot be excluded: a topic deleted or recreated, or
+    retention that passed the mirror's last known position; and what only the central cluster has.
+    What was found stands until --accept, also where retention deletes the evidence. Exit code 1 on
+    any finding, each with topic, partition and offsets.
     """
     set_up_logging(config.log_level)
     if sample is not None and seed is None:

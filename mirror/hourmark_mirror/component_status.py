@@ -14,7 +14,9 @@ from hourmark_mirror.lag import Lag, measure
 def mirror(config: Config, now_ms: int) -> ComponentStatus:
     """By the lock of its work folder, and by its positions on the central cluster."""
     if not config.kafka.mirrored:
-        return ComponentStatus(State.NOT_RUNNING, "one cluster is both edge and central: there is none")
+        return ComponentStatus(
+            State.NOT_RUNNING, "one cluster is both edge and central: there is none"
+        )
     pid = StateFolder(config.mirror.work_dir, "mirror").holder()
     try:
         must_listen(config.kafka.edge, "edge")
@@ -22,14 +24,25 @@ def mirror(config: Config, now_ms: int) -> ComponentStatus:
         said = copied(measure(config))
     except Unavailable as error:
         said = str(error)
-    return ComponentStatus(State.NOT_RUNNING, said) if pid is None else ComponentStatus(State.RUNNING, said, pid, now_ms)
+    return (
+        ComponentStatus(State.NOT_RUNNING, said)
+        if pid is None
+        else ComponentStatus(State.RUNNING, said, pid, now_ms)
+    )
 
 
 def copied(lags: Sequence[Lag]) -> str:
     """How much is copied, in words."""
     behind = [lag.records for lag in lags if lag.records > 0]
     stale = sum(lag.records < 0 for lag in lags)
-    said = [f"{sum(behind):,} records of {len(behind)} topic-partitions not copied yet"] if behind else []
+    said = (
+        [f"{sum(behind):,} records of {len(behind)} topic-partitions not copied yet"]
+        if behind
+        else []
+    )
     if stale:
-        said.append(f"{stale} positions are past the edge's end: stale, so nothing is copied there (`hourmark mirror lag`)")
+        said.append(
+            f"{stale} positions are past the edge's end: stale, so nothing is copied "
+            "there (`hourmark mirror lag`)"
+        )
     return "; ".join(said) or "has copied all that is at the edge"

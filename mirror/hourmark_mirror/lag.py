@@ -11,7 +11,8 @@ from hourmark_mirror.settings.sites import Sites
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """One edge topic-partition; offsets are the next to read. `central_end` None: there is no remote topic-partition.
+    """One edge topic-partition; offsets are the next to read. `central_end` None: there is no
+    remote topic-partition.
 
     The remote end is higher than the count of records by one commit marker for each transaction.
     """
@@ -25,12 +26,16 @@ class Lag:
 
     @property
     def records(self) -> int:
-        """Not yet copied; negative where the position lies past the edge's end, which means that it is stale."""
+        """Not yet copied; negative where the position lies past the edge's end, which means that it
+        is stale.
+        """
         return self.edge_end - max(self.position or 0, self.edge_start)
 
     @property
     def overtaken(self) -> int:
-        """Offsets that retention deleted before they were copied; 0 again once the mirror has passed over them."""
+        """Offsets that retention deleted before they were copied; 0 again once the mirror has
+        passed over them.
+        """
         return 0 if self.position is None else max(0, self.edge_start - self.position)
 
 

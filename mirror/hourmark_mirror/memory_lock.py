@@ -11,19 +11,24 @@ from typing import IO, Final
 
 from hourmark.errors import Unavailable, UsageError
 
-TURN_S: Final = 30.0  # for who holds it, before it is given up: so whoever does and stands still is named
+TURN_S: Final = (
+    30.0  # for who holds it, before it is given up: so whoever does and stands still is named
+)
 _POLL_S: Final = 0.1
 
 
 @contextlib.contextmanager
 def held(path: Path, turn_s: float = TURN_S) -> Iterator[None]:
-    """Nobody else holds this file meanwhile. Unavailable where another does for so long; UsageError for an unusable folder."""
+    """Nobody else holds this file meanwhile. Unavailable where another does for so long; UsageError
+    for an unusable folder.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.with_suffix(".lock").open("a+b")
     except OSError as error:
         raise UsageError(
-            f"mirror.work_dir = {str(path.parent.parent)!r} cannot be used: {error.strerror}; name a folder that this user may "
+            f"mirror.work_dir = {str(path.parent.parent)!r} cannot be used: {error.strerror}; "
+            "name a folder that this user may "
             "write"
         ) from error
     with lock:
@@ -40,7 +45,8 @@ def _wait_for(lock: IO[bytes], turn_s: float) -> None:
         except BlockingIOError as error:
             if time.monotonic() >= give_up_s:
                 raise Unavailable(
-                    f"another process has held {lock.name} for {turn_s:g} s, perhaps a `hourmark mirror watch` that stands "
+                    f"another process has held {lock.name} for {turn_s:g} s, perhaps a "
+                    "`hourmark mirror watch` that stands "
                     f"still; `fuser {lock.name}` tells which"
                 ) from error
         time.sleep(_POLL_S)

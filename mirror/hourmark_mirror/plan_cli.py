@@ -1,4 +1,6 @@
-"""`hourmark mirror status`, `plan` and `apply`: what runs, and with which settings; what is not as it should be, and made so."""
+"""`hourmark mirror status`, `plan` and `apply`: what runs, and with which settings; what is not as
+it should be, and made so.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,19 @@ from hourmark_mirror.run.group import Group, group_of
 from hourmark_mirror.run.process import installed_version
 from hourmark_mirror.settings.properties import TARGET_ALIAS, properties
 from hourmark_mirror.settings.sites import Sites
-from hourmark_mirror.topics.planning import Difference, Kind, connector_settings, version_differs, worker_differs, workers_differ
+from hourmark_mirror.topics.planning import (
+    Difference,
+    Kind,
+    connector_settings,
+    version_differs,
+    worker_differs,
+    workers_differ,
+)
 from hourmark_mirror.topics.remote_topics import differences, mend
 
-topic_option = click.option("--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated.")
+topic_option = click.option(
+    "--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated."
+)
 
 
 class _Plan(NamedTuple):
@@ -28,13 +39,17 @@ class _Plan(NamedTuple):
     found: list[Difference]
 
 
-@click.command(epilog="Examples:  hourmark mirror status    hourmark mirror status --json | jq .settings")
+@click.command(
+    epilog="Examples:  hourmark mirror status    hourmark mirror status --json | jq .settings"
+)
 @config_option
 @json_option
 def status(config: Config, as_json: bool) -> None:
-    """Show the workers of this mirror, what each runs and in which version, and the settings in force (secrets are hidden).
+    """Show the workers of this mirror, what each runs and in which version, and the settings in
+    force (secrets are hidden).
 
-    It asks the central cluster, so it tells the same on any host. Workers are named by the hosts that they are on.
+    It asks the central cluster, so it tells the same on any host. Workers are named by the hosts
+    that they are on.
     """
     sites = Sites(config)
     group = group_of(sites.central.settings, sites.alias)
@@ -68,7 +83,10 @@ def as_object(site: str, group: Group, installed: str) -> dict[str, object]:
 def as_lines(site: str, group: Group, installed: str) -> Iterator[str]:
     """Of `status`, for people."""
     hosts = f" on {', '.join(group.workers.hosts)}" if group.workers.hosts else ""
-    yield f"site {site}: {len(group.workers.hosts)} workers{hosts}, led by {group.workers.leader.address or 'nobody'}"
+    yield (
+        f"site {site}: {len(group.workers.hosts)} workers{hosts}, led by "
+        f"{group.workers.leader.address or 'nobody'}"
+    )
     yield f"MirrorMaker 2 installed here: {installed or 'unknown'}"
     if not group.workers.hosts:
         yield "no worker is there now: what follows was said by those that were"
@@ -77,19 +95,24 @@ def as_lines(site: str, group: Group, installed: str) -> Iterator[str]:
             cause = f": {s.cause}" if s.state == "FAILED" else ""
             yield f"  {name:<30} {s.state:<10} {s.worker}  {s.version}{cause}"
     yield "settings in force:"
-    yield from (f"  {name} = {shown(value, name)}" for name, value in sorted(group.settings.items()))
+    yield from (
+        f"  {name} = {shown(value, name)}" for name, value in sorted(group.settings.items())
+    )
 
 
-@click.command(epilog="Examples:  hourmark mirror plan    hourmark mirror plan --topic click --json")
+@click.command(
+    epilog="Examples:  hourmark mirror plan    hourmark mirror plan --topic click --json"
+)
 @config_option
 @topic_option
 @json_option
 def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
-    """Show what is not as it should be: remote topics against the edge's, what runs against this configuration.
+    """Show what is not as it should be: remote topics against the edge's, what runs against this
+    configuration.
 
-    Of topics: those that are missing, partitions, retention, message size, policies. Of workers: that there is one at all, the
-    connector's settings, their version, a leader that others cannot reach. It changes nothing. Exit code 1 where there is a
-    difference.
+    Of topics: those that are missing, partitions, retention, message size, policies. Of workers:
+    that there is one at all, the connector's settings, their version, a leader that others cannot
+    reach. It changes nothing. Exit code 1 where there is a difference.
     """
     set_up_logging(config.log_level)
     found = _plan(config, topics).found
@@ -106,21 +129,33 @@ def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Make remote topics as they are at the edge: create them, add partitions, alter settings. May be repeated.
+    """Make remote topics as they are at the edge: create them, add partitions, alter settings. May
+    be repeated.
 
-    A shorter retention deletes at the centre what it no longer covers. Workers take changed settings at their next start: restart
-    `hourmark mirror run` on each host. What is left is named. Exit code 1 where something is.
+    A shorter retention deletes at the centre what it no longer covers. Workers take changed
+    settings at their next start: restart `hourmark mirror run` on each host. What is left is named.
+    Exit code 1 where something is.
     """
     set_up_logging(config.log_level)
     planned = _plan(config, topics)
     to_do = [d for d in planned.found if d.applicable]
     if to_do and not yes:
         click.echo("\n".join(plan_lines(planned.found)), err=True)
-        click.confirm(f"Change {len({d.subject for d in to_do})} topics of the central cluster?", abort=True, err=True)
+        click.confirm(
+            f"Change {len({d.subject for d in to_do})} topics of the central cluster?",
+            abort=True,
+            err=True,
+        )
     mend(config, planned.sites, to_do)
     left = _plan(config, topics).found if to_do else planned.found
     if as_json:
-        say_json({"ok": not left, "applied": [d.as_object() for d in to_do], "left": [d.as_object() for d in left]})
+        say_json(
+            {
+                "ok": not left,
+                "applied": [d.as_object() for d in to_do],
+                "left": [d.as_object() for d in left],
+            }
+        )
     else:
         click.echo("\n".join([*(f"done  {d}" for d in to_do), *plan_lines(left)]))
     sys.exit(1 if left else 0)
@@ -133,15 +168,27 @@ def _plan(config: Config, topics: Sequence[str]) -> _Plan:
     wanted = connector_settings(properties(config), sites.alias, TARGET_ALIAS)
     found += workers_differ(group.workers.hosts)
     found += worker_differs(wanted, group.settings)
-    found += version_differs(installed_version(config.mirror.classpath), (s.version for s in group.states.values()))
+    found += version_differs(
+        installed_version(config.mirror.classpath), (s.version for s in group.states.values())
+    )
     if group.workers.cut_in_two:
         leader = group.workers.leader.address
-        found.append(Difference(Kind.RESTART, "worker", "mirror.rest_host", leader, "a name by which other hosts reach it"))
+        found.append(
+            Difference(
+                Kind.RESTART,
+                "worker",
+                "mirror.rest_host",
+                leader,
+                "a name by which other hosts reach it",
+            )
+        )
     return _Plan(sites, found)
 
 
 def selected(topics: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a topic is one of these, named as topic or event type; all are where none is named."""
+    """Whether a topic is one of these, named as topic or event type; all are where none is
+    named.
+    """
     return lambda topic: not topics or any(topic in (name, events_topic(name)) for name in topics)
 
 
@@ -149,10 +196,19 @@ def plan_lines(found: Sequence[Difference]) -> Iterator[str]:
     """Of `plan`, for people."""
     yield from (f"{'apply' if d.applicable else d.kind.value:<20}  {d}" for d in found)
     if not found:
-        yield "nothing to do: remote topics are as those of the edge, and workers run with these settings"
+        yield (
+            "nothing to do: remote topics are as those of the edge, and workers run with "
+            "these settings"
+        )
     if any(d.kind is Kind.START for d in found):
         yield "start `hourmark mirror run`: nobody runs this mirror, so nothing is copied"
     if any(d.kind is Kind.RESTART for d in found):
-        yield "restart `hourmark mirror run` on each host, with the same settings: its workers take them at their start"
+        yield (
+            "restart `hourmark mirror run` on each host, with the same settings: its workers "
+            "take them at their start"
+        )
     if any(d.kind is Kind.TOO_MANY_PARTITIONS for d in found):
-        yield "Kafka takes no partition away; `hourmark mirror verify` names what is in those that the edge does not have"
+        yield (
+            "Kafka takes no partition away; `hourmark mirror verify` names what is in those "
+            "that the edge does not have"
+        )

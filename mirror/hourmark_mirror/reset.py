@@ -1,9 +1,12 @@
-"""`hourmark mirror reset-offsets`: the mirror forgets its positions of some topic-partitions and copies them from their beginning.
+"""`hourmark mirror reset-offsets`: the mirror forgets its positions of some topic-partitions and
+copies them from their beginning.
 
-The mirror's positions of some topic-partitions are forgotten, so that it copies them from their beginning.
+The mirror's positions of some topic-partitions are forgotten, so that it copies them from their
+beginning.
 
-Kafka Connect forgets a position by a record without a value under the position's key. A worker reads positions when its tasks
-start, and writes its own while they run: so nobody may be in the group meanwhile.
+Kafka Connect forgets a position by a record without a value under the position's key. A worker
+reads positions when its tasks start, and writes its own while they run: so nobody may be in the
+group meanwhile.
 
 `hourmark mirror reset-offsets`.
 """
@@ -34,7 +37,10 @@ _KEY_BYTES_MAX: Final = 1 << 16
 
 
 class Kept(NamedTuple):
-    """A position that the mirror has. `edge_end`: None where the edge told of no such topic-partition."""
+    """A position that the mirror has.
+
+    `edge_end`: None where the edge told of no such topic-partition.
+    """
 
     partition: Partition
     position: int
@@ -44,32 +50,52 @@ class Kept(NamedTuple):
     def as_object(self) -> dict[str, object]:
         """For programs."""
         at = self.partition
-        return {"topic": at.topic, "partition": at.partition, "position": self.position, "edge_end": self.edge_end}
+        return {
+            "topic": at.topic,
+            "partition": at.partition,
+            "position": self.position,
+            "edge_end": self.edge_end,
+        }
 
     def __str__(self) -> str:
-        edge = "the edge has no such topic-partition" if self.edge_end is None else f"the edge ends at {self.edge_end}"
+        edge = (
+            "the edge has no such topic-partition"
+            if self.edge_end is None
+            else f"the edge ends at {self.edge_end}"
+        )
         return f"{self.partition}: the mirror stands at {self.position}, {edge}"
 
 
 def kept(sites: Sites, selected: Callable[[str], bool]) -> list[Kept]:
     """Positions of the selected topics. Unavailable."""
-    records = read_topic(sites.central.settings, positions_topic(sites.alias), cluster_name="central")
+    records = read_topic(
+        sites.central.settings, positions_topic(sites.alias), cluster_name="central"
+    )
     positions: dict[Partition, Offset] = {}
     apply(positions, records, sites.alias)
     there = set(sites.partitions())  # after the positions: a lag below 0 is never a race
     ends = sites.edge.ends([p for p in positions if p in there])
     by_key = keys(records, sites.alias)
-    return [Kept(p, position, ends.get(p), by_key[p]) for p, position in sorted(positions.items()) if selected(p.topic)]
+    return [
+        Kept(p, position, ends.get(p), by_key[p])
+        for p, position in sorted(positions.items())
+        if selected(p.topic)
+    ]
 
 
 def stale(found: Iterable[Kept]) -> list[Kept]:
     """Those of topics that were made again: of which any position lies past the edge's end.
 
-    Of such a topic no other position means anything either, though the new topic may have outgrown it already. What the edge does
-    not tell of is not among them: a broker that has just started knows of little.
+    Of such a topic no other position means anything either, though the new topic may have outgrown
+    it already. What the edge does not tell of is not among them: a broker that has just started
+    knows of little.
     """
     rows = list(found)
-    anew = {one.partition.topic for one in rows if one.edge_end is not None and one.position > one.edge_end}
+    anew = {
+        one.partition.topic
+        for one in rows
+        if one.edge_end is not None and one.position > one.edge_end
+    }
     return [one for one in rows if one.partition.topic in anew]
 
 
@@ -77,19 +103,26 @@ def refuse_beside_workers(sites: Sites) -> None:
     """UsageError where somebody runs this mirror."""
     if there := workers(sites.central, sites.alias).hosts:
         raise UsageError(
-            f"{len(there)} workers of this mirror are in its group, on {', '.join(there)}: they would go on from the positions "
-            "that they know. End `hourmark mirror run` on each host, and try again; one that was killed is in the group for up "
+            f"{len(there)} workers of this mirror are in its group, on {', '.join(there)}: they "
+            "would go on from the positions "
+            "that they know. End `hourmark mirror run` on each host, and try again; one that "
+            "was killed is in the group for up "
             "to a minute more"
         )
 
 
 def begin_anew(work_dir: Path, sites: Sites, chosen: Sequence[Kept]) -> None:
-    """Forget these, and first what checks and the watch (`work_dir`) believe to be copied: a hole made from now on would be none
-    to them, below that. No look comes between. UsageError where a worker runs, or the folder cannot be used; Unavailable.
+    """Forget these, and first what checks and the watch (`work_dir`) believe to be copied: a hole
+    made from now on would be none to them, below that. No look comes between. UsageError where a
+    worker runs, or the folder cannot be used; Unavailable.
     """
     refuse_beside_workers(sites)
     topics = {t.name: t for t in sites.topics()}
-    there = [p for p in (one.partition for one in chosen) if p.topic in topics and p.partition in topics[p.topic].partitions]
+    there = [
+        p
+        for p in (one.partition for one in chosen)
+        if p.topic in topics and p.partition in topics[p.topic].partitions
+    ]
     ids, starts = {name: t.topic_id for name, t in topics.items()}, sites.edge.starts(there)
     watched = WatchMemory(work_dir)
     with watched.turn() as memory:
@@ -101,14 +134,23 @@ def begin_anew(work_dir: Path, sites: Sites, chosen: Sequence[Kept]) -> None:
 
 
 def uncovered(memory: Memory, ids: Mapping[str, str], starts: Mapping[Partition, int]) -> Memory:
-    """What the watch remembers, where topics of these ids are copied again from these offsets on."""
+    """What the watch remembers, where topics of these ids are copied again from these
+    offsets on.
+    """
 
     def again(topic: str, partitions: Mapping[int, KnownPartition]) -> dict[int, KnownPartition]:
-        covered = {n: min(known.covered, starts.get(Partition(topic, n), known.covered)) for n, known in partitions.items()}
-        return {n: dataclasses.replace(known, covered=covered[n]) for n, known in partitions.items()}
+        covered = {
+            n: min(known.covered, starts.get(Partition(topic, n), known.covered))
+            for n, known in partitions.items()
+        }
+        return {
+            n: dataclasses.replace(known, covered=covered[n]) for n, known in partitions.items()
+        }
 
     topics = {
-        name: dataclasses.replace(known, partitions=again(name, known.partitions)) if ids.get(name) == known.topic_id else known
+        name: dataclasses.replace(known, partitions=again(name, known.partitions))
+        if ids.get(name) == known.topic_id
+        else known
         for name, known in memory.topics.items()
     }
     return dataclasses.replace(memory, topics=topics)
@@ -118,25 +160,40 @@ def forget(sites: Sites, chosen: Iterable[Kept]) -> None:
     """Forget these. UsageError where a worker runs; Unavailable."""
     refuse_beside_workers(sites)
     records = [(one.key.decode(), None) for one in chosen]
-    append_all(sites.central.settings, positions_topic(sites.alias), records, _KEY_BYTES_MAX, as_java=True)
+    append_all(
+        sites.central.settings, positions_topic(sites.alias), records, _KEY_BYTES_MAX, as_java=True
+    )
 
 
 @click.command(
     name="reset-offsets",
-    epilog="Examples:  hourmark mirror reset-offsets    hourmark mirror reset-offsets --topic click --yes --json",
+    epilog=(
+        "Examples:  hourmark mirror reset-offsets    hourmark mirror reset-offsets --topic "
+        "click --yes --json"
+    ),
 )
 @config_option
 @topic_option
-@click.option("--all", "also_well", is_flag=True, help="All positions of the topics named, whether or not any looks stale.")
+@click.option(
+    "--all",
+    "also_well",
+    is_flag=True,
+    help="All positions of the topics named, whether or not any looks stale.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
-def reset_offsets(config: Config, topics: tuple[str, ...], also_well: bool, yes: bool, as_json: bool) -> None:
-    """Let the mirror begin anew with topics that were deleted and made again: of which a position lies past the edge's end.
+def reset_offsets(
+    config: Config, topics: tuple[str, ...], also_well: bool, yes: bool, as_json: bool
+) -> None:
+    """Let the mirror begin anew with topics that were deleted and made again: of which a position
+    lies past the edge's end.
 
-    Until then nothing is copied there, or only what comes after the old position, and MirrorMaker 2 says nothing of it. End every
-    `hourmark mirror run` first: beside a worker it is refused. What is on the target already is copied a second time, and dropped
-    as duplicate by the ETL; `hourmark mirror verify` names it as doubled or foreign until the target's retention has deleted it.
-    What the old topic held and was not copied is gone: `verify` names it. --topic with --all is for a target that was truncated.
+    Until then nothing is copied there, or only what comes after the old position, and MirrorMaker 2
+    says nothing of it. End every `hourmark mirror run` first: beside a worker it is refused. What
+    is on the target already is copied a second time, and dropped as duplicate by the ETL; `hourmark
+    mirror verify` names it as doubled or foreign until the target's retention has deleted it. What
+    the old topic held and was not copied is gone: `verify` names it. --topic with --all is for a
+    target that was truncated.
     """
     set_up_logging(config.log_level)
     if also_well and not topics:
@@ -145,17 +202,28 @@ def reset_offsets(config: Config, topics: tuple[str, ...], also_well: bool, yes:
     refuse_beside_workers(sites)  # before anybody is asked
     found = kept(sites, selected(topics))
     if topics and not found:
-        raise UsageError(f"the mirror has no position in {' or '.join(topics)}: `hourmark mirror lag` names its topics")
+        raise UsageError(
+            f"the mirror has no position in {' or '.join(topics)}: `hourmark mirror lag` "
+            "names its topics"
+        )
     chosen = found if also_well else stale(found)
     if chosen and not yes:
         click.echo("\n".join(map(str, chosen)), err=True)
-        click.confirm(f"Copy {len(chosen)} topic-partitions from their beginning?", abort=True, err=True)
+        click.confirm(
+            f"Copy {len(chosen)} topic-partitions from their beginning?", abort=True, err=True
+        )
     if chosen:
         begin_anew(config.mirror.work_dir, sites, chosen)
     if as_json:
         say_json({"reset": [one.as_object() for one in chosen]})
     elif chosen:
         click.echo("\n".join(f"reset  {one}" for one in chosen))
-        click.echo("start `hourmark mirror run` again on each host; `hourmark mirror lag` shows how it copies")
+        click.echo(
+            "start `hourmark mirror run` again on each host; `hourmark mirror lag` shows "
+            "how it copies"
+        )
     else:
-        click.echo("nothing to do: no position lies past the edge's end; --topic with --all begins anew all the same")
+        click.echo(
+            "nothing to do: no position lies past the edge's end; --topic with --all "
+            "begins anew all the same"
+        )

@@ -11,15 +11,21 @@ from hourmark_mirror.verify.checks import CHECKS, Checks
 
 
 def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
-    """Alarms that stand. A version that does not keep them reads the file, and writes it without them."""
+    """Alarms that stand.
+
+    A version that does not keep them reads the file, and writes it without them.
+    """
     if not config.kafka.mirrored:
         raise NothingHere("nothing is mirrored (kafka.central)")
     if not (config.mirror.work_dir / CHECKS).exists():
-        raise NothingHere(f"a mirror remembers nothing at {config.mirror.work_dir / CHECKS} (mirror.work_dir)")
+        raise NothingHere(
+            f"a mirror remembers nothing at {config.mirror.work_dir / CHECKS} (mirror.work_dir)"
+        )
     alarms = Checks(config.mirror.work_dir, "").alarms
     if alarms and not older.keeps_alarms:
         yield Obstacle(
             str(config.mirror.work_dir / CHECKS),
-            f"{len(alarms)} alarms stand, such as: {alarms[0].seen}; {older.name} would forget them",
+            f"{len(alarms)} alarms stand, such as: {alarms[0].seen}; {older.name} would "
+            "forget them",
             "see to each, and accept it: `hourmark mirror verify` tells how",
-        )  # fmt: skip
+        )

@@ -1,14 +1,17 @@
 """What runs on log hosts: the File Tailer. It ships raw bytes and parses nothing.
 
-What a source's globs should match: the live file and its names after a rotation by rename (`app.log*`). Files are told apart by
-identity, so nothing is sent twice; and a file that was both made and rotated away while the tailer was down, or within one
-scan, is found under its later name. Where only the live name matches (`app.log`), a file that was seen once is still followed
-under any name in the same folder. Compressed names are passed over, but for the rest of a file that was packed unread, and for
-one that nobody saw before it was packed. With copytruncate, copies that match are known by name and content, and passed over;
-what is written between copy and truncation is lost by copytruncate itself. What a truncation destroyed unread is counted and
-reported, and what cannot be counted is reported as unknown.
+What a source's globs should match: the live file and its names after a rotation by rename
+(`app.log*`). Files are told apart by identity, so nothing is sent twice; and a file that was both
+made and rotated away while the tailer was down, or within one scan, is found under its later name.
+Where only the live name matches (`app.log`), a file that was seen once is still followed under any
+name in the same folder. Compressed names are passed over, but for the rest of a file that was
+packed unread, and for one that nobody saw before it was packed. With copytruncate, copies that
+match are known by name and content, and passed over; what is written between copy and truncation is
+lost by copytruncate itself. What a truncation destroyed unread is counted and reported, and what
+cannot be counted is reported as unknown.
 
-Small dependencies: zstandard, and google-re2 for records of more than one line. One idea per module, the pure ones first:
+Small dependencies: zstandard, and google-re2 for records of more than one line. One idea per
+module, the pure ones first:
 
 | module | holds |
 |---|---|

@@ -1,4 +1,6 @@
-"""`hourmark canary run`: one event a minute through the delivery service, exactly once, by the settings of the tailer."""
+"""`hourmark canary run`: one event a minute through the delivery service, exactly once, by the
+settings of the tailer.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,15 @@ RETRY_S = 5.0
 
 
 class Canary:
-    """Posts, and posts the same again until it is acknowledged: its name and time are in it, so it is there once."""
+    """Posts, and posts the same again until it is acknowledged: its name and time are in it, so it
+    is there once.
+    """
 
     def __init__(self, link: ServiceLink, site: str, clock: Clock) -> None:
         self._link, self._site, self._clock = link, site, clock
-        self._steady_s = clock.monotonic_s()  # of the last one that was acknowledged, or of the start
+        self._steady_s = (
+            clock.monotonic_s()
+        )  # of the last one that was acknowledged, or of the start
         self._acknowledged_ms = 0
         self._body: bytes | None = None  # what is not acknowledged yet
         self._failed = False
@@ -44,7 +50,9 @@ class Canary:
             return self._not_yet(error)
         sent, self._body = self._body, None
         if letters := told.get("dead_letters"):
-            _LOG.error("the canary became a dead letter (%s): is %s declared as it must be?", told, CANARY)
+            _LOG.error(
+                "the canary became a dead letter (%s): is %s declared as it must be?", told, CANARY
+            )
         else:
             self._steady_s, self._acknowledged_ms = self._clock.monotonic_s(), self._clock.now_ms()
             _LOG.info("acknowledged: %s", sent.decode())
@@ -64,7 +72,12 @@ class Canary:
 
     def _event(self, now_ms: int) -> bytes:
         return json.dumps(
-            {"event_id": f"{self._site}/{now_ms}", "event_time": now_ms, "site": self._site, "sent_at": now_ms}
+            {
+                "event_id": f"{self._site}/{now_ms}",
+                "event_time": now_ms,
+                "site": self._site,
+                "sent_at": now_ms,
+            }
         ).encode()
 
     def _not_yet(self, error: HourmarkError) -> bool:
@@ -77,12 +90,18 @@ class Canary:
 @click.command(epilog="Example:  hourmark canary run --config /etc/hourmark/hourmark.toml")
 @config_option
 @click.option("--site", help="What the events name as their site; default: kafka.edge_alias.")
-@click.option("--metrics-port", type=click.IntRange(0, 65535), default=0, help="/metrics and /healthz there, on loopback.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="/metrics and /healthz there, on loopback.",
+)
 def run(config: Config, site: str | None, metrics_port: int) -> None:
     """Post one event of the type hourmark-canary a minute, until SIGTERM.
 
-    Through the services of tailer.service_urls, with tailer.token_file and tailer.tls. It shall run on a host of its own, as a
-    tailer does; no state is kept. `hourmark canary check` tells how far the last one came.
+    Through the services of tailer.service_urls, with tailer.token_file and tailer.tls. It shall run
+    on a host of its own, as a tailer does; no state is kept. `hourmark canary check` tells how far
+    the last one came.
     """
     set_up_logging(config.log_level)
     clock, stopping = SystemClock(), threading.Event()

@@ -1,11 +1,13 @@
 """`hourmark tail --check`, and what a start of the tailer needs.
 
-What a start of the tailer needs and its settings alone do not show: files, folders, addresses and programs.
+What a start of the tailer needs and its settings alone do not show: files, folders, addresses and
+programs.
 
-A reload checks this before the running tailer ends, and `hourmark tail --check` reports it: so neither accepts a configuration
-that a start refuses. Nothing is changed, sent or delivered.
+A reload checks this before the running tailer ends, and `hourmark tail --check` reports it: so
+neither accepts a configuration that a start refuses. Nothing is changed, sent or delivered.
 
-`hourmark tail --check`: would a start go well. Reads, asks the services for their clock, and changes nothing.
+`hourmark tail --check`: would a start go well. Reads, asks the services for their clock, and
+changes nothing.
 """
 
 from __future__ import annotations
@@ -50,11 +52,12 @@ def check_services(config: TailerConfig, clock: Clock) -> None:
 def check_received(config: TailerConfig, listened: frozenset[str] = frozenset()) -> None:
     """Raise ConfigError where a source cannot receive as its `input` says.
 
-    Args:
-        config: Settings of the tailer.
-        listened: Inputs that this process listens at already; their addresses are in use, by itself.
+    Args: config: Settings of the tailer. listened: Inputs that this process listens at already;
+        their addresses are in use, by itself.
     """
-    if config.syslog.tls.certificate is not None and any((one.input or "").startswith("syslog+tls") for one in config.sources):
+    if config.syslog.tls.certificate is not None and any(
+        (one.input or "").startswith("syslog+tls") for one in config.sources
+    ):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         load_pair(context, _TLS, config.syslog.tls.certificate, config.syslog.tls.key)
         if config.syslog.tls.client_ca is not None:
@@ -63,21 +66,31 @@ def check_received(config: TailerConfig, listened: frozenset[str] = frozenset())
         if source.input is None or source.input in listened:
             continue
         if source.input == JOURNAL and shutil.which(_JOURNALCTL) is None:
-            raise ConfigError(f"source {source.name}: {_JOURNALCTL} is not on the PATH; input = 'journald' needs it")
+            raise ConfigError(
+                f"source {source.name}: {_JOURNALCTL} is not on the PATH; input = "
+                "'journald' needs it"
+            )
         if (address := address_of(source.input)) is not None:
             kind = socket.SOCK_DGRAM if address.kind == UDP else socket.SOCK_STREAM
             listening((address.host, address.port), kind, source.name).close()
 
 
 def unwritable_folders(config: TailerConfig) -> Iterator[tuple[str, Path]]:
-    """Yield each setting whose folder cannot be written to by this user, and the path that is in the way."""
-    for setting, folder in (("tailer.state_dir", config.state_dir), ("tailer.second_state_dir", config.second_state_dir)):
+    """Yield each setting whose folder cannot be written to by this user, and the path that is in
+    the way.
+    """
+    for setting, folder in (
+        ("tailer.state_dir", config.state_dir),
+        ("tailer.second_state_dir", config.second_state_dir),
+    ):
         if folder is not None and (in_the_way := not_writable(folder)) is not None:
             yield setting, in_the_way
 
 
 def not_writable(folder: Path) -> Path | None:
-    """Return the folder, or the nearest path above it that exists, where it cannot be written to; None where it can."""
+    """Return the folder, or the nearest path above it that exists, where it cannot be written to;
+    None where it can.
+    """
     there = next(above for above in (folder, *folder.absolute().parents) if os.path.lexists(above))
     return None if there.is_dir() and os.access(there, os.W_OK | os.X_OK) else there
 
@@ -93,16 +106,29 @@ def check_reload(config: TailerConfig, running: TailerConfig, host_id: str, cloc
     """
     if config.state_dir.resolve() != running.state_dir.resolve():
         raise ConfigError(
-            f"tailer.state_dir = {str(config.state_dir)!r} is not {str(running.state_dir)!r}, which this tailer runs on: with "
-            "another folder it is another host, and sends every file again. To move the folder, stop the tailer, move all that "
+            f"tailer.state_dir = {str(config.state_dir)!r} is not {str(running.state_dir)!r}, "
+            "which this tailer runs on: with "
+            "another folder it is another host, and sends every file again. To move the "
+            "folder, stop the tailer, move all that "
             "is in it, and start the tailer"
         )
     for setting, path in unwritable_folders(config):
-        raise ConfigError(f"{setting}: {path} cannot be written to by this user; name another folder, or grant access")
-    if config.second_state_dir is not None and (known := owner(config.second_state_dir)) not in (None, host_id):
-        raise ConfigError(f"tailer.second_state_dir = {str(config.second_state_dir)!r} belongs to host id {known}, not {host_id}")
+        raise ConfigError(
+            f"{setting}: {path} cannot be written to by this user; name another folder, "
+            "or grant access"
+        )
+    if config.second_state_dir is not None and (known := owner(config.second_state_dir)) not in (
+        None,
+        host_id,
+    ):
+        raise ConfigError(
+            f"tailer.second_state_dir = {str(config.second_state_dir)!r} belongs to host "
+            f"id {known}, not {host_id}"
+        )
     check_services(config, clock)
-    check_received(config, frozenset(source.input for source in running.sources if source.input is not None))
+    check_received(
+        config, frozenset(source.input for source in running.sources if source.input is not None)
+    )
 
 
 _BY_ITSELF: Final = "; a tailer runs on this tailer.state_dir, and listens there itself, perhaps"
@@ -136,11 +162,18 @@ def _state(config: TailerConfig) -> Checked:
     state = StateFolder(folder, "tailer")
     try:
         for setting, path in unwritable_folders(config):
-            return Checked(setting, "error", f"{path} cannot be written to by this user; name another folder, or grant access")
+            return Checked(
+                setting,
+                "error",
+                f"{path} cannot be written to by this user; name another folder, or grant access",
+            )
         host_id, path = state.host_id(), folder / CHECKPOINT
         if not path.exists() and host_id is not None:
             return Checked(
-                subject, "error", f"{folder} has a host id but no checkpoint: put {path.name} back, or start with --reread"
+                subject,
+                "error",
+                f"{folder} has a host id but no checkpoint: put {path.name} back, or "
+                "start with --reread",
             )
         known = peek(path) if path.exists() else None
     except HourmarkError as error:
@@ -148,17 +181,23 @@ def _state(config: TailerConfig) -> Checked:
     if known is None:
         return Checked(subject, "well", f"{folder}: a first start, which makes it")
     holder = state.holder()
-    runs = f"; a tailer runs on it (process {holder}), a second one would be refused" if holder else ""
+    runs = (
+        f"; a tailer runs on it (process {holder}), a second one would be refused" if holder else ""
+    )
     return Checked(subject, "well", f"{folder}: {len(known.files)} files are known{runs}")
 
 
 def _received(config: TailerConfig) -> Iterator[Checked]:
-    """What a start would meet as it begins to receive. A running tailer has its addresses itself."""
+    """What a start would meet as it begins to receive. A running tailer has its addresses
+    itself.
+    """
     try:
         check_received(config)
     except ConfigError as error:
         runs = StateFolder(config.state_dir, "tailer").holder() is not None
-        yield Checked("input", "warning" if runs else "error", f"{error}{_BY_ITSELF if runs else ''}")
+        yield Checked(
+            "input", "warning" if runs else "error", f"{error}{_BY_ITSELF if runs else ''}"
+        )
 
 
 def _source(source: TailedSource) -> Iterator[Checked]:
@@ -169,7 +208,11 @@ def _source(source: TailedSource) -> Iterator[Checked]:
     found = look([Pattern(path) for path in source.paths])
     files = [path for path in sorted(found.files) if not is_named_by(path, source.exclude)]
     if wrong := _problems(found, files):
-        yield Checked(subject, "error", f"cannot be read: {_some(wrong)}; grant access, or mount what is not there")
+        yield Checked(
+            subject,
+            "error",
+            f"cannot be read: {_some(wrong)}; grant access, or mount what is not there",
+        )
         return
     for pattern in source.paths:
         if (said := _pattern_warning(pattern, source)) is not None:
@@ -189,15 +232,23 @@ def _pattern_warning(pattern: str, source: TailedSource) -> str | None:
     elif found.compressed:
         why = f" but {len(found.compressed)} compressed files, which are not followed"
     elif any("**" in part and part != "**" for part in pattern.split("/")):
-        why = ": `**` matches folders only as a whole part of a path, as in /var/log/**/app.log; elsewhere it is as `*`"
+        why = (
+            ": `**` matches folders only as a whole part of a path, as in "
+            "/var/log/**/app.log; elsewhere it is as `*`"
+        )
     elif _UNUSUAL.search(pattern):
-        why = ": only `*`, `?`, `[…]` and `**` are special; environment variables, `~` and `@(…)` are not expanded"
+        why = (
+            ": only `*`, `?`, `[…]` and `**` are special; environment variables, `~` and "
+            "`@(…)` are not expanded"
+        )
     return f"nothing matches {pattern} now{why}; files that come are followed"
 
 
 def _problems(found: Findings, files: list[str]) -> list[str]:
     unreadable = [f"{path}: not by this user" for path in files if not os.access(path, os.R_OK)]
-    return [f"{path}: {error.strerror}" for path, error in sorted(found.problems.items())] + unreadable
+    return [
+        f"{path}: {error.strerror}" for path, error in sorted(found.problems.items())
+    ] + unreadable
 
 
 def _some(names: list[str]) -> str:
@@ -221,6 +272,10 @@ def _services(config: TailerConfig, clock: Clock) -> Iterator[Checked]:
             yield Checked(subject, "error", str(error))
         else:
             none = "it knows no rules yet; run `hourmark types apply`"
-            yield Checked(subject, "well" if rules else "warning", f"answers, rules revision {rules}" if rules else none)
+            yield Checked(
+                subject,
+                "well" if rules else "warning",
+                f"answers, rules revision {rules}" if rules else none,
+            )
         finally:
             link.close()

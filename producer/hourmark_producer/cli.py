@@ -37,9 +37,22 @@ _LOG = logging.getLogger(__name__)
 
 @click.group(invoke_without_command=True)
 @config_file_option("config_file", callback=name_file)
-@click.option("--check", "only_check", is_flag=True, help="Say whether a start would go well, and end. Changes nothing.")
-@click.option("--drain", is_flag=True, help="Read all files to their end, wait until all is acknowledged, say goodbye, end.")
-@click.option("--once", is_flag=True, help="Read what is there, wait until all is acknowledged and reported, end. No goodbye.")
+@click.option(
+    "--check",
+    "only_check",
+    is_flag=True,
+    help="Say whether a start would go well, and end. Changes nothing.",
+)
+@click.option(
+    "--drain",
+    is_flag=True,
+    help="Read all files to their end, wait until all is acknowledged, say goodbye, end.",
+)
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Read what is there, wait until all is acknowledged and reported, end. No goodbye.",
+)
 @click.option(
     "--give-up-after",
     type=click.FloatRange(min=0, min_open=True),
@@ -51,7 +64,10 @@ _LOG = logging.getLogger(__name__)
 @click.option(
     "--reread",
     is_flag=True,
-    help=f"Start although the checkpoint is missing or broken: {REREAD_REPEATS}. No effect while the checkpoint is in order.",
+    help=(
+        f"Start although the checkpoint is missing or broken: {REREAD_REPEATS}. No effect "
+        "while the checkpoint is in order."
+    ),
 )
 @json_option
 @click.pass_context
@@ -95,15 +111,25 @@ def tail(
         once_s = give_up_after if once else None
         _run(config_file, drain=drain, once_s=once_s, reread=reread, as_json=as_json)
     elif drain or once or reread:
-        raise UsageError(f"--drain, --once and --reread are no options of `hourmark tail {context.invoked_subcommand}`")
+        raise UsageError(
+            "--drain, --once and --reread are no options of `hourmark tail "
+            f"{context.invoked_subcommand}`"
+        )
 
 
 @tail.command()
 @config_file_option("config_file", callback=name_file)
-@click.option("--all", "every_file", is_flag=True, help=f"Every file, and not only the {FILES_SHOWN} with the most to send.")
+@click.option(
+    "--all",
+    "every_file",
+    is_flag=True,
+    help=f"Every file, and not only the {FILES_SHOWN} with the most to send.",
+)
 @json_option
 @click.pass_context
-def status(context: click.Context, config_file: Path | None, every_file: bool, as_json: bool) -> None:
+def status(
+    context: click.Context, config_file: Path | None, every_file: bool, as_json: bool
+) -> None:
     """Show what the tailer of this configuration has done and has yet to do, whether or not it runs. Changes nothing.
 
     Files with their positions, bytes by source, losses, what ails it, and when it was last caught up. Exit code 1 where somebody
@@ -128,7 +154,9 @@ def status(context: click.Context, config_file: Path | None, every_file: bool, a
 tail.add_command(trace)
 
 
-def _run(config_file: Path | None, *, drain: bool, once_s: float | None, reread: bool, as_json: bool) -> None:
+def _run(
+    config_file: Path | None, *, drain: bool, once_s: float | None, reread: bool, as_json: bool
+) -> None:
     config = load_config(config_file)
     set_up_logging(config.log_level)
     settings = checked(config.tailer)
@@ -136,7 +164,10 @@ def _run(config_file: Path | None, *, drain: bool, once_s: float | None, reread:
     give_back_large_blocks()
     stop = threading.Event()
     clock = SystemClock()
-    reloading = Reloading(lambda: check_reload(checked(load_config(config_file).tailer), settings, host_id, clock), stop.set)
+    reloading = Reloading(
+        lambda: check_reload(checked(load_config(config_file).tailer), settings, host_id, clock),
+        stop.set,
+    )
     is_over = stop_on_signals(lambda _: stop.set())
     with locked(settings.state_dir):
         checkpoint, host_id = open_installation(
@@ -158,7 +189,9 @@ def _run(config_file: Path | None, *, drain: bool, once_s: float | None, reread:
                 reloading=reloading,
             )
             gc.collect()
-            gc.freeze()  # modules live as long as the tailer: looking through them again and again took 2 % of its CPU
+            # modules live as long as the tailer: looking through them again and again took 2 % of
+            # its CPU
+            gc.freeze()
             give_back_what_is_free()
             with answering(tailer, settings.metrics_host, settings.metrics_port):
                 summary = tailer.run(stop, drain=drain, once_s=once_s)
@@ -167,7 +200,9 @@ def _run(config_file: Path | None, *, drain: bool, once_s: float | None, reread:
     reloading.begin_anew(is_over)
     _show(summary, as_json=as_json)
     if not summary.goodbye:
-        _LOG.log(logging.INFO if summary.finished else logging.WARNING, "%s", _left_waiting(settings))
+        _LOG.log(
+            logging.INFO if summary.finished else logging.WARNING, "%s", _left_waiting(settings)
+        )
     if (drain or once_s is not None) and not summary.finished:
         raise SystemExit(1)
 
@@ -191,20 +226,27 @@ def _left_waiting(settings: TailerConfig) -> str:
     """What a stop without a goodbye means for buckets, and what ends it."""
     drain = shlex.join(["hourmark", "tail", "--drain", *named_config()])
     return (
-        f"stopped without a goodbye: hours that {', '.join(source.name for source in settings.sources)} may carry wait for this "
-        "host until this tailer runs again and has caught up, or until their deadline (etl.deadline_seconds, two hours by "
-        f"default), past which they close as timed_out. If this host shall send nothing more: `{drain}`"
+        "stopped without a goodbye: hours that "
+        f"{', '.join(source.name for source in settings.sources)} may carry wait for this "
+        "host until this tailer runs again and has caught up, or until their deadline "
+        "(etl.deadline_seconds, two hours by "
+        "default), past which they close as timed_out. If this host shall send nothing more: "
+        f"`{drain}`"
     )
 
 
 def _show(summary: Summary, *, as_json: bool) -> None:
     for path, count in summary.unterminated.items():
-        _LOG.warning("%s ends with %d bytes that are no whole line; they wait for its end", path, count)
+        _LOG.warning(
+            "%s ends with %d bytes that are no whole line; they wait for its end", path, count
+        )
     if as_json:
         say_json(dataclasses.asdict(summary))
         return
     click.echo(
-        f"{summary.bytes} bytes in {summary.ranges} ranges acknowledged: {summary.events} events, "
-        f"{summary.dead_letters} dead letters; {summary.pending_bytes} bytes pending, {summary.lost_bytes} lost, "
+        f"{summary.bytes} bytes in {summary.ranges} ranges acknowledged: {summary.events} "
+        "events, "
+        f"{summary.dead_letters} dead letters; {summary.pending_bytes} bytes pending, "
+        f"{summary.lost_bytes} lost, "
         f"unknown losses: {summary.unknown_losses}"
     )

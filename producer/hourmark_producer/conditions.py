@@ -1,7 +1,9 @@
-"""Conditions: what is not as it should be for a while. Each is logged when it begins and when it has ended, not in between.
+"""Conditions: what is not as it should be for a while.
 
-Whoever meets a condition says so each time, under its key. It has ended when somebody says so, or when nobody met it for longer
-than the longest pause between two tries.
+Each is logged when it begins and when it has ended, not in between.
+
+Whoever meets a condition says so each time, under its key. It has ended when somebody says so, or
+when nobody met it for longer than the longest pause between two tries.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(slots=True)
 class Condition:
-    """One. `message`: as it was when it began; `times`: how often it was met; `met_s`: last, monotonic."""
+    """One. `message`: as it was when it began; `times`: how often it was met; `met_s`: last,
+    monotonic.
+    """
 
     message: str
     since_ms: int
@@ -47,7 +51,9 @@ class Throttle:
             if (known := self._ongoing.get(key)) is not None:
                 known.met_s, known.times = now_s, known.times + 1
                 return
-            self._latest = self._ongoing[key] = Condition(message, self._clock.now_ms(), now_s, now_s)
+            self._latest = self._ongoing[key] = Condition(
+                message, self._clock.now_ms(), now_s, now_s
+            )
         _LOG.log(level, "%s", message)
 
     def over(self, key: str) -> None:
@@ -71,7 +77,8 @@ class Throttle:
         """The oldest first, of many some."""
         with self._lock:
             return [
-                dataclasses.replace(condition) for condition, _ in zip(self._ongoing.values(), range(SHOWN_MAX), strict=False)
+                dataclasses.replace(condition)
+                for condition, _ in zip(self._ongoing.values(), range(SHOWN_MAX), strict=False)
             ]
 
     def was_met(self, keys: Iterable[str], within_s: float) -> bool:
@@ -87,4 +94,6 @@ class Throttle:
 
     def _tell_end(self, condition: Condition) -> None:
         seconds = condition.met_s - condition.since_s
-        _LOG.info("no more, after %.0f s and %d times: %s", seconds, condition.times, condition.message)
+        _LOG.info(
+            "no more, after %.0f s and %d times: %s", seconds, condition.times, condition.message
+        )

@@ -2,10 +2,11 @@
 
 A loss: bytes that are known to be destroyed unread, and occasions on which more may have been.
 
-What is known is a number of bytes, and exact as far as sizes had been seen. What cannot be known is `unknown`: a number of
-occasions, each with its file and time. It is never said to be 0 bytes.
+What is known is a number of bytes, and exact as far as sizes had been seen. What cannot be known is
+`unknown`: a number of occasions, each with its file and time. It is never said to be 0 bytes.
 
-What was done, in numbers. Losses are the checkpoint's, and never fall; the rest counts from the start of the process.
+What was done, in numbers. Losses are the checkpoint's, and never fall; the rest counts from the
+start of the process.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class Counters:
         """The checkpoint has it already."""
         with self._lock:
             before = self._losses.get(loss.source, Losses())
-            self._losses[loss.source] = Losses(before.bytes + loss.bytes, before.unknown + loss.unknown)
+            self._losses[loss.source] = Losses(
+                before.bytes + loss.bytes, before.unknown + loss.unknown
+            )
 
     def losses(self, source: str) -> Losses:
         with self._lock:
@@ -71,4 +74,6 @@ class Counters:
     def losses_in_all(self) -> Losses:
         with self._lock:
             every = self._losses.values()
-            return Losses(sum(losses.bytes for losses in every), sum(losses.unknown for losses in every))
+            return Losses(
+                sum(losses.bytes for losses in every), sum(losses.unknown for losses in every)
+            )

@@ -1,8 +1,10 @@
-"""SIGHUP: the tailer goes on with the configuration as it stands now, if a start would accept it; else with the one that it has.
+"""SIGHUP: the tailer goes on with the configuration as it stands now, if a start would accept it;
+else with the one that it has.
 
-A tailer whose configuration changed is another one: sources, folders, services, limits. So the running one ends as on SIGTERM,
-and the same process begins anew (execv) on the same checkpoint, with the same arguments and process id: there is no second way of
-starting. Signals that come meanwhile are held back until the new one listens to them: else a SIGTERM would be forgotten with
+A tailer whose configuration changed is another one: sources, folders, services, limits. So the
+running one ends as on SIGTERM, and the same process begins anew (execv) on the same checkpoint,
+with the same arguments and process id: there is no second way of starting. Signals that come
+meanwhile are held back until the new one listens to them: else a SIGTERM would be forgotten with
 the one that it came to.
 """
 
@@ -25,7 +27,10 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Reloading:
-    """`read` raises HourmarkError where the configuration is not in order; `stop` ends the tailer. Safe in threads."""
+    """`read` raises HourmarkError where the configuration is not in order; `stop` ends the tailer.
+
+    Safe in threads.
+    """
 
     def __init__(self, read: Callable[[], object], stop: Callable[[], object]) -> None:
         self._read = read
@@ -35,7 +40,10 @@ class Reloading:
         self.ok = True  # the latest
 
     def listen(self) -> None:
-        """From now on SIGHUP asks for it. All signals are taken, also such as came since `begin_anew`."""
+        """From now on SIGHUP asks for it.
+
+        All signals are taken, also such as came since `begin_anew`.
+        """
         signal.signal(signal.SIGHUP, lambda *_: _thread.start_new_thread(self.ask, ()) and None)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
 
@@ -45,14 +53,19 @@ class Reloading:
         return self._begins_anew
 
     def begin_anew(self, is_over: Callable[[], bool]) -> None:
-        """Where that is wanted, this process from its beginning; not where it `is_over`, as SIGTERM came.
+        """Where that is wanted, this process from its beginning; not where it `is_over`, as SIGTERM
+        came.
 
         To be called by the main thread, once everything is closed.
         """
-        signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)  # handlers of those that came before have run when it returns
+        signal.pthread_sigmask(
+            signal.SIG_BLOCK, _HELD
+        )  # handlers of those that came before have run when it returns
         if self.wanted and not is_over():
             for number in SIGNALS:
-                signal.signal(number, signal.SIG_DFL)  # another thread, if there is any, takes it at its word
+                signal.signal(
+                    number, signal.SIG_DFL
+                )  # another thread, if there is any, takes it at its word
             if not is_over():
                 sys.stdout.flush()
                 sys.stderr.flush()
@@ -65,7 +78,10 @@ class Reloading:
                 self._read()
             except HourmarkError as error:
                 self.ok = False
-                _LOG.error("SIGHUP: the configuration is not taken, and the tailer goes on as it was: %s", error)
+                _LOG.error(
+                    "SIGHUP: the configuration is not taken, and the tailer goes on as it was: %s",
+                    error,
+                )
                 return
             self.ok, self._begins_anew = True, True
             _LOG.info("SIGHUP: going on with the configuration as it stands now")

@@ -20,16 +20,22 @@ _BRACES: Final = re.compile(r"(?<!\[)\{[^{}/]*,[^{}/]*\}")
 def checked(settings: TailerConfig) -> TailerConfig:
     """The same; ConfigError names the setting that is wrong."""
     if not settings.sources:
-        raise ConfigError("tailer.sources is empty; name at least one: [[tailer.sources]] with name and paths")
+        raise ConfigError(
+            "tailer.sources is empty; name at least one: [[tailer.sources]] with name and paths"
+        )
     check_inputs(settings)
     names = [source.name for source in settings.sources]
     for number, source in enumerate(settings.sources):
         where = f"tailer.sources.{number}"
         if names.index(source.name) != number:
-            raise ConfigError(f"{where}.name = {source.name!r} is there twice; give all its globs in one `paths`")
+            raise ConfigError(
+                f"{where}.name = {source.name!r} is there twice; give all its globs in one `paths`"
+            )
         for path in source.paths:
             if not path.startswith("/"):
-                raise ConfigError(f"{where}.paths = {path!r}: allowed: absolute globs, such as /var/log/app/*.log")
+                raise ConfigError(
+                    f"{where}.paths = {path!r}: allowed: absolute globs, such as /var/log/app/*.log"
+                )
         for name, globs in (("paths", source.paths), ("exclude", source.exclude)):
             for glob in globs:
                 _check_braces(glob, f"{where}.{name}")
@@ -44,9 +50,13 @@ def checked(settings: TailerConfig) -> TailerConfig:
         try:
             ZoneInfo(source.zone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise ConfigError(f"{where}.zone = {source.zone!r}: allowed: an IANA time zone, such as Europe/Vienna") from error
+            raise ConfigError(
+                f"{where}.zone = {source.zone!r}: allowed: an IANA time zone, such as Europe/Vienna"
+            ) from error
     if len(settings.host_name.encode()) > 255:
-        raise ConfigError(f"tailer.host_name = {settings.host_name[:40]!r}…: allowed: up to 255 bytes")
+        raise ConfigError(
+            f"tailer.host_name = {settings.host_name[:40]!r}…: allowed: up to 255 bytes"
+        )
     return settings
 
 
@@ -54,7 +64,8 @@ def _check_braces(glob: str, where: str) -> None:
     if match := _BRACES.search(glob):
         first = match[0][1:-1].split(",")[0]
         raise ConfigError(
-            f"{where} = {glob!r}: alternatives in braces are not supported. Write one glob for each, as "
+            f"{where} = {glob!r}: alternatives in braces are not supported. Write one glob for "
+            "each, as "
             f"{glob.replace(match[0], first)!r}; a brace of a name is written as [{{]"
         )
 
@@ -63,9 +74,15 @@ def _check_cri(source: TailedSource, where: str) -> None:
     if source.format != "cri":
         return
     if source.record_start is not None:
-        raise ConfigError(f"{where}.record_start goes not with format = 'cri', whose records are what containers wrote on a line")
+        raise ConfigError(
+            f"{where}.record_start goes not with format = 'cri', whose records are what "
+            "containers wrote on a line"
+        )
     if taken := sorted(source.fields.keys() & set(NAMES)):
-        raise ConfigError(f"{where}.fields.{taken[0]}: with format = 'cri' it is told by the path, or by each line")
+        raise ConfigError(
+            f"{where}.fields.{taken[0]}: with format = 'cri' it is told by the path, or "
+            "by each line"
+        )
     try:
         range_fields(source.fields | dict.fromkeys(NAMES, "x" * 253))
     except ValueError as error:
@@ -73,7 +90,9 @@ def _check_cri(source: TailedSource, where: str) -> None:
 
 
 def _check_record_start(pattern: str, where: str) -> None:
-    from hourmark.records.record_start import RecordStart  # where it is needed: not every host has such a source
+    from hourmark.records.record_start import (
+        RecordStart,
+    )  # where it is needed: not every host has such a source
 
     try:
         RecordStart(pattern)

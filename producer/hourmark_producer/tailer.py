@@ -4,9 +4,10 @@ How long one pass (`hourmark tail --once`) waits while nothing is acknowledged.
 
 The File Tailer, running: scans in one thread, sends in several, reports in one.
 
-A stop says no goodbye: the host will come back, and what is written meanwhile is waited for. A drain reads all to the end, waits
-for ever for it to be acknowledged, and then says goodbye: nothing will come, do not wait for this host. One pass is the same
-without a goodbye, and without waiting for ever.
+A stop says no goodbye: the host will come back, and what is written meanwhile is waited for. A
+drain reads all to the end, waits for ever for it to be acknowledged, and then says goodbye: nothing
+will come, do not wait for this host. One pass is the same without a goodbye, and without waiting
+for ever.
 """
 
 from __future__ import annotations
@@ -69,15 +70,19 @@ class Standstill:
             self._ranges, self._moved_s = ranges, now_s
         elif self._limit_s is not None and now_s - self._moved_s >= self._limit_s:
             raise Unavailable(
-                f"for {self._limit_s:g} s nothing was acknowledged; {pending_bytes} bytes are pending or unreported. They are "
-                "kept: look at the warnings above, at tailer.service_urls and at `hourmark tail status`, then run it again"
+                f"for {self._limit_s:g} s nothing was acknowledged; {pending_bytes} bytes are "
+                "pending or unreported. They are "
+                "kept: look at the warnings above, at tailer.service_urls and at `hourmark "
+                "tail status`, then run it again"
             )
 
 
 STOP_WITHIN_S: Final = 5.0
 PROGRESS_S: Final = 10.0
 DRAIN_POLL_S: Final = 0.05
-DRAIN_PROBLEM_SCANS: Final = 5  # so often a file could not be looked at before a drain gives up on it
+DRAIN_PROBLEM_SCANS: Final = (
+    5  # so often a file could not be looked at before a drain gives up on it
+)
 _LOG = logging.getLogger(__name__)
 
 
@@ -108,56 +113,115 @@ class Tailer:
         self._started_at_ms, self._stood_s = clock.now_ms(), float("-inf")
         self._health = Health(clock, throttle, config.unwell_seconds)
         self.unwell = self._health.reasons
-        generations = Generations([config.state_dir, *filter(None, [config.second_state_dir])], host_id)
+        generations = Generations(
+            [config.state_dir, *filter(None, [config.second_state_dir])], host_id
+        )
         limits = Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
         sizes = RangeSizes(limits, config.range_bytes_min)
         sources = {source.name: source for source in followed(config)}
         self._rests = Rests(
-            files=self.files, checkpoint=checkpoint, schedule=self._schedule, clock=clock, sizes=sizes, sources=sources
+            files=self.files,
+            checkpoint=checkpoint,
+            schedule=self._schedule,
+            clock=clock,
+            sizes=sizes,
+            sources=sources,
         )
         elsewhere = Elsewhere(self.files, checkpoint)
         self._follower = Follower(
-            client=self._client, checkpoint=checkpoint, files=self.files, sources=sources, sizes=sizes, rests=self._rests,
-            elsewhere=elsewhere, generations=generations, counters=self._counters, refused=self._refused, clock=clock,
-            host_id=host_id, host_name=host_name, lanes=Lanes(), window_max=config.ranges_in_flight,
-        )  # fmt: skip
-        self._senders = Senders(
-            follower=self._follower, schedule=self._schedule, throttle=throttle,
-            backoff_max_s=config.backoff_max_seconds, failed=self._fail,
-        )  # fmt: skip
-        retirement = Retirement(
-            files=self.files, checkpoint=checkpoint, schedule=self._schedule, counters=self._counters, elsewhere=elsewhere,
+            client=self._client,
+            checkpoint=checkpoint,
+            files=self.files,
+            sources=sources,
+            sizes=sizes,
+            rests=self._rests,
+            elsewhere=elsewhere,
+            generations=generations,
+            counters=self._counters,
+            refused=self._refused,
             clock=clock,
-        )  # fmt: skip
+            host_id=host_id,
+            host_name=host_name,
+            lanes=Lanes(),
+            window_max=config.ranges_in_flight,
+        )
+        self._senders = Senders(
+            follower=self._follower,
+            schedule=self._schedule,
+            throttle=throttle,
+            backoff_max_s=config.backoff_max_seconds,
+            failed=self._fail,
+        )
+        retirement = Retirement(
+            files=self.files,
+            checkpoint=checkpoint,
+            schedule=self._schedule,
+            counters=self._counters,
+            elsewhere=elsewhere,
+            clock=clock,
+        )
         self._scanner = Scanner(
-            sources=list(sources.values()), files=self.files, checkpoint=checkpoint, schedule=self._schedule,
-            retirement=retirement, rests=self._rests, generations=generations, throttle=throttle, clock=clock, identify=identify,
-            descriptors=Descriptors(files=self.files, schedule=self._schedule, clock=clock, limit=open_files_max),
+            sources=list(sources.values()),
+            files=self.files,
+            checkpoint=checkpoint,
+            schedule=self._schedule,
+            retirement=retirement,
+            rests=self._rests,
+            generations=generations,
+            throttle=throttle,
+            clock=clock,
+            identify=identify,
+            descriptors=Descriptors(
+                files=self.files, schedule=self._schedule, clock=clock, limit=open_files_max
+            ),
             beginnings=Beginnings(list(sources.values()), checkpoint.begun(), clock),
-        )  # fmt: skip
+        )
         self._spools = Spools(
-            config=config, files=self.files, checkpoint=checkpoint, schedule=self._schedule, counters=self._counters,
-            throttle=throttle, clock=clock, failed=self._fail,
-        )  # fmt: skip
+            config=config,
+            files=self.files,
+            checkpoint=checkpoint,
+            schedule=self._schedule,
+            counters=self._counters,
+            throttle=throttle,
+            clock=clock,
+            failed=self._fail,
+        )
         self._caught_up = {source.name: CaughtUp() for source in config.sources}
         self._reporter = Reporter(
-            client=self._client, describe=self._describe, throttle=throttle, host_id=host_id, host_name=host_name,
-            arrived=self._report_arrived, clock=clock,
-        )  # fmt: skip
+            client=self._client,
+            describe=self._describe,
+            throttle=throttle,
+            host_id=host_id,
+            host_name=host_name,
+            arrived=self._report_arrived,
+            clock=clock,
+        )
         self._stop_reports = threading.Event()
         self._report_thread = threading.Thread(
-            target=self._reporter.run, args=(config.report_seconds, self._stop_reports), name="reports", daemon=True
+            target=self._reporter.run,
+            args=(config.report_seconds, self._stop_reports),
+            name="reports",
+            daemon=True,
         )
-        self._pace, self._glances, self._hints = Pace(clock, config.scan_seconds), Glances(clock), Hints()
+        self._pace, self._glances, self._hints = (
+            Pace(clock, config.scan_seconds),
+            Glances(clock),
+            Hints(),
+        )
         self._pending = PendingBytes(self.files, self._schedule)
         self._scans = 0
         self._failure: Exception | None = None
         self._progress = (clock.monotonic_s(), 0)
 
-    def run(self, stop: threading.Event, *, drain: bool = False, once_s: float | None = None) -> Summary:
-        """Work until `stop`, or, draining, until all is acknowledged. Finding where a drain cannot read something.
+    def run(
+        self, stop: threading.Event, *, drain: bool = False, once_s: float | None = None
+    ) -> Summary:
+        """Work until `stop`, or, draining, until all is acknowledged.
 
-        `once_s`: drain without a goodbye; Unavailable where for so many seconds nothing was acknowledged, nor all of it reported.
+        Finding where a drain cannot read something.
+
+        `once_s`: drain without a goodbye; Unavailable where for so many seconds nothing was
+        acknowledged, nor all of it reported.
         """
         drain = drain or once_s is not None
         self._standstill = Standstill(self._clock, once_s)
@@ -183,7 +247,9 @@ class Tailer:
         if self._failure is not None:
             raise self._failure
         goodbye, reasons = finished and once_s is None, self._refused.counts()
-        return summed_up(self._host_id, self.files, self._counters, reasons, finished=finished, goodbye=goodbye)
+        return summed_up(
+            self._host_id, self.files, self._counters, reasons, finished=finished, goodbye=goodbye
+        )
 
     def _work(self, stop: threading.Event, *, drain: bool) -> bool:
         """Scan until there is a reason to end; whether that is that all is drained."""
@@ -196,8 +262,13 @@ class Tailer:
             else:
                 self._glance()
             if drain and troubled >= DRAIN_PROBLEM_SCANS and not self._pending.is_in_flight():
-                named = ", ".join(f"{path}: {problems[path].strerror}" for path in sorted(problems)[:5])
-                raise Finding(f"not everything could be read: {named}; grant access, or mount it, and drain again")
+                named = ", ".join(
+                    f"{path}: {problems[path].strerror}" for path in sorted(problems)[:5]
+                )
+                raise Finding(
+                    f"not everything could be read: {named}; grant access, or mount it, "
+                    "and drain again"
+                )
             self._standstill.check(self._counters.ranges, self._pending.by_source().total())
             self._log_progress()
             self._throttle.sweep()
@@ -210,7 +281,11 @@ class Tailer:
     def _wait(self, stop: threading.Event, *, drain: bool) -> bool:
         """Until the next scan is due; whether all is drained."""
         until_s = self._clock.monotonic_s() + self._config.scan_seconds
-        while (left_s := until_s - self._clock.monotonic_s()) > 0 and not stop.is_set() and self._failure is None:
+        while (
+            (left_s := until_s - self._clock.monotonic_s()) > 0
+            and not stop.is_set()
+            and self._failure is None
+        ):
             if drain and not self._pending.is_in_flight() and self._is_all_read():
                 return True
             stop.wait(min(left_s, DRAIN_POLL_S) if drain else left_s)
@@ -218,12 +293,19 @@ class Tailer:
 
     def _is_all_read(self) -> bool:
         """Whether all sources were caught up; since standard input ended, where there is one."""
-        return all(claim.is_made(since_s=self._spools.ended_s) for claim in self._caught_up.values())
+        return all(
+            claim.is_made(since_s=self._spools.ended_s) for claim in self._caught_up.values()
+        )
 
     def _scan(self, *, is_urgent: bool) -> Seen | None:
-        """A full look; None where the checkpoint could not take what it found. `is_urgent`: so is the next."""
+        """A full look; None where the checkpoint could not take what it found.
+
+        `is_urgent`: so is the next.
+        """
         self._scans += 1
-        readings_ms = self._client.clocks_ms()  # received before the scan: what it claims cannot be too late
+        readings_ms = (
+            self._client.clocks_ms()
+        )  # received before the scan: what it claims cannot be too late
         at_s = self._clock.monotonic_s()
         self._pace.begin()
         behind = self._spools.behind()
@@ -231,13 +313,18 @@ class Tailer:
             seen = self._scanner.scan(self._scans)
             seen.complete -= behind
         except CheckpointFailed as error:
-            self._throttle.warn("scan", f"{error} Nothing new is followed until it can", logging.ERROR)
+            self._throttle.warn(
+                "scan", f"{error} Nothing new is followed until it can", logging.ERROR
+            )
             self._pace.end(is_urgent=True)
             return None
         self._throttle.over("scan")
         self._health.scanned(self._counters.ranges, waiting=self._pending.is_in_flight())
         for path, problem in seen.all_problems().items():
-            self._throttle.warn(f"look {path}", f"cannot look at {path}: {problem.strerror}; its source is not caught up")
+            self._throttle.warn(
+                f"look {path}",
+                f"cannot look at {path}: {problem.strerror}; its source is not caught up",
+            )
         if readings_ms:
             targets: dict[str, list[Target]] = {source: [] for source in seen.complete}
             for file in seen.astir:  # of all others all is acknowledged
@@ -261,7 +348,9 @@ class Tailer:
         try:
             unsettled = self._scanner.glance(self._scans, self._glances.next(hinted.written))
         except CheckpointFailed as error:
-            self._throttle.warn("scan", f"{error} Nothing new is followed until it can", logging.ERROR)
+            self._throttle.warn(
+                "scan", f"{error} Nothing new is followed until it can", logging.ERROR
+            )
             unsettled = True
         else:
             self._throttle.over("scan")
@@ -274,7 +363,9 @@ class Tailer:
         self._senders.allow()
 
     def _finish(self, stop: threading.Event, *, goodbye: bool) -> bool:
-        """Deliver what is on its way, cut nothing new, and report it; perhaps that nothing will come."""
+        """Deliver what is on its way, cut nothing new, and report it; perhaps that nothing will
+        come.
+        """
         if not self._end_threads():
             return False
         while not (self._deliver_rest() and self._reporter.send(goodbye=goodbye)):
@@ -309,14 +400,23 @@ class Tailer:
         claims = {source: claim.at_ms(service) for source, claim in self._caught_up.items()}
         pending = self._pending.by_source()
         return tuple(
-            SourceReport(source, at_ms, pending[source], losses.bytes, losses.unknown, self._spools.unrepeatable(source))
+            SourceReport(
+                source,
+                at_ms,
+                pending[source],
+                losses.bytes,
+                losses.unknown,
+                self._spools.unrepeatable(source),
+            )
             for source, at_ms in claims.items()
             for losses in (self._counters.losses(source),)
         )
 
     def balances(self) -> dict[str, Balance]:
         """The books by source, now. Safe to use from any thread. CheckpointFailed."""
-        return dict.fromkeys(self._caught_up, Balance()) | balances_now(self._checkpoint.read_books, self.files)
+        return dict.fromkeys(self._caught_up, Balance()) | balances_now(
+            self._checkpoint.read_books, self.files
+        )
 
     def exposition(self) -> bytes:
         """Its metrics. Safe to use from any thread. CheckpointFailed."""
@@ -329,7 +429,10 @@ class Tailer:
                 balances=balances,
                 losses={source: counters.losses(source) for source in balances},
                 files={source: files[source] for source in balances},
-                lag_seconds={source: age_s if lag_s is None else lag_s for source, lag_s in stand.lag_seconds.items()},
+                lag_seconds={
+                    source: age_s if lag_s is None else lag_s
+                    for source, lag_s in stand.lag_seconds.items()
+                },
                 dead_letters=self._refused.counts(),
                 ranges=counters.ranges,
                 events=counters.events,
@@ -353,7 +456,10 @@ class Tailer:
             written_at_ms=self._clock.now_ms(),
             delivered_at_ms=self._counters.delivered_at_ms,
             reported_at_ms=self._reporter.arrived_at_ms,
-            lag_seconds={source: None if at_s is None else max(0.0, now_s - at_s) for source, at_s in claims.items()},
+            lag_seconds={
+                source: None if at_s is None else max(0.0, now_s - at_s)
+                for source, at_s in claims.items()
+            },
             troubles=[standing.Trouble.of(condition) for condition in self._throttle.ongoing()],
             latest_trouble=standing.Trouble.of(latest) if latest else None,
             services=self._client.services.standings(),
@@ -371,6 +477,10 @@ class Tailer:
         self._progress = (now_s, self._counters.bytes)
         rate = (self._counters.bytes - before_bytes) / (now_s - before_s) / 1e6
         _LOG.info(
-            "%d files, %.2f MB/s acknowledged, %d bytes pending, %d bytes lost so far, unknown losses: %d",
-            len(self.files), rate, self._pending.by_source().total(), *self._counters.losses_in_all(),
-        )  # fmt: skip
+            "%d files, %.2f MB/s acknowledged, %d bytes pending, %d bytes lost so far, "
+            "unknown losses: %d",
+            len(self.files),
+            rate,
+            self._pending.by_source().total(),
+            *self._counters.losses_in_all(),
+        )

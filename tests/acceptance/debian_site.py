@@ -1,4 +1,6 @@
-"""The four Debian packages on one booted Debian, their units set up for the servers of a local stack."""
+"""The four Debian packages on one booted Debian, their units set up for the servers of a local
+stack.
+"""
 
 from __future__ import annotations
 
@@ -57,12 +59,16 @@ def debian_site(stack: Stack, folder: Path) -> Iterator[BootedDebian]:
     depends = {part.split()[0] for deb in debs for part in control(deb)["Depends"].split(", ")}
     root = clean_root(folder / "root", sorted(depends | {*BOOTS}))
     try:
-        root.at("/etc/hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")  # Spark asks for the machine's own name
+        root.at("/etc/hosts").write_text(
+            f"127.0.0.1 localhost {socket.gethostname()}\n"
+        )  # Spark asks for the machine's own name
         root.at(LOGS).mkdir(parents=True)
         for deb in debs:
             deb.rename(root.at(f"/opt/{deb.name}"))
         with booted(root, folder / "boot.log") as debian:
-            debian.must("dpkg", "-i", *(f"/opt/{deb.name}" for deb in debs), seconds=1200)  # Spark is unpacked and compiled
+            debian.must(
+                "dpkg", "-i", *(f"/opt/{deb.name}" for deb in debs), seconds=1200
+            )  # Spark is unpacked and compiled
             _configure(debian, tomllib.loads(stack.layout.config_file.read_text()))
             yield debian
     finally:
@@ -70,10 +76,15 @@ def debian_site(stack: Stack, folder: Path) -> Iterator[BootedDebian]:
 
 
 def _configure(debian: BootedDebian, stack: Mapping[str, Any]) -> None:
-    """What an administrator writes: addresses of servers, the length of buckets, what is followed, and its type."""
+    """What an administrator writes: addresses of servers, the length of buckets, what is followed,
+    and its type.
+    """
     servers = {name: stack[name] for name in ("kafka", "registry", "parsing", "storage")}
     own = {
-        "tailer": {"tailer": {"sources": [{"name": "app", "paths": [f"{LOGS}/*.log*"]}]} | _of(stack, "tailer", "service_urls")},
+        "tailer": {
+            "tailer": {"sources": [{"name": "app", "paths": [f"{LOGS}/*.log*"]}]}
+            | _of(stack, "tailer", "service_urls")
+        },
         "service": {"service": _of(stack, "service", "port")},
         "mirror": {"mirror": _of(stack, "mirror", "rest_port")},
         "etl": {"etl": _of(stack, "etl", "metrics_port")},
@@ -87,8 +98,12 @@ def _configure(debian: BootedDebian, stack: Mapping[str, Any]) -> None:
     debian.root.at(TYPES).mkdir()
     debian.root.at(f"{TYPES}/{TYPE}.toml").write_text(_TYPE_FILE)
     debian.root.at(f"{TYPES}/sources.toml").write_text(_SOURCES)
-    debian.root.at(f"{TYPES}/{CANARY}.toml").write_text(debian.must("hourmark", "canary", "declaration"))
-    debian.must(*AS_ETL, "hourmark", "types", "apply", "--dir", TYPES, "--config", "/etc/hourmark/etl.toml")
+    debian.root.at(f"{TYPES}/{CANARY}.toml").write_text(
+        debian.must("hourmark", "canary", "declaration")
+    )
+    debian.must(
+        *AS_ETL, "hourmark", "types", "apply", "--dir", TYPES, "--config", "/etc/hourmark/etl.toml"
+    )
 
 
 def _of(stack: Mapping[str, Any], group: str, *names: str) -> dict[str, Any]:

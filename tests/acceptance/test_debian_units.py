@@ -1,8 +1,10 @@
-"""The .deb packages with their units on a clean Debian: closed, proved buckets, and a judge that is content.
+"""The .deb packages with their units on a clean Debian: closed, proved buckets, and a judge that is
+content.
 
-Debian is made by debootstrap and booted with systemd; Kafka's two clusters, HDFS and the registry are the local stack's, the
-mirror between the clusters is the package's. Needs root, and apt that can fetch. Took 16 minutes
-beside much other work (a load of 35 on two cores), with packages that were made before; making them is two to five more.
+Debian is made by debootstrap and booted with systemd; Kafka's two clusters, HDFS and the registry
+are the local stack's, the mirror between the clusters is the package's. Needs root, and apt that
+can fetch. Took 16 minutes beside much other work (a load of 35 on two cores), with packages that
+were made before; making them is two to five more.
 """
 
 from __future__ import annotations
@@ -24,7 +26,12 @@ from tests.support.waiting import wait_for
 from hourmark.commands.canary import CANARY
 from hourmark_infra.stack import Stack
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.stack,
+    pytest.mark.long,
+    pytest.mark.timeout(3600),
+]
 
 LINES = 500
 CLOSED_S = 900.0
@@ -49,12 +56,18 @@ def debian(own_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def write(debian: BootedDebian, first: int) -> None:
     with debian.root.at(f"{LOGS}/app.log").open("ab") as file:
-        file.write(b"".join(b"2026-11-21 10:00:00 INFO request %d served\n" % (first + n) for n in range(LINES)))
+        file.write(
+            b"".join(
+                b"2026-11-21 10:00:00 INFO request %d served\n" % (first + n) for n in range(LINES)
+            )
+        )
 
 
 def buckets(debian: BootedDebian, event_type: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = json.loads(
-        debian.must(*AS_ETL, "hourmark", "bucket", "ls", "--json", "--config", "/etc/hourmark/etl.toml")
+        debian.must(
+            *AS_ETL, "hourmark", "bucket", "ls", "--json", "--config", "/etc/hourmark/etl.toml"
+        )
     )
     return [row for row in rows if row["type"] == event_type and row["state"] == "closed"]
 
@@ -81,13 +94,20 @@ def judged(debian: BootedDebian, stack: Stack, folder: Path, canaries: list[dict
     expectations.write_text(
         json.dumps(
             {
-                "webhdfs": storage["webhdfs"], "root": "/hourmark", "user": storage["user"],
-                "files": [{"path": f"{LOGS}/*.log*", "form": "free", "type": TYPE, "hosts": "tailer"}],
-                "types": {TYPE: {"content": "raw-line", "field": "message", "time": "observed"}, CANARY: EXPECTED},
+                "webhdfs": storage["webhdfs"],
+                "root": "/hourmark",
+                "user": storage["user"],
+                "files": [
+                    {"path": f"{LOGS}/*.log*", "form": "free", "type": TYPE, "hosts": "tailer"}
+                ],
+                "types": {
+                    TYPE: {"content": "raw-line", "field": "message", "time": "observed"},
+                    CANARY: EXPECTED,
+                },
                 "api": canaries,
             }
         )
-    )  # fmt: skip
+    )
     command = [sys.executable, "-m", "hourmark", "judge", "check", str(expectations)]
     as_there = [
         "unshare",

@@ -14,7 +14,10 @@ from hourmark_infra.containers.first import make_first
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 
-FILES_MAX = (512, 1024)  # the latter is what an engine gives where the machine's limits are not raised
+FILES_MAX = (
+    512,
+    1024,
+)  # the latter is what an engine gives where the machine's limits are not raised
 LISTENS = "</dev/tcp/localhost/8780"
 
 
@@ -30,11 +33,23 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("files", FILES_MAX)
 def test_it_listens_however_few_files_it_may_open(engine: str, files: int, tmp_path: Path) -> None:
     make_first(tmp_path)
-    options = ("--read-only", "--cap-drop=ALL", f"--user={os.getuid()}", "-v", f"{tmp_path}:/site:ro", "--entrypoint=bash")
+    options = (
+        "--read-only",
+        "--cap-drop=ALL",
+        f"--user={os.getuid()}",
+        "-v",
+        f"{tmp_path}:/site:ro",
+        "--entrypoint=bash",
+    )
     limited = ("-c", f"ulimit -n {files} && exec haproxy -db -f /etc/haproxy/hourmark.cfg")
     container = said(engine, "run", "-d", *options, image(engine), *limited).strip()
     try:
-        wait_for(lambda: ends_well(engine, "exec", container, "bash", "-c", LISTENS), "the balancer listens", 60, 0.5)
+        wait_for(
+            lambda: ends_well(engine, "exec", container, "bash", "-c", LISTENS),
+            "the balancer listens",
+            60,
+            0.5,
+        )
     finally:
         said(engine, "rm", "--force", "--time=0" if engine == "podman" else "--volumes", container)
 
@@ -45,10 +60,17 @@ def image(engine: str) -> str:
 
 
 def said(*command: str) -> str:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, f"{command}: {done.stderr[-2000:]}"
     return done.stdout
 
 
 def ends_well(*command: str) -> bool:
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False).returncode == 0
+    return (
+        subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False
+        ).returncode
+        == 0
+    )

@@ -1,4 +1,6 @@
-"""`docker compose up`: what a program logs in its container ends in closed buckets, each line once."""
+"""`docker compose up`: what a program logs in its container ends in closed buckets, each line
+once.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from tests.support.compose import HOURMARK, MISSING, ROOT, Site, program
 
 from hourmark.commands.canary import CANARY
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.containers, pytest.mark.long, pytest.mark.timeout(7200)]
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.containers,
+    pytest.mark.long,
+    pytest.mark.timeout(7200),
+]
 
 CLOSED_S = 1800.0  # a minute's bucket, after all servers came up at once, beside other work
 EXPECTATIONS: dict[str, Any] = {
@@ -56,21 +63,34 @@ def test_what_is_logged_is_in_closed_buckets_each_line_once(site: Site) -> None:
     assert "Read-only" in site.exec("tailer", "sh", "-c", "touch /opt/hourmark/x 2>&1; true")
     if site.size.name == ".env":
         break_and_mend(site)
-    site.wait(lambda: site.ends_well("canary-check", HOURMARK, "canary", "check"), "the canary passes every step", CLOSED_S)
+    site.wait(
+        lambda: site.ends_well("canary-check", HOURMARK, "canary", "check"),
+        "the canary passes every step",
+        CLOSED_S,
+    )
     site.stop("application")
     site.stop("canary")
     last = minute(site)
-    site.wait(lambda: closed(site, last).keys() >= TYPES, f"the buckets {last} are closed", CLOSED_S)
+    site.wait(
+        lambda: closed(site, last).keys() >= TYPES, f"the buckets {last} are closed", CLOSED_S
+    )
     assert {row["grade"] for rows in closed(site).values() for row in rows} == {"proved"}
     told = EXPECTATIONS | {"api": acknowledged(site.said("canary"))}
     judged = site.operator("judge", "check", "/dev/stdin", stdin=json.dumps(told))
     assert judged.returncode == 0, judged.stdout[-4000:] + judged.stderr[-4000:]
     compared = re.search(r"compared: ([\d,]+), of which (\d+) of the API", judged.stdout)
-    assert compared is not None and int(compared[1].replace(",", "")) > 100 and int(compared[2]) == len(told["api"]) > 0
+    assert (
+        compared is not None
+        and int(compared[1].replace(",", "")) > 100
+        and int(compared[2]) == len(told["api"]) > 0
+    )
 
 
 def break_and_mend(site: Site) -> None:
-    """With three of each: a broker is killed; another, a mirror's worker and a service are cut off. Buckets close meanwhile."""
+    """With three of each: a broker is killed; another, a mirror's worker and a service are cut off.
+
+    Buckets close meanwhile.
+    """
     site.kill("edge-2")
     one_more_closed(site, "a broker")
     site.start("edge-2")
@@ -107,7 +127,9 @@ def health_checks(size: Path) -> Iterator[tuple[str, list[str]]]:
     """Of the services that are started: an engine that has no scheduler for them does not ask."""
     (named,) = re.findall(r"^COMPOSE_PROFILES=(.+)$", size.read_text(), re.MULTILINE)
     chosen = set(named.split(","))
-    for name, service in yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"].items():
+    for name, service in yaml.safe_load((ROOT / "docker-compose.yml").read_text())[
+        "services"
+    ].items():
         if "healthcheck" in service and chosen.issuperset(service.get("profiles", ())):
             kind, *words = service["healthcheck"]["test"]
             yield name, ["sh", "-c", *words] if kind == "CMD-SHELL" else words

@@ -88,9 +88,15 @@ def containers() -> set[str]:
 def test_what_was_posted_is_in_a_closed_bucket_once_and_so_is_a_line(sales: Stack) -> None:
     posted = sales.post("sale", {"item": "pear", "price": 3}, {"item": "plum", "price": 2})
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    sales.write(f"<14>1 {now} till-7 till 1 sale - {json.dumps({'item': 'quince', 'price': 5})}", source="till")
+    sales.write(
+        f"<14>1 {now} till-7 till 1 sale - {json.dumps({'item': 'quince', 'price': 5})}",
+        source="till",
+    )
     placed = sales.wait_for(posted, CLOSED_S)
-    assert [(each.event["item"], each.event["price"]) for each in placed] == [("pear", 3), ("plum", 2)]
+    assert [(each.event["item"], each.event["price"]) for each in placed] == [
+        ("pear", 3),
+        ("plum", 2),
+    ]
     [of_line] = sales.wait_until("sale", lambda event: event["item"] == "quince", seconds=CLOSED_S)
     assert of_line.event["host"] == "till-7" and of_line.bucket in sales.closed("sale")
     events = [event for bucket in sales.closed("sale") for event in sales.read("sale", bucket)]
@@ -100,7 +106,9 @@ def test_what_was_posted_is_in_a_closed_bucket_once_and_so_is_a_line(sales: Stac
 def test_kafka_and_registry_are_reached_by_the_addresses_that_it_names(sales: Stack) -> None:
     topics = AdminClient({"bootstrap.servers": sales.kafka}).list_topics(timeout=30)
     assert len(topics.brokers) == 3 and "events.sale" in topics.topics
-    assert {f"{broker.host}:{broker.port}" for broker in topics.brokers.values()} == {*sales.kafka.split(",")}
+    assert {f"{broker.host}:{broker.port}" for broker in topics.brokers.values()} == {
+        *sales.kafka.split(",")
+    }
     with urllib.request.urlopen(f"{sales.registry_url}/subjects", timeout=30) as answer:
         assert any("sale" in subject for subject in json.load(answer))
 
@@ -109,19 +117,31 @@ def test_a_line_that_is_no_event_is_a_dead_letter_that_a_test_can_see(sales: Sta
     sales.write("not of any form", source="till")
     with pytest.raises(Unavailable, match="0 of 1 events of sale"):
         sales.wait_until("sale", lambda event: event["item"] == "nothing", seconds=1)
-    counted = sales.run("/opt/hourmark/hourmark", "dead-letters", "ls", "--config", "/var/lib/hourmark/run/hourmark.toml")
+    counted = sales.run(
+        "/opt/hourmark/hourmark",
+        "dead-letters",
+        "ls",
+        "--config",
+        "/var/lib/hourmark/run/hourmark.toml",
+    )
     assert "not_rfc5424" in counted
 
 
 def test_an_image_that_is_not_there_is_named_and_not_pulled() -> None:
-    with pytest.raises(Unavailable, match=r"there is no image hourmark-nowhere:1; build it"), stack(image="hourmark-nowhere:1"):
+    with (
+        pytest.raises(Unavailable, match=r"there is no image hourmark-nowhere:1; build it"),
+        stack(image="hourmark-nowhere:1"),
+    ):
         pytest.fail("there is none")
 
 
 def test_types_that_are_wrong_end_the_start_with_their_words(tmp_path: Path) -> None:
     before = containers()
     (tmp_path / "sale.toml").write_text(TYPE.replace('"long"', '"lon"'))
-    with pytest.raises(Unavailable, match=r"(?s)has ended; its log ends with.*lon"), stack(tmp_path, seconds=START_S):
+    with (
+        pytest.raises(Unavailable, match=r"(?s)has ended; its log ends with.*lon"),
+        stack(tmp_path, seconds=START_S),
+    ):
         pytest.fail("there is no type lon")
     assert containers() == before
 

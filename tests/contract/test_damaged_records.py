@@ -1,4 +1,6 @@
-"""Audit records and host reports of bytes that are none, or that end too early: a ValueError, and never another record."""
+"""Audit records and host reports of bytes that are none, or that end too early: a ValueError, and
+never another record.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,19 @@ from hourmark.records import audit
 from hourmark.records.audit import AuditRecord, Promise
 from hourmark.records.host_reports import HostReport, SourceReport
 
-RECORD: Final = audit_record(promised=(Promise("click", 3600, 2, 7, 11), Promise("view", 3600, 1, 9, 13)), blanks=1000)
+RECORD: Final = audit_record(
+    promised=(Promise("click", 3600, 2, 7, 11), Promise("view", 3600, 1, 9, 13)), blanks=1000
+)
 TOLD: Final = HostReport(
-    host_id="a" * 32, host_name="web-1", kind="tailer", incarnation="b" * 32, sequence=300, received_at_ms=1_800_000_000_000,
-    goodbye=False, sources=(SourceReport("app", 1_800_000_000_000, 500, 0, 200, unrepeatable=True),),
-)  # fmt: skip
+    host_id="a" * 32,
+    host_name="web-1",
+    kind="tailer",
+    incarnation="b" * 32,
+    sequence=300,
+    received_at_ms=1_800_000_000_000,
+    goodbye=False,
+    sources=(SourceReport("app", 1_800_000_000_000, 500, 0, 200, unrepeatable=True),),
+)
 FORMS: Final = [
     (AuditRecord.decode, RECORD.encode(), RECORD.encode(with_checksums=False)),
     (HostReport.decode, TOLD.encode(), TOLD.encode(tells_unknown=False)),
@@ -26,10 +36,14 @@ FORMS: Final = [
 
 
 @given(st.sampled_from(FORMS), st.data())
-def test_bytes_are_a_value_error_or_a_record_that_comes_back(form: tuple[Any, bytes, bytes], data: st.DataObject) -> None:
+def test_bytes_are_a_value_error_or_a_record_that_comes_back(
+    form: tuple[Any, bytes, bytes], data: st.DataObject
+) -> None:
     decode, datum, _ = form
     at = data.draw(st.integers(0, len(datum) - 1))
-    changed = datum[:at] + data.draw(st.binary(max_size=12)) + datum[at + data.draw(st.integers(0, 12)) :]
+    changed = (
+        datum[:at] + data.draw(st.binary(max_size=12)) + datum[at + data.draw(st.integers(0, 12)) :]
+    )
     try:
         record = decode(changed)
     except ValueError:

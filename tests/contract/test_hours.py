@@ -46,7 +46,9 @@ def test_other_bucket_lengths_are_refused(length_s: int) -> None:
         Hour(0, length_s)
 
 
-@pytest.mark.parametrize("label", ["2026-11-21", "2026-11-21T5", "x", "2026-13-01T00", "2026-11-21T05:07:00"])
+@pytest.mark.parametrize(
+    "label", ["2026-11-21", "2026-11-21T5", "x", "2026-13-01T00", "2026-11-21T05:07:00"]
+)
 def test_labels_of_another_form_are_refused(label: str) -> None:
     with pytest.raises(ValueError):  # the message is Python's own for impossible dates
         Hour.parse(label)

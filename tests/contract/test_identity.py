@@ -1,4 +1,6 @@
-"""Identity: the golden vectors (made from the text of the contract, not by this code), and what must hold for any input."""
+"""Identity: the golden vectors (made from the text of the contract, not by this code), and what
+must hold for any input.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +48,27 @@ def test_range_batch_and_file_ids_are_the_golden_ones() -> None:
         fields = {**v["fields"], "part": Part(v["fields"]["part"])}
         assert ByteRange(**fields).range_id(bytes.fromhex(v["body"])).hex() == v["range_id"]
     for v in vectors["batches"]:
-        made = batch_range_id(v["type"], v["key"], v["client"], v["observed_at_ms"], v["rules"], bytes.fromhex(v["body"]))
+        made = batch_range_id(
+            v["type"],
+            v["key"],
+            v["client"],
+            v["observed_at_ms"],
+            v["rules"],
+            bytes.fromhex(v["body"]),
+        )
         assert made.hex() == v["range_id"]
     for v in vectors["files"]:
         assert file_id(v["device"], v["inode"], v["birth_ns"]) == v["file_id"]
 
 
-@given(st.integers(0, TIME_MS_MAX), HEX, HEX, st.integers(0, 1 << 40), st.integers(0, (1 << 63) - 1), st.binary(max_size=300))
+@given(
+    st.integers(0, TIME_MS_MAX),
+    HEX,
+    HEX,
+    st.integers(0, 1 << 40),
+    st.integers(0, (1 << 63) - 1),
+    st.binary(max_size=300),
+)
 def test_an_event_id_is_a_uuid_version_8_that_tells_its_time(
     time_ms: int, host: str, file: str, generation: int, offset: int, line: bytes
 ) -> None:
@@ -64,14 +80,20 @@ def test_an_event_id_is_a_uuid_version_8_that_tells_its_time(
     assert made == LineIds(host, file, generation).make(time_ms, offset, line)
 
 
-@given(st.lists(st.tuples(st.integers(0, TIME_MS_MAX), st.binary(max_size=20)), min_size=2, max_size=20))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, TIME_MS_MAX), st.binary(max_size=20)), min_size=2, max_size=20
+    )
+)
 def test_event_ids_sort_by_time(events: list[tuple[int, bytes]]) -> None:
     ids = [IDS.make(time_ms, 0, line) for time_ms, line in events]
     assert [i.time_ms for i in sorted(ids)] == sorted(time_ms for time_ms, _ in events)
 
 
 @given(st.binary(max_size=50), st.integers(0, 1 << 40), st.integers(1, 1 << 20))
-def test_another_position_or_line_gives_another_event_id(line: bytes, offset: int, further: int) -> None:
+def test_another_position_or_line_gives_another_event_id(
+    line: bytes, offset: int, further: int
+) -> None:
     assert IDS.make(5, offset, line) != IDS.make(5, offset + further, line)
     assert IDS.make(5, offset, line) != IDS.make(5, offset, line + b"x")
     assert IDS.make(5, offset, line) != LineIds("a" * 32, "b" * 32, 1).make(5, offset, line)
@@ -98,11 +120,19 @@ def test_keys_of_other_sizes_are_refused(size: int) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"host_id": "c" * 32}, {"file_id": "c" * 32}, {"generation": 1}, {"start": 1, "end": 3}, {"observed_at_ms": 8},
-        {"rules": "2-a"}, {"zone": "Europe/Berlin"}, {"source": "other"}, {"path": "/other"}, {"host_name": "i"},
+        {"host_id": "c" * 32},
+        {"file_id": "c" * 32},
+        {"generation": 1},
+        {"start": 1, "end": 3},
+        {"observed_at_ms": 8},
+        {"rules": "2-a"},
+        {"zone": "Europe/Berlin"},
+        {"source": "other"},
+        {"path": "/other"},
+        {"host_name": "i"},
         {"part": Part.CHUNK},
     ],
-)  # fmt: skip
+)
 def test_every_field_that_parsing_depends_on_is_in_the_range_id(changes: dict[str, Any]) -> None:
     assert byte_range().range_id(b"a\n") != byte_range(**changes).range_id(b"a\n")
     assert byte_range().range_id(b"a\n") != byte_range().range_id(b"b\n")
@@ -111,11 +141,17 @@ def test_every_field_that_parsing_depends_on_is_in_the_range_id(changes: dict[st
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"host_id": "x"}, "host_id"), ({"file_id": "A" * 32}, "file_id"), ({"generation": -1}, "generation"),
-        ({"start": 2}, "not after start"), ({"path": ""}, "path"), ({"zone": "z" * 65}, "zone"),
+        ({"host_id": "x"}, "host_id"),
+        ({"file_id": "A" * 32}, "file_id"),
+        ({"generation": -1}, "generation"),
+        ({"start": 2}, "not after start"),
+        ({"path": ""}, "path"),
+        ({"zone": "z" * 65}, "zone"),
     ],
-)  # fmt: skip
-def test_a_wrong_range_is_refused_by_the_name_of_its_field(changes: dict[str, Any], named: str) -> None:
+)
+def test_a_wrong_range_is_refused_by_the_name_of_its_field(
+    changes: dict[str, Any], named: str
+) -> None:
     with pytest.raises(ValueError, match=named):
         byte_range(**changes)
 

@@ -1,4 +1,5 @@
-"""What a version wrote, every later one reads: ledger, storage, checkpoint and records of each version stand in `kept/`.
+"""What a version wrote, every later one reads: ledger, storage, checkpoint and records of each
+version stand in `kept/`.
 
 python -m tests.contract.test_kept_formats 0.3.0     keeps what this version writes; never again under the same name
 """
@@ -80,7 +81,9 @@ REPORT: Final = HostReport(
     sources=(SourceReport("app", 1_800_000_000_000, 7, 1),),
 )
 BODY: Final = b"compressed"
-LOSS: Final = Loss(source="app", path="/var/log/app.log", at_ms=1, bytes=9, unknown=0, what="was truncated")
+LOSS: Final = Loss(
+    source="app", path="/var/log/app.log", at_ms=1, bytes=9, unknown=0, what="was truncated"
+)
 OUTGOING: Final = Outgoing(
     1,
     ByteRange(
@@ -101,14 +104,25 @@ FILE: Final = TrackedFile(
     file_id="f" * 32,
     identity=Identity(1, 2, 3),
     place=Place("app", "/var/log/app.log", "/var/log/app.log.1"),
-    progress=Progress(position=Position(generation=2, offset=99, anchor=b"before it", size_seen=200), in_flight=(OUTGOING,)),
+    progress=Progress(
+        position=Position(generation=2, offset=99, anchor=b"before it", size_seen=200),
+        in_flight=(OUTGOING,),
+    ),
 )
 WATCHED: Final = Memory(
     looked_ms=1_800_000_000_789,
     topics={
-        "events.click": KnownTopic("topic-id", "remote-id", {0: KnownPartition(covered=17, position=17, end=19, since_ms=0)})
+        "events.click": KnownTopic(
+            "topic-id",
+            "remote-id",
+            {0: KnownPartition(covered=17, position=17, end=19, since_ms=0)},
+        )
     },
-    standing=(Alarm(AlarmName.OVERTAKEN, "events.click-0", "offsets 3 to 7 may be missing", "events.click"),),
+    standing=(
+        Alarm(
+            AlarmName.OVERTAKEN, "events.click-0", "offsets 3 to 7 may be missing", "events.click"
+        ),
+    ),
 )
 
 
@@ -149,7 +163,10 @@ def story(world: World) -> None:
 def keep(version: str) -> None:
     """What this version writes, and what it knows by name."""
     (KEPT / f"{version}.json").write_text(json.dumps(known(), indent=1) + "\n")
-    with tempfile.TemporaryDirectory() as name, zipfile.ZipFile(KEPT / f"{version}.zip", "x", zipfile.ZIP_DEFLATED) as kept:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        zipfile.ZipFile(KEPT / f"{version}.zip", "x", zipfile.ZIP_DEFLATED) as kept,
+    ):
         folder = Path(name)
         world = World(folder, make_template(folder))
         story(world)
@@ -187,13 +204,21 @@ def versions() -> list[str]:
 def disagreements(world: World) -> list[str]:
     """What a check of the ledger says, the clusters left out."""
     known = world.frontiers()
-    found = [*damaged_rows(world.database), *check_chains(world.database, known), *check_groups(world.database, known)]
+    found = [
+        *damaged_rows(world.database),
+        *check_chains(world.database, known),
+        *check_groups(world.database, known),
+    ]
     return [str(finding) for finding in (*found, *check_files(world.database, world.storage))]
 
 
 def go_on_with(world: World, kept: zipfile.ZipFile, folder: Path) -> None:
     """The kept ledger and storage take the place of the world's own."""
-    content = {name.removeprefix("storage/"): kept.read(name) for name in kept.namelist() if name.startswith("storage/")}
+    content = {
+        name.removeprefix("storage/"): kept.read(name)
+        for name in kept.namelist()
+        if name.startswith("storage/")
+    }
     ledger = folder / "kept.sqlite"
     world.storage.forget()
     for seen in (world.judge.closed, world.judge.where, world.judge.manifests):
@@ -209,7 +234,9 @@ def kept(request: pytest.FixtureRequest) -> zipfile.ZipFile:
     return zipfile.ZipFile(KEPT / f"{request.param}.zip")
 
 
-def test_a_driver_goes_on_with_the_ledger_and_storage_of_each_version(kept: zipfile.ZipFile, tmp_path: Path) -> None:
+def test_a_driver_goes_on_with_the_ledger_and_storage_of_each_version(
+    kept: zipfile.ZipFile, tmp_path: Path
+) -> None:
     world = World(tmp_path, make_template(tmp_path))
     story(world)  # what Kafka holds is played again; ledger and storage are the kept ones
     go_on_with(world, kept, tmp_path)
@@ -219,17 +246,30 @@ def test_a_driver_goes_on_with_the_ledger_and_storage_of_each_version(kept: zipf
     settle(world)
     for event_type in TYPES:
         assert [manifest(world, event_type, hour(n)).events for n in range(3)] == [1, 2, 1]
-        assert [verify_bucket(world.storage, event_type, hour(n)).findings for n in range(3)] == [(), (), ()]
+        assert [verify_bucket(world.storage, event_type, hour(n)).findings for n in range(3)] == [
+            (),
+            (),
+            (),
+        ]
     world.end()
 
 
-def test_a_tailer_a_verifier_and_a_watch_go_on_with_what_each_version_remembered(kept: zipfile.ZipFile, tmp_path: Path) -> None:
+def test_a_tailer_a_verifier_and_a_watch_go_on_with_what_each_version_remembered(
+    kept: zipfile.ZipFile, tmp_path: Path
+) -> None:
     (tmp_path / "checkpoint.sqlite").write_bytes(kept.read("checkpoint.sqlite"))
     checkpoint, host_id = Checkpoint.open(tmp_path / "checkpoint.sqlite")
     (file,) = checkpoint.files()
     assert (file.identity, file.place) == (FILE.identity, FILE.place)
-    assert (file.progress.position, file.progress.in_flight) == (FILE.progress.position, (OUTGOING,))
-    assert (host_id, checkpoint.body(1), checkpoint.losses()) == (HOST_ID, BODY, {"app": Losses(9, 0)})
+    assert (file.progress.position, file.progress.in_flight) == (
+        FILE.progress.position,
+        (OUTGOING,),
+    )
+    assert (host_id, checkpoint.body(1), checkpoint.losses()) == (
+        HOST_ID,
+        BODY,
+        {"app": Losses(9, 0)},
+    )
     checkpoint.close()
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "checks.json").write_bytes(kept.read("checks.json"))

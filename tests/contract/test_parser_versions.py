@@ -1,4 +1,6 @@
-"""What parsing gives never changes: zone data as it was kept, and every parser's results as they were."""
+"""What parsing gives never changes: zone data as it was kept, and every parser's results as they
+were.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,18 @@ def kept_zones(file: Path) -> dict[str, bytes]:
 
 def test_new_revisions_name_a_parser_and_zone_data_that_are_at_hand() -> None:
     assert PARSER.parser == max(PARSERS)
-    assert PARSER.zones == max(zone_versions(), key=lambda version: [int(part) for part in version.split(".")])
+    assert PARSER.zones == max(
+        zone_versions(), key=lambda version: [int(part) for part in version.split(".")]
+    )
 
 
 def test_zone_data_is_as_it_was_kept() -> None:
-    kept = {version: digest_of(kept_zones(FOLDER / f"{version}.zip")) for version in zone_versions()}
-    assert kept == json.loads((VECTORS / "zone_data.json").read_text()), "a version that is named never changes, nor goes"
+    kept = {
+        version: digest_of(kept_zones(FOLDER / f"{version}.zip")) for version in zone_versions()
+    }
+    assert kept == json.loads((VECTORS / "zone_data.json").read_text()), (
+        "a version that is named never changes, nor goes"
+    )
 
 
 def test_zone_data_is_that_of_the_tzdata_package() -> None:
@@ -58,7 +66,9 @@ def test_zone_data_is_that_of_the_tzdata_package() -> None:
     assert kept_zones(FOLDER / f"{installed}.zip") == installed_zones()
 
 
-def test_keeping_zone_data_is_reproducible_and_never_replaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_keeping_zone_data_is_reproducible_and_never_replaces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, digests = tmp_path / "zone_data", tmp_path / "zone_data.json"
     keep_zone_data.main(folder, digests)
     assert "hourmark.rules.revision.PARSER" in capsys.readouterr().out
@@ -74,7 +84,12 @@ def test_keeping_zone_data_is_reproducible_and_never_replaces(tmp_path: Path, ca
 
 def test_a_zone_that_is_altered_missing_or_renamed_is_found() -> None:
     zones = {"A": b"TZif1", "B": b"TZif2"}
-    others = [{"A": b"TZif1"}, {"A": b"TZif2", "B": b"TZif1"}, {"A": b"TZif1", "C": b"TZif2"}, {"A": b"TZif1B", "B": b"TZif2"}]
+    others = [
+        {"A": b"TZif1"},
+        {"A": b"TZif2", "B": b"TZif1"},
+        {"A": b"TZif1", "C": b"TZif2"},
+        {"A": b"TZif1B", "B": b"TZif2"},
+    ]
     assert digest_of(zones) not in {digest_of(other) for other in others}
     assert digest_of(zones) == digest_of(dict(reversed(zones.items())))
 
@@ -86,10 +101,16 @@ def test_each_parser_gives_what_was_kept() -> None:
 
 
 def test_every_parser_has_its_vectors_and_no_other_has_some() -> None:
-    assert {file.name for file in parser_check.FOLDER.iterdir()} == {f"{number}.json" for number in KEPT}
+    assert {file.name for file in parser_check.FOLDER.iterdir()} == {
+        f"{number}.json" for number in KEPT
+    }
     for number in KEPT:
         kept = json.loads((parser_check.FOLDER / f"{number}.json").read_text())
-        named = {json.loads(value)["parser"]["parser"] for key, value in kept["rules"] if key.startswith("rules/")}
+        named = {
+            json.loads(value)["parser"]["parser"]
+            for key, value in kept["rules"]
+            if key.startswith("rules/")
+        }
         assert named == {int(number.partition("-")[0])}
 
 
@@ -100,20 +121,32 @@ def test_the_vectors_cover_every_reason_type_and_zone() -> None:
         names |= set(vector.get("range", {}).get("zones", ()))
         for parsed in vectors.parsed(vector):
             types |= {record.event_type for record in parsed.records}
-            reasons |= {r.value for r in Reason if any(_says(record, r) for record in parsed.records)}
+            reasons |= {
+                r.value for r in Reason if any(_says(record, r) for record in parsed.records)
+            }
     (extras,) = map(Vectors.of, EXTRAS)
-    of_extras = [record for vector in extras.all for parsed in extras.parsed(vector) for record in parsed.records]
+    of_extras = [
+        record
+        for vector in extras.all
+        for parsed in extras.parsed(vector)
+        for record in parsed.records
+    ]
     reasons |= {r.value for r in Reason if any(_says(record, r) for record in of_extras)}
     assert reasons == {reason.value for reason in Reason}
     declared = {name for rules in parser_cases.REVISIONS for name, t in rules.types.items()}
     unusable = {f"matched-{at}" for at, pattern in enumerate(PATTERNS) if not accepted(pattern)}
     assert declared - types == unusable | {f"timed-{len(LOCAL_TIMES)}", "text-map"}
     data = kept_zones(FOLDER / f"{PARSER.zones}.zip")
-    assert {data[name] for name in names & data.keys()} == set(data.values()), "a zone of each content"
+    assert {data[name] for name in names & data.keys()} == set(data.values()), (
+        "a zone of each content"
+    )
 
 
 def _says(record: Record, reason: Reason) -> bool:
-    return record.event_type == dead_letters.TYPE and reason.value.encode() in record.value[5 + 16 :][:200]
+    return (
+        record.event_type == dead_letters.TYPE
+        and reason.value.encode() in record.value[5 + 16 :][:200]
+    )
 
 
 def accepted(pattern: str) -> bool:
@@ -140,16 +173,28 @@ def in_utf8(pattern: bytes, _options: object) -> Any:
 
 READ_MS = TimeFormat.read_ms
 CHANGES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "times a millisecond later, some of them": lambda patch: patch.setattr(TimeFormat, "read_ms", _later_minute),
-    "floats rounded": lambda patch: patch.setattr(primitives, "struct", SimpleNamespace(pack=rounded, unpack=struct.unpack)),
+    "times a millisecond later, some of them": lambda patch: patch.setattr(
+        TimeFormat, "read_ms", _later_minute
+    ),
+    "floats rounded": lambda patch: patch.setattr(
+        primitives, "struct", SimpleNamespace(pack=rounded, unpack=struct.unpack)
+    ),
     "another JSON decoder": lambda patch: patch.setattr(json_payload, "_decode", json.loads),
     "errors said otherwise": lambda patch: patch.setattr(
         json_payload, "_refusal", lambda payload, error: Rejected(Reason.BAD_JSON, f"JSON: {error}")
     ),
-    "patterns in UTF-8": lambda patch: patch.setattr(patterns, "re2", SimpleNamespace(**vars(re2) | {"compile": in_utf8})),
-    "hours of another length": lambda patch: patch.setattr(records, "hour_start_s", lambda ms, length_s: ms // 1000),
-    "dead letters without their detail": lambda patch: patch.setattr(records, "DETAIL_CHARS_MAX", 20),
-    "a library that fails": lambda patch: patch.setattr(json_payload, "_decode", lambda payload: [][0]),
+    "patterns in UTF-8": lambda patch: patch.setattr(
+        patterns, "re2", SimpleNamespace(**vars(re2) | {"compile": in_utf8})
+    ),
+    "hours of another length": lambda patch: patch.setattr(
+        records, "hour_start_s", lambda ms, length_s: ms // 1000
+    ),
+    "dead letters without their detail": lambda patch: patch.setattr(
+        records, "DETAIL_CHARS_MAX", 20
+    ),
+    "a library that fails": lambda patch: patch.setattr(
+        json_payload, "_decode", lambda payload: [][0]
+    ),
 }
 
 
@@ -161,7 +206,9 @@ def test_a_planted_change_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("zone", ["America/Asuncion", "Africa/Cairo", "Pacific/Apia"])
-def test_a_planted_change_of_one_zone_is_found(zone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_change_of_one_zone_is_found(
+    zone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = kept_zones(FOLDER / f"{PARSER.zones}.zip")
     (tmp_path / f"{PARSER.zones}.zip").write_bytes(zipped({**kept, zone: kept["Etc/GMT+9"]}))
     monkeypatch.setattr(zones, "FOLDER", tmp_path)
@@ -169,7 +216,9 @@ def test_a_planted_change_of_one_zone_is_found(zone: str, tmp_path: Path, monkey
     assert any(name.startswith(f"zones {zone.partition('/')[0]}") for name in found)
 
 
-def test_those_of_extras_find_a_record_that_begins_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_those_of_extras_find_a_record_that_begins_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     (extras,) = map(Vectors.of, EXTRAS)
     assert len(extras.all) > 100 and extras.different() == []
     monkeypatch.setattr(RecordStart, "steps", lambda self, body, at, end: iter([None]))
@@ -179,18 +228,29 @@ def test_those_of_extras_find_a_record_that_begins_elsewhere(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("content", [None, "{", "{}", '{"rules": [["rules/1-x", "{}"]]}'])
-def test_kept_results_that_cannot_be_read_are_said(content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_results_that_cannot_be_read_are_said(
+    content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if content is not None:
         (tmp_path / f"{PARSER.parser}.json").write_text(content)
     monkeypatch.setattr(parser_check, "FOLDER", tmp_path)
-    with pytest.raises(Finding, match=r"1\.json, what the parser 1 gives, cannot be read: .*install this software anew"):
+    with pytest.raises(
+        Finding,
+        match=r"1\.json, what the parser 1 gives, cannot be read: .*install this software anew",
+    ):
         check_parser()
 
 
-def test_a_service_that_parses_otherwise_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_parses_otherwise_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(json_payload, "_decode", json.loads)
     with pytest.raises(Finding) as found:
-        run(Config(service={"state_dir": tmp_path / "state"}), lambda url: pytest.fail(f"it serves at {url}"), Config)
+        run(
+            Config(service={"state_dir": tmp_path / "state"}),
+            lambda url: pytest.fail(f"it serves at {url}"),
+            Config,
+        )
     assert found.value.exit_code != 0
     message = str(found.value)
     for named in (
@@ -207,7 +267,9 @@ def test_a_service_that_parses_otherwise_does_not_start(tmp_path: Path, monkeypa
     assert not (tmp_path / "state").exists(), "nothing was begun"
 
 
-def test_keeping_vectors_is_reproducible_and_never_replaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_keeping_vectors_is_reproducible_and_never_replaces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     keep_parser_vectors.main(tmp_path)
     assert "next step" in capsys.readouterr().out
     (file,) = tmp_path.iterdir()

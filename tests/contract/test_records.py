@@ -1,4 +1,6 @@
-"""Audit records, host reports, headers, rules revisions, manifests: what is written comes back, and wrong input is refused."""
+"""Audit records, host reports, headers, rules revisions, manifests: what is written comes back, and
+wrong input is refused.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ from hourmark.records.event_id import EventId
 from hourmark.records.host_reports import SCHEMA, SCHEMA_BEFORE_UNKNOWN, HostReport, SourceReport
 from hourmark.records.manifest import Manifest
 from hourmark.records.ranges import Part, RangeId, range_fields, read_range_fields
-from hourmark.records.wire import RANGE_HEADERS, parse_range_headers, range_headers, report_from_json, report_to_json
+from hourmark.records.wire import (
+    RANGE_HEADERS,
+    parse_range_headers,
+    range_headers,
+    report_from_json,
+    report_to_json,
+)
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, RulesBook, TypeVersion
 from hourmark_declare.avro_evolution import why_unreadable
@@ -30,7 +38,9 @@ TEXT = st.text(max_size=30)
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,10}", fullmatch=True)
 MILLIS = st.integers(0, 4_000_000_000_000)
 COUNTS = st.integers(0, (1 << 63) - 1)
-REPORTED = st.integers(0, (1 << 53) - 1)  # a service refuses larger counts: no host has read so many bytes
+REPORTED = st.integers(
+    0, (1 << 53) - 1
+)  # a service refuses larger counts: no host has read so many bytes
 IDS = st.binary(min_size=16, max_size=16).map(EventId)
 HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
 
@@ -38,8 +48,12 @@ HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
 HASHES = st.integers(0, (1 << 64) - 1)
 
 
-@given(st.lists(st.tuples(NAMES, st.integers(0, 3).map(lambda h: h * 3600), IDS, HASHES), max_size=30))
-def test_promises_count_distinct_ids_by_type_and_hour(events: list[tuple[str, int, EventId, int]]) -> None:
+@given(
+    st.lists(st.tuples(NAMES, st.integers(0, 3).map(lambda h: h * 3600), IDS, HASHES), max_size=30)
+)
+def test_promises_count_distinct_ids_by_type_and_hour(
+    events: list[tuple[str, int, EventId, int]],
+) -> None:
     made = promises(events + events[: len(events) // 2])
     expected: dict[tuple[str, int], set[EventId]] = {}
     for event_type, hour, event_id, _ in events:
@@ -51,20 +65,52 @@ def test_promises_count_distinct_ids_by_type_and_hour(events: list[tuple[str, in
 
 
 @given(
-    st.binary(min_size=8, max_size=8), TEXT, TEXT, COUNTS, MILLIS,
-    st.lists(st.builds(Promise, NAMES, st.integers(0, 1 << 40), st.integers(1, 1 << 40), st.integers(0, 2**64 - 1)), max_size=5),
+    st.binary(min_size=8, max_size=8),
+    TEXT,
+    TEXT,
+    COUNTS,
+    MILLIS,
+    st.lists(
+        st.builds(
+            Promise,
+            NAMES,
+            st.integers(0, 1 << 40),
+            st.integers(1, 1 << 40),
+            st.integers(0, 2**64 - 1),
+        ),
+        max_size=5,
+    ),
     st.none() | COUNTS,
-)  # fmt: skip
+)
 def test_audit_records_come_back(
-    range_id: bytes, name: str, path: str, at: int, ms: int, promised: list[Promise], blanks: int | None
+    range_id: bytes,
+    name: str,
+    path: str,
+    at: int,
+    ms: int,
+    promised: list[Promise],
+    blanks: int | None,
 ) -> None:
     record = audit_record(
-        range_id=RangeId(range_id), host_name=name, generation=3, start=at, end=at, observed_at_ms=ms, path=path,
-        promised=tuple(promised), blanks=blanks,
-    )  # fmt: skip
+        range_id=RangeId(range_id),
+        host_name=name,
+        generation=3,
+        start=at,
+        end=at,
+        observed_at_ms=ms,
+        path=path,
+        promised=tuple(promised),
+        blanks=blanks,
+    )
     assert AuditRecord.decode(record.encode()) == record
-    before = Datum(audit.SCHEMA_BEFORE_BLANKS).decode(record.encode())  # as version 0.2.0 reads it, whichever wrote it
-    assert (before["range_id"], before["lines"], len(before["promised"])) == (range_id, record.lines, len(promised))
+    before = Datum(audit.SCHEMA_BEFORE_BLANKS).decode(
+        record.encode()
+    )  # as version 0.2.0 reads it, whichever wrote it
+    assert (before["range_id"], before["lines"], len(before["promised"])) == (
+        range_id,
+        record.lines,
+        len(promised),
+    )
 
 
 def test_the_schemas_of_audit_records_read_each_other() -> None:
@@ -84,14 +130,22 @@ def test_sums_of_tails_are_modulo_two_to_the_64(ids: list[EventId]) -> None:
 
 
 reports = st.builds(
-    HostReport, host_id=HEX, host_name=TEXT, kind=st.sampled_from(["tailer", "service"]), incarnation=TEXT, sequence=REPORTED,
-    received_at_ms=MILLIS, goodbye=st.booleans(),
+    HostReport,
+    host_id=HEX,
+    host_name=TEXT,
+    kind=st.sampled_from(["tailer", "service"]),
+    incarnation=TEXT,
+    sequence=REPORTED,
+    received_at_ms=MILLIS,
+    goodbye=st.booleans(),
     sources=st.lists(
-        st.builds(SourceReport, NAMES, st.none() | MILLIS, REPORTED, REPORTED, REPORTED, st.booleans()),
+        st.builds(
+            SourceReport, NAMES, st.none() | MILLIS, REPORTED, REPORTED, REPORTED, st.booleans()
+        ),
         max_size=4,
         unique_by=lambda s: s.source,
     ).map(tuple),
-)  # fmt: skip
+)
 
 
 @given(reports)
@@ -101,18 +155,31 @@ def test_host_reports_come_back_in_avro_and_json(report: HostReport) -> None:
 
 
 @given(reports)
-def test_versions_before_unknown_losses_read_reports_and_write_readable_ones(report: HostReport) -> None:
-    """A reader of before takes from a datum what it knows; a datum of before says of later fields what there was: nothing."""
-    silent = tuple(dataclasses.replace(s, unknown_losses=0, unrepeatable=False) for s in report.sources)
+def test_versions_before_unknown_losses_read_reports_and_write_readable_ones(
+    report: HostReport,
+) -> None:
+    """A reader of before takes from a datum what it knows; a datum of before says of later fields
+    what there was: nothing.
+    """
+    silent = tuple(
+        dataclasses.replace(s, unknown_losses=0, unrepeatable=False) for s in report.sources
+    )
     before = dataclasses.replace(report, sources=silent)
-    assert Datum(SCHEMA_BEFORE_UNKNOWN).decode(report.encode())["sources"] == Datum(SCHEMA).decode(report.encode())["sources"]
+    assert (
+        Datum(SCHEMA_BEFORE_UNKNOWN).decode(report.encode())["sources"]
+        == Datum(SCHEMA).decode(report.encode())["sources"]
+    )
     assert HostReport.decode(report.encode(tells_unknown=False)) == before
     assert report_from_json(report_to_json(report, tells_unknown=False)) == before
-    assert not any(later in report_to_json(before) for later in (b"unknown_losses", b"unrepeatable"))
+    assert not any(
+        later in report_to_json(before) for later in (b"unknown_losses", b"unrepeatable")
+    )
 
 
 @given(reports, MILLIS)
-def test_a_service_never_stores_a_caught_up_time_past_its_own_clock(report: HostReport, clock_ms: int) -> None:
+def test_a_service_never_stores_a_caught_up_time_past_its_own_clock(
+    report: HostReport, clock_ms: int
+) -> None:
     stored = report.received(clock_ms)
     assert stored.received_at_ms == clock_ms
     assert all(s.caught_up_at_ms is None or s.caught_up_at_ms <= clock_ms for s in stored.sources)
@@ -120,10 +187,18 @@ def test_a_service_never_stores_a_caught_up_time_past_its_own_clock(report: Host
 
 def _body(*sources: dict[str, Any], **changes: Any) -> bytes:
     usual = {
-        "host_id": "a", "host_name": "h", "kind": "tailer", "incarnation": "i", "sequence": 0, "received_at_ms": 0,
+        "host_id": "a",
+        "host_name": "h",
+        "kind": "tailer",
+        "incarnation": "i",
+        "sequence": 0,
+        "received_at_ms": 0,
         "goodbye": False,
-    }  # fmt: skip
-    said = [{"source": "s", "caught_up_at_ms": 1, "pending_bytes": 0, "lost_bytes": 0} | source for source in sources]
+    }
+    said = [
+        {"source": "s", "caught_up_at_ms": 1, "pending_bytes": 0, "lost_bytes": 0} | source
+        for source in sources
+    ]
     return json.dumps({**usual, "sources": said, **changes}).encode()
 
 
@@ -134,18 +209,42 @@ def test_a_report_of_the_right_form_is_taken() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"[]", b"{}", b"\xff", b'{"sources": 3}', b"null", _body({"caught_up_at_ms": -1}), _body(host_id=7), _body({}, {}),
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b'{"sources": 3}',
+        b"null",
+        _body({"caught_up_at_ms": -1}),
+        _body(host_id=7),
+        _body({}, {}),
     ],
-)  # fmt: skip
+)
 def test_a_report_of_another_form_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError):  # any message; the service answers 400 with it
         report_from_json(body)
 
 
-@given(HEX, HEX, st.integers(0, 1 << 40), st.integers(1, 1 << 20), st.text(min_size=1, max_size=40), st.sampled_from(Part))
-def test_range_headers_come_back(host: str, file: str, start: int, size: int, path: str, part: Part) -> None:
+@given(
+    HEX,
+    HEX,
+    st.integers(0, 1 << 40),
+    st.integers(1, 1 << 20),
+    st.text(min_size=1, max_size=40),
+    st.sampled_from(Part),
+)
+def test_range_headers_come_back(
+    host: str, file: str, start: int, size: int, path: str, part: Part
+) -> None:
     made = byte_range(
-        host_id=host, file_id=file, generation=1, start=start, end=start + size, path=path, host_name="wëb 1", part=part
+        host_id=host,
+        file_id=file,
+        generation=1,
+        start=start,
+        end=start + size,
+        path=path,
+        host_name="wëb 1",
+        part=part,
     )
     headers = range_headers(made)
     assert all(value.isascii() and value.isprintable() for value in headers.values())
@@ -159,9 +258,16 @@ def test_a_path_that_is_no_utf8_survives_the_headers() -> None:
 
 @pytest.mark.parametrize(
     ("header", "value"),
-    [("Hourmark-Offset", "-1"), ("Hourmark-Offset", "1e3"), ("Hourmark-Offset", "9" * 30), ("Hourmark-Offset", "٣"),
-     ("Hourmark-Host", "x"), ("Hourmark-Part", "some"), ("Hourmark-Observed-At", "")],
-)  # fmt: skip
+    [
+        ("Hourmark-Offset", "-1"),
+        ("Hourmark-Offset", "1e3"),
+        ("Hourmark-Offset", "9" * 30),
+        ("Hourmark-Offset", "٣"),
+        ("Hourmark-Host", "x"),
+        ("Hourmark-Part", "some"),
+        ("Hourmark-Observed-At", ""),
+    ],
+)
 def test_a_wrong_header_is_named(header: str, value: str) -> None:
     headers = range_headers(byte_range())
     with pytest.raises(ValueError, match=r"Hourmark|host_id"):
@@ -179,7 +285,9 @@ FIELDS = st.dictionaries(NAMES, st.text(max_size=20), min_size=1, max_size=5).ma
 
 
 @given(st.text(min_size=1, max_size=250), st.sampled_from(Part), st.one_of(st.just(""), FIELDS))
-def test_extras_travel_and_a_service_before_them_refuses_the_range(pattern: str, part: Part, fields: str) -> None:
+def test_extras_travel_and_a_service_before_them_refuses_the_range(
+    pattern: str, part: Part, fields: str
+) -> None:
     made = byte_range(record_start=pattern, part=part, fields=fields)
     headers = range_headers(made)
     assert all(value.isascii() and value.isprintable() for value in headers.values())
@@ -206,7 +314,9 @@ def test_a_range_without_extras_is_what_it_was() -> None:
         ({"Hourmark-Folding": "1"}, "does not know the header Hourmark-Folding; upgrade"),
     ],
 )
-def test_a_range_that_is_not_understood_is_refused_and_never_misread(changes: dict[str, str], said: str) -> None:
+def test_a_range_that_is_not_understood_is_refused_and_never_misread(
+    changes: dict[str, str], said: str
+) -> None:
     headers = range_headers(byte_range(record_start="^S"))
     with pytest.raises(ValueError, match=said):
         parse_range_headers(headers | changes)
@@ -216,7 +326,13 @@ def test_a_range_that_is_not_understood_is_refused_and_never_misread(changes: di
 def test_fields_are_written_in_one_way_alone(written: str) -> None:
     read = read_range_fields(written)
     assert range_fields(dict(reversed(read.items()))) == written
-    for other in (written + " ", " " + written, written.replace(":", ": ", 1), written[:-1] + ",}", f"[{written}]"):
+    for other in (
+        written + " ",
+        " " + written,
+        written.replace(":", ": ", 1),
+        written[:-1] + ",}",
+        f"[{written}]",
+    ):
         with pytest.raises(ValueError, match=r".+"):
             read_range_fields(other)
 
@@ -237,11 +353,14 @@ def test_fields_are_bounded(fields: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         range_fields(fields)
     with pytest.raises(ValueError, match=r".+"):
-        byte_range(fields=json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True))
+        byte_range(
+            fields=json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        )
 
 
 @pytest.mark.parametrize(
-    "written", ['{"a":1}', "[]", '""', "null", "{", '{"a":"b","a":"b"}', "[" * 3000, '{"b":"","a":""}', "{}"]
+    "written",
+    ['{"a":1}', "[]", '""', "null", "{", '{"a":"b","a":"b"}', "[" * 3000, '{"b":"","a":""}', "{}"],
 )
 def test_what_are_no_fields_is_refused(written: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
@@ -269,8 +388,15 @@ def _type(name: str = "click", **changes: Any) -> EventType:
 
 
 def _rules(sequence: int = 1, **types: EventType) -> Rules:
-    versions = {t.name: TypeVersion(t, at + 1) for at, t in enumerate([DEAD_LETTERS, *types.values()])}
-    return Rules(sequence=sequence, types=versions, sources={"app": Source(name="app", types=["click"])}, parsing=Parsing())
+    versions = {
+        t.name: TypeVersion(t, at + 1) for at, t in enumerate([DEAD_LETTERS, *types.values()])
+    }
+    return Rules(
+        sequence=sequence,
+        types=versions,
+        sources={"app": Source(name="app", types=["click"])},
+        parsing=Parsing(),
+    )
 
 
 def test_a_rules_book_has_every_revision_whole_and_the_latest() -> None:
@@ -285,11 +411,15 @@ def test_a_rules_book_has_every_revision_whole_and_the_latest() -> None:
 def test_publishing_twice_changes_nothing() -> None:
     one = _rules(1, click=_type())
     assert RulesBook(one.records() * 2).latest == one
-    assert len(dict(one.records())) == len(one.records()), "keys are distinct, so compaction keeps all of them"
+    assert len(dict(one.records())) == len(one.records()), (
+        "keys are distinct, so compaction keeps all of them"
+    )
 
 
 def test_revisions_of_another_version_keep_their_names() -> None:
-    """A software that knows more settings, or fewer, must not rename what ranges may name years later."""
+    """A software that knows more settings, or fewer, must not rename what ranges may name years
+    later.
+    """
     records = dict(_rules(1, click=_type()).records())
     older = {}
     for key, value in records.items():
@@ -299,7 +429,9 @@ def test_revisions_of_another_version_keep_their_names() -> None:
             click_digests = (key.rpartition("/")[2], digest(text))
         elif key.startswith("type/"):
             older[key] = value
-    rules_text = next(v for k, v in records.items() if k.startswith("rules/")).replace(*click_digests)
+    rules_text = next(v for k, v in records.items() if k.startswith("rules/")).replace(
+        *click_digests
+    )
     key = f"rules/1-{digest(rules_text)}"
     book = RulesBook([*older.items(), (key, rules_text)])
     assert book.latest is not None
@@ -316,13 +448,21 @@ def test_a_revision_waits_for_its_types_in_whatever_order_they_come() -> None:
             book.add(key, value)
             taken = dict(records[:at])
             waits = f"rules/{one.id}" in taken and at < len(records)
-            assert book.missing == ({one.id: sorted({t.key for t in one.types.values()} - taken.keys())} if waits else {})
+            assert book.missing == (
+                {one.id: sorted({t.key for t in one.types.values()} - taken.keys())}
+                if waits
+                else {}
+            )
         assert book.latest == one
 
 
 def test_every_revision_outlives_compaction() -> None:
     """The last record of each key stays, at its own offset."""
-    history = [_rules(1, click=_type()), _rules(2, click=_type(), view=_type("view")), _rules(3, click=_type(doc="changed"))]
+    history = [
+        _rules(1, click=_type()),
+        _rules(2, click=_type(), view=_type("view")),
+        _rules(3, click=_type(doc="changed")),
+    ]
     log = [record for rules in history for record in rules.records()]
     last = {key: at for at, (key, _) in enumerate(log)}
     assert len(last) < len(log)
@@ -352,12 +492,14 @@ def test_a_revision_that_was_altered_is_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"name": "Click"}, "name"), ({"fields": [{"name": "event_id", "type": "long"}]}, "envelope"),
-        ({"fields": [{"name": "n", "type": "nonsense"}]}, "Avro"), ({"fields": [{"name": "n", "type": "long"}] * 2}, "twice"),
+        ({"name": "Click"}, "name"),
+        ({"fields": [{"name": "event_id", "type": "long"}]}, "envelope"),
+        ({"fields": [{"name": "n", "type": "nonsense"}]}, "Avro"),
+        ({"fields": [{"name": "n", "type": "long"}] * 2}, "twice"),
         ({"line": LineRule(payload="text", field="m")}, "none of the fields"),
         ({"fields": [{"name": "0", "type": "long"}]}, "field name"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_type_is_refused_by_name(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         _type(**changes)

@@ -34,7 +34,10 @@ def test_a_form_is_read_field_by_field(form: dict[str, Any]) -> None:
     shown = row["event_time"].strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
     found = {name: row[name] for name in ("host", "program", "pid", "msgid", "message")}
     expected = {name: form[name] for name in found}
-    expected["host"], expected["message"] = form["host"] or "web-1", form["message"].encode("latin-1")
+    expected["host"], expected["message"] = (
+        form["host"] or "web-1",
+        form["message"].encode("latin-1"),
+    )
     assert found == expected
     assert at_ms == NOW_MS if form["time"] is None else shown == form["time"]
 
@@ -47,8 +50,10 @@ def test_zeros_at_the_end_belong_to_the_transport() -> None:
 def test_what_a_device_says_before_its_message_is_kept_as_structured_data() -> None:
     row = SYSTEM.one(b"Nov 21 02:00:00 192.0.2.1 7: *Nov 21 01:59:59.9: %SYS-5-CONFIG_I: x")
     assert row["structured_data"] == {
-        "meta sequenceId": "7", "timeQuality isSynced": "0", "device time": "Nov 21 01:59:59.9",
-    }  # fmt: skip
+        "meta sequenceId": "7",
+        "timeQuality isSynced": "0",
+        "device time": "Nov 21 01:59:59.9",
+    }
 
 
 def test_a_revision_of_0_3_0_is_parsed_by_the_parser_that_it_names() -> None:
@@ -58,16 +63,48 @@ def test_a_revision_of_0_3_0_is_parsed_by_the_parser_that_it_names() -> None:
     latest = RulesBook(before.records()).latest
     assert latest is not None and latest.parser.parser == 2
     rules = CompiledRules(latest)
-    for line, events in ((b"<14>hello\n", 0), (b"2026-11-21T02:00:00 web7 sshd[2]: x\n", 0), (b"Nov 21 02:00:00 h p: x\n", 1)):
+    for line, events in (
+        (b"<14>hello\n", 0),
+        (b"2026-11-21T02:00:00 web7 sshd[2]: x\n", 0),
+        (b"Nov 21 02:00:00 h p: x\n", 1),
+    ):
         assert parse(range_of(line, "system", rules=latest.id), line, rules).events == events
-        assert parse(range_of(line, "system", rules=SYSTEM.rules.id), line, SYSTEM.compiled).events == 1
+        assert (
+            parse(range_of(line, "system", rules=SYSTEM.rules.id), line, SYSTEM.compiled).events
+            == 1
+        )
 
 
 HOSTILE = (
-    b"a", b" ", b":", b"[", b"%", b"12: ", b"a=b ", b'a="', b"1:", b"/a", b"\\", b"Nov 21 02:00:00 ", b"<13>", b"\0", b"\xff",
-    b'[x a="\\', b"[x ", b"a:", b"--- ", b"2026-11-21T",
-)  # fmt: skip
-STARTS = (b"<13>", b"Nov 21 02:00:00 h ", b"<134>1 2026-11-21T01:00:00Z h a p - ", b"<189>1: ", b"", b"<13>date=x ")
+    b"a",
+    b" ",
+    b":",
+    b"[",
+    b"%",
+    b"12: ",
+    b"a=b ",
+    b'a="',
+    b"1:",
+    b"/a",
+    b"\\",
+    b"Nov 21 02:00:00 ",
+    b"<13>",
+    b"\0",
+    b"\xff",
+    b'[x a="\\',
+    b"[x ",
+    b"a:",
+    b"--- ",
+    b"2026-11-21T",
+)
+STARTS = (
+    b"<13>",
+    b"Nov 21 02:00:00 h ",
+    b"<134>1 2026-11-21T01:00:00Z h a p - ",
+    b"<189>1: ",
+    b"",
+    b"<13>date=x ",
+)
 
 
 @pytest.mark.parametrize("start", STARTS)

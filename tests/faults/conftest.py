@@ -30,7 +30,10 @@ def root() -> str | None:
 
 @pytest.fixture(scope="module")
 def fresh(
-    request: pytest.FixtureRequest, stack: Stack, tmp_path_factory: pytest.TempPathFactory, root: str | None
+    request: pytest.FixtureRequest,
+    stack: Stack,
+    tmp_path_factory: pytest.TempPathFactory,
+    root: str | None,
 ) -> Iterator[Scene]:
     """A driver at work, and no hour begun."""
     folder = tmp_path_factory.mktemp(f"scene-{uuid.uuid4().hex[:6]}-")

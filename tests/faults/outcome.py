@@ -1,4 +1,6 @@
-"""What tests of faults share: their marks, and how an hour must have closed after any fault that takes nothing for good."""
+"""What tests of faults share: their marks, and how an hour must have closed after any fault that
+takes nothing for good.
+"""
 
 from __future__ import annotations
 
@@ -12,4 +14,8 @@ LONG = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 
 def assert_whole(closed: Manifest) -> None:
     """All that was promised, once, and proved."""
-    assert (closed.events, closed.duplicates_removed, closed.grade.value) == (EVENTS, DUPLICATES, "proved")
+    assert (closed.events, closed.duplicates_removed, closed.grade.value) == (
+        EVENTS,
+        DUPLICATES,
+        "proved",
+    )

@@ -1,4 +1,6 @@
-"""Brokers removed from the cluster and replaced by others, under load, until none is left that the service was told of."""
+"""Brokers removed from the cluster and replaced by others, under load, until none is left that the
+service was told of.
+"""
 
 from __future__ import annotations
 
@@ -41,20 +43,30 @@ class Site:
     def reader(self) -> StockReader:
         """Of the brokers that there are later."""
         edge = self.config.kafka.edge.model_copy(update={"bootstrap": self.cluster.address(*LATER)})
-        return StockReader(self.config.model_copy(update={"kafka": self.config.kafka.model_copy(update={"edge": edge})}))
+        return StockReader(
+            self.config.model_copy(
+                update={"kafka": self.config.kafka.model_copy(update={"edge": edge})}
+            )
+        )
 
 
 @pytest.fixture
 def site(stack: Stack, tmp_path: Path) -> Iterator[Site]:
     with moving_cluster(tmp_path / "kafka", stack, FIRST, LATER) as cluster:
         settings = tomllib.loads(stack.layout.config_file.read_text())
-        settings["kafka"] = {"edge": settings["kafka"]["edge"] | {"bootstrap": cluster.address(*FIRST)}}
+        settings["kafka"] = {
+            "edge": settings["kafka"]["edge"] | {"bootstrap": cluster.address(*FIRST)}
+        }
         settings["parsing"] = {"bucket_seconds": 60}
         settings["service"] |= {"workers": 2, "delivery_timeout_seconds": 6}
         file = tmp_path / "hourmark.toml"
         file.write_text(render_toml(settings))
         config = load_config(file)
-        serving = Serving(config_file=file, folder=tmp_path, revision=apply_types(config, tmp_path / "ledger.sqlite"))
+        serving = Serving(
+            config_file=file,
+            folder=tmp_path,
+            revision=apply_types(config, tmp_path / "ledger.sqlite"),
+        )
         try:
             serving.start()
             yield Site(cluster, serving, config)
@@ -73,7 +85,13 @@ def test_brokers_replaced_one_by_one_until_none_of_the_first_is_left(site: Site)
         topic, reader = events_topic(CLICK.name), site.reader()
 
         copied = next(reader.records(topic))
-        forge(site.cluster.address(*LATER), site.cluster.log_of, topic, Forgery.NEXT_SEQUENCE, (copied.key, copied.value))
+        forge(
+            site.cluster.address(*LATER),
+            site.cluster.log_of,
+            topic,
+            Forgery.NEXT_SEQUENCE,
+            (copied.key, copied.value),
+        )
         wait_for(lambda: "recreated: it had a fatal error" in site.log(), "a producer is made anew")
         goes_on_at_every_worker(load)
 
@@ -85,13 +103,19 @@ def test_brokers_replaced_one_by_one_until_none_of_the_first_is_left(site: Site)
 
         killed = min(before)
         psutil.Process(killed).kill()
-        wait_for(lambda: len(set(site.service.workers()) - {killed}) == 2, "the supervisor starts another worker", 30)
+        wait_for(
+            lambda: len(set(site.service.workers()) - {killed}) == 2,
+            "the supervisor starts another worker",
+            30,
+        )
         goes_on_at_every_worker(load)
         check_acknowledged(reader, finish(load))
 
 
 def goes_on_at_every_worker(load: list[Poster]) -> None:
-    """Each request comes to one of two workers by chance: where one of them refuses, so many in turn do not pass it."""
+    """Each request comes to one of two workers by chance: where one of them refuses, so many in
+    turn do not pass it.
+    """
 
     def passed() -> bool:
         retries = sum(poster.retries for poster in load)

@@ -1,7 +1,8 @@
 """Faults by the hundred, the smallest tier: about five minutes once the servers are up.
 
-The schedule is the same each time, so that a fault found by one draw in a hundred does not make another change's run red; new
-ones are `./hourmark chaos run`'s. A failure says the command that plays it again. `HOURMARK_CHAOS_SEED=<seed>` draws another.
+The schedule is the same each time, so that a fault found by one draw in a hundred does not make
+another change's run red; new ones are `./hourmark chaos run`'s. A failure says the command that
+plays it again. `HOURMARK_CHAOS_SEED=<seed>` draws another.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ def test_every_promise_holds_under_faults_that_are_drawn(tmp_path: Path) -> None
     results = tmp_path / "trials.jsonl"
     kept = played(tmp_path / "home", draw("pr", seed, of_tier("pr"), WORKLOADS), results)
     (trial,) = read(results)
-    assert kept, f"HOURMARK_CHAOS_SEED={seed}: {trial.violations}; the output above says what, and how to play it again"
+    assert kept, (
+        f"HOURMARK_CHAOS_SEED={seed}: {trial.violations}; the output above says what, and "
+        "how to play it again"
+    )
     assert trial.compared > 0
     assert trial.planted > 0
     assert not trial.overlooked

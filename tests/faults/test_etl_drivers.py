@@ -1,4 +1,6 @@
-"""Two drivers at once, a paused one that wakes, a lost checkpoint, an old copy of the ledger: nothing is doubled or changed."""
+"""Two drivers at once, a paused one that wakes, a lost checkpoint, an old copy of the ledger:
+nothing is doubled or changed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def duplicate(running: Scene) -> Iterator[EtlRun]:
         yield made
 
 
-def test_of_two_drivers_the_older_one_stops_and_nothing_is_doubled(running: Scene, duplicate: EtlRun) -> None:
+def test_of_two_drivers_the_older_one_stops_and_nothing_is_doubled(
+    running: Scene, duplicate: EtlRun
+) -> None:
     duplicate.wait_until_staging(WITHIN_S)
     running.ended()
     assert running.run.logged("was taken over (epoch")
@@ -31,7 +35,9 @@ def test_of_two_drivers_the_older_one_stops_and_nothing_is_doubled(running: Scen
     assert running.closed(hour, by=duplicate).events == EVENTS
 
 
-def test_a_closer_paused_before_its_rename_and_woken_after_another_published_changes_nothing(running: Scene) -> None:
+def test_a_closer_paused_before_its_rename_and_woken_after_another_published_changes_nothing(
+    running: Scene,
+) -> None:
     running.run.revive()
     pause = CrashOrder("rename", "before", how="SIGSTOP")
     running.run.order(pause)
@@ -65,7 +71,9 @@ def test_all_of_sparks_python_killed_is_begun_again_by_the_same_driver(running: 
     assert running.run.logged("begins again in")
 
 
-def test_an_old_copy_of_the_ledger_stops_the_driver_and_a_rebuilt_one_goes_on(running: Scene, tmp_path: Path) -> None:
+def test_an_old_copy_of_the_ledger_stops_the_driver_and_a_rebuilt_one_goes_on(
+    running: Scene, tmp_path: Path
+) -> None:
     running.run.revive()
     ledger = Path(running.run.config.etl.ledger.removeprefix("sqlite:///"))
     running.run.kill()

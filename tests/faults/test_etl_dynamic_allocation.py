@@ -1,5 +1,6 @@
-"""The ETL with Spark's dynamic allocation, on a standalone cluster: hours come to hold ten times the events, executors become
-more, and fewer once hours are as before; every event is in its bucket once.
+"""The ETL with Spark's dynamic allocation, on a standalone cluster: hours come to hold ten times
+the events, executors become more, and fewer once hours are as before; every event is in its bucket
+once.
 
 Took 12 minutes beside much other work, most of it Java that starts.
 """
@@ -48,14 +49,18 @@ def cluster(folder: Path) -> Iterator[SparkCluster]:
 
 @pytest.fixture
 def running(stack: Stack, cluster: SparkCluster, folder: Path) -> Iterator[Scene]:
-    """With units so small that ten times the events are ten times the tasks, as large hours have them with large units."""
+    """With units so small that ten times the events are ten times the tasks, as large hours have
+    them with large units.
+    """
     make = functools.partial(SubmittedEtl, cluster, conf=ALLOCATION)
     settings = {"unit_bytes_max": 1 << 20, "tasks": MOST}
     with scene(stack.layout.config_file, folder, ("one", "two"), etl=settings, make=make) as made:
         yield made
 
 
-def test_executors_become_more_with_ten_times_the_events_and_fewer_after_them(running: Scene, cluster: SparkCluster) -> None:
+def test_executors_become_more_with_ten_times_the_events_and_fewer_after_them(
+    running: Scene, cluster: SparkCluster
+) -> None:
     closes(running, USUAL)
     running.wait(lambda: len(cluster.executors()) == LEAST, "as few executors as may be")
     begun = [running.begin_hour(events=10 * USUAL) for _ in range(4)]

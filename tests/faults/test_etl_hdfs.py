@@ -1,6 +1,8 @@
-"""HDFS in safe mode, and without its NameNode: the ETL says so, publishes nothing half, and goes on by itself.
+"""HDFS in safe mode, and without its NameNode: the ETL says so, publishes nothing half, and goes on
+by itself.
 
-The servers of the stack are put in trouble: with HOURMARK_TEST_HOME, whoever else uses that stack is disturbed.
+The servers of the stack are put in trouble: with HOURMARK_TEST_HOME, whoever else uses that stack
+is disturbed.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ def test_a_killed_namenode_is_waited_for(stack: Stack, running: Scene) -> None:
     stack.kill("namenode")
     try:
         hour = running.begin_hour()
-        running.says("check that the server named runs, is active, and can be reached from here (storage.webhdfs)")
+        running.says(
+            "check that the server named runs, is active, and can be reached from here "
+            "(storage.webhdfs)"
+        )
     finally:
         stack.start("namenode")
         stack.wait_ready("namenode")

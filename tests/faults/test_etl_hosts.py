@@ -1,4 +1,6 @@
-"""A host that never comes back is waived by name after the deadline; one that does finds its old events in the next bucket."""
+"""A host that never comes back is waived by name after the deadline; one that does finds its old
+events in the next bucket.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,16 @@ MINUTES_AGO = 20
 DEADLINE_SECONDS = 60 * MINUTES_AGO + 30
 HOURS_BETWEEN = 10  # the next hour looked at is far from its own deadline
 TWO_DAYS_MS = 2 * 86_400_000
-SCENE = {"names": ("one",), "etl": {"deadline_seconds": float(DEADLINE_SECONDS)}, "minutes_ago": MINUTES_AGO}
+SCENE = {
+    "names": ("one",),
+    "etl": {"deadline_seconds": float(DEADLINE_SECONDS)},
+    "minutes_ago": MINUTES_AGO,
+}
 
 
-def test_a_host_gone_for_good_is_waived_by_name_and_back_after_two_days_its_events_are_late(fresh: Scene) -> None:
+def test_a_host_gone_for_good_is_waived_by_name_and_back_after_two_days_its_events_are_late(
+    fresh: Scene,
+) -> None:
     gone = uuid.uuid4().hex
     fresh.delivery.report(fresh.first.start_s * 1000, host_id=gone, source=fresh.source)
     first = fresh.begin_hour()
@@ -30,7 +38,9 @@ def test_a_host_gone_for_good_is_waived_by_name_and_back_after_two_days_its_even
     second = fresh.closed(fresh.begin_hour(skipping=HOURS_BETWEEN))
     assert (second.grade.value, second.evidence.waived) == ("proved", [])
 
-    old = fresh.delivery.make(fresh.types[0], [fresh.first.start_s * 1000 - TWO_DAYS_MS + n for n in range(20)])
+    old = fresh.delivery.make(
+        fresh.types[0], [fresh.first.start_s * 1000 - TWO_DAYS_MS + n for n in range(20)]
+    )
     missed = fresh.delivery.make(fresh.types[0], [first.start_s * 1000 + n for n in range(10)])
     for sent in (old, missed):
         fresh.delivery.deliver(sent)
@@ -40,4 +50,6 @@ def test_a_host_gone_for_good_is_waived_by_name_and_back_after_two_days_its_even
     assert (third.grade.value, third.evidence.waived) == ("proved", [])
     assert third.late[str(first)] == 10
     assert sum(third.late.values()) == 20 + 10 + 1
-    fresh.delivery.report(time.time_ns() // 1_000_000, host_id=gone, source=fresh.source, goodbye=True)
+    fresh.delivery.report(
+        time.time_ns() // 1_000_000, host_id=gone, source=fresh.source, goodbye=True
+    )

@@ -1,7 +1,8 @@
-"""The mirror may have lost records before the cut: nothing of the topic freezes, the gap is named, other types go on.
+"""The mirror may have lost records before the cut: nothing of the topic freezes, the gap is named,
+other types go on.
 
-The edge loses them as by retention, or its topic is deleted and recreated, between two polls of the closer. What was copied
-before is no gap, for a ledger that was lost and rebuilt neither.
+The edge loses them as by retention, or its topic is deleted and recreated, between two polls of the
+closer. What was copied before is no gap, for a ledger that was lost and rebuilt neither.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ SCENE = {"names": ("recreated", "overtaken", "well"), "cluster": "both"}
 
 @pytest.fixture(scope="module")
 def stack(own_stack: Stack) -> Stack:
-    """Of its own: its edge deletes what others have promised there, too, and a rebuilt ledger of theirs would miss it."""
+    """Of its own: its edge deletes what others have promised there, too, and a rebuilt ledger of
+    theirs would miss it.
+    """
     return own_stack
 
 
@@ -42,7 +45,9 @@ def blocker_of(running: Scene, event_type: str) -> Blocker | None:
 
 
 def closed(running: Scene, event_type: str, hour: Hour) -> Manifest:
-    running.wait(lambda: running.run.manifest(event_type, hour) is not None, f"{event_type} {hour} closed")
+    running.wait(
+        lambda: running.run.manifest(event_type, hour) is not None, f"{event_type} {hour} closed"
+    )
     found = running.run.manifest(event_type, hour)
     assert found is not None
     return found
@@ -50,10 +55,14 @@ def closed(running: Scene, event_type: str, hour: Hour) -> Manifest:
 
 def force(running: Scene, event_type: str, hour: Hour) -> None:
     with Database(running.run.config.etl.ledger) as database:
-        put_override(database, event_type, hour, "the edge lost them", "test", SystemClock().now_ms())
+        put_override(
+            database, event_type, hour, "the edge lost them", "test", SystemClock().now_ms()
+        )
 
 
-def test_retention_that_overtakes_the_mirror_and_a_topic_recreated_hold_their_types_until_an_override(running: Scene) -> None:
+def test_retention_that_overtakes_the_mirror_and_a_topic_recreated_hold_their_types_until_an_override(
+    running: Scene,
+) -> None:
     recreated, overtaken, _ = running.types
     blocked = (recreated, overtaken)
     topic = events_topic(overtaken)
@@ -63,7 +72,9 @@ def test_retention_that_overtakes_the_mirror_and_a_topic_recreated_hold_their_ty
     running.delivery.reconnect()
     hour = running.begin_hour()
     end = running.edge.ends([Partition(topic, 0)])[Partition(topic, 0)]
-    running.edge.admin.delete_records([TopicPartition(topic, 0, end)])[TopicPartition(topic, 0, end)].result(15)
+    running.edge.admin.delete_records([TopicPartition(topic, 0, end)])[
+        TopicPartition(topic, 0, end)
+    ].result(15)
 
     running.closed(hour, without=blocked)
     named = {
@@ -74,7 +85,11 @@ def test_retention_that_overtakes_the_mirror_and_a_topic_recreated_hold_their_ty
 
         def says(event_type: str = event_type, what: str = what) -> bool:
             blocker = blocker_of(running, event_type)
-            return blocker is not None and blocker.hour == hour and any(what in each for each in blocker.what)
+            return (
+                blocker is not None
+                and blocker.hour == hour
+                and any(what in each for each in blocker.what)
+            )
 
         running.wait(says, f"{event_type} waits because {what!r}")
         assert running.run.manifest(event_type, hour) is None
@@ -102,7 +117,10 @@ def test_a_rebuilt_ledger_knows_what_was_copied_before_the_edge_deleted_it(runni
         checks = read_offset_records(run.storage, ledger).checks or ()
         return {Partition(c.topic, c.partition): c.mirror_next for c in checks}
 
-    running.wait(lambda: all(copied().get(p, 0) >= end > 0 for p, end in ends.items()), "it is kept that all is copied")
+    running.wait(
+        lambda: all(copied().get(p, 0) >= end > 0 for p, end in ends.items()),
+        "it is kept that all is copied",
+    )
     run.kill()
     for p, offset in copied().items():
         if p.topic == events_topic(recreated):

@@ -1,4 +1,6 @@
-"""A staged file is damaged before its hour closes: it is staged again from Kafka, and the bucket holds what was promised."""
+"""A staged file is damaged before its hour closes: it is staged again from Kafka, and the bucket
+holds what was promised.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,18 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"file://{tmp_path_factory.mktemp('root')}"
 
 
-def test_a_staged_file_that_is_damaged_before_its_hour_closes_is_staged_again(running: Scene) -> None:
+def test_a_staged_file_that_is_damaged_before_its_hour_closes_is_staged_again(
+    running: Scene,
+) -> None:
     running.run.revive()
     crash = CrashOrder("freeze", "before")
     running.run.order(crash)
     hour = running.begin_hour()
     running.crashed(crash)
-    damaged = [damage(path) for path in staged_files(Path(running.run.config.storage.root.removeprefix("file://")))]
+    damaged = [
+        damage(path)
+        for path in staged_files(Path(running.run.config.storage.root.removeprefix("file://")))
+    ]
     assert damaged
     assert_whole(running.closed(hour))
     assert running.run.logged("staged again")
@@ -33,7 +40,9 @@ def test_a_staged_file_that_is_damaged_before_its_hour_closes_is_staged_again(ru
 
 def staged_files(root: Path) -> list[Path]:
     """Staged events, the newest batch's last."""
-    return sorted((root / "_staging").glob("*/events-*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    return sorted(
+        (root / "_staging").glob("*/events-*.parquet"), key=lambda path: path.stat().st_mtime_ns
+    )
 
 
 def damage(path: Path) -> Path:

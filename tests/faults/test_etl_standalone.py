@@ -1,7 +1,9 @@
-"""The ETL by spark-submit on a standalone cluster: an executor, and then the driver, killed at each step of closing an hour.
+"""The ETL by spark-submit on a standalone cluster: an executor, and then the driver, killed at each
+step of closing an hour.
 
-The driver runs where spark-submit was called (Spark has no cluster mode for Python there), so whoever supervises it starts it
-again; here that is the scene. Took 41 minutes beside much other work (a load of 30 on two cores), most of it Java that starts.
+The driver runs where spark-submit was called (Spark has no cluster mode for Python there), so
+whoever supervises it starts it again; here that is the scene. Took 41 minutes beside much other
+work (a load of 30 on two cores), most of it Java that starts.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ def test_an_executor_killed_at_a_file_costs_time_and_no_event(
 
 @pytest.mark.parametrize("step", ["seal", "attempt", "rename", "ledger-close"])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_driver_killed_while_closing_is_started_again_and_closes_the_hour(running: Scene, step: str, moment: str) -> None:
+def test_a_driver_killed_while_closing_is_started_again_and_closes_the_hour(
+    running: Scene, step: str, moment: str
+) -> None:
     running.run.revive()
     kill = CrashOrder(step, moment)  # type: ignore[arg-type]  # as parametrized
     running.run.order(kill)

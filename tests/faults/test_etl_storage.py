@@ -1,4 +1,6 @@
-"""The disk is full: it is named, nothing half is published, and it goes on by itself when there is room."""
+"""The disk is full: it is named, nothing half is published, and it goes on by itself when there is
+room.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if os.geteuid() != 0:
         pytest.skip("only root may mount a small file system to fill")
     folder = tmp_path_factory.mktemp("disk")
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "hourmark-test", folder], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "hourmark-test", folder],
+        capture_output=True,
+    )
     if mounted.returncode != 0:
         pytest.skip(f"this machine mounts no tmpfs: {mounted.stderr.decode().strip()}")
     yield folder
@@ -45,7 +50,9 @@ def fill(disk: Path) -> Path:
     return ballast
 
 
-def test_a_full_disk_is_named_publishes_nothing_and_closing_goes_on_when_there_is_room(running: Scene, disk: Path) -> None:
+def test_a_full_disk_is_named_publishes_nothing_and_closing_goes_on_when_there_is_room(
+    running: Scene, disk: Path
+) -> None:
     ballast = fill(disk)
     hour = running.begin_hour()
     running.says("No space left on device")

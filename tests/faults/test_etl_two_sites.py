@@ -1,6 +1,8 @@
-"""One ETL and one ledger for two sites with mirrors of their own: a bucket holds events of both, and waits for both.
+"""One ETL and one ledger for two sites with mirrors of their own: a bucket holds events of both,
+and waits for both.
 
-Edges, the central cluster and the mirrors are this test's own; of the stack it uses the schema registry.
+Edges, the central cluster and the mirrors are this test's own; of the stack it uses the schema
+registry.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from hourmark_infra.stack import Stack
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(1500)]
 
 CLICK = f"click-{uuid.uuid4().hex[:8]}"
-WITHIN_S = 600.0  # a driver takes a quarter of a minute to begin, and many times that on a busy machine
+WITHIN_S = (
+    600.0  # a driver takes a quarter of a minute to begin, and many times that on a busy machine
+)
 FIRST = Hour.of(time.time_ns() // 1_000_000 - 1_200_000, 60)
 WEST_SERVICE = "6" * 32
 
@@ -41,7 +45,9 @@ class TwoSites:
 
     def __init__(self, run: EtlRun, east: Pair, west: Pair) -> None:
         self.run, self.west_mirror = run, west.workers["first"]
-        at_east, at_west = (run.config.model_copy(update={"kafka": kafka}) for kafka in run.config.kafka.sites)
+        at_east, at_west = (
+            run.config.model_copy(update={"kafka": kafka}) for kafka in run.config.kafka.sites
+        )
         self.east, self.west = DirectDelivery(at_east), DirectDelivery(at_west)
 
     def report(self, hour: Hour) -> None:
@@ -78,7 +84,9 @@ def sites(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tw
         }
         given = folder / "given.toml"
         given.write_text(render_toml(settings))
-        run = EtlRun(given, folder / "etl", [CLICK], FIRST, root=f"file://{folder}/root", cluster="both")
+        run = EtlRun(
+            given, folder / "etl", [CLICK], FIRST, root=f"file://{folder}/root", cluster="both"
+        )
         for pair in (east, west):
             pair.workers["first"].start()
         with run:
@@ -96,8 +104,13 @@ def test_a_bucket_holds_the_events_of_both_sites_each_once(sites: TwoSites) -> N
     assert ids_in(sites.run, CLICK, FIRST) == ids_of(here, there)
     assert (manifest.events, manifest.duplicates_removed, manifest.unaudited) == (100, 60, 0)
     assert manifest.grade.value == "proved"
-    assert manifest.evidence.audit_next.keys() == {"0", "west"} and manifest.evidence.audit_next["west"] > 0
-    assert {o.topic for o in manifest.offsets} == {f"{alias}.events.{CLICK}" for alias in ("east", "west")}
+    assert (
+        manifest.evidence.audit_next.keys() == {"0", "west"}
+        and manifest.evidence.audit_next["west"] > 0
+    )
+    assert {o.topic for o in manifest.offsets} == {
+        f"{alias}.events.{CLICK}" for alias in ("east", "west")
+    }
     assert verify_bucket(sites.run.storage, CLICK, FIRST).findings == ()
     sites.asked(audit, "--ranges")
     sites.asked(ledger, "check")
@@ -112,8 +125,14 @@ def test_a_site_that_is_cut_off_keeps_the_bucket_open_until_it_is_back(sites: Tw
     sites.east.deliver(here)
     sites.west.deliver(there)
     sites.report(hour)
-    sites.east.report(hour.end_ms, host_id=WEST_SERVICE)  # all that is known says that the hour is over
-    wait_for(lambda: "west: mirror" in sites.waits_for(), f"the hour waits for the west (see {sites.run.log})", WITHIN_S)
+    sites.east.report(
+        hour.end_ms, host_id=WEST_SERVICE
+    )  # all that is known says that the hour is over
+    wait_for(
+        lambda: "west: mirror" in sites.waits_for(),
+        f"the hour waits for the west (see {sites.run.log})",
+        WITHIN_S,
+    )
     assert sites.run.manifest(CLICK, hour) is None
     sites.west_mirror.signal(signal.SIGCONT)
     manifest = sites.run.closed(CLICK, hour, WITHIN_S)

@@ -1,7 +1,9 @@
-"""The ETL by spark-submit on YARN, in cluster mode with a packed environment and its ledger in PostgreSQL: executors, and then
-the driver, killed at each step of closing an hour. YARN starts the driver again, nobody else.
+"""The ETL by spark-submit on YARN, in cluster mode with a packed environment and its ledger in
+PostgreSQL: executors, and then the driver, killed at each step of closing an hour. YARN starts the
+driver again, nobody else.
 
-Took 42 minutes beside much other work (a load of 25 to 30 on two cores), most of it Java that starts; 4 GiB beside the stack.
+Took 42 minutes beside much other work (a load of 25 to 30 on two cores), most of it Java that
+starts; 4 GiB beside the stack.
 """
 
 from __future__ import annotations
@@ -31,27 +33,40 @@ pytestmark = [*LONG, pytest.mark.skipif(postgres.binaries() is None, reason=post
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Packed for the Python that runs here, which stands at the same path on every node of this cluster."""
+    """Packed for the Python that runs here, which stands at the same path on every node of this
+    cluster.
+    """
     made = tmp_path_factory.mktemp("packed") / "environment.tar.gz"
-    done = CliRunner().invoke(pack_environment, [str(made), "--python", str(Path(sys.executable).resolve())])
+    done = CliRunner().invoke(
+        pack_environment, [str(made), "--python", str(Path(sys.executable).resolve())]
+    )
     assert done.exit_code == 0, done.output
     return made
 
 
 @pytest.fixture(scope="module")
 def cluster(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[YarnCluster]:
-    with YarnCluster(stack, tmp_path_factory.mktemp("yarn-cluster"), nodes=2, memory_mb=2600) as made:
+    with YarnCluster(
+        stack, tmp_path_factory.mktemp("yarn-cluster"), nodes=2, memory_mb=2600
+    ) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def running(stack: Stack, cluster: YarnCluster, environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def running(
+    stack: Stack, cluster: YarnCluster, environment: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scene]:
     """An hour was closed."""
     folder = tmp_path_factory.mktemp(f"yarn-{uuid.uuid4().hex[:6]}-")
     make = functools.partial(YarnEtl, cluster, environment)
     with postgres.running(free_port()) as server:
-        settings = {"ledger": server.new_database(), "scratch_dir": "scratch"}  # in the container's own folder
-        with scene(stack.layout.config_file, folder, ("one", "two"), crashing=True, etl=settings, make=make) as made:
+        settings = {
+            "ledger": server.new_database(),
+            "scratch_dir": "scratch",
+        }  # in the container's own folder
+        with scene(
+            stack.layout.config_file, folder, ("one", "two"), crashing=True, etl=settings, make=make
+        ) as made:
             made.closed(made.begin_hour())
             yield made
 
@@ -62,7 +77,9 @@ def etl(running: Scene) -> YarnEtl:
     return running.run
 
 
-@pytest.mark.parametrize("step", [pytest.param("staged-write", marks=pytest.mark.acceptance), "attempt-file"])
+@pytest.mark.parametrize(
+    "step", [pytest.param("staged-write", marks=pytest.mark.acceptance), "attempt-file"]
+)
 def test_an_executor_killed_at_a_file_costs_time_and_no_event(
     running: Scene, etl: YarnEtl, cluster: YarnCluster, step: str
 ) -> None:
@@ -77,7 +94,8 @@ def test_an_executor_killed_at_a_file_costs_time_and_no_event(
 
 
 @pytest.mark.parametrize(
-    ("step", "moment"), [("seal", "after"), ("attempt", "before"), ("rename", "before"), ("rename", "after")]
+    ("step", "moment"),
+    [("seal", "after"), ("attempt", "before"), ("rename", "before"), ("rename", "after")],
 )
 def test_a_driver_killed_while_closing_is_started_again_by_yarn(
     running: Scene, etl: YarnEtl, cluster: YarnCluster, step: str, moment: str

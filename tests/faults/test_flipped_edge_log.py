@@ -1,4 +1,6 @@
-"""A bit flips in a log of the edge before the mirror has copied it: its type waits and is named, all other types close."""
+"""A bit flips in a log of the edge before the mirror has copied it: its type waits and is named,
+all other types close.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,11 @@ def test_a_flipped_bit_at_the_edge_holds_its_type_alone(stack: Stack, running: S
     def is_named() -> bool:
         with Database(running.run.config.etl.ledger) as database:
             found = blockers(database, running.run.config.parsing.bucket_seconds).get(flipped)
-        return found is not None and found.hour == hour and any(events_topic(flipped) in each for each in found.what)
+        return (
+            found is not None
+            and found.hour == hour
+            and any(events_topic(flipped) in each for each in found.what)
+        )
 
     with log.with_flipped_bit(len(log.read()) - FROM_END, 2):
         stack.start(MIRROR)

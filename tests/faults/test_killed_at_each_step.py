@@ -1,8 +1,10 @@
-"""The driver, or a Python worker, is killed at each step of staging and closing, before it and after it; then started again.
+"""The driver, or a Python worker, is killed at each step of staging and closing, before it and
+after it; then started again.
 
-Each kill has an hour of its own in one run: its events come twice and cut anew, some are late. After the restart everything
-closes, every promised event stands in exactly one bucket, and no bucket that stood before has changed. One order is carried out
-in every run of the suite, all others in the long tier:
+Each kill has an hour of its own in one run: its events come twice and cut anew, some are late.
+After the restart everything closes, every promised event stands in exactly one bucket, and no
+bucket that stood before has changed. One order is carried out in every run of the suite, all others
+in the long tier:
 
     hourmark test --long tests/faults/test_killed_at_each_step.py
 """
@@ -19,7 +21,11 @@ SCENE = {"names": ("one", "two"), "crashing": True}
 
 _DRIVER_STEPS = ("ledger-commit", "freeze", "seal", "attempt", "marker", "rename", "ledger-close")
 ORDERS = (
-    *(CrashOrder("staged-write", moment, victim) for moment in ("before", "after") for victim in ("itself", "driver")),
+    *(
+        CrashOrder("staged-write", moment, victim)
+        for moment in ("before", "after")
+        for victim in ("itself", "driver")
+    ),
     *(CrashOrder(step, moment) for step in _DRIVER_STEPS for moment in ("before", "after")),
     CrashOrder("attempt-file", "after"),
     CrashOrder("attempt-file", "before", "driver"),
@@ -35,9 +41,13 @@ def test_each_step_is_killed_before_and_after() -> None:
 
 
 @pytest.mark.parametrize(
-    "order", [pytest.param(order, marks=() if order in ALWAYS else pytest.mark.long) for order in ORDERS], ids=str
+    "order",
+    [pytest.param(order, marks=() if order in ALWAYS else pytest.mark.long) for order in ORDERS],
+    ids=str,
 )
-def test_killed_at_this_step_nothing_is_lost_doubled_or_changed(running: Scene, order: CrashOrder) -> None:
+def test_killed_at_this_step_nothing_is_lost_doubled_or_changed(
+    running: Scene, order: CrashOrder
+) -> None:
     running.run.revive()
     running.run.order(order)
     hour = running.begin_hour()

@@ -1,8 +1,9 @@
-"""Tailer, service and Spark driver are each killed at random moments of a run, and started again; the judge must be content.
+"""Tailer, service and Spark driver are each killed at random moments of a run, and started again;
+the judge must be content.
 
-One run kills all three several times: the demo's own story, with other trouble in its middle, on a stack of its own (a killed
-tailer says no goodbye, and on a shared stack later buckets would wait for it). A failure names its seed;
-`HOURMARK_CHAOS_SEED=<seed>` repeats the moments.
+One run kills all three several times: the demo's own story, with other trouble in its middle, on a
+stack of its own (a killed tailer says no goodbye, and on a shared stack later buckets would wait
+for it). A failure names its seed; `HOURMARK_CHAOS_SEED=<seed>` repeats the moments.
 """
 
 from __future__ import annotations
@@ -20,9 +21,18 @@ from hourmark_infra.demo.traffic import Traffic
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack import Stack
 
-pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(900)]  # each run has chaos trials
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.chaos,
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+]  # each run has chaos trials
 
-VICTIMS = {"tailer": 4, "service": 4, "etl": 2}  # how often each is killed; Spark needs its time to come back
+VICTIMS = {
+    "tailer": 4,
+    "service": 4,
+    "etl": 2,
+}  # how often each is killed; Spark needs its time to come back
 AWAY_SECONDS_MAX = 3.0
 MOMENTS = (0.1, 1.0)  # of the traffic's span
 
@@ -31,7 +41,9 @@ def kills(seed: int) -> list[tuple[float, str, float]]:
     """When, who, and for how many seconds it stays away; in the order of time."""
     chance = random.Random(seed)
     victims = [name for name, times in VICTIMS.items() for _ in range(times)]
-    return sorted((chance.uniform(*MOMENTS), name, chance.uniform(0, AWAY_SECONDS_MAX)) for name in victims)
+    return sorted(
+        (chance.uniform(*MOMENTS), name, chance.uniform(0, AWAY_SECONDS_MAX)) for name in victims
+    )
 
 
 class Killing:
@@ -42,7 +54,11 @@ class Killing:
 
     def __call__(self, demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
         for moment, victim, away_s in self.kills:
-            demo.wait(lambda moment=moment: traffic.moment >= moment, "the next kill", traffic.span_s)  # type: ignore[misc]
+            demo.wait(
+                lambda moment=moment: traffic.moment >= moment,  # type: ignore[misc]
+                "the next kill",
+                traffic.span_s,
+            )
             demo.tell(f"SIGKILL for the {victim}, {traffic.written:,} lines written")
             demo.components.kill(victim)
             demo.pause(away_s)
@@ -60,10 +76,18 @@ def test_moments_come_from_the_seed() -> None:
     assert len(kills(7)) == sum(VICTIMS.values())
 
 
-def test_the_judge_is_content_after_each_component_was_killed_at_random_moments(tmp_path: Path) -> None:
+def test_the_judge_is_content_after_each_component_was_killed_at_random_moments(
+    tmp_path: Path,
+) -> None:
     seed = int(os.environ.get("HOURMARK_CHAOS_SEED") or random.SystemRandom().randrange(1_000_000))
     say_on_stderr(f"chaos seed {seed}")
-    demo = Demo(tmp_path / "home", Options(rate=100, seed=seed, buckets=2), SystemClock(), say_on_stderr, Killing(seed))
+    demo = Demo(
+        tmp_path / "home",
+        Options(rate=100, seed=seed, buckets=2),
+        SystemClock(),
+        say_on_stderr,
+        Killing(seed),
+    )
     result = demo.run()
     assert result.faults == [], f"HOURMARK_CHAOS_SEED={seed}\n{result.report.as_text()}"
     for name, of in result.outcome["types"].items():

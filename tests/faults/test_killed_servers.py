@@ -1,11 +1,14 @@
-"""Any server of the stack is away for minutes, one after the other, twice, under load: no component ends, and nothing is lost.
+"""Any server of the stack is away for minutes, one after the other, twice, under load: no component
+ends, and nothing is lost.
 
-The demo's own story with other trouble in its middle: tailer, service, driver and `hourmark mirror run` as processes of their
-own, files that grow, and events that come over HTTP all the time. MirrorMaker 2, a child, is started again by its supervisor.
+The demo's own story with other trouble in its middle: tailer, service, driver and `hourmark mirror
+run` as processes of their own, files that grow, and events that come over HTTP all the time.
+MirrorMaker 2, a child, is started again by its supervisor.
 
     hourmark test --long tests/faults/test_killed_servers.py
 
-`HOURMARK_CHAOS_AWAY_S` and `HOURMARK_CHAOS_ROUNDS`: for how long, and how often, if not as a run of the suite has it.
+`HOURMARK_CHAOS_AWAY_S` and `HOURMARK_CHAOS_ROUNDS`: for how long, and how often, if not as a run of
+the suite has it.
 """
 
 from __future__ import annotations
@@ -38,7 +41,10 @@ MIRROR_MAKER = "MirrorMaker 2"
 BETWEEN_S = 15.0  # with all servers up: what waited goes on
 BEGUN_S = 600.0
 API_TYPE = "pinged"
-_DECLARATION = f'name = "{API_TYPE}"\ndoc = "An event over HTTP."\nfields = [{{ name = "number", type = "long" }}]\n'
+_DECLARATION = (
+    f'name = "{API_TYPE}"\ndoc = "An event over HTTP."\nfields = [{{ name = "number", type = '
+    f'"long" }}]\n'
+)
 
 
 def each_server_is_killed(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
@@ -48,20 +54,33 @@ def each_server_is_killed(demo: Demo, traffic: Traffic, stack: Stack, config: Co
     api = ApiTraffic(config.tailer.service_urls, API_TYPE, demo.posted)
     api.start()
     etl_log = demo.components.log("etl")
-    demo.wait(lambda: " closed as " in etl_log.read_text(errors="replace"), "the first bucket to be closed", BEGUN_S)
+    demo.wait(
+        lambda: " closed as " in etl_log.read_text(errors="replace"),
+        "the first bucket to be closed",
+        BEGUN_S,
+    )
     supervisor = stack.process("mirror")
     for _ in range(ROUNDS):
         for name in (*SERVERS, MIRROR_MAKER):
             before = len(demo.posted)
-            demo.tell(f"SIGKILL for {name}; {traffic.written:,} lines written, {before:,} events taken over HTTP")
+            demo.tell(
+                f"SIGKILL for {name}; {traffic.written:,} lines written, {before:,} "
+                "events taken over HTTP"
+            )
             if name == MIRROR_MAKER:
                 kill_mirror_maker(stack)
             else:
                 stack.kill(name)
                 demo.pause(AWAY_S)
                 come_back(stack, name)
-            assert stack.process("mirror") == supervisor, f"`hourmark mirror run` ended while {name} was away"
-            demo.wait(lambda taken=before: len(demo.posted) > taken, f"an event to be taken after {name} came back", 180)  # type: ignore[misc]
+            assert stack.process("mirror") == supervisor, (
+                f"`hourmark mirror run` ended while {name} was away"
+            )
+            demo.wait(
+                lambda taken=before: len(demo.posted) > taken,  # type: ignore[misc]
+                f"an event to be taken after {name} came back",
+                180,
+            )
             demo.pause(BETWEEN_S)
     api.stop()
 
@@ -73,13 +92,19 @@ def kill_mirror_maker(stack: Stack) -> None:
         parent = stack.process("mirror")
         assert parent is not None, "`hourmark mirror run` has ended"
         with contextlib.suppress(psutil.NoSuchProcess):
-            return [p for p in psutil.Process(parent.pid).children() if p.status() != psutil.STATUS_ZOMBIE]
+            return [
+                p
+                for p in psutil.Process(parent.pid).children()
+                if p.status() != psutil.STATUS_ZOMBIE
+            ]
         return []
 
     wait_for(lambda: bool(children()), "MirrorMaker 2 runs", 120)
     (child,) = children()
     child.kill()
-    wait_for(lambda: any(p.pid != child.pid for p in children()), "MirrorMaker 2 is started again", 180)
+    wait_for(
+        lambda: any(p.pid != child.pid for p in children()), "MirrorMaker 2 is started again", 180
+    )
 
 
 def span_buckets() -> int:
@@ -88,14 +113,24 @@ def span_buckets() -> int:
 
 
 def everything_arrived(result: Result, posted: list[ApiEvent]) -> None:
-    """The judge is content: each line and each event over HTTP stands once, in buckets that are proved, and nothing else does."""
+    """The judge is content: each line and each event over HTTP stands once, in buckets that are
+    proved, and nothing else does.
+    """
     assert result.report.content, result.report.as_text()
     assert result.report.posted == len(posted) > 0
 
 
-def test_no_component_ends_and_the_judge_is_content_after_each_server_was_away_for_minutes(tmp_path: Path) -> None:
+def test_no_component_ends_and_the_judge_is_content_after_each_server_was_away_for_minutes(
+    tmp_path: Path,
+) -> None:
     home = tmp_path / "home"
-    demo = Demo(home, Options(rate=50, buckets=span_buckets(), keep=True), SystemClock(), say_on_stderr, each_server_is_killed)
+    demo = Demo(
+        home,
+        Options(rate=50, buckets=span_buckets(), keep=True),
+        SystemClock(),
+        say_on_stderr,
+        each_server_is_killed,
+    )
     try:
         everything_arrived(demo.run(), demo.posted)
     finally:

@@ -1,7 +1,9 @@
-"""Two workers of one mirror, under traffic: the one that leads is killed, paused or cut off, and the other goes on.
+"""Two workers of one mirror, under traffic: the one that leads is killed, paused or cut off, and
+the other goes on.
 
-Each record that was acknowledged at the edge is at the centre once, by what readers of committed records see there; and the
-mirror's own check says the same. Within `WITHIN_S` of the fault everything is copied that was written until then, and after it.
+Each record that was acknowledged at the edge is at the centre once, by what readers of committed
+records see there; and the mirror's own check says the same. Within `WITHIN_S` of the fault
+everything is copied that was written until then, and after it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ from hourmark_mirror.verify.verification import Verdict, Verification
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
 NAMES = ("first", "second", "third")
-WITHIN_S = 45.0  # the group's session (10 s), the zombie's fencing, the tasks' start, on a busy machine; 13 s were seen
+# the group's session (10 s), the zombie's fencing, the tasks' start, on a busy machine; 13 s were
+# seen
+WITHIN_S = 45.0
 AWAY_S = 35.0  # far longer than the session
 MORE = 100  # records of each partition: a second
 BACK_S = 90.0
@@ -65,12 +69,22 @@ def begin(pair: Pair) -> None:
 
 
 def copying(pair: Pair, what: str, *, more: int = MORE) -> float:
-    """Wait until all is copied that is at the edge now, and so much of each partition that comes after; how long that took."""
+    """Wait until all is copied that is at the edge now, and so much of each partition that comes
+    after; how long that took.
+    """
     began_s, edge = time.monotonic(), Cluster(pair.edge, "edge")
     partitions = Sites(pair.workers["first"].config).partitions()
-    starts, ends = edge.starts(partitions), {p: end + more for p, end in edge.ends(partitions).items()}
+    starts, ends = (
+        edge.starts(partitions),
+        {p: end + more for p, end in edge.ends(partitions).items()},
+    )
     with contextlib.closing(MirrorPositions(pair.central, pair.alias)) as positions:
-        wait_for(lambda: not reached(ends, starts, positions.refresh()), f"all is copied {what}", WITHIN_S, 0.2)
+        wait_for(
+            lambda: not reached(ends, starts, positions.refresh()),
+            f"all is copied {what}",
+            WITHIN_S,
+            0.2,
+        )
     return time.monotonic() - began_s
 
 
@@ -83,11 +97,15 @@ def away(pair: Pair, what: str) -> None:
 
 def verdict_of(pair: Pair, timeout_s: float = WITHIN_S) -> Verdict:
     """What the mirror's own check says."""
-    return Verification(pair.workers["first"].config, SystemClock(), topics=(), accept=False).run(timeout_s)
+    return Verification(pair.workers["first"].config, SystemClock(), topics=(), accept=False).run(
+        timeout_s
+    )
 
 
 def assert_once(pair: Pair, traffic: Traffic, *, planted: bool = True) -> None:
-    """What was acknowledged is at the centre, each record once, and nothing else; a record that is `planted` twice is seen."""
+    """What was acknowledged is at the centre, each record once, and nothing else; a record that is
+    `planted` twice is seen.
+    """
     promised = traffic.stop()
     copying(pair, "at the end", more=0)
     there_as = {central_topic(topic(n), pair.alias): topic(n) for n in NAMES}
@@ -108,7 +126,9 @@ def assert_once(pair: Pair, traffic: Traffic, *, planted: bool = True) -> None:
 def alarms(pair: Pair) -> set[str]:
     """Names of those that a watch tells, by whose settings there are two workers."""
     file, two = str(pair.workers["first"].file), {"HOURMARK_MIRROR__WORKERS": "2"}
-    said = CliRunner().invoke(mirror, ["watch", "--once", "--json", "--config", file], env=two).stdout
+    said = (
+        CliRunner().invoke(mirror, ["watch", "--once", "--json", "--config", file], env=two).stdout
+    )
     return {alarm["name"] for alarm in json.loads(said)["alarms"]}
 
 
@@ -125,7 +145,12 @@ def test_the_leading_worker_is_killed_and_the_other_goes_on(pair: Pair) -> None:
         before, leading, (other,) = pair.generation(), *pair.leader()
         leading.stop()
         copying(pair, "after the kill")
-        wait_for(lambda: AlarmName.WORKER_MISSING in alarms(pair), "that a worker is missing is named", NAMED_S, 2.0)
+        wait_for(
+            lambda: AlarmName.WORKER_MISSING in alarms(pair),
+            "that a worker is missing is named",
+            NAMED_S,
+            2.0,
+        )
         leading.start()
         wait_for(lambda: AlarmName.WORKER_MISSING not in alarms(pair), "it is over", BACK_S, 2.0)
         come_back(pair, before, traffic)
@@ -153,7 +178,9 @@ def test_a_worker_that_hangs_is_started_again_by_its_supervisor(pair: Pair) -> N
         before, leading, (other,) = pair.generation(), *pair.leader()
         leading.signal(signal.SIGSTOP, java_alone=True)
         copying(pair, "while it hangs")
-        wait_for(lambda: leading.starts() == 2, "its supervisor starts another Java", SILENT_S + BACK_S)
+        wait_for(
+            lambda: leading.starts() == 2, "its supervisor starts another Java", SILENT_S + BACK_S
+        )
         assert leading.said("its worker has not answered at") == 1
         come_back(pair, before, traffic)
         assert other.starts() == 1
@@ -185,7 +212,9 @@ def test_the_leading_worker_is_cut_off_and_comes_back(programs: Programs, tmp_pa
 
 @pytest.mark.long
 def test_workers_take_changed_settings_one_after_the_other(pair: Pair) -> None:
-    """Whoever leads writes what all run with; so the change is in force once the last of them was restarted."""
+    """Whoever leads writes what all run with; so the change is in force once the last of them was
+    restarted.
+    """
     tasks = {"tasks_max": 3}
     with Traffic(pair.edge, NAMES) as traffic:
         copying(pair, "before")
@@ -195,15 +224,27 @@ def test_workers_take_changed_settings_one_after_the_other(pair: Pair) -> None:
             worker.stop()
             worker.change(**tasks)
             worker.start()
-            wait_for(lambda before=before: pair.is_one_group(before), "both are in one group", BACK_S)  # type: ignore[misc]
+            wait_for(
+                lambda before=before: pair.is_one_group(before),  # type: ignore[misc]
+                "both are in one group",
+                BACK_S,
+            )
             copying(pair, "with one more worker that was changed")
-        wait_for(lambda: running_settings(pair.central, pair.alias)["tasks.max"] == "3", "the change is in force", BACK_S)
+        wait_for(
+            lambda: running_settings(pair.central, pair.alias)["tasks.max"] == "3",
+            "the change is in force",
+            BACK_S,
+        )
         come_back(pair, started, traffic)
 
 
 @pytest.mark.long
-def test_two_sites_share_a_centre_and_neither_is_the_others_matter(programs: Programs, tmp_path: Path) -> None:
-    """The same types at two edges, a mirror for each. One stands still: it is behind, and the other is well and goes on."""
+def test_two_sites_share_a_centre_and_neither_is_the_others_matter(
+    programs: Programs, tmp_path: Path
+) -> None:
+    """The same types at two edges, a mirror for each. One stands still: it is behind, and the other
+    is well and goes on.
+    """
     with (
         own_broker(programs, tmp_path / "central") as central,
         site(programs, tmp_path / "east", central, alias="east") as east,
@@ -212,7 +253,10 @@ def test_two_sites_share_a_centre_and_neither_is_the_others_matter(programs: Pro
         for pair in (east, west):
             make_topics(pair.workers["first"].config, central, NAMES)
             pair.workers["first"].start()
-        with Traffic(east.edge, NAMES, told="east") as at_east, Traffic(west.edge, NAMES, told="west") as at_west:
+        with (
+            Traffic(east.edge, NAMES, told="east") as at_east,
+            Traffic(west.edge, NAMES, told="west") as at_west,
+        ):
             for pair in (east, west):
                 copying(pair, f"of {pair.alias}")
             west.workers["first"].signal(signal.SIGSTOP)
@@ -226,9 +270,16 @@ def test_two_sites_share_a_centre_and_neither_is_the_others_matter(programs: Pro
 
 
 @pytest.mark.long
-def test_workers_with_passwords_need_no_file_of_each_other(programs: Programs, tmp_path: Path) -> None:
-    """The leader writes the settings that all run with; what they refer to must be each worker's own."""
-    with secure_broker(tmp_path / "central", programs) as broker, site(programs, tmp_path, broker.scram) as pair:
+def test_workers_with_passwords_need_no_file_of_each_other(
+    programs: Programs, tmp_path: Path
+) -> None:
+    """The leader writes the settings that all run with; what they refer to must be each worker's
+    own.
+    """
+    with (
+        secure_broker(tmp_path / "central", programs) as broker,
+        site(programs, tmp_path, broker.scram) as pair,
+    ):
         begin(pair)
         with Traffic(pair.edge, NAMES) as traffic:
             copying(pair, "before")

@@ -1,8 +1,10 @@
-"""Brokers are away for a minute and more while cuts are taken: no offset is made up, hours wait, and all goes on afterwards.
+"""Brokers are away for a minute and more while cuts are taken: no offset is made up, hours wait,
+and all goes on afterwards.
 
-librdkafka answers -1001 for partitions whose leader is away, without an error; so two of three brokers are killed, among them
-a leader: without a quorum nobody else comes to lead. Topics are both empty and not. Every run of the suite takes cuts in its own
-process for a minute; the long tier has a driver whose hours must not close, and kills each broker in turn, for minutes.
+librdkafka answers -1001 for partitions whose leader is away, without an error; so two of three
+brokers are killed, among them a leader: without a quorum nobody else comes to lead. Topics are both
+empty and not. Every run of the suite takes cuts in its own process for a minute; the long tier has
+a driver whose hours must not close, and kills each broker in turn, for minutes.
 
     hourmark test --long tests/faults/test_no_leader.py
 """
@@ -45,13 +47,19 @@ CASES = [
 
 
 class Poller:
-    """Asks a cluster for topics, starts and ends all the time; `wrong`: answers that cannot be, `unavailable`: how often none."""
+    """Asks a cluster for topics, starts and ends all the time; `wrong`: answers that cannot be,
+    `unavailable`: how often none.
+    """
 
     def __init__(self, cluster: Cluster, topics: Sequence[str]) -> None:
         self.unavailable = 0
         self.wrong: list[str] = []
         self._cluster, self._topics = cluster, list(topics)
-        self._partitions = [Partition(name, n) for name, info in cluster.topics(topics).items() for n in info.partitions]
+        self._partitions = [
+            Partition(name, n)
+            for name, info in cluster.topics(topics).items()
+            for n in info.partitions
+        ]
         self._ends = cluster.ends(self._partitions)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="poller", daemon=True)
@@ -65,15 +73,24 @@ class Poller:
         while not self._stop.wait(0.2):
             try:
                 infos = self._cluster.topics(self._topics)
-                starts, ends = self._cluster.starts(self._partitions), self._cluster.ends(self._partitions)
+                starts, ends = (
+                    self._cluster.starts(self._partitions),
+                    self._cluster.ends(self._partitions),
+                )
             except Unavailable:
                 self.unavailable += 1
                 continue
             known = [Partition(name, n) for name, info in infos.items() for n in info.partitions]
             if sorted(known) != sorted(self._partitions):
                 self.wrong.append(f"{known} instead of {self._partitions}")
-            self.wrong += [f"{p} begins at {starts.get(p)}" for p in self._partitions if starts.get(p) != 0]
-            self.wrong += [f"{p} ends at {ends.get(p)}, was {end}" for p, end in self._ends.items() if ends.get(p, -1) < end]
+            self.wrong += [
+                f"{p} begins at {starts.get(p)}" for p in self._partitions if starts.get(p) != 0
+            ]
+            self.wrong += [
+                f"{p} ends at {ends.get(p)}, was {end}"
+                for p, end in self._ends.items()
+                if ends.get(p, -1) < end
+            ]
             self._ends = ends
 
 
@@ -98,15 +115,26 @@ def produce(config: Config, topic: str, records: int) -> None:
     assert producer.flush(60) == 0
 
 
-def test_cuts_are_whole_or_unavailable_while_nobody_leads(stack: Stack, config: Config, tmp_path: Path) -> None:
-    topics = [events_topic(f"no-leader-{name}-{uuid.uuid4().hex[:8]}") for name in ("full", "empty")]
+def test_cuts_are_whole_or_unavailable_while_nobody_leads(
+    stack: Stack, config: Config, tmp_path: Path
+) -> None:
+    topics = [
+        events_topic(f"no-leader-{name}-{uuid.uuid4().hex[:8]}") for name in ("full", "empty")
+    ]
     full = topics[0]
-    edge, central = Cluster(config.kafka.edge, "edge"), Cluster(config.kafka.central_cluster, "central")
+    edge, central = (
+        Cluster(config.kafka.edge, "edge"),
+        Cluster(config.kafka.central_cluster, "central"),
+    )
     for cluster, alias in ((edge, None), (central, config.kafka.edge_alias)):
         settings = topic_settings(
-            config.kafka.retention_hours, config.kafka.max_message_bytes, cluster.settings.min_insync_replicas
+            config.kafka.retention_hours,
+            config.kafka.max_message_bytes,
+            cluster.settings.min_insync_replicas,
         )
-        ensure_topics(cluster, [WantedTopic(central_topic(t, alias), PARTITIONS, settings) for t in topics])
+        ensure_topics(
+            cluster, [WantedTopic(central_topic(t, alias), PARTITIONS, settings) for t in topics]
+        )
     database = Database(f"sqlite:///{tmp_path}/ledger.sqlite")
     sites = Clusters.of(config.kafka, database, database.acquire(CLOSER), SystemClock())
     supervisor = stack.process("mirror")
@@ -121,7 +149,9 @@ def test_cuts_are_whole_or_unavailable_while_nobody_leads(stack: Stack, config: 
         except Unavailable:
             unavailable += 1
             return False
-        assert cut["0"] == {Partition(t, n): records * (t == full) for t in topics for n in range(PARTITIONS)}
+        assert cut["0"] == {
+            Partition(t, n): records * (t == full) for t in topics for n in range(PARTITIONS)
+        }
         return not behind
 
     def mirror_runs_on() -> bool:
@@ -139,7 +169,9 @@ def test_cuts_are_whole_or_unavailable_while_nobody_leads(stack: Stack, config: 
         come_back(stack, *victims)
         poller.stop()
     assert poller.wrong == []
-    assert unavailable and poller.unavailable, "no offset was ever unknown: the test has not seen what it is about"
+    assert unavailable and poller.unavailable, (
+        "no offset was ever unknown: the test has not seen what it is about"
+    )
     wait_for(lambda: cut_of(100), "a cut can be taken again", 120)
     produce(config, full, PARTITIONS * 10)
     wait_for(lambda: cut_of(110), "the mirror goes on", 300)
@@ -150,7 +182,9 @@ def test_cuts_are_whole_or_unavailable_while_nobody_leads(stack: Stack, config: 
 
 @pytest.mark.long
 @pytest.mark.parametrize("named", CASES)
-def test_hours_wait_and_go_on_while_brokers_are_away(running: Scene, stack: Stack, named: Sequence[str]) -> None:
+def test_hours_wait_and_go_on_while_brokers_are_away(
+    running: Scene, stack: Stack, named: Sequence[str]
+) -> None:
     config, topics = running.run.config, [events_topic(t) for t in running.types]
     supervisor, no_leader = stack.process("mirror"), AUDIT_LEADER in named
     assert supervisor is not None
@@ -159,7 +193,10 @@ def test_hours_wait_and_go_on_while_brokers_are_away(running: Scene, stack: Stac
     hour = running.begin_hour(without=running.types[1:])
     pollers = [
         Poller(running.edge, topics),
-        Poller(Cluster(config.kafka.central_cluster, "central"), [central_topic(t, config.kafka.edge_alias) for t in topics]),
+        Poller(
+            Cluster(config.kafka.central_cluster, "central"),
+            [central_topic(t, config.kafka.edge_alias) for t in topics],
+        ),
     ]
     victims = quorum(stack, config, AUDIT) if no_leader else named
 
@@ -174,13 +211,17 @@ def test_hours_wait_and_go_on_while_brokers_are_away(running: Scene, stack: Stac
         if no_leader:
             running.run.start()
             running.run.wait_until_staging(WITHIN_S)
-        holds(all_is_well, "all goes on, and nothing closes without knowing the cut", LONG_S, POLL_S)
+        holds(
+            all_is_well, "all goes on, and nothing closes without knowing the cut", LONG_S, POLL_S
+        )
     finally:
         come_back(stack, *victims)
         for poller in pollers:
             poller.stop()
     assert [wrong for poller in pollers for wrong in poller.wrong] == []
-    assert not no_leader or pollers[0].unavailable > 0, "no offset was ever unknown: the test has not seen what it is about"
+    assert not no_leader or pollers[0].unavailable > 0, (
+        "no offset was ever unknown: the test has not seen what it is about"
+    )
     running.closed(hour)
     closed = running.run.manifest(running.types[0], hour)
     assert closed is not None

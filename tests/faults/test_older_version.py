@@ -1,6 +1,8 @@
-"""What 0.2.0 really does with each form that this version writes: its own code reads them, in an environment of its own.
+"""What 0.2.0 really does with each form that this version writes: its own code reads them, in an
+environment of its own.
 
-`hourmark.rollback.version` says what it does not read. What it reads, and what it refuses, is told by it here, and not by us.
+`hourmark.rollback.version` says what it does not read. What it reads, and what it refuses, is told
+by it here, and not by us.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ Ask = Callable[[str, Any], Any]
 
 @pytest.fixture(scope="module")
 def ask() -> Ask:
-    """Runs lines of Python in 0.2.0's environment, with `given`; what they leave in `told`, or the error that they ended with."""
+    """Runs lines of Python in 0.2.0's environment, with `given`; what they leave in `told`, or the
+    error that they ended with.
+    """
     if why := why_not_there(OLDER.name):
         pytest.skip(why)
     python = interpreter(OLDER.name)
@@ -50,10 +54,16 @@ def ask() -> Ask:
         program = (
             "import json, sys\ngiven = json.loads(sys.stdin.read())\ntry:\n"
             f"{textwrap.indent(textwrap.dedent(lines), '    ')}\n"
-            "except Exception as error:\n    told = f'{type(error).__name__}: {error}'\nprint(json.dumps(told))"
+            "except Exception as error:\n    told = f'{type(error).__name__}: "
+            "{error}'\nprint(json.dumps(told))"
         )
         done = subprocess.run(
-            [python, "-c", program], input=json.dumps(given), capture_output=True, text=True, check=True, timeout=120
+            [python, "-c", program],
+            input=json.dumps(given),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
         )
         return json.loads(done.stdout)
 
@@ -72,7 +82,9 @@ def test_a_marker_that_vouches_for_itself_is_read(ask: Ask) -> None:
     assert read_marker(ask, manifest(events=7)) == 7
 
 
-@pytest.mark.parametrize(("field", "value"), [("lost", {"app": 7}), ("unknown", {"app": 1}), ("unrepeatable", ["app"])])
+@pytest.mark.parametrize(
+    ("field", "value"), [("lost", {"app": 7}), ("unknown", {"app": 1}), ("unrepeatable", ["app"])]
+)
 def test_a_marker_that_names_losses_is_refused(ask: Ask, field: str, value: Any) -> None:
     assert field in OLDER.no_marker_fields
     assert "not a manifest" in read_marker(ask, manifest(**{field: value}))
@@ -85,7 +97,11 @@ def test_audit_records_with_blank_lines_are_read(ask: Ask) -> None:
         told = [record.lines, record.promised[0].count, record.range_id.hex()]
     """
     sent = dataclasses.replace(AUDIT_RECORD, blanks=5)
-    assert ask(lines, sent.encode().hex()) == [sent.lines, sent.promised[0].count, sent.range_id.hex()]
+    assert ask(lines, sent.encode().hex()) == [
+        sent.lines,
+        sent.promised[0].count,
+        sent.range_id.hex(),
+    ]
 
 
 def test_host_reports_with_losses_of_unknown_size_are_read(ask: Ask) -> None:
@@ -109,7 +125,13 @@ RULES_LINES = """
 
 def test_rules_of_a_parser_that_it_has_are_used(ask: Ask) -> None:
     types = {**RULES.types, DEAD_LETTERS.name: TypeVersion(DEAD_LETTERS, 2)}
-    known = Rules(sequence=1, types=types, sources=RULES.sources, parsing=RULES.parsing, parser=ParserVersion(1, PARSER.zones))
+    known = Rules(
+        sequence=1,
+        types=types,
+        sources=RULES.sources,
+        parsing=RULES.parsing,
+        parser=ParserVersion(1, PARSER.zones),
+    )
     assert OLDER.parsers == (1,)
     assert ask(RULES_LINES, list(known.records())) == 1
     later = dataclasses.replace(known, parser=PARSER)
@@ -128,7 +150,9 @@ def test_ranges_that_name_its_rules_are_parsed_the_same_by_both(ask: Ask) -> Non
 
 
 def test_a_declaration_of_later_forms_is_refused(ask: Ask) -> None:
-    declared = EventType(name="click", fields=[{"name": "n", "type": "long"}], line=LineRule(payload="logfmt"))
+    declared = EventType(
+        name="click", fields=[{"name": "n", "type": "long"}], line=LineRule(payload="logfmt")
+    )
     rules = dataclasses.replace(RULES, types={"click": TypeVersion(declared, 1)})
     assert "is not usable" in ask(RULES_LINES, list(rules.records()))
 
@@ -142,7 +166,9 @@ CHECKPOINT_LINES = """
 """
 
 
-def test_a_checkpoint_of_one_range_a_file_is_gone_on_with_and_one_of_several_is_refused(ask: Ask, tmp_path: Path) -> None:
+def test_a_checkpoint_of_one_range_a_file_is_gone_on_with_and_one_of_several_is_refused(
+    ask: Ask, tmp_path: Path
+) -> None:
     assert OLDER.checkpoints == (1,)
     one, several = tmp_path / "one", tmp_path / "several"
     one.mkdir()
@@ -151,13 +177,19 @@ def test_a_checkpoint_of_one_range_a_file_is_gone_on_with_and_one_of_several_is_
     assert "format" in ask(CHECKPOINT_LINES, str(spooled(several, several=True)))
 
 
-@pytest.mark.parametrize(("field", "value"), [("record_start", "^x"), ("fields", '{"a":"b"}'), ("format", "cri")])
-def test_a_spooled_range_that_says_more_is_refused(ask: Ask, tmp_path: Path, field: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"), [("record_start", "^x"), ("fields", '{"a":"b"}'), ("format", "cri")]
+)
+def test_a_spooled_range_that_says_more_is_refused(
+    ask: Ask, tmp_path: Path, field: str, value: str
+) -> None:
     assert field in OLDER.no_range_fields
     assert field in ask(CHECKPOINT_LINES, str(spooled(tmp_path, several=False, **{field: value})))
 
 
-def test_what_the_mirror_remembers_is_read_and_alarms_are_forgotten(ask: Ask, tmp_path: Path) -> None:
+def test_what_the_mirror_remembers_is_read_and_alarms_are_forgotten(
+    ask: Ask, tmp_path: Path
+) -> None:
     lines = """
         from pathlib import Path
         from hourmark_mirror.verify.checks import Checks
@@ -167,11 +199,23 @@ def test_what_the_mirror_remembers_is_read_and_alarms_are_forgotten(ask: Ask, tm
     """
     checks = Checks(tmp_path, "edge")
     checks.topics["events.click"] = Check("topic-id", {0: 17})
-    checks.raised([Alarm(AlarmName.OVERTAKEN, "events.click-0", "offsets 3 to 7 may be missing", "events.click")])
+    checks.raised(
+        [
+            Alarm(
+                AlarmName.OVERTAKEN,
+                "events.click-0",
+                "offsets 3 to 7 may be missing",
+                "events.click",
+            )
+        ]
+    )
     checks.save()
     assert ask(lines, str(tmp_path)) == {"events.click": "topic-id"}
     after = Checks(tmp_path, "edge")
-    assert (after.topics, after.alarms) == (checks.topics, [])  # which is why alarms that stand are in the way
+    assert (after.topics, after.alarms) == (
+        checks.topics,
+        [],
+    )  # which is why alarms that stand are in the way
 
 
 def test_a_ledger_is_opened_once_it_stepped_down(ask: Ask, tmp_path: Path) -> None:
@@ -206,4 +250,7 @@ def test_settings_that_it_does_not_know_are_those_that_it_refuses(ask: Ask) -> N
 
 
 def test_its_version_is_the_one_that_is_told(ask: Ask) -> None:
-    assert ask("from importlib.metadata import version\ntold = version('hourmark')", None) == OLDER.name
+    assert (
+        ask("from importlib.metadata import version\ntold = version('hourmark')", None)
+        == OLDER.name
+    )

@@ -1,4 +1,6 @@
-"""Producers never need a restart: brokers away or standing still, a topic made anew, minutes of kills; two workers."""
+"""Producers never need a restart: brokers away or standing still, a topic made anew, minutes of
+kills; two workers.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from tests.support.forged_batches import Forgery, forge
 from tests.support.service.live import CLICK, RAW, Serving, StockReader
-from tests.support.service.load import LINES, Poster, acked_count, check_acknowledged, finish, loaded, served, wait_for_acks
+from tests.support.service.load import (
+    LINES,
+    Poster,
+    acked_count,
+    check_acknowledged,
+    finish,
+    loaded,
+    served,
+    wait_for_acks,
+)
 from tests.support.waiting import wait_for
 
 from hourmark.config.loading import Config
@@ -26,7 +37,9 @@ from hourmark_infra.stack import Stack
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1200)]
 
 KILLS_S = 300
-GONE_S = 45  # clients doubt for half a minute that a topic is gone (topic.metadata.propagation.max.ms)
+GONE_S = (
+    45  # clients doubt for half a minute that a topic is gone (topic.metadata.propagation.max.ms)
+)
 
 
 @pytest.fixture
@@ -55,7 +68,12 @@ def is_gone(pid: int) -> bool:
 def others_go_on(service: Serving) -> None:
     line = f"<13>1 - - a p {RAW.name} - x\n".encode()
     for number in range(10):
-        assert service.post(service.range_of(line, start=number * 1000, file="d" * 32), line).status_code == 200, "others go on"
+        assert (
+            service.post(
+                service.range_of(line, start=number * 1000, file="d" * 32), line
+            ).status_code
+            == 200
+        ), "others go on"
 
 
 def acked_nothing(load: list[Poster], for_s: float) -> bool:
@@ -75,7 +93,9 @@ def back(stack: Stack) -> None:
         stack.wait_ready(broker)
 
 
-def test_all_brokers_killed_and_back(stack: Stack, config: Config, service: Serving, load: list[Poster]) -> None:
+def test_all_brokers_killed_and_back(
+    stack: Stack, config: Config, service: Serving, load: list[Poster]
+) -> None:
     wait_for_acks(load, 10)
     before = set(service.workers())
     for broker in stack.brokers:
@@ -87,10 +107,14 @@ def test_all_brokers_killed_and_back(stack: Stack, config: Config, service: Serv
     check_acknowledged(StockReader(config), finish(load))
 
 
-def test_all_brokers_stand_still_for_a_minute(stack: Stack, config: Config, service: Serving, load: list[Poster]) -> None:
+def test_all_brokers_stand_still_for_a_minute(
+    stack: Stack, config: Config, service: Serving, load: list[Poster]
+) -> None:
     wait_for_acks(load, 10)
     before = set(service.workers())
-    processes = [process for broker in stack.brokers if (process := stack.process(broker)) is not None]
+    processes = [
+        process for broker in stack.brokers if (process := stack.process(broker)) is not None
+    ]
     assert len(processes) == 3
     for process in processes:
         psutil.Process(process.pid).suspend()
@@ -113,13 +137,19 @@ def test_a_topic_deleted_and_made_again_stops_its_type_alone(
     admin = AdminClient({"bootstrap.servers": config.kafka.edge.bootstrap})
     admin.delete_topics([topic])[topic].result(30)
     if gone_s:
-        wait_for(lambda: acked_nothing(load, 5), "nothing is acknowledged into a topic that is gone", 30)
+        wait_for(
+            lambda: acked_nothing(load, 5), "nothing is acknowledged into a topic that is gone", 30
+        )
     acks, until = acked_count(load), time.monotonic() + gone_s
     others_go_on(service)
     while time.monotonic() < until:
         others_go_on(service)
         assert acked_count(load) == acks, "nothing is acknowledged while its topic is gone"
-    settings = topic_settings(config.kafka.retention_hours, config.kafka.max_message_bytes, config.kafka.edge.min_insync_replicas)
+    settings = topic_settings(
+        config.kafka.retention_hours,
+        config.kafka.max_message_bytes,
+        config.kafka.edge.min_insync_replicas,
+    )
     ensure_topics(Cluster(config.kafka.edge, "edge"), [WantedTopic(topic, 2, settings)])
     since, there_s = {id(poster): len(poster.acked) for poster in load}, time.monotonic()
     wait_for_acks(load, 10, 180)
@@ -134,12 +164,20 @@ def test_a_topic_deleted_and_made_again_stops_its_type_alone(
 def test_a_producer_that_the_broker_refuses_for_good_is_made_anew(
     stack: Stack, config: Config, service: Serving, load: list[Poster], forgery: Forgery
 ) -> None:
-    """By real refusals: another writer took the producer's next sequence number, or a newer epoch of its id."""
+    """By real refusals: another writer took the producer's next sequence number, or a newer epoch
+    of its id.
+    """
     wait_for_acks(load, 10)
     before, topic, reader = set(service.workers()), events_topic(CLICK.name), StockReader(config)
     copied = next(reader.records(topic))
     for _ in range(3):
-        forge(config.kafka.edge.bootstrap, lambda broker: log_of(stack, broker), topic, forgery, (copied.key, copied.value))
+        forge(
+            config.kafka.edge.bootstrap,
+            lambda broker: log_of(stack, broker),
+            topic,
+            forgery,
+            (copied.key, copied.value),
+        )
         wait_for_acks(load, 10, 60)
     assert set(service.workers()) == before
     assert sum(poster.retries for poster in load) > 0, "some were under way"

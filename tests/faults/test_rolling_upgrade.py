@@ -1,10 +1,12 @@
-"""An older version and this one under one load: each component goes over to this one, one after the other, and perhaps back.
+"""An older version and this one under one load: each component goes over to this one, one after the
+other, and perhaps back.
 
-The demo's own story, with this trouble in its middle, on a stack of its own. Service and tailer are killed on the way up, so that
-what is on its way is sent again by, and answered by, the other version, and the driver has open hours and staged files. Then
-either `hourmark types apply` begins what the older version does not read, such as checksums of values, and an hour closes that
-has records of both; or all go back as docs/upgrading.md has it: each ends in order, and `hourmark rollback check` agrees.
-The judge must be content.
+The demo's own story, with this trouble in its middle, on a stack of its own. Service and tailer are
+killed on the way up, so that what is on its way is sent again by, and answered by, the other
+version, and the driver has open hours and staged files. Then either `hourmark types apply` begins
+what the older version does not read, such as checksums of values, and an hour closes that has
+records of both; or all go back as docs/upgrading.md has it: each ends in order, and `hourmark
+rollback check` agrees. The judge must be content.
 """
 
 from __future__ import annotations
@@ -38,7 +40,12 @@ pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 
 RATE = 60  # lines a second
 HERE = Path(sys.executable)
-_COMMANDS = {"service": ("serve",), "tailer": ("tail",), "etl": ("etl", "run"), MIRROR: ("mirror", "run")}
+_COMMANDS = {
+    "service": ("serve",),
+    "tailer": ("tail",),
+    "etl": ("etl", "run"),
+    MIRROR: ("mirror", "run"),
+}
 _CLOSING_S = 900.0  # a driver takes a minute to begin where the machine is busy
 _FURTHER_SPAN_S = 900.0
 _APART_S = 12.0  # between two components: both versions are at work together
@@ -48,11 +55,20 @@ _APART_S = 12.0  # between two components: both versions are at work together
 class Mixed(Components):
     """Components of two versions."""
 
-    python: dict[str, Path] = dataclasses.field(default_factory=dict)  # by component; others: `otherwise`
+    python: dict[str, Path] = dataclasses.field(
+        default_factory=dict
+    )  # by component; others: `otherwise`
     otherwise: Path = HERE
 
     def start(self, name: str) -> None:
-        command = (str(self.python.get(name, self.otherwise)), "-m", "hourmark", *_COMMANDS[name], "--config", str(self.config))
+        command = (
+            str(self.python.get(name, self.otherwise)),
+            "-m",
+            "hourmark",
+            *_COMMANDS[name],
+            "--config",
+            str(self.config),
+        )
         self.running[name] = spawn(command, environment(), self._mark(name), self.log(name))
 
     def command(self, *arguments: str) -> Sequence[str]:
@@ -65,12 +81,15 @@ class Mixed(Components):
     def run_here(self, *arguments: str) -> None:
         """A command of this version, which must say that all is well."""
         command = (str(HERE), "-m", "hourmark", *arguments, "--config", str(self.config))
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=180)
+        done = subprocess.run(
+            command, env=environment(), capture_output=True, text=True, check=False, timeout=180
+        )
         assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
 
 
 class Rolling:
-    """The trouble: all of an older version at first, each component over to this version, and there to stay, or back.
+    """The trouble: all of an older version at first, each component over to this version, and there
+    to stay, or back.
 
     Attributes:
         version: The older version.
@@ -97,7 +116,10 @@ class Rolling:
             if self.stays:
                 components.run_here("types", "apply")
                 demo.wait(
-                    lambda: any(checked_only_in_part(config)), "an hour with records of both versions", _CLOSING_S, pause_s=2.0
+                    lambda: any(checked_only_in_part(config)),
+                    "an hour with records of both versions",
+                    _CLOSING_S,
+                    pause_s=2.0,
                 )
                 demo.tell(f"hours have checksums of values; {traffic.written:,} lines written")
             else:
@@ -130,22 +152,32 @@ class Rolling:
     def _wait_for_closed(self, demo: Demo, traffic: Traffic, config: Config, version: str) -> None:
         """Wait until the driver that runs now has closed another hour."""
         before = closed(config)
-        demo.wait(lambda: closed(config) > before, f"an hour closed by {version}", _CLOSING_S, pause_s=2.0)
+        demo.wait(
+            lambda: closed(config) > before, f"an hour closed by {version}", _CLOSING_S, pause_s=2.0
+        )
         demo.tell(f"{version} closes hours; {traffic.written:,} lines written")
 
 
 def checked_only_in_part(config: Config) -> Iterator[bool]:
-    """Of each closed bucket: whether some of its promised events have a checksum, and others none."""
-    with contextlib.closing(sqlite3.connect(config.etl.ledger.removeprefix("sqlite:///"))) as ledger:
+    """Of each closed bucket: whether some of its promised events have a checksum, and others
+    none.
+    """
+    with contextlib.closing(
+        sqlite3.connect(config.etl.ledger.removeprefix("sqlite:///"))
+    ) as ledger:
         for (text,) in ledger.execute("SELECT manifest FROM buckets").fetchall():
             manifest = Manifest.decode(text.encode())
             yield 0 < manifest.checked < sum(book.promised for book in manifest.books.values())
 
 
 def further_traffic(demo: Demo) -> Traffic:
-    """Lines of their own: how long it takes until both versions have closed an hour, the machine decides."""
+    """Lines of their own: how long it takes until both versions have closed an hour, the machine
+    decides.
+    """
     written = events(int(RATE * _FURTHER_SPAN_S), seed=2, broken_at_least_each=RATE * 10)
-    log = LiveLog(demo.work / "sources" / EVENTS_SOURCE / "further.log", None, written, SystemClock())
+    log = LiveLog(
+        demo.work / "sources" / EVENTS_SOURCE / "further.log", None, written, SystemClock()
+    )
     more = Traffic([log], _FURTHER_SPAN_S, SystemClock())
     more.start()
     return more
@@ -153,7 +185,9 @@ def further_traffic(demo: Demo) -> Traffic:
 
 def closed(config: Config) -> int:
     """Hours of all types, in a ledger of either version."""
-    with contextlib.closing(sqlite3.connect(config.etl.ledger.removeprefix("sqlite:///"))) as ledger:
+    with contextlib.closing(
+        sqlite3.connect(config.etl.ledger.removeprefix("sqlite:///"))
+    ) as ledger:
         ((count,),) = ledger.execute("SELECT count(*) FROM buckets").fetchall()
     return int(count)
 
@@ -161,13 +195,19 @@ def closed(config: Config) -> int:
 ENDS = {"tailer": Mixed.kill, "service": Mixed.kill, MIRROR: Mixed.stop, "etl": Mixed.stop}
 
 
-@pytest.mark.parametrize(("version", "stays"), [("0.2.0", False), ("0.3.0", False), ("0.3.0", True)])
-def test_a_rolling_upgrade_and_the_way_back_lose_and_double_nothing(tmp_path: Path, version: str, stays: bool) -> None:
+@pytest.mark.parametrize(
+    ("version", "stays"), [("0.2.0", False), ("0.3.0", False), ("0.3.0", True)]
+)
+def test_a_rolling_upgrade_and_the_way_back_lose_and_double_nothing(
+    tmp_path: Path, version: str, stays: bool
+) -> None:
     if why := why_not_there(version):
         pytest.skip(why)
     python = interpreter(version)
     trouble = Rolling(version, python, stays=stays)
-    demo = Demo(tmp_path / "home", Options(rate=RATE, buckets=5), SystemClock(), say_on_stderr, trouble)
+    demo = Demo(
+        tmp_path / "home", Options(rate=RATE, buckets=5), SystemClock(), say_on_stderr, trouble
+    )
     demo.components = Mixed(**vars(demo.components), otherwise=python)
     result = demo.run()
     assert result.faults == [], result.report.as_text()

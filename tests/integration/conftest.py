@@ -1,4 +1,7 @@
-"""Storages for contract suites: every implementation keeps the same promises. An ETL at work, for modules with `TYPES`."""
+"""Storages for contract suites: every implementation keeps the same promises.
+
+An ETL at work, for modules with `TYPES`.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ def first_hour() -> Hour:
 
 @pytest.fixture(scope="module")
 def run(
-    request: pytest.FixtureRequest, stack: Stack, tmp_path_factory: pytest.TempPathFactory, first_hour: Hour
+    request: pytest.FixtureRequest,
+    stack: Stack,
+    tmp_path_factory: pytest.TempPathFactory,
+    first_hour: Hour,
 ) -> Iterator[EtlRun]:
     """With the types of the module."""
     folder = tmp_path_factory.mktemp(f"etl-{uuid.uuid4().hex[:6]}-")

@@ -1,4 +1,6 @@
-"""A bucket is built, a fault is planted, and `bucket verify` names it: a checker that cannot fail is worse than none."""
+"""A bucket is built, a fault is planted, and `bucket verify` names it: a checker that cannot fail
+is worse than none.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,38 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.buckets import EARLIER, HOUR, LATER, SCHEMA, TYPE, Datum, Plan, make_event, usual_plan
+from tests.support.buckets import (
+    EARLIER,
+    HOUR,
+    LATER,
+    SCHEMA,
+    TYPE,
+    Datum,
+    Plan,
+    make_event,
+    usual_plan,
+)
 from tests.support.containers import append_all
 
 from hourmark.config.groups import Storage as StorageSettings
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER
 from hourmark_etl.buckets.avro_container import ContainerWriter
-from hourmark_etl.buckets.reader import BadMarker, NotClosed, list_hours, list_types, read_events, read_manifest
-from hourmark_etl.buckets.verify import BucketFault, BucketFinding, find_gaps, find_late_clashes, verify_bucket
+from hourmark_etl.buckets.reader import (
+    BadMarker,
+    NotClosed,
+    list_hours,
+    list_types,
+    read_events,
+    read_manifest,
+)
+from hourmark_etl.buckets.verify import (
+    BucketFault,
+    BucketFinding,
+    find_gaps,
+    find_late_clashes,
+    verify_bucket,
+)
 from hourmark_etl.storage import LocalDisk, Storage, open_storage
 
 
@@ -48,7 +73,10 @@ def test_a_bucket_as_it_was_closed_has_no_findings(storage: Storage, plan: Plan)
     verdict = verify_bucket(storage, TYPE, HOUR)
     assert verdict.findings == ()
     assert (verdict.events, verdict.size) == (35, sum(file.bytes for file in manifest.files))
-    assert [event["position"] for event in read_events(storage, TYPE, HOUR, manifest)] == [*range(30), *range(5)]
+    assert [event["position"] for event in read_events(storage, TYPE, HOUR, manifest)] == [
+        *range(30),
+        *range(5),
+    ]
 
 
 def test_an_empty_bucket_has_no_findings(storage: Storage) -> None:
@@ -267,7 +295,10 @@ def test_a_change_after_closing_is_named(
     plant(path_of(storage, ""))
     findings = found(storage)
     assert kinds <= set(findings)
-    assert any(finding.file in (None, "part-00000.avro", "part-00001.avro", "part-00002.avro") for finding in findings.values())
+    assert any(
+        finding.file in (None, "part-00000.avro", "part-00001.avro", "part-00002.avro")
+        for finding in findings.values()
+    )
 
 
 def test_any_single_altered_byte_is_a_finding(storage: Storage, plan: Plan) -> None:
@@ -293,7 +324,9 @@ def clashes(storage: Storage, *hours: Hour) -> list[BucketFinding]:
 
 
 def test_a_late_event_that_its_own_hour_holds_too_is_named(storage: Storage, plan: Plan) -> None:
-    Plan(storage, EARLIER, {"part-00000.avro": [make_event(EARLIER, number) for number in (3, 900)]}).close()
+    Plan(
+        storage, EARLIER, {"part-00000.avro": [make_event(EARLIER, number) for number in (3, 900)]}
+    ).close()
     plan.close()
     assert found(storage, EARLIER) == found(storage) == {}
     (finding,) = clashes(storage, EARLIER, HOUR)
@@ -303,7 +336,9 @@ def test_a_late_event_that_its_own_hour_holds_too_is_named(storage: Storage, pla
 
 def test_a_late_event_in_two_buckets_is_named(storage: Storage, plan: Plan) -> None:
     plan.close()
-    Plan(storage, LATER, {"late-00000.avro": [make_event(EARLIER, 4), make_event(EARLIER, 5)]}).close()
+    Plan(
+        storage, LATER, {"late-00000.avro": [make_event(EARLIER, 4), make_event(EARLIER, 5)]}
+    ).close()
     (finding,) = clashes(storage, HOUR, LATER)
     assert (finding.kind, finding.hour) == (BucketFault.DUPLICATE, str(LATER))
     assert str(make_event(EARLIER, 4)[0]) in finding.detail and str(HOUR) in finding.detail

@@ -1,4 +1,6 @@
-"""`hourmark test`, ended in the middle: the real servers that its tests started, or are just starting, end with it."""
+"""`hourmark test`, ended in the middle: the real servers that its tests started, or are just
+starting, end with it.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +33,36 @@ def first_ones_start(folder: Path) -> bool:
 
 def all_are_up(folder: Path) -> bool:
     configs = list(folder.glob("*/stack/hourmark.toml"))
-    return servers(folder) == 8 and bool(configs) and load_config(configs[0]).mirror.work_dir.joinpath("mm2.properties").exists()
+    return (
+        servers(folder) == 8
+        and bool(configs)
+        and load_config(configs[0]).mirror.work_dir.joinpath("mm2.properties").exists()
+    )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name
+)
 @pytest.mark.parametrize("moment", [first_ones_start, all_are_up])
-def test_no_server_outlives_it(tmp_path: Path, number: signal.Signals, moment: Callable[[Path], bool]) -> None:
+def test_no_server_outlives_it(
+    tmp_path: Path, number: signal.Signals, moment: Callable[[Path], bool]
+) -> None:
     folder = tmp_path / "session"
-    command = [sys.executable, "-m", "hourmark", "test", "tests/integration/test_stack.py", "--basetemp", str(folder)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HOURMARK_")}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, start_new_session=True) as run:
+    command = [
+        sys.executable,
+        "-m",
+        "hourmark",
+        "test",
+        "tests/integration/test_stack.py",
+        "--basetemp",
+        str(folder),
+    ]
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("HOURMARK_")
+    }
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+    ) as run:
         try:
             wait_for(lambda: moment(folder), "servers of the tests run", 600)
             os.killpg(run.pid, number)

@@ -1,4 +1,6 @@
-"""Brokers and the service itself killed under load: what was acknowledged is there, and nobody restarts anything by hand."""
+"""Brokers and the service itself killed under load: what was acknowledged is there, and nobody
+restarts anything by hand.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.support.service.live import CLICK, RUN, Serving, StockReader, lines
-from tests.support.service.load import LINES, Poster, check_acknowledged, finish, loaded, served, wait_for_acks
+from tests.support.service.load import (
+    LINES,
+    Poster,
+    check_acknowledged,
+    finish,
+    loaded,
+    served,
+    wait_for_acks,
+)
 from tests.support.waiting import wait_for
 
 from hourmark.config.loading import Config
@@ -33,7 +43,9 @@ def load(service: Serving) -> Iterator[list[Poster]]:
 def test_a_leader_killed_under_load_costs_nothing_and_needs_no_restart(
     stack: Stack, config: Config, service: Serving, load: list[Poster]
 ) -> None:
-    """Producers carry on by themselves; no queue is purged, no producer falls into a state that only a restart cures."""
+    """Producers carry on by themselves; no queue is purged, no producer falls into a state that
+    only a restart cures.
+    """
     wait_for_acks(load, 10)
     for broker in stack.brokers:
         stack.kill(broker)
@@ -45,7 +57,9 @@ def test_a_leader_killed_under_load_costs_nothing_and_needs_no_restart(
     assert service.runs()
 
 
-def test_too_few_in_sync_replicas_mean_503_and_no_ack_until_they_are_back(stack: Stack, config: Config, service: Serving) -> None:
+def test_too_few_in_sync_replicas_mean_503_and_no_ack_until_they_are_back(
+    stack: Stack, config: Config, service: Serving
+) -> None:
     body = lines(range(LINES))
     byte_range = service.range_of(body, file=f"{RUN:0>32}")
     for broker in stack.brokers[1:]:
@@ -59,12 +73,18 @@ def test_too_few_in_sync_replicas_mean_503_and_no_ack_until_they_are_back(stack:
         stack.start(broker)
     for broker in stack.brokers[1:]:
         stack.wait_ready(broker)
-    wait_for(lambda: service.post(byte_range, body).status_code == 200, "the same process takes the same range", 90)
+    wait_for(
+        lambda: service.post(byte_range, body).status_code == 200,
+        "the same process takes the same range",
+        90,
+    )
     assert service.runs()
     check_acknowledged(StockReader(config), [(byte_range, body)])
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 0)], ids=["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 0)], ids=["SIGKILL", "SIGTERM"]
+)
 def test_a_service_ended_in_mid_load_makes_the_same_ids_again(
     config: Config, service: Serving, load: list[Poster], number: signal.Signals, code: int
 ) -> None:
@@ -77,5 +97,9 @@ def test_a_service_ended_in_mid_load_makes_the_same_ids_again(
     assert sum(poster.retries for poster in load) > 0
     check_acknowledged(StockReader(config), acked)
     ranges = {byte_range.range_id(body) for byte_range, body in acked}
-    distinct = {seen.key for seen in StockReader(config).records(f"events.{CLICK.name}") if seen.key[16:] in ranges}
+    distinct = {
+        seen.key
+        for seen in StockReader(config).records(f"events.{CLICK.name}")
+        if seen.key[16:] in ranges
+    }
     assert len(distinct) == len(acked) * LINES, "retries made the very same ids"

@@ -1,4 +1,6 @@
-"""The delivery service on real Kafka and a real registry: a stock client sees exactly what was acknowledged."""
+"""The delivery service on real Kafka and a real registry: a stock client sees exactly what was
+acknowledged.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ FIRST = 1_000_000  # of the workers' events, which no other test here counts
 
 
 @pytest.fixture(scope="module")
-def service(stack: Stack, config: Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+def service(
+    stack: Stack, config: Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Serving]:
     with serving(stack, config, tmp_path_factory.mktemp("service")) as started:
         yield started
 
@@ -53,12 +57,20 @@ def of_range(reader: StockReader, topic: str, range_id: RangeId) -> list[dict[st
     return [row for row in reader.events(topic) if row["key"][16:] == range_id]
 
 
-def test_a_stock_client_and_the_registry_see_exactly_the_events_of_a_range(service: Serving, reader: StockReader) -> None:
+def test_a_stock_client_and_the_registry_see_exactly_the_events_of_a_range(
+    service: Serving, reader: StockReader
+) -> None:
     body = lines(range(500)) + b"<13>1 - - a p " + RAW.name.encode() + b" - \xff\0\r\nno syslog\n\n"
     byte_range = service.range_of(body, start=12345)
     answer = service.post(byte_range, body)
     reasons = {"not_rfc5424": 1}
-    expected = {"end": byte_range.end, "events": 501, "dead_letters": 1, "blanks": 1, "dead_letter_reasons": reasons}
+    expected = {
+        "end": byte_range.end,
+        "events": 501,
+        "dead_letters": 1,
+        "blanks": 1,
+        "dead_letter_reasons": reasons,
+    }
     assert (answer.status_code, answer.json()) == (200, expected)
     range_id = byte_range.range_id(body)
     # the audit record first: whoever sees it must then find all that it promises
@@ -73,7 +85,9 @@ def test_a_stock_client_and_the_registry_see_exactly_the_events_of_a_range(servi
     positions = [offset := offset + len(line) for line in stream]
     assert {row["position"] for row in clicks} == {12345, *positions[:499]}
     assert all(RecordKey.decode(bytes(row["key"])).event_id == row["event_id"] for row in clicks)  # type: ignore[call-overload]
-    assert [row["line"] for row in of_range(reader, f"events.{RAW.name}", range_id)] == [b"\xff\0\r"]
+    assert [row["line"] for row in of_range(reader, f"events.{RAW.name}", range_id)] == [
+        b"\xff\0\r"
+    ]
     letters = of_range(reader, "events.dead-letters", range_id)
     assert {(row["reason"], row["raw"]) for row in letters} == {("not_rfc5424", b"no syslog")}
 
@@ -83,7 +97,11 @@ def test_dead_letters_are_counted_and_shown_from_the_topic(service: Serving, sta
     service.post(service.range_of(body), body)
 
     def run(*arguments: str) -> str:
-        result = CliRunner().invoke(dead_letters, [*arguments, "--config", str(stack.layout.config_file)], catch_exceptions=False)
+        result = CliRunner().invoke(
+            dead_letters,
+            [*arguments, "--config", str(stack.layout.config_file)],
+            catch_exceptions=False,
+        )
         assert result.exit_code == 0, result.output
         return result.stdout
 
@@ -95,17 +113,25 @@ def test_dead_letters_are_counted_and_shown_from_the_topic(service: Serving, sta
     assert json.loads(run("ls", "--records-max", "1", "--json"))["looked_at"] <= 1
 
 
-def test_live_dead_letters_are_held_against_declarations(service: Serving, stack: Stack, tmp_path: Path) -> None:
+def test_live_dead_letters_are_held_against_declarations(
+    service: Serving, stack: Stack, tmp_path: Path
+) -> None:
     body = b"no syslog\n" * 3
     service.post(service.range_of(body), body)
     rule = 'line = { payload = "text", field = "line", time = "observed" }'
-    (tmp_path / "note.toml").write_text(f'name = "note"\nfields = [{{ name = "line", type = "bytes" }}]\n{rule}\n')
+    (tmp_path / "note.toml").write_text(
+        f'name = "note"\nfields = [{{ name = "line", type = "bytes" }}]\n{rule}\n'
+    )
     arguments = ["check", "--live", "--since", "1h", "--json", "--dir", str(tmp_path)]
 
     def becomes(source: str) -> set[tuple[str, str]]:
         (tmp_path / "sources.toml").write_text(source)
-        result = CliRunner().invoke(types, [*arguments, "--config", str(stack.layout.config_file)], catch_exceptions=False)
-        kinds = [kind for kind in json.loads(result.stdout)["dead_letters"] if kind["source"] == APP.name]
+        result = CliRunner().invoke(
+            types, [*arguments, "--config", str(stack.layout.config_file)], catch_exceptions=False
+        )
+        kinds = [
+            kind for kind in json.loads(result.stdout)["dead_letters"] if kind["source"] == APP.name
+        ]
         assert result.exit_code == (any(kind["now"] != "event" for kind in kinds)), result.output
         return {(kind["reason"], kind["now"]) for kind in kinds}
 
@@ -115,7 +141,9 @@ def test_live_dead_letters_are_held_against_declarations(service: Serving, stack
     assert becomes(strict.replace(APP.name, APP.name[1:])) == {("not_rfc5424", "unknown_source")}
 
 
-def test_records_are_stamped_with_their_arrival_and_the_keys_hour_is_the_events(service: Serving, reader: StockReader) -> None:
+def test_records_are_stamped_with_their_arrival_and_the_keys_hour_is_the_events(
+    service: Serving, reader: StockReader
+) -> None:
     body = lines(range(1))
     before_ms = SystemClock().now_ms()
     assert service.post(service.range_of(body, file="1" * 32), body).status_code == 200
@@ -136,22 +164,35 @@ def test_a_line_of_four_mebibytes_arrives_unaltered(service: Serving, reader: St
 def test_api_events_arrive_and_a_retry_is_the_same(service: Serving, reader: StockReader) -> None:
     url = f"{service.url}/v1/events/{CLICK.name}"
     key = f"{time.time_ns() // 1_000_000:012x}"
-    headers = {"Idempotency-Key": f"{key[:8]}-{key[8:]}-7000-8000-{uuid.uuid4().hex[:12]}", "Hourmark-Client": f"shop-{RUN}"}
+    headers = {
+        "Idempotency-Key": f"{key[:8]}-{key[8:]}-7000-8000-{uuid.uuid4().hex[:12]}",
+        "Hourmark-Client": f"shop-{RUN}",
+    }
     body = b'{"n":1}\n{"n":2}\n{"n":"x"}\n'
     first = httpx.post(url, content=body, headers=headers, timeout=60)
     second = httpx.post(url, content=body, headers=headers, timeout=60)
     assert first.json() == second.json()
-    assert (first.json()["events"], first.json()["dead_letters"], first.json()["delivery"]) == (2, 1, "exactly once")
+    assert (first.json()["events"], first.json()["dead_letters"], first.json()["delivery"]) == (
+        2,
+        1,
+        "exactly once",
+    )
     rows = [row for row in reader.events(f"events.{CLICK.name}") if row["host"] == f"shop-{RUN}"]
     assert len(rows) == 4
     assert len({row["key"] for row in rows}) == 2
 
 
-def test_own_reports_come_from_the_start_and_a_goodbye_follows_the_drain(service: Serving, reader: StockReader) -> None:
+def test_own_reports_come_from_the_start_and_a_goodbye_follows_the_drain(
+    service: Serving, reader: StockReader
+) -> None:
     host_id = (service.folder / "state" / "host-id").read_text().strip()
 
     def reports() -> list[HostReport]:
-        return [HostReport.decode(seen.value[5:]) for seen in reader.records("hourmark.hosts") if seen.key == host_id.encode()]
+        return [
+            HostReport.decode(seen.value[5:])
+            for seen in reader.records("hourmark.hosts")
+            if seen.key == host_id.encode()
+        ]
 
     wait_for(lambda: len(reports()) >= 2, "reports go on", 30)
     assert service.end() == 0
@@ -168,8 +209,12 @@ def test_own_reports_come_from_the_start_and_a_goodbye_follows_the_drain(service
 @pytest.mark.parametrize("check", CHECKS)
 def test_queue_contract(config: Config, check: Check) -> None:
     topics = (f"contract-{RUN}-a", f"contract-{RUN}-b")
-    settings = topic_settings(1, config.kafka.max_message_bytes, config.kafka.edge.min_insync_replicas)
-    ensure_topics(Cluster(config.kafka.edge, "edge"), [WantedTopic(name, 2, settings) for name in topics])
+    settings = topic_settings(
+        1, config.kafka.max_message_bytes, config.kafka.edge.min_insync_replicas
+    )
+    ensure_topics(
+        Cluster(config.kafka.edge, "edge"), [WantedTopic(name, 2, settings) for name in topics]
+    )
 
     class Readable:
         def __init__(self, queue: KafkaQueue) -> None:
@@ -205,7 +250,9 @@ def test_two_processes_never_share_an_identity(service: Serving, tmp_path: Path)
 def test_two_workers_are_one_service_and_lose_nothing_while_they_are_killed_and_replaced(
     stack: Stack, tmp_path: Path, service: Serving, reader: StockReader
 ) -> None:
-    serving = Serving(config_file=stack.layout.config_file, folder=tmp_path, revision=service.revision)
+    serving = Serving(
+        config_file=stack.layout.config_file, folder=tmp_path, revision=service.revision
+    )
     serving.settings["HOURMARK_SERVICE__WORKERS"] = "2"
     serving.start()
     try:
@@ -214,24 +261,40 @@ def test_two_workers_are_one_service_and_lose_nothing_while_they_are_killed_and_
         for index in range(40):
             if index % 10 == 5:
                 number = next(faults)
-                os.kill(serving.process.pid if number == signal.SIGHUP else serving.workers()[0], number)  # type: ignore[union-attr]
+                os.kill(
+                    serving.process.pid if number == signal.SIGHUP else serving.workers()[0],  # type: ignore[union-attr]
+                    number,
+                )
             body = lines(range(FIRST + index * 10, FIRST + index * 10 + 10))
             for _ in range(30):
                 with contextlib.suppress(httpx.HTTPError):
-                    if serving.post(serving.range_of(body, start=index * 2000, file="e" * 32), body).status_code == 200:
+                    if (
+                        serving.post(
+                            serving.range_of(body, start=index * 2000, file="e" * 32), body
+                        ).status_code
+                        == 200
+                    ):
                         acknowledged[index] = body
                         break
                 time.sleep(0.2)
         assert len(acknowledged) == 40
-        wait_for(lambda: 'hourmark_service_events_total{type="' in serving.get("/metrics").text, "metrics of all", 10)
-        wait_for(lambda: len(serving.workers()) >= 2, "those that were killed are started again", 30)
+        wait_for(
+            lambda: 'hourmark_service_events_total{type="' in serving.get("/metrics").text,
+            "metrics of all",
+            10,
+        )
+        wait_for(
+            lambda: len(serving.workers()) >= 2, "those that were killed are started again", 30
+        )
         assert serving.end() == 0
     finally:
         serving.end(signal.SIGKILL)
     seen = {int(row["n"]) for row in reader.events(f"events.{CLICK.name}")}
     assert seen >= set(range(FIRST, FIRST + 400)), "whatever was acknowledged is there"
     host_id = (tmp_path / "state" / "host-id").read_text().strip().encode()
-    said = [HostReport.decode(r.value[5:]) for r in reader.records("hourmark.hosts") if r.key == host_id]
+    said = [
+        HostReport.decode(r.value[5:]) for r in reader.records("hourmark.hosts") if r.key == host_id
+    ]
     assert len({r.incarnation for r in said}) == 1
     assert [r.goodbye for r in said] == [False] * (len(said) - 1) + [True]
     caught_up = [r.sources[0].caught_up_at_ms or 0 for r in said]

@@ -1,4 +1,6 @@
-"""A driver that begins while a server is away waits for it, and says so; what an operator must mend ends it."""
+"""A driver that begins while a server is away waits for it, and says so; what an operator must mend
+ends it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(180)]
 CLICK = f"click-{uuid.uuid4().hex[:8]}"
-Away = tuple[Config, Callable[[], object]]  # a configuration one server of which does not answer until this is called
+Away = tuple[
+    Config, Callable[[], object]
+]  # a configuration one server of which does not answer until this is called
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,13 @@ def ledger() -> Iterator[postgres.Postgres]:
 @pytest.fixture
 def known(stack: Stack, tmp_path: Path, ledger: postgres.Postgres, first_hour: Hour) -> Config:
     """Types are applied, and all servers answer."""
-    return EtlRun(stack.layout.config_file, tmp_path / "etl", [CLICK], first_hour, etl={"ledger": ledger.new_database()}).config
+    return EtlRun(
+        stack.layout.config_file,
+        tmp_path / "etl",
+        [CLICK],
+        first_hour,
+        etl={"ledger": ledger.new_database()},
+    ).config
 
 
 @contextmanager
@@ -89,7 +99,11 @@ class Passing(FakeClock):
 
 @pytest.mark.parametrize(
     ("without", "named", "after"),
-    [(without_ledger, "the ledger (etl.ledger", 3), (without_storage, "storage.webhdfs", 3), (without_kafka, "central", 1)],
+    [
+        (without_ledger, "the ledger (etl.ledger", 3),
+        (without_storage, "storage.webhdfs", 3),
+        (without_kafka, "central", 1),
+    ],
     ids=["ledger", "storage", "kafka"],
 )
 def test_a_start_waits_for_a_server_that_is_away(
@@ -106,11 +120,15 @@ def test_a_start_waits_for_a_server_that_is_away(
         assert CLICK in found.types and found.cluster_id
         assert found.database.identity(), "it is open"
     assert clock.slept == after
-    said = [record.getMessage() for record in caplog.records if "waits to begin" in record.getMessage()]
+    said = [
+        record.getMessage() for record in caplog.records if "waits to begin" in record.getMessage()
+    ]
     assert len(said) == after and all(named in line for line in said)
 
 
-def test_after_a_minute_it_is_left_to_a_supervisor(known: Config, ledger: postgres.Postgres) -> None:
+def test_after_a_minute_it_is_left_to_a_supervisor(
+    known: Config, ledger: postgres.Postgres
+) -> None:
     """Who begins it anew reads settings and passwords anew."""
     with without_ledger(known, ledger) as (config, heal), ExitStack() as opened:
         clock = Passing(heal, after=99)

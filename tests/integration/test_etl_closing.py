@@ -1,4 +1,6 @@
-"""The ETL on real Kafka, HDFS and Spark: what is promised is in one closed bucket, once; what is missing keeps it open."""
+"""The ETL on real Kafka, HDFS and Spark: what is promised is in one closed bucket, once; what is
+missing keeps it open.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ TYPES = CLICK, BROKEN = tuple(f"{name}-{uuid.uuid4().hex[:8]}" for name in ("cli
 
 @pytest.fixture(scope="module")
 def hours(first_hour: Hour) -> Iterator[Hour]:
-    """One hour after the other: whoever takes one can close it, as those before it close with it, empty or not."""
+    """One hour after the other: whoever takes one can close it, as those before it close with it,
+    empty or not.
+    """
     return (Hour(first_hour.start_s + 60 * n, 60) for n in itertools.count())
 
 
@@ -46,7 +50,11 @@ def test_an_hour_holds_each_promised_event_once_and_names_unaudited_and_duplicat
     manifest = run.closed(CLICK, hour)
     assert ids_in(run, CLICK, hour) == ids_of(promised, unaudited)
     assert (manifest.events, manifest.duplicates_removed, manifest.unaudited) == (103, 200, 3)
-    assert (manifest.grade.value, manifest.evidence.method, manifest.evidence.promised) == ("proved", "join", 200)
+    assert (manifest.grade.value, manifest.evidence.method, manifest.evidence.promised) == (
+        "proved",
+        "join",
+        200,
+    )
     assert verify_bucket(run.storage, CLICK, hour).findings == ()
 
 
@@ -65,7 +73,10 @@ def test_late_events_go_to_the_next_bucket_and_what_a_bucket_holds_already_goes_
     assert ids_in(run, CLICK, second) == ids_of(on_time, late)
     assert manifest.late == {str(first): 5}
     assert {f.name.split("-")[0] for f in manifest.files} == {"part", "late"}
-    assert run.manifest(CLICK, first) == before and verify_bucket(run.storage, CLICK, first).findings == ()
+    assert (
+        run.manifest(CLICK, first) == before
+        and verify_bucket(run.storage, CLICK, first).findings == ()
+    )
     delivery.deliver(delivery.recut(late))
     delivery.deliver(delivery.recut(on_time))
     delivery.report(third.end_ms)
@@ -74,7 +85,9 @@ def test_late_events_go_to_the_next_bucket_and_what_a_bucket_holds_already_goes_
     assert manifest.grade.value == "proved"
 
 
-def test_an_empty_hour_is_closed_with_a_marker_alone(run: EtlRun, delivery: DirectDelivery, hours: Iterator[Hour]) -> None:
+def test_an_empty_hour_is_closed_with_a_marker_alone(
+    run: EtlRun, delivery: DirectDelivery, hours: Iterator[Hour]
+) -> None:
     hour = next(hours)
     delivery.report(hour.end_ms)
     manifest = run.closed(CLICK, hour)
@@ -105,7 +118,10 @@ def test_a_folder_that_is_no_bucket_stops_its_type_alone_until_it_is_moved_away(
     run.storage.make_folder(hour.bucket_path(BROKEN))
     delivery.report(hour.end_ms)
     run.closed(CLICK, hour)
-    wait_for(lambda: run.logged(f"{BROKEN} {hour} is sealed and cannot be published"), "the folder in the way is named")
+    wait_for(
+        lambda: run.logged(f"{BROKEN} {hour} is sealed and cannot be published"),
+        "the folder in the way is named",
+    )
     assert run.running()
     run.storage.delete(hour.bucket_path(BROKEN))
     assert run.closed(BROKEN, hour).events == 0
@@ -119,7 +135,9 @@ def test_another_ledger_on_the_same_root_stops_before_it_writes(
     delivery.report(hour.end_ms)
     before = run.closed(CLICK, hour)
     folder = tmp_path / "another"
-    other = EtlRun(run.file, folder, [CLICK, BROKEN], first_hour)  # begun on a root of its own: on this one it is refused
+    other = EtlRun(
+        run.file, folder, [CLICK, BROKEN], first_hour
+    )  # begun on a root of its own: on this one it is refused
     with pytest.raises(Unavailable, match="it is lost"):
         EtlRun(run.file, tmp_path / "a third", [CLICK], first_hour, root=run.config.storage.root)
     other.file.write_text(own_settings(run.file, folder, run.config.storage.root, {}, "edge"))

@@ -1,4 +1,6 @@
-"""The ETL by spark-submit on a real standalone cluster: executors need nothing of the driver's disk, and may be killed."""
+"""The ETL by spark-submit on a real standalone cluster: executors need nothing of the driver's
+disk, and may be killed.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def cluster(folder: Path) -> Iterator[SparkCluster]:
 
 
 @pytest.fixture(scope="module")
-def run(stack: Stack, cluster: SparkCluster, folder: Path, first_hour: Hour) -> Iterator[SubmittedEtl]:
+def run(
+    stack: Stack, cluster: SparkCluster, folder: Path, first_hour: Hour
+) -> Iterator[SubmittedEtl]:
     made = SubmittedEtl(cluster, stack.layout.config_file, folder, [TYPE], first_hour)
     with made:
         made.wait_until_staging()
@@ -48,7 +52,9 @@ def delivered(delivery: DirectDelivery, hour: Hour, ranges: int) -> list[Range]:
     """Ranges of 500 events, every tenth of them twice, all promised."""
     made = []
     for n in range(ranges):
-        one = delivery.make(TYPE, [hour.start_s * 1000 + (500 * n + i) % 60_000 for i in range(500)])
+        one = delivery.make(
+            TYPE, [hour.start_s * 1000 + (500 * n + i) % 60_000 for i in range(500)]
+        )
         delivery.deliver(one)
         if n % 10 == 0:
             delivery.deliver(delivery.recut(one))
@@ -67,7 +73,11 @@ def test_an_hour_with_duplicates_closes_on_executors_that_see_nothing_of_the_dri
     delivery.report(first_hour.end_ms)
     manifest = run.closed(TYPE, first_hour)
     assert ids_in(run, TYPE, first_hour) == ids_of(*sent)
-    assert (manifest.events, manifest.duplicates_removed, manifest.grade.value) == (10_000, 1000, "proved")
+    assert (manifest.events, manifest.duplicates_removed, manifest.grade.value) == (
+        10_000,
+        1000,
+        "proved",
+    )
     assert verify_bucket(run.storage, TYPE, first_hour).findings == ()
     executors = cluster.at_work()
     assert executors, "nothing was done by an executor"

@@ -1,4 +1,6 @@
-"""The ledger of a real ETL is lost as a whole: rebuilt by the command line, it knows no less, and closing goes on."""
+"""The ledger of a real ETL is lost as a whole: rebuilt by the command line, it knows no less, and
+closing goes on.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def control_positions(database: Database) -> dict[str, int]:
 
 
 def skip_again(database: Database, begun: dict[str, int]) -> None:
-    """What other tests on the same stack reported and promised before is none of this ETL's business."""
+    """What other tests on the same stack reported and promised before is none of this ETL's
+    business.
+    """
     for topic, offset in begun.items():
         rewrite(database, tables.positions, tables.positions.c.topic == topic, next_offset=offset)
 
@@ -40,7 +44,9 @@ def staged_rows(run: EtlRun) -> int:
         events = connection.exec_driver_sql(
             f"SELECT coalesce(sum(rows), 0) FROM staged_groups WHERE type = '{CLICK}'"
         ).scalar_one()
-        promised = connection.exec_driver_sql(f"SELECT coalesce(sum(promised), 0) FROM audit_groups WHERE type = '{CLICK}'")
+        promised = connection.exec_driver_sql(
+            f"SELECT coalesce(sum(promised), 0) FROM audit_groups WHERE type = '{CLICK}'"
+        )
         return int(min(events, promised.scalar_one()))
 
 

@@ -1,4 +1,6 @@
-"""What operators see of a real driver: its metrics, its words, and what the command line says of its buckets."""
+"""What operators see of a real driver: its metrics, its words, and what the command line says of
+its buckets.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,13 @@ def port() -> int:
 
 
 @pytest.fixture(scope="module")
-def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory, first_hour: Hour, port: int) -> Iterator[EtlRun]:
+def run(
+    stack: Stack, tmp_path_factory: pytest.TempPathFactory, first_hour: Hour, port: int
+) -> Iterator[EtlRun]:
     folder = tmp_path_factory.mktemp(f"etl-{uuid.uuid4().hex[:6]}-")
-    with EtlRun(stack.layout.config_file, folder, [TYPE, IDLE], first_hour, etl={"metrics_port": port}) as made:
+    with EtlRun(
+        stack.layout.config_file, folder, [TYPE, IDLE], first_hour, etl={"metrics_port": port}
+    ) as made:
         made.wait_until_staging(300)
         yield made
 
@@ -77,7 +83,9 @@ def test_the_metrics_say_what_was_staged_and_closed(
     delivery.deliver(delivery.make(TYPE, [first_hour.start_s * 1000 + 500 + n for n in range(7)]))
     late = "hourmark_etl_events_staged_total{arrival=late}"
     wait_for(lambda: scrape(port)[late] >= 7, "the late events are counted", 120)
-    found = scrape(port)  # at least: dead letters and promises of whoever else uses the stack are staged too
+    found = scrape(
+        port
+    )  # at least: dead letters and promises of whoever else uses the stack are staged too
     assert found["hourmark_etl_events_staged_total{arrival=timely}"] >= 200
     assert found["hourmark_etl_events_promised_total"] >= 207
     assert found["hourmark_etl_late_seconds_total"] >= 7 * (closed_at_ms - first_hour.end_ms) / 1000
@@ -87,7 +95,10 @@ def test_the_metrics_say_what_was_staged_and_closed(
     assert found["hourmark_etl_batch_seconds_count"] >= 2
     assert found["hourmark_etl_staged_files_total{kind=audit}"] >= 2
     assert time.time() - found["hourmark_etl_last_poll_timestamp_seconds"] < 60
-    wait_for(lambda: "hourmark_etl_batch_phase_seconds_total{phase=addBatch}" in scrape(port), "Spark's listener is heard")
+    wait_for(
+        lambda: "hourmark_etl_batch_phase_seconds_total{phase=addBatch}" in scrape(port),
+        "Spark's listener is heard",
+    )
     wait_for(lambda: run.logged("late, by"), "the line of progress in the log")
 
 
@@ -113,11 +124,19 @@ def test_an_hour_that_a_host_holds_says_so_and_closes_by_an_override(
     second = first_hour.next()
     delivery.report(first_hour.end_ms, host_id=LOST_HOST, source="app")
     delivery.report(second.end_ms)
-    wait_for(lambda: LOST_HOST in ask(run, bucket, "why", TYPE, str(second)).stdout, "the host that holds the hour is named")
+    wait_for(
+        lambda: LOST_HOST in ask(run, bucket, "why", TYPE, str(second)).stdout,
+        "the host that holds the hour is named",
+    )
     found = json.loads(ask(run, bucket, "why", TYPE, str(second), "--json").stdout)
     (reason,) = (r for r in found["reasons"] if LOST_HOST in r["what"])
-    assert found["state"] == "open" and reason["do"].startswith(("it reports", "start the tailer on host"))
-    wait_for(lambda: LOST_HOST in ask(run, bucket, "ls", TYPE).stdout, "the list shows what the open hour waits for")
+    assert found["state"] == "open" and reason["do"].startswith(
+        ("it reports", "start the tailer on host")
+    )
+    wait_for(
+        lambda: LOST_HOST in ask(run, bucket, "ls", TYPE).stdout,
+        "the list shows what the open hour waits for",
+    )
     assert run.manifest(TYPE, second) is None
     result = ask(run, bucket, "force", TYPE, str(second), "--reason", "ticket 17", "--yes")
     assert result.exit_code == 0, result.exception
@@ -125,7 +144,10 @@ def test_an_hour_that_a_host_holds_says_so_and_closes_by_an_override(
     assert manifest.grade.value == "forced"
     assert any("ticket 17" in what for what in manifest.evidence.waived)
     assert any(LOST_HOST in what for what in manifest.evidence.waived)
-    wait_for(lambda: '"state": "closed"' in ask(run, bucket, "why", TYPE, str(second), "--json").stdout, "it is told as closed")
+    wait_for(
+        lambda: '"state": "closed"' in ask(run, bucket, "why", TYPE, str(second), "--json").stdout,
+        "it is told as closed",
+    )
     assert "closed as forced" in ask(run, bucket, "why", TYPE, str(second)).stdout
 
 
@@ -143,14 +165,24 @@ def test_a_line_is_traced_by_its_place_its_id_and_its_record_from_its_audit_reco
     by_place = traced(run, "host:/log:0", "--since", since)  # the first line of the first test
     assert (by_place["verdict"], by_place["type"]) == ("in_bucket", TYPE)
     assert {by_place[name] for name in ("acknowledged", "edge", "staged", "bucket")} == {"yes"}
-    assert by_place["event"]["position"] == 0 and 0 < time.time() * 1000 - by_place["acknowledged_at_ms"] < 900_000
-    assert f"bucket {first_hour}, closed as proved" in next(s["what"] for s in by_place["steps"] if s["name"] == "bucket")
+    assert (
+        by_place["event"]["position"] == 0
+        and 0 < time.time() * 1000 - by_place["acknowledged_at_ms"] < 900_000
+    )
+    assert f"bucket {first_hour}, closed as proved" in next(
+        s["what"] for s in by_place["steps"] if s["name"] == "bucket"
+    )
     by_id = traced(run, by_place["event_id"], "--type", TYPE)
     (at,) = re.findall(
-        r"topic (\S+) partition (\d+) offset (\d+)", next(s["what"] for s in by_id["steps"] if s["name"] == "edge")
+        r"topic (\S+) partition (\d+) offset (\d+)",
+        next(s["what"] for s in by_id["steps"] if s["name"] == "edge"),
     )
     by_record = traced(run, ":".join(at))
-    assert [s for s in by_place["steps"] if s["name"] != "reported"] == by_id["steps"] == by_record["steps"]
+    assert (
+        [s for s in by_place["steps"] if s["name"] != "reported"]
+        == by_id["steps"]
+        == by_record["steps"]
+    )
 
 
 def test_what_is_on_its_way_unpromised_or_a_dead_letter_is_told_so(

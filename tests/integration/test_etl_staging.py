@@ -1,4 +1,6 @@
-"""Staging on real servers: a type moved to its own shard, a poisoned type, what is new while it runs, a stop that is no crash."""
+"""Staging on real servers: a type moved to its own shard, a poisoned type, what is new while it
+runs, a stop that is no crash.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,17 @@ def test_records_of_another_program_are_set_aside_and_hold_nothing_up(
     assert (marker.grade, marker.events, marker.set_aside) == (Grade.PROVED, 25, 4)
     assert run.logged("set aside and in no bucket: the key does not have 24 bytes")
     assert unreviewed_records(database, POISONED) == 4
-    command = [sys.executable, "-m", "hourmark", "etl", "set-aside", "review", POISONED, "--config", str(run.file)]
+    command = [
+        sys.executable,
+        "-m",
+        "hourmark",
+        "etl",
+        "set-aside",
+        "review",
+        POISONED,
+        "--config",
+        str(run.file),
+    ]
     subprocess.run(command, check=True)
     assert unreviewed_records(database) == 0
 
@@ -83,19 +95,27 @@ def test_a_type_and_a_partition_made_while_the_driver_runs_are_staged_too(
     delivery = DirectDelivery(run.config)
     for event_type in (CLICK, NEW):
         delivery.deliver(delivery.make(event_type, times(third, 40)))
-    assert cluster.ends([Partition(topic, 1)])[Partition(topic, 1)] > 0, "the new partition was given nothing"
+    assert cluster.ends([Partition(topic, 1)])[Partition(topic, 1)] > 0, (
+        "the new partition was given nothing"
+    )
     delivery.report(third.end_ms)
     assert [run.closed(t, third, 300).events for t in (CLICK, NEW)] == [40, 40]
     assert run.running()
 
 
-def test_a_driver_that_begins_with_nothing_to_stage_goes_on(run: EtlRun, delivery: DirectDelivery, first_hour: Hour) -> None:
+def test_a_driver_that_begins_with_nothing_to_stage_goes_on(
+    run: EtlRun, delivery: DirectDelivery, first_hour: Hour
+) -> None:
     """Spark begins each query with a batch, whether there is something to stage or not."""
     hour, begins = Hour(first_hour.start_s + 180, 60), "staging shard default from"
     times_begun = run.log.read_text(errors="replace").count(begins)
     run.kill()
     run.start()
-    wait_for(lambda: run.log.read_text(errors="replace").count(begins) > times_begun, "staging begins", 120)
+    wait_for(
+        lambda: run.log.read_text(errors="replace").count(begins) > times_begun,
+        "staging begins",
+        120,
+    )
     holds(run.running, "the driver runs", 10)
     delivery.deliver(delivery.make(CLICK, times(hour, 10)))
     delivery.report(hour.end_ms)

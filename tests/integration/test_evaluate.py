@@ -1,4 +1,6 @@
-"""`hourmark evaluate` on the test stack: what it sees there, what it does not try, and that it leaves nothing behind."""
+"""`hourmark evaluate` on the test stack: what it sees there, what it does not try, and that it
+leaves nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,13 @@ def world(stack: Stack) -> World:
 
 def topics_of(stack: Stack, part: str) -> list[str]:
     """On both clusters."""
-    admins = [AdminClient({"bootstrap.servers": stack.layout.bootstrap(cluster)}) for cluster in ("edge", "central")]
-    return [name for admin in admins for name in admin.list_topics(timeout=20).topics if part in name]
+    admins = [
+        AdminClient({"bootstrap.servers": stack.layout.bootstrap(cluster)})
+        for cluster in ("edge", "central")
+    ]
+    return [
+        name for admin in admins for name in admin.list_topics(timeout=20).topics if part in name
+    ]
 
 
 def tried(world: World, *names: str) -> tuple[Trial, ...]:
@@ -65,7 +72,9 @@ def test_a_short_run_keeps_all_that_it_tries(stack: Stack, world: World) -> None
     assert topics_of(stack, world.run) == []
 
 
-def test_a_mirror_whose_target_refuses_claims_nothing_false_and_goes_on(stack: Stack, world: World) -> None:
+def test_a_mirror_whose_target_refuses_claims_nothing_false_and_goes_on(
+    stack: Stack, world: World
+) -> None:
     (mirror,) = tried(world, "mirror-refused")
     assert {counts.place for counts in mirror.counts} == {"edge", "central"}
     assert mirror.claims and mirror.claims.samples > 0
@@ -89,21 +98,52 @@ def test_what_is_planted_in_real_topics_is_found(stack: Stack, world: World) -> 
     (counts,) = trial.counts
     assert (counts.lost, counts.doubled, counts.phantom, counts.disordered) == (2, 1, 1, 0)
     if stack.jmx:
-        assert not all(c.ours == c.brokers for c in trial.comparisons), "the brokers' log ends know of what was deleted"
+        assert not all(c.ours == c.brokers for c in trial.comparisons), (
+            "the brokers' log ends know of what was deleted"
+        )
 
 
-def test_on_clusters_of_the_user_what_stops_servers_is_not_tried_without_a_command(stack: Stack, tmp_path: Path) -> None:
-    jmx = [word for name in stack.brokers for word in ("--jmx", stack.layout.address(f"{name}-{JMX}"))] if stack.jmx else []
+def test_on_clusters_of_the_user_what_stops_servers_is_not_tried_without_a_command(
+    stack: Stack, tmp_path: Path
+) -> None:
+    jmx = (
+        [
+            word
+            for name in stack.brokers
+            for word in ("--jmx", stack.layout.address(f"{name}-{JMX}"))
+        ]
+        if stack.jmx
+        else []
+    )
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "hourmark", "evaluate", "--seconds", "5", "--rate", "2000", "--report", str(tmp_path)),
-            *("--bootstrap", stack.layout.bootstrap("edge"), "--central", stack.layout.bootstrap("central")),
+            *(
+                sys.executable,
+                "-m",
+                "hourmark",
+                "evaluate",
+                "--seconds",
+                "5",
+                "--rate",
+                "2000",
+                "--report",
+                str(tmp_path),
+            ),
+            *(
+                "--bootstrap",
+                stack.layout.bootstrap("edge"),
+                "--central",
+                stack.layout.bootstrap("central"),
+            ),
             *jmx,
             *(("--jmx-user", ROLE) if jmx else ()),
         ],
         env={**os.environ, "HOURMARK_JMX_PASSWORD": PASSWORD},
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     result = from_json((tmp_path / "evaluation.json").read_bytes())
     reasons = {trial.name: trial.not_tried for trial in result.trials}
@@ -126,16 +166,31 @@ def test_on_clusters_of_the_user_what_stops_servers_is_not_tried_without_a_comma
 @pytest.mark.timeout(2400)
 def test_the_whole_command_on_a_stack_of_its_own(tmp_path: Path) -> None:
     """Every trial, short; brokers lose their disks here, so not on the stack of other tests."""
-    command = (sys.executable, "-m", "hourmark", "evaluate", "--quick", "--rate", "2000", "--report", str(tmp_path / "report"))
+    command = (
+        sys.executable,
+        "-m",
+        "hourmark",
+        "evaluate",
+        "--quick",
+        "--rate",
+        "2000",
+        "--report",
+        str(tmp_path / "report"),
+    )
     environment = {**os.environ, "HOURMARK_HOME": str(tmp_path / "home")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=2000)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=2000
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     result = from_json((tmp_path / "report" / "evaluation.json").read_bytes())
     assert {trial.name: trial.not_tried for trial in result.trials} == dict.fromkeys(TRIALS, "")
     assert {one.verdict for one in verdicts(result)} == {Verdict.KEPT}
     assert sum(len(trial.disturbances) for trial in result.trials) == 14
     (leaders,) = (trial for trial in result.trials if trial.name == "leaders")
-    assert [(takeover.how, takeover.workers) for takeover in leaders.takeovers] == [("killed", 2), ("paused", 2)]
+    assert [(takeover.how, takeover.workers) for takeover in leaders.takeovers] == [
+        ("killed", 2),
+        ("paused", 2),
+    ]
     assert result.central_brokers == 3
     assert "none of the disks is left" in result.trials[1].notes[0]
     assert marked(f"{tmp_path / 'home'}/") == {}, "no server runs on"
@@ -153,29 +208,73 @@ def hand_of(stack: Stack, folder: Path) -> str:
 
 
 @pytest.mark.long
-def test_commands_of_the_user_take_brokers_away_and_bring_them_back(stack: Stack, tmp_path: Path) -> None:
+def test_commands_of_the_user_take_brokers_away_and_bring_them_back(
+    stack: Stack, tmp_path: Path
+) -> None:
     hand = hand_of(stack, tmp_path)
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "hourmark", "evaluate", "--seconds", "5", "--rate", "2000", "--trial", "brokers-replaced"),
+            *(
+                sys.executable,
+                "-m",
+                "hourmark",
+                "evaluate",
+                "--seconds",
+                "5",
+                "--rate",
+                "2000",
+                "--trial",
+                "brokers-replaced",
+            ),
             *("--bootstrap", stack.layout.bootstrap("edge"), "--report", str(tmp_path)),
-            *("--stop-broker", f"{hand} kill {{broker}}", "--start-broker", f"{hand} start {{broker}}"),
+            *(
+                "--stop-broker",
+                f"{hand} kill {{broker}}",
+                "--start-broker",
+                f"{hand} start {{broker}}",
+            ),
         ],
-        capture_output=True, text=True, check=False, timeout=500,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     (trial,) = from_json((tmp_path / "evaluation.json").read_bytes()).trials
-    assert len(trial.disturbances) == 3 and all(d.recovered_s is not None for d in trial.disturbances)
+    assert len(trial.disturbances) == 3 and all(
+        d.recovered_s is not None for d in trial.disturbances
+    )
     assert "with --wipe-broker they would be new ones" in trial.notes[0]
     assert topics_of(stack, "hourmark-evaluate.") == []
 
 
 @pytest.mark.long
-def test_a_run_that_is_cut_short_in_an_outage_brings_the_brokers_back_first(stack: Stack, tmp_path: Path) -> None:
-    hand, where = hand_of(stack, tmp_path), ("--bootstrap", stack.layout.bootstrap("edge"), "--report", str(tmp_path))
-    commands = ("--stop-broker", f"{hand} kill {{broker}}", "--start-broker", f"{hand} start {{broker}}")
+def test_a_run_that_is_cut_short_in_an_outage_brings_the_brokers_back_first(
+    stack: Stack, tmp_path: Path
+) -> None:
+    hand, where = (
+        hand_of(stack, tmp_path),
+        ("--bootstrap", stack.layout.bootstrap("edge"), "--report", str(tmp_path)),
+    )
+    commands = (
+        "--stop-broker",
+        f"{hand} kill {{broker}}",
+        "--start-broker",
+        f"{hand} start {{broker}}",
+    )
     running = subprocess.Popen(
-        [sys.executable, "-m", "hourmark", "evaluate", "--seconds", "600", "--trial", "producers", *where, *commands]
+        [
+            sys.executable,
+            "-m",
+            "hourmark",
+            "evaluate",
+            "--seconds",
+            "600",
+            "--trial",
+            "producers",
+            *where,
+            *commands,
+        ]
     )
     try:
         wait_for(lambda: stack.process("edge-1") is None, "a broker is taken away", 120, 0.5)
@@ -194,9 +293,23 @@ def test_a_run_that_is_cut_short_in_an_outage_brings_the_brokers_back_first(stac
 def begun(stack: Stack, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A run on the edge alone that has made its topics."""
     where = ("--bootstrap", stack.layout.bootstrap("edge"), "--report", str(folder))
-    running = subprocess.Popen([sys.executable, "-m", "hourmark", "evaluate", "--seconds", "600", "--trial", "load", *where])
+    running = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "hourmark",
+            "evaluate",
+            "--seconds",
+            "600",
+            "--trial",
+            "load",
+            *where,
+        ]
+    )
     try:
-        wait_for(lambda: topics_of(stack, "hourmark-evaluate.") != [], "its topics are made", 60, 0.5)
+        wait_for(
+            lambda: topics_of(stack, "hourmark-evaluate.") != [], "its topics are made", 60, 0.5
+        )
         yield running
     finally:
         running.kill()
@@ -204,15 +317,21 @@ def begun(stack: Stack, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_cut_short_takes_its_topics_away(stack: Stack, tmp_path: Path, number: signal.Signals) -> None:
+def test_a_run_that_is_cut_short_takes_its_topics_away(
+    stack: Stack, tmp_path: Path, number: signal.Signals
+) -> None:
     with begun(stack, tmp_path) as running:
         running.send_signal(number)
         assert running.wait(60) != 0
     wait_for(lambda: topics_of(stack, "hourmark-evaluate.") == [], "nothing is left", 30, 0.5)
 
 
-def test_a_mirror_that_copies_no_such_topic_is_not_tried(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mirror_that_copies_no_such_topic_is_not_tried(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hourmark_infra.evaluate.trials.copying.FIRST_COPY_SECONDS", 3.0)
-    other = dataclasses.replace(world, wish=dataclasses.replace(world.wish, mirrored_prefix="nobody-copies-this."))
+    other = dataclasses.replace(
+        world, wish=dataclasses.replace(world.wish, mirrored_prefix="nobody-copies-this.")
+    )
     (trial,) = evaluate(other, ["mirror-refused"], "the test stack", "hourmark evaluate").trials
     assert "copied nothing of a new topic nobody-copies-this." in trial.not_tried

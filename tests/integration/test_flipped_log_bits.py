@@ -1,6 +1,8 @@
-"""Single bits are flipped in a real broker's log: every flip is an error that names the partition, or changes nothing.
+"""Single bits are flipped in a real broker's log: every flip is an error that names the partition,
+or changes nothing.
 
-`HOURMARK_FLIPS=2000 pytest tests/integration/test_flipped_log_bits.py -k anywhere`: as many for each codec.
+`HOURMARK_FLIPS=2000 pytest tests/integration/test_flipped_log_bits.py -k anywhere`: as many for
+each codec.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 HEADER = 61  # bytes of a batch before its records
-CRC_FROM = 21  # what lies before is not in the CRC: base offset, length, leader epoch, magic, the CRC itself
+# what lies before is not in the CRC: base offset, length, leader epoch, magic, the CRC itself
+CRC_FROM = 21
 RECORDS = 60
 LEFT_OUT = "left out"  # records are missing, and no other is changed or read twice
 STALL_S = 3.0  # a busy machine may hold a reader up for a second
@@ -62,9 +65,15 @@ def read(make: Callable[[], Reader], topic: str, end: int) -> list[Read]:
                 if isinstance(run.records, list):
                     found += [(m.key(), m.value()) for m in run.records]
                 else:
-                    keys, values = (memoryview(e).cast("i") for e in (run.records.key_ends, run.records.value_ends))
+                    keys, values = (
+                        memoryview(e).cast("i")
+                        for e in (run.records.key_ends, run.records.value_ends)
+                    )
                     found += [
-                        (run.records.keys[keys[n] : keys[n + 1]], run.records.values[values[n] : values[n + 1]])
+                        (
+                            run.records.keys[keys[n] : keys[n + 1]],
+                            run.records.values[values[n] : values[n + 1]],
+                        )
                         for n in range(len(run.records))
                     ]
     finally:
@@ -73,7 +82,11 @@ def read(make: Callable[[], Reader], topic: str, end: int) -> list[Read]:
 
 
 def outcomes(
-    broker: PlainBroker, make: Callable[[], Reader], topic: str, wrote: list[Record], places: list[tuple[int, int]]
+    broker: PlainBroker,
+    make: Callable[[], Reader],
+    topic: str,
+    wrote: list[Record],
+    places: list[tuple[int, int]],
 ) -> Counter[str]:
     log, found = broker.log(topic), Counter[str]()
     for at, bit in places:
@@ -81,20 +94,34 @@ def outcomes(
             try:
                 got = read(make, topic, len(wrote))
             except Unavailable as error:
-                assert topic in str(error), f"byte {at} bit {bit}: the error does not name the topic: {error}"
+                assert topic in str(error), (
+                    f"byte {at} bit {bit}: the error does not name the topic: {error}"
+                )
                 found["refused"] += 1
             else:
                 is_of_what_was_written = not Counter(got) - Counter(wrote)
-                wrong = LEFT_OUT if is_of_what_was_written else f"wrong, byte {at} bit {bit}: {len(got)} records"
+                wrong = (
+                    LEFT_OUT
+                    if is_of_what_was_written
+                    else f"wrong, byte {at} bit {bit}: {len(got)} records"
+                )
                 found["harmless" if got == wrote else wrong] += 1
     return found
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_a_flip_anywhere_in_a_log_is_refused_or_harmless_or_leaves_records_out(broker: PlainBroker, codec: str) -> None:
-    """Records that are left out are missed by their promises; one that is read is one that was written."""
-    topic, wrote, draw = f"flips-{uuid.uuid4().hex[:8]}", records(), random.Random(f"anywhere {codec}")
+def test_a_flip_anywhere_in_a_log_is_refused_or_harmless_or_leaves_records_out(
+    broker: PlainBroker, codec: str
+) -> None:
+    """Records that are left out are missed by their promises; one that is read is one that was
+    written.
+    """
+    topic, wrote, draw = (
+        f"flips-{uuid.uuid4().hex[:8]}",
+        records(),
+        random.Random(f"anywhere {codec}"),
+    )
     broker.make_topic(topic)
     for first in range(0, RECORDS, 20):
         broker.append(topic, wrote[first : first + 20], compression_codec=codec)
@@ -133,8 +160,10 @@ def test_settings_cannot_turn_the_check_off(broker: PlainBroker) -> None:
 def test_flips_of_a_header_outside_of_the_crc_lose_no_record_silently(
     broker: PlainBroker, make: Callable[[KafkaCluster], Reader]
 ) -> None:
-    """Of the middle one of three batches: all bits of its length, of its magic byte and of its leader epoch, and low and high
-    bits of its base offset. Left out is the sign of the base offset: a negative one has the client skip the batch."""
+    """Of the middle one of three batches: all bits of its length, of its magic byte and of its
+    leader epoch, and low and high bits of its base offset. Left out is the sign of the base offset:
+    a negative one has the client skip the batch.
+    """
     topic, wrote = f"flips-{uuid.uuid4().hex[:8]}", records()
     broker.make_topic(topic)
     for first in range(0, RECORDS, 20):
@@ -144,7 +173,9 @@ def test_flips_of_a_header_outside_of_the_crc_lose_no_record_silently(
     places = [(batch + n // 8, 7 - n % 8) for n in bits]
     found = outcomes(broker, lambda: make(broker.settings), topic, wrote, places)
     assert found.keys() == {"refused", "harmless"}
-    assert found["harmless"] <= 6  # leader epochs, and a base offset so little higher that every record is read
+    assert (
+        found["harmless"] <= 6
+    )  # leader epochs, and a base offset so little higher that every record is read
 
 
 def test_a_base_offset_that_jumps_beyond_the_end_of_the_log_is_refused(broker: PlainBroker) -> None:
@@ -154,4 +185,6 @@ def test_a_base_offset_that_jumps_beyond_the_end_of_the_log_is_refused(broker: P
         broker.append(topic, wrote[first : first + 20])
     last = len(broker.log(topic).read()) // 3 * 2
     places = [(last + n // 8, 7 - n % 8) for n in (3, 20, 40, 57, 60, 63)]
-    assert outcomes(broker, lambda: packed(broker.settings), topic, wrote, places) == {"refused": len(places)}
+    assert outcomes(broker, lambda: packed(broker.settings), topic, wrote, places) == {
+        "refused": len(places)
+    }

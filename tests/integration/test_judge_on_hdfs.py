@@ -1,4 +1,6 @@
-"""The judge reads a real NameNode and DataNode: redirects, listings and bytes are theirs, not those of a test's server."""
+"""The judge reads a real NameNode and DataNode: redirects, listings and bytes are theirs, not those
+of a test's server.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def world(tmp_path: Path) -> World:
 def verdict(world: World, own_hdfs: StorageSettings, *, snapshot: Snapshot | None = None) -> Report:
     """What the judge says of the real HDFS."""
     file, root = world.sources.parent / "expectations.json", urlsplit(own_hdfs.root).path
-    file.write_text(json.dumps(world.expectations(webhdfs=own_hdfs.webhdfs, root=root, user=own_hdfs.user)))
+    file.write_text(
+        json.dumps(world.expectations(webhdfs=own_hdfs.webhdfs, root=root, user=own_hdfs.user))
+    )
     with contextlib.closing(WebHdfs(own_hdfs.webhdfs, own_hdfs.user)) as client:
         report = judge(read_expectations(file), client)
         if snapshot is not None:
@@ -70,7 +74,9 @@ def test_a_dropped_a_doubled_and_an_altered_event_are_each_objected_to(
     assert found == {Kind.LOST: 1, Kind.DOUBLED: 1, Kind.ALTERED: 1}
 
 
-def test_a_bucket_changed_after_closing_is_objected_to(world: World, hdfs: Storage, own_hdfs: StorageSettings) -> None:
+def test_a_bucket_changed_after_closing_is_objected_to(
+    world: World, hdfs: Storage, own_hdfs: StorageSettings
+) -> None:
     world.write()
     upload(hdfs, world.root)
     with contextlib.closing(WebHdfs(own_hdfs.webhdfs, own_hdfs.user)) as client:
@@ -78,5 +84,10 @@ def test_a_bucket_changed_after_closing_is_objected_to(world: World, hdfs: Stora
     folder = world.folder(world.plan("server-log", 2)).relative_to(world.root)
     hdfs.write_new(f"{folder}/part-00000.avro", b"added")
     report = verdict(world, own_hdfs, snapshot=snapshot)
-    assert {kind: count for kind, count in report.counts.items() if count} == {Kind.CHANGED: 2, Kind.UNLISTED: 1}
-    assert {finding.path for finding in report.findings if finding.kind is Kind.CHANGED} == {str(folder)}
+    assert {kind: count for kind, count in report.counts.items() if count} == {
+        Kind.CHANGED: 2,
+        Kind.UNLISTED: 1,
+    }
+    assert {finding.path for finding in report.findings if finding.kind is Kind.CHANGED} == {
+        str(folder)
+    }

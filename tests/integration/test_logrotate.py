@@ -1,8 +1,9 @@
-"""The real logrotate in five configurations, a log written without a pause, and a real `hourmark tail` killed with SIGKILL.
+"""The real logrotate in five configurations, a log written without a pause, and a real `hourmark
+tail` killed with SIGKILL.
 
-The tailer sends to the real delivery service, whose queue is in memory: each line must be in one event, by its id. Truth is what
-was written; with copytruncate it is what stands in the copies and the log, as logrotate itself loses what is written between
-copying and truncating.
+The tailer sends to the real delivery service, whose queue is in memory: each line must be in one
+event, by its id. Truth is what was written; with copytruncate it is what stands in the copies and
+the log, as logrotate itself loses what is written between copying and truncating.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from hourmark.kafka.topic_names import HOSTS, type_of
 from hourmark.records.host_reports import HostReport
 from hourmark_delivery_service.parsing import Record
 
-OUTAGE = 3  # rotations, one of them in its first moment: with compress, files are made, rotated and packed within it
+# rotations, one of them in its first moment: with compress, files are made, rotated and packed
+# within it
+OUTAGE = 3
 every_configuration = pytest.mark.parametrize("name", CONFIGURATIONS)
 
 
@@ -85,7 +88,9 @@ paths = ["{log.logs}/app.log*"]
     def drain(self) -> None:
         process = self.start("--drain")
         try:
-            assert process.wait(900) == 0, self.said()  # a busy machine has long left some 100 MB unread by then
+            assert process.wait(900) == 0, (
+                self.said()
+            )  # a busy machine has long left some 100 MB unread by then
         finally:
             process.kill()
             process.wait()
@@ -95,7 +100,9 @@ paths = ["{log.logs}/app.log*"]
 
 
 def delivered(harness: Harness) -> Counter[bytes]:
-    """Lines by how many events, told apart by their ids, hold them; the same id never holds another line."""
+    """Lines by how many events, told apart by their ids, hold them; the same id never holds another
+    line.
+    """
     events: dict[bytes, bytes] = {}
     for record in list(harness.queue.records):
         event_type = type_of(record.topic)
@@ -118,15 +125,23 @@ def judge(name: str, log: RotatedLog, harness: Harness) -> None:
     assert not found - written, "altered"
     if name == "copytruncate":
         missing = written - found
-        assert not missing & standing, f"{len(missing & standing)} lines that stand in the log or a copy were not delivered"
-        assert not missing or any(losses(harness)), "what logrotate lost is neither counted nor unknown"
+        assert not missing & standing, (
+            f"{len(missing & standing)} lines that stand in the log or a copy were not delivered"
+        )
+        assert not missing or any(losses(harness)), (
+            "what logrotate lost is neither counted nor unknown"
+        )
     else:
         assert not written - found, f"{len(written - found)} of {len(written)} lines were lost"
         assert losses(harness) == (0, 0)
 
 
-def rotated(name: str, folder: Path, logrotate: Program, seed: int, rounds: int, outage: int) -> None:
-    """Rotations while a tailer runs, and while it is down; kills at random moments, also while logrotate works."""
+def rotated(
+    name: str, folder: Path, logrotate: Program, seed: int, rounds: int, outage: int
+) -> None:
+    """Rotations while a tailer runs, and while it is down; kills at random moments, also while
+    logrotate works.
+    """
     rng = random.Random(seed)
     with served(clock=SystemClock()) as (harness, port):
         log = RotatedLog(folder, logrotate, CONFIGURATIONS[name], seed)
@@ -138,10 +153,14 @@ def rotated(name: str, folder: Path, logrotate: Program, seed: int, rounds: int,
                 threading.Event().wait(rng.random() * 0.5)
                 rotating = threading.Thread(target=log.rotate)
                 rotating.start()
-                rotating.join(rng.choice([0, 0.02, 0.1, 30]))  # then it is killed, perhaps in the middle
+                rotating.join(
+                    rng.choice([0, 0.02, 0.1, 30])
+                )  # then it is killed, perhaps in the middle
             rotating.join(30)
             threading.Event().wait(rng.random())
-            for _ in range(rng.randrange(outage) if number else outage - 1):  # unread, and even its next name gone
+            for _ in range(
+                rng.randrange(outage) if number else outage - 1
+            ):  # unread, and even its next name gone
                 log.rotate()
                 threading.Event().wait(rng.random())
         log.end()
@@ -150,12 +169,16 @@ def rotated(name: str, folder: Path, logrotate: Program, seed: int, rounds: int,
 
 
 @every_configuration
-def test_under_logrotate_and_kills_each_line_is_one_event(name: str, logrotate: Program, tmp_path: Path, seed: int) -> None:
+def test_under_logrotate_and_kills_each_line_is_one_event(
+    name: str, logrotate: Program, tmp_path: Path, seed: int
+) -> None:
     rotated(name, tmp_path, logrotate, seed, rounds=3, outage=OUTAGE)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)  # two to five minutes each, where the machine does nothing else
 @every_configuration
-def test_under_logrotate_and_many_kills_each_line_is_one_event(name: str, logrotate: Program, tmp_path: Path, seed: int) -> None:
+def test_under_logrotate_and_many_kills_each_line_is_one_event(
+    name: str, logrotate: Program, tmp_path: Path, seed: int
+) -> None:
     rotated(name, tmp_path, logrotate, seed, rounds=40, outage=OUTAGE)

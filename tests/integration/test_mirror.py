@@ -1,4 +1,6 @@
-"""MirrorMaker 2 as Hourmark runs it, on the real stack: what is copied, what a kill does, and that the verifier sees faults."""
+"""MirrorMaker 2 as Hourmark runs it, on the real stack: what is copied, what a kill does, and that
+the verifier sees faults.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,18 @@ from hourmark_mirror.verify.verification import Verdict
 
 pytestmark = pytest.mark.stack
 
-TYPES = ("copied", "traced", "large", "killed", "lost", "altered", "foreign", "replaced", "empty", "refused")
+TYPES = (
+    "copied",
+    "traced",
+    "large",
+    "killed",
+    "lost",
+    "altered",
+    "foreign",
+    "replaced",
+    "empty",
+    "refused",
+)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +86,11 @@ def read_all(cluster: KafkaCluster, name: str) -> list[Message]:
     ends = Cluster(cluster, "named").ends(partitions)
     consumer = Consumer(
         client_settings(
-            cluster, group_id="test", isolation_level="read_committed", enable_partition_eof=True, fetch_wait_max_ms=20
+            cluster,
+            group_id="test",
+            isolation_level="read_committed",
+            enable_partition_eof=True,
+            fetch_wait_max_ms=20,
         )
     )
     consumer.assign([TopicPartition(name, p.partition, OFFSET_BEGINNING) for p in partitions])
@@ -90,7 +107,11 @@ def read_all(cluster: KafkaCluster, name: str) -> list[Message]:
 
 
 def faults(verdict: Verdict) -> list[tuple[str, Partition, int | None, int | None, int]]:
-    return [(s.kind, c.partition, s.edge_first, s.edge_last, s.count) for c in verdict.compared for s in c.comparison.spans]
+    return [
+        (s.kind, c.partition, s.edge_first, s.edge_last, s.count)
+        for c in verdict.compared
+        for s in c.comparison.spans
+    ]
 
 
 def test_records_reach_the_centre_as_they_are(sites: Sites) -> None:
@@ -109,7 +130,10 @@ def test_records_reach_the_centre_as_they_are(sites: Sites) -> None:
 def test_an_event_is_traced_from_either_side_of_the_mirror_and_by_its_id(sites: Sites) -> None:
     now_ms, event_type = SystemClock().now_ms(), topic("traced").removeprefix("events.")
     ids = [LineIds("a" * 32, "b" * 32, 0).make(now_ms, n, b"line") for n in range(20)]
-    records = [(RecordKey(i, tracing.RANGE).encode(), frame(1) + tracing.datum(tracing.event(i))) for i in ids]
+    records = [
+        (RecordKey(i, tracing.RANGE).encode(), frame(1) + tracing.datum(tracing.event(i)))
+        for i in ids
+    ]
     sites.produce("traced", records, partition=1)
     sites.verified("traced")
     topics = Topics(sites.config.kafka, print, now_ms=now_ms)
@@ -124,7 +148,10 @@ def test_an_event_is_traced_from_either_side_of_the_mirror_and_by_its_id(sites: 
         at_edge = found(again.edge)
         assert at_edge is not None and (at_edge.offset, found(again.central)) == (7, copy)
     assert told(facts).verdict == "mirrored"
-    assert (topics.mirrored_to(topic("traced"), 1).found, topics.mirrored_to(topic("traced"), 0).found) == (20, 0)
+    assert (
+        topics.mirrored_to(topic("traced"), 1).found,
+        topics.mirrored_to(topic("traced"), 0).found,
+    ) == (20, 0)
     marker = walk.of(OfRecord(copy.topic, 1, copy.offset + 1000))
     assert marker.central is not None and marker.central.found is None and marker.central.whole
     never = walk.of(OfEvent(LineIds("a" * 32, "b" * 32, 0).make(now_ms, 99, b"line"), event_type))
@@ -158,19 +185,35 @@ def test_foreign_and_doubled_records_on_the_target_are_named(sites: Sites) -> No
     sites.verified("foreign")
     sites.write_by_hand("foreign", (b"k000003", b"value 000003"), (b"k000003", b"other"))
     verdict = sites.verify("foreign")
-    assert [(f[0], f[1].partition, f[2]) for f in faults(verdict)] == [("doubled", 0, 3), ("foreign", 0, None)]
+    assert [(f[0], f[1].partition, f[2]) for f in faults(verdict)] == [
+        ("doubled", 0, 3),
+        ("foreign", 0, None),
+    ]
     sites.produce("foreign", [(b"next", b"one")], partition=0)  # what comes after is still matched
     assert [f[0] for f in faults(sites.verify("foreign"))] == ["doubled", "foreign"]
 
 
 def test_the_command_names_an_altered_record_and_ends_with_1(sites: Sites, stack: Stack) -> None:
-    """The target is written by hand before the mirror gets the record's successor: it stands in the place of another."""
+    """The target is written by hand before the mirror gets the record's successor: it stands in the
+    place of another.
+    """
     sites.produce("altered", [(b"a", b"1"), (b"b", b"2")], partition=0)
     sites.verified("altered")
     delete_records(sites.central, TopicPartition(sites.remote("altered"), 0, -1))
     sites.write_by_hand("altered", (b"a", b"1"), (b"b", b"X"))
-    command = [sys.executable, "-m", "hourmark", "mirror", "verify", "--config", str(stack.layout.config_file), "--json"]
-    done = subprocess.run([*command, "--topic", topic("altered")], capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "hourmark",
+        "mirror",
+        "verify",
+        "--config",
+        str(stack.layout.config_file),
+        "--json",
+    ]
+    done = subprocess.run(
+        [*command, "--topic", topic("altered")], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1, done.stderr
     partition = next(p for p in json.loads(done.stdout)["partitions"] if p["partition"] == 0)
     assert (partition["matched"], partition["altered"]) == (1, 1)
@@ -188,10 +231,15 @@ def test_a_topic_recreated_at_the_edge_is_an_alarm_until_it_is_accepted(sites: S
         assert len(alarms) == 1
         assert f"topic {topic('replaced')} was deleted and recreated" in alarms[0]
         assert f"{topic('replaced')}-0 up to 30" in alarms[0]
-    assert not any("recreated" in alarm.seen for alarm in sites.verify("replaced", timeout_s=0, accept=True).alarms)
+    assert not any(
+        "recreated" in alarm.seen
+        for alarm in sites.verify("replaced", timeout_s=0, accept=True).alarms
+    )
 
 
-def test_after_a_kill_of_java_and_of_its_parent_nothing_is_missing_or_doubled(sites: Sites, stack: Stack) -> None:
+def test_after_a_kill_of_java_and_of_its_parent_nothing_is_missing_or_doubled(
+    sites: Sites, stack: Stack
+) -> None:
     with producing(sites, "killed"):
         java = java_of(stack)
         java.send_signal(signal.SIGKILL)
@@ -199,26 +247,44 @@ def test_after_a_kill_of_java_and_of_its_parent_nothing_is_missing_or_doubled(si
         time.sleep(8)  # into the new process's start, or its first transactions
         java, parent = java_of(stack), mirror_process(stack)
         parent.send_signal(signal.SIGKILL)
-        wait_for(lambda: not java.is_running() or java.status() == psutil.STATUS_ZOMBIE, "Java dies with its parent", 20)
+        wait_for(
+            lambda: not java.is_running() or java.status() == psutil.STATUS_ZOMBIE,
+            "Java dies with its parent",
+            20,
+        )
         start_mirror(stack)
     verdict = sites.verified("killed", timeout_s=120)
     assert sum(c.comparison.matched for c in verdict.compared) > 500
 
 
-def test_a_task_that_failed_is_named_and_goes_on_once_its_cause_is_gone(sites: Sites, stack: Stack) -> None:
-    """peers 31 (strimzi#11037): a task fails on one oversize record, and the rest of its partitions stand still."""
+def test_a_task_that_failed_is_named_and_goes_on_once_its_cause_is_gone(
+    sites: Sites, stack: Stack
+) -> None:
+    """peers 31 (strimzi#11037): a task fails on one oversize record, and the rest of its partitions
+    stand still.
+    """
     log = stack.layout.logs / "mirror.log"
     told = log.stat().st_size
     remote = sites.remote("refused")
     set_topic(sites.central, remote, "max.message.bytes", str(64 * 1024))
     try:
-        sites.produce("refused", [(b"before", b"it"), (b"large", os.urandom(256 * 1024)), (b"after", b"it")], partition=0)
+        sites.produce(
+            "refused",
+            [(b"before", b"it"), (b"large", os.urandom(256 * 1024)), (b"after", b"it")],
+            partition=0,
+        )
         # its state is told once its producer is closed, which may take 30 s
-        wait_for(lambda: b"stands still: MirrorSourceConnector-" in log.read_bytes()[told:], "the failed task is named", 90)
+        wait_for(
+            lambda: b"stands still: MirrorSourceConnector-" in log.read_bytes()[told:],
+            "the failed task is named",
+            90,
+        )
         assert b"RecordTooLargeException" in log.read_bytes()[told:]
         assert sites.verify("refused", timeout_s=0).behind
     finally:
-        set_topic(sites.central, remote, "max.message.bytes", str(sites.config.kafka.max_message_bytes))
+        set_topic(
+            sites.central, remote, "max.message.bytes", str(sites.config.kafka.max_message_bytes)
+        )
     sites.verified("refused", timeout_s=90)
 
 

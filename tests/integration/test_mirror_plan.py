@@ -1,4 +1,6 @@
-"""What changes at the edge and becomes of it at the centre: by itself, by `mirror plan` and `mirror apply`, on real servers."""
+"""What changes at the edge and becomes of it at the centre: by itself, by `mirror plan` and `mirror
+apply`, on real servers.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def sites(config: Config, central: KafkaCluster, tmp_path: Path) -> Sites:
 
 def asked(stack: Stack, *command: str, code: int, **environment: str) -> dict[str, Any]:
     """One of `hourmark mirror`'s commands with --json, which ends so."""
-    done = CliRunner().invoke(mirror, [*command, "--config", str(stack.layout.config_file), "--json"], env=environment)
+    done = CliRunner().invoke(
+        mirror, [*command, "--config", str(stack.layout.config_file), "--json"], env=environment
+    )
     assert done.exit_code == code, done.output
     return dict(json.loads(done.stdout))
 
@@ -50,21 +54,38 @@ def settings_of(found: dict[str, Any], key: str) -> dict[str, tuple[str, str]]:
 
 
 def test_what_changes_at_the_edge_is_carried_to_the_centre(sites: Sites, stack: Stack) -> None:
-    edge, central, remote = Cluster(sites.config.kafka.edge, "edge"), Cluster(sites.central, "central"), sites.remote(CHANGED)
+    edge, central, remote = (
+        Cluster(sites.config.kafka.edge, "edge"),
+        Cluster(sites.central, "central"),
+        sites.remote(CHANGED),
+    )
     only = ("--topic", topic(CHANGED))
     sites.produce(CHANGED, numbered(20))
     sites.verified(CHANGED)
     assert asked(stack, "plan", *only, code=0) == {"ok": True, "differences": []}
 
     add_partitions(edge, topic(CHANGED), 4)
-    changed = {"retention.ms": "7200000", "max.message.bytes": "4194304", "cleanup.policy": "compact,delete"}
+    changed = {
+        "retention.ms": "7200000",
+        "max.message.bytes": "4194304",
+        "cleanup.policy": "compact,delete",
+    }
     before = central.topic_configs([remote])[remote]
     alter_topic(edge, topic(CHANGED), changed)
-    wait_for(lambda: len(central.topics([remote])[remote].partitions) == 4, "the mirror adds partitions", BY_ITSELF_S, 0.2)
+    wait_for(
+        lambda: len(central.topics([remote])[remote].partitions) == 4,
+        "the mirror adds partitions",
+        BY_ITSELF_S,
+        0.2,
+    )
     planned = asked(stack, "plan", *only, code=1)
-    assert settings_of(planned, "differences") == {name: (before[name], value) for name, value in changed.items()}
+    assert settings_of(planned, "differences") == {
+        name: (before[name], value) for name, value in changed.items()
+    }
 
-    refused = CliRunner().invoke(mirror, ["apply", *only, "--config", str(stack.layout.config_file)])
+    refused = CliRunner().invoke(
+        mirror, ["apply", *only, "--config", str(stack.layout.config_file)]
+    )
     assert refused.exit_code == 1 and "Aborted" in refused.stderr, "it asks, and nobody answers"
     assert central.topic_configs([remote])[remote] == before
 
@@ -75,7 +96,9 @@ def test_what_changes_at_the_edge_is_carried_to_the_centre(sites: Sites, stack: 
     assert asked(stack, "apply", *only, "--yes", code=0) == {"ok": True, "applied": [], "left": []}
 
     for partition in range(4):
-        sites.produce(CHANGED, [(b"k%d" % partition, b"in the new partitions too")], partition=partition)
+        sites.produce(
+            CHANGED, [(b"k%d" % partition, b"in the new partitions too")], partition=partition
+        )
     sites.produce(CHANGED, [(b"large", os.urandom(3 << 20))], partition=3)
     verdict = sites.verified(CHANGED)
     assert len(verdict.compared) == 4
@@ -91,7 +114,9 @@ def test_a_remote_topic_that_is_missing_is_planned_and_made(sites: Sites, stack:
     assert remote in central.topics([remote])
 
 
-def test_settings_that_workers_do_not_run_with_are_named_and_shown(sites: Sites, stack: Stack) -> None:
+def test_settings_that_workers_do_not_run_with_are_named_and_shown(
+    sites: Sites, stack: Stack
+) -> None:
     found = asked(stack, "plan", "--topic", topic(AS_IT_IS), code=1, HOURMARK_MIRROR__TASKS_MAX="5")
     assert settings_of(found, "differences") == {"tasks.max": ("2", "5")}
     assert not found["differences"][0]["applicable"]

@@ -1,4 +1,6 @@
-"""A topic of the edge made again, and the old one's position forgotten by `mirror reset-offsets`, on real servers."""
+"""A topic of the edge made again, and the old one's position forgotten by `mirror reset-offsets`,
+on real servers.
+"""
 
 from __future__ import annotations
 
@@ -45,31 +47,46 @@ def running_again(stack: Stack) -> Iterator[None]:
 
 
 def reset(stack: Stack, *options: str) -> Result:
-    return CliRunner().invoke(mirror, ["reset-offsets", *options, "--config", str(stack.layout.config_file)])
+    return CliRunner().invoke(
+        mirror, ["reset-offsets", *options, "--config", str(stack.layout.config_file)]
+    )
 
 
 @pytest.mark.usefixtures("running_again")
-def test_a_topic_made_again_is_copied_from_its_beginning_once_the_old_position_is_forgotten(sites: Sites, stack: Stack) -> None:
+def test_a_topic_made_again_is_copied_from_its_beginning_once_the_old_position_is_forgotten(
+    sites: Sites, stack: Stack
+) -> None:
     sites.produce(ANEW, numbered(30), partition=0)
     sites.verified(ANEW)
     refused = reset(stack, "--topic", topic(ANEW), "--yes")
-    assert refused.exit_code != 0 and "End `hourmark mirror run` on each host" in str(refused.exception)
+    assert refused.exit_code != 0 and "End `hourmark mirror run` on each host" in str(
+        refused.exception
+    )
 
     stack.stop("mirror")
     central, alias = Cluster(sites.central, "central"), sites.config.kafka.edge_alias
     wait_for(lambda: not workers(central, alias).hosts, "the worker has left its group", 60)
-    assert json.loads(reset(stack, "--topic", topic(ANEW), "--json").stdout) == {"reset": []}, "a position that is well stays"
+    assert json.loads(reset(stack, "--topic", topic(ANEW), "--json").stdout) == {"reset": []}, (
+        "a position that is well stays"
+    )
     make_anew(sites, ANEW)
     sites.produce(ANEW, numbered(40)[35:], partition=0)
     asked = reset(stack, "--topic", topic(ANEW))
-    assert asked.exit_code == 1 and f"{topic(ANEW)}-0: the mirror stands at 30, the edge ends at 5" in asked.stderr, asked.output
+    assert (
+        asked.exit_code == 1
+        and f"{topic(ANEW)}-0: the mirror stands at 30, the edge ends at 5" in asked.stderr
+    ), asked.output
     done = reset(stack, "--topic", topic(ANEW), "--yes", "--json")
     expected = {"topic": topic(ANEW), "partition": 0, "position": 30, "edge_end": 5}
     assert done.exit_code == 0 and json.loads(done.stdout) == {"reset": [expected]}
     unknown = reset(stack, "--topic", topic(ANEW), "--json")
-    assert unknown.exit_code != 0 and "has no position in" in str(unknown.exception), "it is forgotten"
+    assert unknown.exit_code != 0 and "has no position in" in str(unknown.exception), (
+        "it is forgotten"
+    )
 
     come_back(stack, "mirror")
-    wait_for(lambda: not sites.verify(ANEW, timeout_s=5, accept=True).behind, "the new one is copied", 60)
+    wait_for(
+        lambda: not sites.verify(ANEW, timeout_s=5, accept=True).behind, "the new one is copied", 60
+    )
     copied = read_topic(sites.central, sites.remote(ANEW), cluster_name="central")
     assert sorted(copied) == sorted([*numbered(30), *numbered(40)[35:]])

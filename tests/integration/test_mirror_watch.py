@@ -1,4 +1,6 @@
-"""The watch over a real mirror between real clusters: each fault is made, and named by its alarm within the minute."""
+"""The watch over a real mirror between real clusters: each fault is made, and named by its alarm
+within the minute.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,18 @@ from hourmark_mirror.watch.watcher import LOOK_S, Watch
 
 pytestmark = pytest.mark.stack
 
-TYPES = ("cutoff", "overtaken", "paused", "anew", "blocked", "near", "quiet", "shell", "sampled", "moment")
+TYPES = (
+    "cutoff",
+    "overtaken",
+    "paused",
+    "anew",
+    "blocked",
+    "near",
+    "quiet",
+    "shell",
+    "sampled",
+    "moment",
+)
 WITHIN_S = 60.0
 
 
@@ -62,9 +75,18 @@ class Watched:
         all_topics = clusters.topics
         clusters.topics = lambda: [t for t in all_topics() if t.name == topic(self.name)]  # type: ignore[method-assign]
         self.looker = Looker(
-            clusters, SystemClock(), max_message_bytes=sites.config.kafka.max_message_bytes, expected=list(expected)
+            clusters,
+            SystemClock(),
+            max_message_bytes=sites.config.kafka.max_message_bytes,
+            expected=list(expected),
         )
-        self.watch = Watch(self.looker, WatchMemory(sites.work_dir), Limits(24.0, expected), self.metrics, SystemClock())
+        self.watch = Watch(
+            self.looker,
+            WatchMemory(sites.work_dir),
+            Limits(24.0, expected),
+            self.metrics,
+            SystemClock(),
+        )
 
     def names(self) -> list[AlarmName]:
         return [alarm.name for alarm in self.watch.look().alarms]
@@ -75,14 +97,21 @@ class Watched:
         while True:
             for alarm in self.watch.look().alarms:
                 if alarm.name == name:
-                    assert self.metrics.registry.get_sample_value("hourmark_mirror_alarms", {"name": name}) == 1
+                    assert (
+                        self.metrics.registry.get_sample_value(
+                            "hourmark_mirror_alarms", {"name": name}
+                        )
+                        == 1
+                    )
                     return alarm
             assert time.monotonic() - began_s < WITHIN_S, f"{name} is not named within a minute"
             time.sleep(LOOK_S)
 
 
 @pytest.fixture
-def watched(config: Config, central: KafkaCluster, tmp_path: os.PathLike[str]) -> Iterator[Callable[..., Watched]]:
+def watched(
+    config: Config, central: KafkaCluster, tmp_path: os.PathLike[str]
+) -> Iterator[Callable[..., Watched]]:
     with contextlib.ExitStack() as opened:
 
         def make(name: str, expected_s: float | None = None) -> Watched:
@@ -104,7 +133,9 @@ def paused(stack: Stack) -> Iterator[None]:
         java.send_signal(signal.SIGCONT)
 
 
-def test_records_taken_from_the_targets_beginning_are_named(watched: Callable[..., Watched]) -> None:
+def test_records_taken_from_the_targets_beginning_are_named(
+    watched: Callable[..., Watched],
+) -> None:
     w = watched("cutoff")
     w.sites.produce(w.name, numbered(50), partition=1)
     w.sites.verified(w.name)
@@ -117,7 +148,9 @@ def test_records_taken_from_the_targets_beginning_are_named(watched: Callable[..
     assert AlarmName.OVERTAKEN not in w.names()
 
 
-def test_retention_that_overtook_the_mirror_is_named_with_its_offsets(watched: Callable[..., Watched], stack: Stack) -> None:
+def test_retention_that_overtook_the_mirror_is_named_with_its_offsets(
+    watched: Callable[..., Watched], stack: Stack
+) -> None:
     w = watched("overtaken")
     w.sites.produce(w.name, numbered(30), partition=0)
     w.sites.verified(w.name)
@@ -143,12 +176,16 @@ def test_a_mirror_that_stands_still_is_named_within_a_minute_and_over_when_it_go
     assert w.names() == []
 
 
-def test_a_topic_made_again_is_named_and_so_is_the_position_of_the_old_one(watched: Callable[..., Watched], stack: Stack) -> None:
+def test_a_topic_made_again_is_named_and_so_is_the_position_of_the_old_one(
+    watched: Callable[..., Watched], stack: Stack
+) -> None:
     w = watched("anew")
     w.sites.produce(w.name, numbered(30), partition=0)
     w.sites.verified(w.name)
     assert w.names() == []
-    with paused(stack):  # else it may have begun anew, at a position of the new topic, before anybody looks
+    with paused(
+        stack
+    ):  # else it may have begun anew, at a position of the new topic, before anybody looks
         make_anew(w.sites, w.name)
         w.sites.produce(w.name, numbered(3), partition=0)
         assert f"{topic(w.name)}-0 up to 30" in w.until(AlarmName.TOPIC_RECREATED).seen
@@ -163,11 +200,18 @@ def test_an_oversize_record_is_named_by_offset_and_size(watched: Callable[..., W
     assert w.names() == []
     set_topic(w.sites.central, remote, "max.message.bytes", str(64 * 1024))
     try:
-        w.sites.produce(w.name, [(b"before", b"it"), (b"large", large), (b"after", b"it")], partition=0)
+        w.sites.produce(
+            w.name, [(b"before", b"it"), (b"large", large), (b"after", b"it")], partition=0
+        )
         alarm = w.until(AlarmName.RECORD_BLOCKS)
         assert f"offset 11 has {len(large) + 5} bytes" in alarm.seen and "takes 65536" in alarm.seen
     finally:
-        set_topic(w.sites.central, remote, "max.message.bytes", str(w.sites.config.kafka.max_message_bytes))
+        set_topic(
+            w.sites.central,
+            remote,
+            "max.message.bytes",
+            str(w.sites.config.kafka.max_message_bytes),
+        )
     w.sites.verified(w.name, timeout_s=120)
     assert w.names() == []
 
@@ -183,7 +227,11 @@ def test_a_foreign_record_among_those_just_copied_is_seen_by_a_sample_and_ends_w
     w.sites.produce(w.name, numbered(20)[10:], partition=0)
     w.sites.verified(w.name)
     found = w.watch.look()
-    assert (found.alarms, found.verified[name].compared, found.verified[name].passed) == ([], 10, 10)
+    assert (found.alarms, found.verified[name].compared, found.verified[name].passed) == (
+        [],
+        10,
+        10,
+    )
     assert time.time_ns() / 1e6 - found.verified[name].through_ms < 20_000
     w.sites.produce(w.name, numbered(25)[20:], partition=0)
     w.sites.verified(w.name)
@@ -196,7 +244,9 @@ def test_a_foreign_record_among_those_just_copied_is_seen_by_a_sample_and_ends_w
 
 
 def test_records_of_one_moment_are_found_in_their_place(watched: Callable[..., Watched]) -> None:
-    """More of them than a window holds, as a delivery service writes a large range within a millisecond."""
+    """More of them than a window holds, as a delivery service writes a large range within a
+    millisecond.
+    """
     w = watched("moment")
     name, now_ms = topic(w.name), time.time_ns() // 1_000_000
     assert w.names() == []
@@ -209,13 +259,18 @@ def test_records_of_one_moment_are_found_in_their_place(watched: Callable[..., W
     assert (found.alarms, found.verified[name].compared) == ([], 40)
 
 
-def test_hours_until_retention_are_told_before_anything_is_lost(watched: Callable[..., Watched], stack: Stack) -> None:
+def test_hours_until_retention_are_told_before_anything_is_lost(
+    watched: Callable[..., Watched], stack: Stack
+) -> None:
     w = watched("near")
     w.sites.produce(w.name, numbered(10), partition=0)
     w.sites.verified(w.name)
     assert w.names() == []
     with paused(stack):
-        producer, written_ms = w.sites.edge_producer(), time.time_ns() // 1_000_000 - 150 * 3_600_000
+        producer, written_ms = (
+            w.sites.edge_producer(),
+            time.time_ns() // 1_000_000 - 150 * 3_600_000,
+        )
         producer.produce(topic(w.name), b"old", b"old", partition=0, timestamp=written_ms)
         assert producer.flush(30) == 0
         w.names()  # it may still be on its way
@@ -233,13 +288,29 @@ def test_a_type_that_sends_nothing_is_named_until_it_sends(watched: Callable[...
     assert w.names() == []
 
 
-def test_the_command_prints_what_stands_and_ends_with_1(stack: Stack, config: Config, central: KafkaCluster) -> None:
+def test_the_command_prints_what_stands_and_ends_with_1(
+    stack: Stack, config: Config, central: KafkaCluster
+) -> None:
     event_type = topic("watch-shell").removeprefix("events.")
     environment = {**os.environ, "HOURMARK_MIRROR__TRAFFIC_SECONDS": json.dumps({event_type: 5.0})}
-    command = [sys.executable, "-m", "hourmark", "mirror", "watch", "--once", "--json", "--config", str(stack.layout.config_file)]
+    command = [
+        sys.executable,
+        "-m",
+        "hourmark",
+        "mirror",
+        "watch",
+        "--once",
+        "--json",
+        "--config",
+        str(stack.layout.config_file),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 1, done.stderr
-    (alarm,) = [a for a in json.loads(done.stdout)["alarms"] if a["subject"] == f"events.{event_type}"]
+    (alarm,) = [
+        a for a in json.loads(done.stdout)["alarms"] if a["subject"] == f"events.{event_type}"
+    ]
     assert alarm["name"] == "no-traffic" and alarm["runbook"] == "docs/runbooks/no-traffic.md"
-    without = subprocess.run([*command[:-3], *command[-2:], "--accept"], capture_output=True, text=True, check=False)
+    without = subprocess.run(
+        [*command[:-3], *command[-2:], "--accept"], capture_output=True, text=True, check=False
+    )
     assert "no-traffic" not in without.stdout

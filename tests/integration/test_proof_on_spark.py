@@ -1,4 +1,6 @@
-"""The proof's tasks on Spark: what travels pickles, ranges meet in tasks, and errors arrive as they are."""
+"""The proof's tasks on Spark: what travels pickles, ranges meet in tasks, and errors arrive as they
+are.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.storage import open_storage
 
 # pyspark leaves the sockets by which results came to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
 RANGES = [Range(n, tuple((0, 10 * n + k) for k in range(5))) for n in range(20)]
 
 
@@ -38,30 +42,53 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.mark.parametrize("ranges_here_max", [1_000_000, 5], ids=["judged by the driver", "judged in tasks"])
+@pytest.mark.parametrize(
+    "ranges_here_max", [1_000_000, 5], ids=["judged by the driver", "judged in tasks"]
+)
 def test_a_join_on_spark_finds_what_is_missing_and_what_is_unaudited(
     spark: SparkSession, tmp_path: Path, ranges_here_max: int
 ) -> None:
     ledger = f"sqlite:///{tmp_path}/ledger.sqlite"
     put_rules(
-        Config(etl=Etl(ledger=ledger)), [EventType(name=TYPE, fields=[{"name": "n", "type": "long"}])],
-        [Source(name="app", types=[TYPE])], FIRST,
-    )  # fmt: skip
+        Config(etl=Etl(ledger=ledger)),
+        [EventType(name=TYPE, fields=[{"name": "n", "type": "long"}])],
+        [Source(name="app", types=[TYPE])],
+        FIRST,
+    )
     database = Database(ledger)
-    at = Site(open_storage(Storage(root=f"file://{tmp_path}/root")), database, ranges_here_max, 64, OnSpark(spark))
+    at = Site(
+        open_storage(Storage(root=f"file://{tmp_path}/root")),
+        database,
+        ranges_here_max,
+        64,
+        OnSpark(spark),
+    )
     for n, sent in enumerate(RANGES):
         at.send(sent, rows=range(4) if n == 7 else None, audit=n != 3)
         at.send(sent, rows=[0], audit=False)  # a duplicate of each
     at.stage()
     found, expected = at.close()
     assert (found.method, found.audit_records, found.promised) == ("join", 19, 95)
-    assert found.unaudited == expected.unaudited == 5 and found.unaudited_file is not None and found.unaudited_file.rows == 5
-    assert [RANGES[7].range_id.hex() in text and "5 events" in text and "4 found" in text for text in found.findings] == [True]
+    assert (
+        found.unaudited == expected.unaudited == 5
+        and found.unaudited_file is not None
+        and found.unaudited_file.rows == 5
+    )
+    assert [
+        RANGES[7].range_id.hex() in text and "5 events" in text and "4 found" in text
+        for text in found.findings
+    ] == [True]
     at.send(RANGES[1], audit=False)
     at.stage()
     late, _ = at.close()
-    ((range_id, what),) = late.otherwise  # the closed bucket, as this site makes it, holds none of them
-    assert (range_id, late.unknown, late.unaudited) == (RANGES[1].range_id, (), 0) and "5 late events of 2027-01-15T08" in what
+    ((range_id, what),) = (
+        late.otherwise
+    )  # the closed bucket, as this site makes it, holds none of them
+    assert (range_id, late.unknown, late.unaudited) == (
+        RANGES[1].range_id,
+        (),
+        0,
+    ) and "5 late events of 2027-01-15T08" in what
     at.send(RANGES[2], audit=False)
     at.stage()
     at.storage.delete("_staging/2")

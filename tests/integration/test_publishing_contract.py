@@ -1,4 +1,6 @@
-"""One contract of publishing over every storage: once, whole, read back, and whoever was first stands."""
+"""One contract of publishing over every storage: once, whole, read back, and whoever was first
+stands.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,15 @@ def attempt(world: World, listed: tuple[StagedGroup, ...]) -> Attempt:
     name = uuid.uuid4().hex
     files = world.write(HOUR, listed, name)
     manifest = manifest_of(
-        frontier(HOUR), files, listed=listed, fingerprints=dict.fromkeys(SCHEMAS, "mark"), previous=None, ledger=("ledger", 1),
-        attempt=name, now_ms=HOUR.end_ms,
-    )  # fmt: skip
+        frontier(HOUR),
+        files,
+        listed=listed,
+        fingerprints=dict.fromkeys(SCHEMAS, "mark"),
+        previous=None,
+        ledger=("ledger", 1),
+        attempt=name,
+        now_ms=HOUR.end_ms,
+    )
     return Attempt(files, manifest)
 
 
@@ -59,7 +67,10 @@ def standing(world: World) -> Manifest | None:
 
 
 def contents(world: World) -> dict[str, bytes]:
-    return {entry.name: world.storage.read(f"{BUCKET}/{entry.name}") for entry in world.storage.list(BUCKET)}
+    return {
+        entry.name: world.storage.read(f"{BUCKET}/{entry.name}")
+        for entry in world.storage.list(BUCKET)
+    }
 
 
 def ids_in_bucket(world: World) -> list[bytes]:
@@ -116,7 +127,12 @@ def more(world: World, one: Attempt) -> Attempt:
 
 def shorter(world: World, one: Attempt) -> Attempt:
     (file,) = one.manifest.files
-    return Attempt(one.files, one.manifest.model_copy(update={"files": [file.model_copy(update={"bytes": file.bytes - 1})]}))
+    return Attempt(
+        one.files,
+        one.manifest.model_copy(
+            update={"files": [file.model_copy(update={"bytes": file.bytes - 1})]}
+        ),
+    )
 
 
 def troubled(_: World, one: Attempt) -> Attempt:
@@ -124,7 +140,9 @@ def troubled(_: World, one: Attempt) -> Attempt:
 
 
 @pytest.mark.parametrize("spoil", [more, shorter, troubled])
-def test_what_does_not_read_back_is_not_published(world: World, spoil: Callable[[World, Attempt], Attempt]) -> None:
+def test_what_does_not_read_back_is_not_published(
+    world: World, spoil: Callable[[World, Attempt], Attempt]
+) -> None:
     listed = world.stage(IDS)
     with pytest.raises(Finding, match=r"not published|does not read back"):
         published(world, spoil(world, attempt(world, listed)))
@@ -139,7 +157,9 @@ class Interrupted(Exception):
 
 
 class Interrupting:
-    """A storage on which the process ends at the n-th call that changes something; before it, or just after it."""
+    """A storage on which the process ends at the n-th call that changes something; before it, or
+    just after it.
+    """
 
     def __init__(self, storage: Storage, calls: int, after: bool) -> None:
         self._storage, self._calls, self._after = storage, calls, after
@@ -168,7 +188,9 @@ def test_a_crash_anywhere_leaves_no_bucket_or_a_whole_one(world: World, after: b
     for calls in range(1, 6):
         one = attempt(world, listed)
         try:
-            publish(Interrupting(world.storage, calls, after), frontier(HOUR), one.files, one.manifest)
+            publish(
+                Interrupting(world.storage, calls, after), frontier(HOUR), one.files, one.manifest
+            )
         except Interrupted:
             told["interrupted"] += 1
         if standing(world) is None:
@@ -180,14 +202,18 @@ def test_a_crash_anywhere_leaves_no_bucket_or_a_whole_one(world: World, after: b
     assert told["interrupted"] >= 4 and told["stands"] >= 1
 
 
-def test_the_answer_of_the_rename_that_is_lost_is_settled_by_the_marker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answer_of_the_rename_that_is_lost_is_settled_by_the_marker(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = attempt(world, world.stage(IDS))
     target = Interrupting(world.storage, 4, after=True)  # folder, file, marker, bucket
     with pytest.raises(Interrupted):
         publish(target, frontier(HOUR), one.files, one.manifest)
     assert standing(world) == one.manifest
     with pytest.raises((StorageError, Finding)):
-        published(world, one)  # its files are in the bucket already: whoever comes back reads the marker instead
+        published(
+            world, one
+        )  # its files are in the bucket already: whoever comes back reads the marker instead
 
 
 def test_manifests_from_before_the_books_are_read(world: World) -> None:

@@ -1,4 +1,6 @@
-"""Rules and schemas on a real broker and registry: compacted at once, lost, recreated, restored older. On a stack of its own."""
+"""Rules and schemas on a real broker and registry: compacted at once, lost, recreated, restored
+older. On a stack of its own.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,11 @@ class Site:
         """These types, in files."""
         for name, text in types.items():
             (self.folder / "types" / f"{name}.toml").write_text(text)
-        names = ", ".join(f'"{file.stem}"' for file in sorted((self.folder / "types").glob("*.toml")) if file.stem != "sources")
+        names = ", ".join(
+            f'"{file.stem}"'
+            for file in sorted((self.folder / "types").glob("*.toml"))
+            if file.stem != "sources"
+        )
         (self.folder / "types" / "sources.toml").write_text(SOURCES.format(types=names))
 
     def types(self, *words: str) -> Result:
@@ -113,7 +119,10 @@ class Site:
             known = known_schemas(database)
         with contextlib.closing(self.schemas()) as registry:
             given = {schema_id: registry.schema(schema_id) for schema_id in known}
-        return all(s is not None and fingerprint(s) == known[n].fingerprint for n, s in given.items()) and len(known) > 1
+        return (
+            all(s is not None and fingerprint(s) == known[n].fingerprint for n, s in given.items())
+            and len(known) > 1
+        )
 
 
 @pytest.fixture(scope="module")
@@ -135,11 +144,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def body(number: int) -> bytes:
     """A line of now."""
-    return f'<13>1 {time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} - a - click - {{"n":{number}}}\n'.encode()
+    return (
+        f"<13>1 {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} - a - click - "
+        f'{{"n":{number}}}\n'
+    ).encode()
 
 
 def compact(config: Config) -> None:
-    """Let the broker compact the topic: small segments, and nothing waits. Returns when no key stands twice."""
+    """Let the broker compact the topic: small segments, and nothing waits.
+
+    Returns when no key stands twice.
+    """
     cluster = Cluster(config.kafka.edge, "edge")
     entries = {
         "segment.ms": "100",
@@ -148,15 +163,25 @@ def compact(config: Config) -> None:
         "delete.retention.ms": "0",
     }
     wanted = ConfigResource(
-        ResourceType.TOPIC, TYPES,
-        incremental_configs=[ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in entries.items()],
-    )  # fmt: skip
+        ResourceType.TOPIC,
+        TYPES,
+        incremental_configs=[
+            ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET)
+            for k, v in entries.items()
+        ],
+    )
     for future in cluster.admin.incremental_alter_configs([wanted]).values():
         future.result(TIMEOUT_S)
 
     def compacted() -> bool:
-        publish(config.kafka.edge, [("type/none/0", "{}")], 1 << 20)  # the segment that is written to is never compacted
-        keys = [key for key, _ in read_topic(config.kafka.edge, TYPES, cluster_name="edge") if key != b"type/none/0"]
+        publish(
+            config.kafka.edge, [("type/none/0", "{}")], 1 << 20
+        )  # the segment that is written to is never compacted
+        keys = [
+            key
+            for key, _ in read_topic(config.kafka.edge, TYPES, cluster_name="edge")
+            if key != b"type/none/0"
+        ]
         return len(keys) == len(set(keys))
 
     wait_for(compacted, "the broker compacted the topic of rules", 120)
@@ -168,11 +193,23 @@ def test_all_revisions_outlive_a_topic_that_is_compacted_at_once(site: Site) -> 
     site.declare(view=VIEW)
     second = site.applied()
     records = read_rules(site.config.kafka.edge).records
-    for _ in range(2):  # as whoever publishes again does; revisions come to stand before their types
-        publish(site.config.kafka.edge, sorted(records.items(), key=lambda record: record[0].startswith("type/")), 1 << 20)
+    for _ in range(
+        2
+    ):  # as whoever publishes again does; revisions come to stand before their types
+        publish(
+            site.config.kafka.edge,
+            sorted(records.items(), key=lambda record: record[0].startswith("type/")),
+            1 << 20,
+        )
     compact(site.config)
-    read = [key.decode() for key, _ in read_topic(site.config.kafka.edge, TYPES, cluster_name="edge") if key is not None]
-    assert read.index(f"rules/{second}") < min(n for n, key in enumerate(read) if key.startswith("type/view/"))
+    read = [
+        key.decode()
+        for key, _ in read_topic(site.config.kafka.edge, TYPES, cluster_name="edge")
+        if key is not None
+    ]
+    assert read.index(f"rules/{second}") < min(
+        n for n, key in enumerate(read) if key.startswith("type/view/")
+    )
     book = read_rules(site.config.kafka.edge)
     assert {r.id for r in book.revisions} == {first, second}
     site.serving.revision = second
@@ -185,7 +222,9 @@ def test_all_revisions_outlive_a_topic_that_is_compacted_at_once(site: Site) -> 
     site.serving.revision = second
 
 
-def test_a_lost_topic_is_noticed_by_a_running_service_and_written_again_with_the_same_names(site: Site) -> None:
+def test_a_lost_topic_is_noticed_by_a_running_service_and_written_again_with_the_same_names(
+    site: Site,
+) -> None:
     second = site.serving.revision
     line = body(2)
     sent = site.serving.range_of(line)
@@ -193,7 +232,11 @@ def test_a_lost_topic_is_noticed_by_a_running_service_and_written_again_with_the
     cluster = Cluster(site.config.kafka.edge, "edge")
     for future in cluster.admin.delete_topics([TYPES]).values():
         future.result(TIMEOUT_S)
-    wait_for(lambda: "hourmark types repair" in site.serving.get("/readyz").text, "the service says what was lost", 60)
+    wait_for(
+        lambda: "hourmark types repair" in site.serving.get("/readyz").text,
+        "the service says what was lost",
+        60,
+    )
     assert site.serving.get("/readyz").status_code == 503
     before = read_rules(site.config.kafka.edge).records
     assert before == {}
@@ -207,7 +250,9 @@ def test_a_lost_topic_is_noticed_by_a_running_service_and_written_again_with_the
     assert cluster.ends([Partition(TYPES, 0)])[Partition(TYPES, 0)] > 0
 
 
-def test_a_registry_recreated_gives_no_id_a_second_meaning_and_gets_its_ids_again(site: Site) -> None:
+def test_a_registry_recreated_gives_no_id_a_second_meaning_and_gets_its_ids_again(
+    site: Site,
+) -> None:
     site.declare(click=CLICK.format(n="long"))
     site.lose_registry()
     refused = site.types("apply")
@@ -243,7 +288,9 @@ def test_a_registry_that_gives_our_ids_to_others_is_left_alone(site: Site) -> No
         registry.register("elsewhere", {"type": "record", "name": "elsewhere", "fields": []})
     refused = site.types("repair")
     assert isinstance(refused.exception, Finding)
-    assert "stands for elsewhere" in str(refused.exception) and "nothing was registered" in str(refused.exception)
+    assert "stands for elsewhere" in str(refused.exception) and "nothing was registered" in str(
+        refused.exception
+    )
     site.lose_registry()
     site.repaired()
     assert site.ids_agree()

@@ -1,4 +1,6 @@
-"""From a log file to closed buckets by one command, on a stack of its own; and again, with what came since, and with a canary."""
+"""From a log file to closed buckets by one command, on a stack of its own; and again, with what
+came since, and with a canary.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,14 @@ LINES = 500
 def hourmark(folder: Path, *arguments: str, code: int = 0) -> str:
     environment = {**os.environ, "HOURMARK_HOME": str(folder / "home")}
     done = subprocess.run(
-        [sys.executable, "-m", "hourmark", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=600,
+        [sys.executable, "-m", "hourmark", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == code, f"{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
     return done.stdout
 
@@ -46,12 +53,16 @@ def events(told: dict[str, Any]) -> dict[str, int]:
     return {row["type"]: row["events"] for row in told["buckets"]}
 
 
-def test_a_log_file_is_in_closed_buckets_what_is_new_is_added_and_another_file_joins(folder: Path) -> None:
+def test_a_log_file_is_in_closed_buckets_what_is_new_is_added_and_another_file_joins(
+    folder: Path,
+) -> None:
     log = folder / "app.log"
     begun = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=5)
     log.write_text("".join(f"{begun:%Y-%m-%d %H:%M:%S} INFO line {n}\n" for n in range(LINES)))
     first = json.loads(hourmark(folder, "run", "--once", str(log), "--yes", "--json"))
-    assert [row["hour"] for row in first["buckets"]] == [f"{begun:%Y-%m-%dT%H:%M}"], "in the hour of their own"
+    assert [row["hour"] for row in first["buckets"]] == [f"{begun:%Y-%m-%dT%H:%M}"], (
+        "in the hour of their own"
+    )
     assert events(first) == {"app": LINES}
     assert {row["grade"] for row in first["buckets"]} == {"proved"}
     with log.open("a") as file:
@@ -59,7 +70,9 @@ def test_a_log_file_is_in_closed_buckets_what_is_new_is_added_and_another_file_j
     second = json.loads(hourmark(folder, "run", "--once", "--json"))
     assert events(second) == {"app": 1}
     (bucket,) = second["buckets"]
-    assert bucket["hour"] > first["buckets"][0]["hour"], "older than the first bucket: in the one that was open"
+    assert bucket["hour"] > first["buckets"][0]["hour"], (
+        "older than the first bucket: in the one that was open"
+    )
     told = hourmark(folder, "bucket", "cat", "app", bucket["hour"], "--config", second["config"])
     assert '"level": "WARN"' in told
     assert "one more" in told
@@ -72,48 +85,79 @@ def test_a_log_file_is_in_closed_buckets_what_is_new_is_added_and_another_file_j
         came = events(third)
         assert came.pop("other") == 2, "it joins what is there"
         its_own = [row["hour"] for row in third["buckets"] if row["type"] == "other"]
-        assert its_own == [f"{joined:%Y-%m-%dT%H:%M}"], "earlier than all before, and still in the hour of its own"
+        assert its_own == [f"{joined:%Y-%m-%dT%H:%M}"], (
+            "earlier than all before, and still in the hour of its own"
+        )
         its_canary_comes_to_a_closed_bucket(folder, third, came)
     the_doctor_names_what_is_wrong(folder, third["config"])
 
 
 @contextlib.contextmanager
 def a_canary(folder: Path, config: str) -> Iterator[None]:
-    """`hourmark canary run`, as on a host of its own; its type is declared, and applied by the next run."""
-    (folder / "pipeline" / "types" / f"{CANARY}.toml").write_text(hourmark(folder, "canary", "declaration"))
+    """`hourmark canary run`, as on a host of its own; its type is declared, and applied by the next
+    run.
+    """
+    (folder / "pipeline" / "types" / f"{CANARY}.toml").write_text(
+        hourmark(folder, "canary", "declaration")
+    )
     command = [sys.executable, "-m", "hourmark", "canary", "run", "--config", config]
-    with (folder / "canary.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+    with (
+        (folder / "canary.log").open("w") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as process,
+    ):
         try:
             yield
         finally:
             process.terminate()
 
 
-def its_canary_comes_to_a_closed_bucket(folder: Path, told: dict[str, Any], came: dict[str, int]) -> None:
-    """And that is said. It may have been sent in the minute after the one that the run closed: then the next run closes that."""
+def its_canary_comes_to_a_closed_bucket(
+    folder: Path, told: dict[str, Any], came: dict[str, int]
+) -> None:
+    """And that is said.
+
+    It may have been sent in the minute after the one that the run closed: then the next run closes
+    that.
+    """
     if not came:
         told = json.loads(hourmark(folder, "run", "--once", "--json"))
         came = events(told)
     assert came.keys() == {CANARY}
     (hour,) = [row["hour"] for row in told["buckets"] if row["type"] == CANARY][-1:]
-    assert '"site": "edge"' in hourmark(folder, "bucket", "cat", CANARY, hour, "--config", told["config"])
+    assert '"site": "edge"' in hourmark(
+        folder, "bucket", "cat", CANARY, hour, "--config", told["config"]
+    )
     said = json.loads(hourmark(folder, "canary", "check", "--json", "--config", told["config"]))
-    assert said["ok"] and said["age_seconds"]["edge"].keys() == {"acknowledged", "staged", "closed"}, "nothing is mirrored here"
+    assert said["ok"] and said["age_seconds"]["edge"].keys() == {
+        "acknowledged",
+        "staged",
+        "closed",
+    }, "nothing is mirrored here"
 
 
 def the_doctor_names_what_is_wrong(folder: Path, config: str) -> None:
     """Of real servers: that nothing is, and then what was done to them."""
     assert findings(folder, config, code=0) == {}
     edge = Cluster(load_config(Path(config)).kafka.edge, "edge")
-    wrong = {"unclean.leader.election.enable": "true", "retention.ms": "60000", "min.insync.replicas": "1"}
-    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wrong.items()]
+    wrong = {
+        "unclean.leader.election.enable": "true",
+        "retention.ms": "60000",
+        "min.insync.replicas": "1",
+    }
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in wrong.items()
+    ]
     topic = ConfigResource(ResourceType.TOPIC, "events.app", incremental_configs=entries)
     for future in edge.admin.incremental_alter_configs([topic]).values():
         future.result(15)
     stack = Stack.load(folder / "home")
     stack.kill("registry")
     found = findings(folder, config, code=1)
-    assert set(found) - {"retention"} == {"kafka", "registry"}  # a retention of a minute may be overtaken by what is open, or not
+    assert set(found) - {"retention"} == {
+        "kafka",
+        "registry",
+    }  # a retention of a minute may be overtaken by what is open, or not
     for name in wrong:
         assert any("events.app" in said and name in said for said in found["kafka"]), found
 
@@ -124,5 +168,7 @@ def findings(folder: Path, config: str, *, code: int) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for answer in told["answers"]:
         if answer["verdict"] == "finding":
-            found.setdefault(answer["check"], []).append(f"{answer['subject']}: {answer['seen']}; {answer['to_do']}")
+            found.setdefault(answer["check"], []).append(
+                f"{answer['subject']}: {answer['seen']}; {answer['to_do']}"
+            )
     return found

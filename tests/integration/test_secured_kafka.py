@@ -1,4 +1,6 @@
-"""A broker that demands a password or a certificate: what Hourmark does with Kafka, it does there; and tokens in their topic."""
+"""A broker that demands a password or a certificate: what Hourmark does with Kafka, it does there;
+and tokens in their topic.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def broker(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 def run(config_file: Path, *arguments: str) -> dict[str, object]:
     """`hourmark token …`, its answer as JSON."""
-    result = CliRunner().invoke(token_command, [*arguments, "--json", "--config", str(config_file)], catch_exceptions=False)
+    result = CliRunner().invoke(
+        token_command, [*arguments, "--json", "--config", str(config_file)], catch_exceptions=False
+    )
     assert result.exit_code == 0, result.output
     answer: dict[str, object] = json.loads(result.stdout)
     return answer
@@ -53,19 +57,28 @@ def written(folder: Path, cluster: KafkaCluster) -> Path:
     (folder / "password").write_text(PASSWORD + "\n")
     properties = {
         **cluster.properties,
-        **({"sasl.password": f"${{file:{folder}/password}}"} if "sasl.password" in cluster.properties else {}),
+        **(
+            {"sasl.password": f"${{file:{folder}/password}}"}
+            if "sasl.password" in cluster.properties
+            else {}
+        ),
     }
-    lines = "".join(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in properties.items())
+    lines = "".join(
+        f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in properties.items()
+    )
     file = folder / "hourmark.toml"
     file.write_text(
-        f'[kafka.edge]\nbootstrap = "{cluster.bootstrap}"\nreplication_factor = 1\nmin_insync_replicas = 1\n'
+        f'[kafka.edge]\nbootstrap = "{cluster.bootstrap}"\nreplication_factor = '
+        "1\nmin_insync_replicas = 1\n"
         f"[kafka.edge.properties]\n{lines}"
     )
     return file
 
 
 @pytest.mark.parametrize("way", ["scram", "mtls"])
-def test_tokens_are_created_followed_and_revoked_within_five_seconds(tmp_path: Path, broker: SecureBroker, way: str) -> None:
+def test_tokens_are_created_followed_and_revoked_within_five_seconds(
+    tmp_path: Path, broker: SecureBroker, way: str
+) -> None:
     cluster: KafkaCluster = getattr(broker, way)
     file = written(tmp_path, cluster)
     made = run(file, "create", f"by {way}", "--type", "click", "--expires-in", "1h")
@@ -77,10 +90,19 @@ def test_tokens_are_created_followed_and_revoked_within_five_seconds(tmp_path: P
     try:
         wait_for(lambda: all(book.get(token_id) for book in books), "all know it")
         known = books[0].get(token_id)
-        assert known is not None and known.digest == digest_of(text) and not known.revoked and known.types == ("click",)
+        assert (
+            known is not None
+            and known.digest == digest_of(text)
+            and not known.revoked
+            and known.types == ("click",)
+        )
         run(file, "revoke", token_id)
         began_s = time.monotonic()
-        wait_for(lambda: all(getattr(book.get(token_id), "revoked", False) for book in books), "all refuse it", WITHIN_S)
+        wait_for(
+            lambda: all(getattr(book.get(token_id), "revoked", False) for book in books),
+            "all refuse it",
+            WITHIN_S,
+        )
         assert time.monotonic() - began_s < WITHIN_S
     finally:
         for follower in followers:
@@ -89,7 +111,10 @@ def test_tokens_are_created_followed_and_revoked_within_five_seconds(tmp_path: P
     assert listed[token_id]["revoked_at_ms"] is not None
     secret = text.removeprefix(f"hmk_{token_id}_")  # it may hold "_" itself
     assert len(secret) > 20
-    assert not any(secret.encode() in (value or b"") for _, value in read_topic(cluster, TOKENS, cluster_name="edge"))
+    assert not any(
+        secret.encode() in (value or b"")
+        for _, value in read_topic(cluster, TOKENS, cluster_name="edge")
+    )
     assert Cluster(cluster, "edge").topic_configs([TOKENS])[TOKENS]["cleanup.policy"] == "compact"
 
 
@@ -110,7 +135,9 @@ def test_who_is_not_let_in_is_told_so_without_the_password(
     broker: SecureBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hourmark.kafka.clients.TIMEOUT_S", 3.0)
-    wrong = broker.scram.model_copy(update={"properties": {**broker.scram.properties, "sasl.password": PASSWORD + "x"}})
+    wrong = broker.scram.model_copy(
+        update={"properties": {**broker.scram.properties, "sasl.password": PASSWORD + "x"}}
+    )
     in_clear = broker.scram.model_copy(update={"properties": {}})
     with caplog.at_level(logging.DEBUG):
         for cluster in (wrong, broker.plain, in_clear):

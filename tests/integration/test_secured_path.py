@@ -1,7 +1,8 @@
-"""Two clusters that let nobody in without a password or a certificate: MirrorMaker 2 between them, and the ETL that reads there.
+"""Two clusters that let nobody in without a password or a certificate: MirrorMaker 2 between them,
+and the ETL that reads there.
 
-Each way is tried on each side: the mirror reads with a password and writes with a certificate, the ETL asks the edge with
-a certificate and reads the centre with a password.
+Each way is tried on each side: the mirror reads with a password and writes with a certificate, the
+ETL asks the edge with a certificate and reads the centre with a password.
 """
 
 from __future__ import annotations
@@ -46,14 +47,22 @@ class Secured:
     folder: Path
     stack: Stack
 
-    def configured(self, name: str, edge: KafkaCluster, central: KafkaCluster, **groups: dict[str, Any]) -> Path:
-        """A configuration of these clusters, and otherwise of the stack; the password stands in a file."""
+    def configured(
+        self, name: str, edge: KafkaCluster, central: KafkaCluster, **groups: dict[str, Any]
+    ) -> Path:
+        """A configuration of these clusters, and otherwise of the stack; the password stands in a
+        file.
+        """
         secret = self.folder.parent / "password"
         secret.write_text(PASSWORD)
         settings = tomllib.loads(self.stack.layout.config_file.read_text())
         settings["kafka"] = {"edge": edge.model_dump(), "central": central.model_dump()}
         for cluster in settings["kafka"].values():
-            cluster["properties"] |= {"sasl.password": f"${{file:{secret}}}"} if "sasl.password" in cluster["properties"] else {}
+            cluster["properties"] |= (
+                {"sasl.password": f"${{file:{secret}}}"}
+                if "sasl.password" in cluster["properties"]
+                else {}
+            )
         for group, changed in groups.items():
             settings[group] |= changed
         file = self.folder / name
@@ -62,7 +71,9 @@ class Secured:
 
     def secrets(self) -> list[str]:
         """What nobody may find: the password, and a line of each private key."""
-        keys = [Path(broker.mtls.properties["ssl.key.location"]) for broker in (self.edge, self.central)]
+        keys = [
+            Path(broker.mtls.properties["ssl.key.location"]) for broker in (self.edge, self.central)
+        ]
         return [PASSWORD, *(key.read_text().splitlines()[1] for key in keys)]
 
 
@@ -73,7 +84,9 @@ def secured(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder.mkdir()
     with contextlib.ExitStack() as ends:
         with ThreadPoolExecutor() as pool:  # both at once
-            brokers = [secure_broker(outside / name, stack.programs) for name in ("edge", "central")]
+            brokers = [
+                secure_broker(outside / name, stack.programs) for name in ("edge", "central")
+            ]
             edge, central = pool.map(ends.enter_context, brokers)
         yield Secured(edge, central, folder, stack)
 
@@ -83,10 +96,22 @@ def run(secured: Secured, first_hour: Hour) -> EtlRun:
     """Its driver shows Spark's events."""
     shown = secured.folder / "spark-events"
     shown.mkdir()
-    spark = {"spark.eventLog.enabled": "true", "spark.eventLog.compress": "false", "spark.eventLog.dir": f"file://{shown}"}
+    spark = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": f"file://{shown}",
+    }
     config = secured.configured("etl.toml", secured.edge.mtls, secured.central.scram)
     folder = secured.folder / "etl"
-    return EtlRun(config, folder, [TYPE], first_hour, root=f"file://{folder}/root", etl={"spark_conf": spark}, cluster="both")
+    return EtlRun(
+        config,
+        folder,
+        [TYPE],
+        first_hour,
+        root=f"file://{folder}/root",
+        etl={"spark_conf": spark},
+        cluster="both",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -114,14 +139,29 @@ def test_an_hour_closes_and_nobody_tells_a_secret(
         delivery.report(first_hour.end_ms)
         assert run.closed(TYPE, first_hour, 300).events == EVENTS
         arguments = command_lines(mirror) + command_lines(psutil.Process(run.pid))
-    assert any("MirrorMaker" in line for line in arguments) and any("pyspark" in line for line in arguments)
+    assert any("MirrorMaker" in line for line in arguments) and any(
+        "pyspark" in line for line in arguments
+    )
     told = {"a process' arguments": "\n".join(arguments)}
-    told |= {str(file): file.read_text(errors="replace") for file in secured.folder.rglob("*") if file.is_file()}
-    assert any("SparkListenerEnvironmentUpdate" in text for text in told.values()), "there is an event log"
+    told |= {
+        str(file): file.read_text(errors="replace")
+        for file in secured.folder.rglob("*")
+        if file.is_file()
+    }
+    assert any("SparkListenerEnvironmentUpdate" in text for text in told.values()), (
+        "there is an event log"
+    )
     configs = read_topic(secured.central.mtls, "mm2-configs.edge.internal", cluster_name="central")
-    told["the mirror's topic of settings"] = "\n".join((value or b"").decode() for _, value in configs)
+    told["the mirror's topic of settings"] = "\n".join(
+        (value or b"").decode() for _, value in configs
+    )
     assert "sasl.jaas.config" in told["the mirror's topic of settings"]
-    told_of = [(where, secret[:8]) for where, text in told.items() for secret in secured.secrets() if secret in text]
+    told_of = [
+        (where, secret[:8])
+        for where, text in told.items()
+        for secret in secured.secrets()
+        if secret in text
+    ]
     assert told_of == [(str(secured.folder / "mirror" / "mm2-secrets.properties"), PASSWORD[:8])]
 
 

@@ -1,4 +1,6 @@
-"""What Spark shows and writes of a job, plans and event log, holds no password of Kafka or of the ledger."""
+"""What Spark shows and writes of a job, plans and event log, holds no password of Kafka or of the
+ledger.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from hourmark_infra.java.find import export_java_home
 # pyspark leaves the sockets by which results came to the garbage collector.
 pytestmark = [
     pytest.mark.stack,
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"),
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+    ),
 ]
 
 SECRET = "pl4nted-s3cret"
@@ -86,13 +90,19 @@ def all_rows(batch: DataFrame, _: int) -> None:
     batch.collect()
 
 
-def test_neither_plans_nor_the_event_log_hold_a_password(tmp_path: Path, config: Config, spark: SparkSession) -> None:
+def test_neither_plans_nor_the_event_log_hold_a_password(
+    tmp_path: Path, config: Config, spark: SparkSession
+) -> None:
     said = []
     for shard, (reader, cause) in READERS.items():
-        spark.dataSource.register(kafka_source(shard, reader(config, Lease("consumer", 1), shard, "0" * 32)))
+        spark.dataSource.register(
+            kafka_source(shard, reader(config, Lease("consumer", 1), shard, "0" * 32))
+        )
         rows = spark.readStream.format(source_name(shard)).load()
         said.append(str(rows._jdf.queryExecution()))
-        writing = rows.writeStream.foreachBatch(all_rows).option("checkpointLocation", f"{tmp_path}/checkpoint/{shard}")
+        writing = rows.writeStream.foreachBatch(all_rows).option(
+            "checkpointLocation", f"{tmp_path}/checkpoint/{shard}"
+        )
         query = writing.start()
         try:
             with pytest.raises(StreamingQueryException, match=cause) as failed:
@@ -102,7 +112,12 @@ def test_neither_plans_nor_the_event_log_hold_a_password(tmp_path: Path, config:
             query.stop()
         said += [str(failed.value), str(query.lastProgress)]
     spark.stop()
-    written = [file for folder in ("log", "checkpoint") for file in (tmp_path / folder).rglob("*") if file.is_file()]
+    written = [
+        file
+        for folder in ("log", "checkpoint")
+        for file in (tmp_path / folder).rglob("*")
+        if file.is_file()
+    ]
     said += [file.read_text(errors="replace") for file in written]
     assert any("SparkListenerEnvironmentUpdate" in text for text in said), "there is an event log"
     assert any("SparkListenerTaskEnd" in text for text in said), "and a task in it"

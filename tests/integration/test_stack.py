@@ -24,7 +24,9 @@ pytestmark = pytest.mark.stack
 
 
 def _hourmark(stack: Stack, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(_command(*arguments), env=_environment(stack), capture_output=True, text=True, check=False)
+    return subprocess.run(
+        _command(*arguments), env=_environment(stack), capture_output=True, text=True, check=False
+    )
 
 
 def _command(*arguments: str) -> list[str]:
@@ -55,7 +57,9 @@ def test_status_shows_every_server_well_within_its_memory(stack: Stack) -> None:
     found = _told(stack, "status", code=0)
     assert found["ok"]
     assert {server["name"] for server in found["servers"]} == set(stack.names)
-    assert all(server["pid"] and server["healthy"] and server["memory_mb"] for server in found["servers"])
+    assert all(
+        server["pid"] and server["healthy"] and server["memory_mb"] for server in found["servers"]
+    )
     assert found["memory_mb"] < 5 * 1024
 
 
@@ -64,7 +68,9 @@ def _component(stack: Stack, name: str) -> dict[str, Any]:
 
 
 def _is_told(stack: Stack, name: str, state: str, pid: int | None, detail: str = "") -> None:
-    """`status` says so (state "": that none runs); on a busy machine a component may miss its time to answer, once or twice."""
+    """`status` says so (state "": that none runs); on a busy machine a component may miss its time
+    to answer, once or twice.
+    """
     seen: list[dict[str, Any]] = []
 
     def told() -> bool:
@@ -85,10 +91,18 @@ def test_status_shows_each_component_of_hourmark_as_it_stands(stack: Stack, conf
         mirror = stack.process("mirror")
         assert mirror is not None
         _is_told(stack, "mirror", "running", mirror.pid, "copied")  # its progress
-    with subprocess.Popen(_command("serve"), env=_environment(stack), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as serve:
+    with subprocess.Popen(
+        _command("serve"),
+        env=_environment(stack),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as serve:
         try:
             assert serve.stdout is not None
-            assert serve.stdout.readline().strip() == f"http://{stack.layout.address('service')}".encode()
+            assert (
+                serve.stdout.readline().strip()
+                == f"http://{stack.layout.address('service')}".encode()
+            )
             _is_told(stack, "service", "running", serve.pid, stack.layout.address("service"))
         finally:
             serve.terminate()
@@ -98,12 +112,19 @@ def test_status_shows_each_component_of_hourmark_as_it_stands(stack: Stack, conf
 
 
 @pytest.mark.parametrize("options", [(), ("--no-restart",)])
-def test_a_second_mirror_is_refused_in_one_line_that_names_the_first(stack: Stack, options: tuple[str, ...]) -> None:
+def test_a_second_mirror_is_refused_in_one_line_that_names_the_first(
+    stack: Stack, options: tuple[str, ...]
+) -> None:
     process = stack.process("mirror")
     if process is None:
         pytest.skip("this stack has no mirror")
     done = subprocess.run(
-        _command("mirror", "run", *options), env=_environment(stack), capture_output=True, text=True, timeout=60, check=False
+        _command("mirror", "run", *options),
+        env=_environment(stack),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
@@ -123,7 +144,9 @@ def test_a_killed_server_shows_and_up_starts_it_alone(stack: Stack) -> None:
     shown = _told(stack, "status", code=1)
     assert [server["name"] for server in shown["servers"] if not server["pid"]] == ["edge-2"]
     found = _told(stack, *_up_arguments(stack))
-    assert [server["name"] for server in found["servers"] if server["state"] == "started"] == ["edge-2"]
+    assert [server["name"] for server in found["servers"] if server["state"] == "started"] == [
+        "edge-2"
+    ]
     after = _pids(stack)
     assert after.pop("edge-2") != before.pop("edge-2")
     assert after == before
@@ -145,13 +168,17 @@ def test_a_killed_up_leaves_nothing_that_the_next_cannot_take_over(stack: Stack)
     clock = SystemClock()
     stack.kill("edge-3")
     stack.kill("registry")
-    with subprocess.Popen(_command(*_up_arguments(stack)), env=_environment(stack), stderr=subprocess.DEVNULL) as up:
+    with subprocess.Popen(
+        _command(*_up_arguments(stack)), env=_environment(stack), stderr=subprocess.DEVNULL
+    ) as up:
         while not marked(f"{stack.layout.root}::edge-3"):
             clock.sleep(0.01)
         up.send_signal(signal.SIGKILL)
     state = load_state(stack.home)
     assert state is not None
-    save_state(stack.home, state.with_process("edge-3", None))  # as if it had been killed before it could write the pid
+    save_state(
+        stack.home, state.with_process("edge-3", None)
+    )  # as if it had been killed before it could write the pid
     stack.up()
     assert all(server.healthy for server in stack.status())
     assert len(marked(f"{stack.layout.root}::edge-3")[f"{stack.layout.root}::edge-3"]) == 1
@@ -162,7 +189,10 @@ def test_down_ends_only_its_own_and_data_outlive_it(stack: Stack, config: Config
     for made in admin.create_topics([NewTopic("stack-outlives-down", 1, 3)]).values():
         made.result()
     ports = stack.layout.ports
-    with subprocess.Popen(["sleep", "300"]) as stranger, subprocess.Popen(_another_java(stack)) as java:
+    with (
+        subprocess.Popen(["sleep", "300"]) as stranger,
+        subprocess.Popen(_another_java(stack)) as java,
+    ):
         try:
             state = load_state(stack.home)
             assert state is not None
@@ -188,14 +218,26 @@ def test_down_ends_only_its_own_and_data_outlive_it(stack: Stack, config: Config
 
 
 def _another_java(stack: Stack) -> list[str]:
-    """A java that looks like a broker, on the same jars, and is none of the stack's: it reads its commands from nowhere."""
-    tool = ["-Xmx64m", "-cp", stack.programs.kafka_classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer"]
+    """A java that looks like a broker, on the same jars, and is none of the stack's: it reads its
+    commands from nowhere.
+    """
+    tool = [
+        "-Xmx64m",
+        "-cp",
+        stack.programs.kafka_classpath,
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    ]
     return [str(stack.programs.java), *tool, "--bootstrap-server", "127.0.0.1:1", "--topic", "none"]
 
 
 def test_purge_asks_before_it_deletes(stack: Stack) -> None:
     done = subprocess.run(
-        _command("purge"), env=_environment(stack), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        _command("purge"),
+        env=_environment(stack),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2
     assert "--yes" in done.stderr

@@ -1,4 +1,6 @@
-"""Spans read from a real broker: every committed record once and in order, whatever lies between; a gap is an error."""
+"""Spans read from a real broker: every committed record once and in order, whatever lies between; a
+gap is an error.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +54,16 @@ def reader(config: Config) -> Iterator[SpanReader]:
 
 
 def produce(
-    central: Cluster, topic: str, records: Sequence[tuple[int, bytes, bytes]], *, commit: bool | None = None, **settings: Any
+    central: Cluster,
+    topic: str,
+    records: Sequence[tuple[int, bytes, bytes]],
+    *,
+    commit: bool | None = None,
+    **settings: Any,
 ) -> None:
-    """Append (partition, key, value); in a transaction that is committed or aborted, unless `commit` is None."""
+    """Append (partition, key, value); in a transaction that is committed or aborted, unless
+    `commit` is None.
+    """
     more = {} if commit is None else {"transactional_id": uuid.uuid4().hex}
     producer = Producer(client_settings(central.settings, **more, **settings))
     if commit is not None:
@@ -71,14 +80,21 @@ def spans(central: Cluster, topic: str, bytes_max: int = 1 << 30) -> list[ReadSp
     """From the begin of each partition to its committed end."""
     ends = central.ends([Partition(topic, 0), Partition(topic, 1)])
     return [
-        ReadSpan(Span(topic=topic, topic_id="id", partition=p.partition, start=0, end=end), bytes_max) for p, end in ends.items()
+        ReadSpan(
+            Span(topic=topic, topic_id="id", partition=p.partition, start=0, end=end), bytes_max
+        )
+        for p, end in ends.items()
     ]
 
 
 def values(pieces: Sequence[Piece], partition: int) -> list[bytes]:
     found = []
     for piece in pieces:
-        rows = zip(piece.table.column("partition").to_pylist(), piece.table.column("value").to_pylist(), strict=True)
+        rows = zip(
+            piece.table.column("partition").to_pylist(),
+            piece.table.column("value").to_pylist(),
+            strict=True,
+        )
         found += [value for number, value in rows if number == partition]
     return found
 
@@ -100,7 +116,9 @@ def test_gaps_of_transactions_are_passed_and_aborted_records_are_not_read(
     assert values(list(reader.read(wanted)), 0) == [b"one", b"two"]
 
 
-def test_a_long_span_comes_in_pieces_that_leave_no_gap(central: Cluster, topic: str, reader: SpanReader) -> None:
+def test_a_long_span_comes_in_pieces_that_leave_no_gap(
+    central: Cluster, topic: str, reader: SpanReader
+) -> None:
     sent = [b"%06d" % n + b"x" * 100 for n in range(20_000)]
     produce(central, topic, [(n % 2, b"k", value) for n, value in enumerate(sent)])
     pieces = list(reader.read(spans(central, topic), piece_bytes=300_000))
@@ -114,13 +132,23 @@ def test_a_long_span_comes_in_pieces_that_leave_no_gap(central: Cluster, topic: 
 def test_records_larger_than_a_fetch_come_between_small_ones(
     central: Cluster, topic: str, reader: SpanReader, config: Config
 ) -> None:
-    large = [bytes([n]) * size for n, size in enumerate((FETCH_BYTES - 1, FETCH_BYTES, 3 * FETCH_BYTES, 7 * FETCH_BYTES))]
+    large = [
+        bytes([n]) * size
+        for n, size in enumerate((FETCH_BYTES - 1, FETCH_BYTES, 3 * FETCH_BYTES, 7 * FETCH_BYTES))
+    ]
     sent = [value for each in large for value in (b"small", each)]
-    produce(central, topic, [(0, b"k", value) for value in sent], message_max_bytes=config.kafka.max_message_bytes)
+    produce(
+        central,
+        topic,
+        [(0, b"k", value) for value in sent],
+        message_max_bytes=config.kafka.max_message_bytes,
+    )
     assert values(list(reader.read(spans(central, topic))), 0) == sent
 
 
-def test_a_span_ends_where_its_bytes_are_used_up(central: Cluster, topic: str, reader: SpanReader) -> None:
+def test_a_span_ends_where_its_bytes_are_used_up(
+    central: Cluster, topic: str, reader: SpanReader
+) -> None:
     produce(central, topic, [(0, b"k", b"%06d" % n) for n in range(20_000)])
     (piece,) = reader.read(spans(central, topic, bytes_max=1_000))
     (span,) = piece.spans
@@ -128,17 +156,26 @@ def test_a_span_ends_where_its_bytes_are_used_up(central: Cluster, topic: str, r
     assert values([piece], 0) == [b"%06d" % n for n in range(span.end)]
 
 
-def test_what_retention_has_taken_is_loss_that_names_the_place(central: Cluster, topic: str, reader: SpanReader) -> None:
+def test_what_retention_has_taken_is_loss_that_names_the_place(
+    central: Cluster, topic: str, reader: SpanReader
+) -> None:
     produce(central, topic, [(0, b"k", b"gone")] * 5)
     wanted = spans(central, topic)
     for deleted in central.admin.delete_records([TopicPartition(topic, 0, 3)]).values():
         deleted.result(30)
-    with pytest.raises(DataLoss, match=rf"topic {topic} partition 0: offset 0 is to be staged.* log has offsets 3 to 5"):
+    with pytest.raises(
+        DataLoss,
+        match=rf"topic {topic} partition 0: offset 0 is to be staged.* log has offsets 3 to 5",
+    ):
         list(reader.read(wanted))
 
 
 def event(n: int) -> tuple[int, bytes, bytes]:
-    return 0, RecordKey(IDS.make(1_800_000_000_000 + n, n, b"line"), RangeId(b"12345678")).encode(), frame(1) + b"datum%d" % n
+    return (
+        0,
+        RecordKey(IDS.make(1_800_000_000_000 + n, n, b"line"), RangeId(b"12345678")).encode(),
+        frame(1) + b"datum%d" % n,
+    )
 
 
 def test_a_record_that_cannot_be_staged_is_set_aside_on_a_topic_of_events_alone(
@@ -154,14 +191,23 @@ def test_a_record_that_cannot_be_staged_is_set_aside_on_a_topic_of_events_alone(
         audits={"audit": FIRST_SITE},
         hosts={"hosts"},
     )
-    (answer,) = stage_pieces(reader.read(spans(central, topic)), plan, open_storage(plan.storage), [])
+    (answer,) = stage_pieces(
+        reader.read(spans(central, topic)), plan, open_storage(plan.storage), []
+    )
     assert {s.partition: (s.start, s.end) for s in answer.spans} == {0: (0, 4), 1: (0, 10)}
     assert sum(g.rows for g in answer.piece.groups) == 13
     (of,) = answer.piece.set_aside
     assert (of.topic, of.topic_id, of.partition, of.offsets) == (topic, "id", 0, (2,))
     assert pickle.loads(pickle.dumps(answer)) == answer
     control = StagePlan(
-        storage=plan.storage, folder="_staging/two", bucket_seconds=3600, types={}, audits={"audit": FIRST_SITE}, hosts={topic}
+        storage=plan.storage,
+        folder="_staging/two",
+        bucket_seconds=3600,
+        types={},
+        audits={"audit": FIRST_SITE},
+        hosts={topic},
     )
-    (waits,) = stage_pieces(reader.read(spans(central, topic)), control, open_storage(plan.storage), [])
+    (waits,) = stage_pieces(
+        reader.read(spans(central, topic)), control, open_storage(plan.storage), []
+    )
     assert (waits.spans, {(u.topic, u.offset) for u in waits.unread}) == ((), {(topic, 0)})

@@ -1,4 +1,6 @@
-"""A closed bucket on the real HDFS, read as docs/operations.md says: by a client that is not Hourmark's."""
+"""A closed bucket on the real HDFS, read as docs/operations.md says: by a client that is not
+Hourmark's.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,17 @@ def replaced(text: str, old: str, new: str) -> str:
 
 
 @pytest.mark.stack
-def test_a_stock_client_reads_what_a_closed_bucket_holds(own_hdfs: Storage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stock_client_reads_what_a_closed_bucket_holds(
+    own_hdfs: Storage, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan = usual_plan(open_storage(own_hdfs))
     events = plan.close().events
     code = replaced(snippet(), "http://namenode:9870", own_hdfs.webhdfs)
     code = replaced(code, 'user="reader"', f'user="{own_hdfs.user}"')
     code = replaced(
-        code, "/hourmark/page-viewed/date=2026-11-21/hour=05", f"{urlsplit(own_hdfs.root).path}/{HOUR.bucket_path(TYPE)}"
+        code,
+        "/hourmark/page-viewed/date=2026-11-21/hour=05",
+        f"{urlsplit(own_hdfs.root).path}/{HOUR.bucket_path(TYPE)}",
     )
     exec(compile(code, str(OPERATIONS), "exec"), {})
     told = capsys.readouterr().out.splitlines()

@@ -16,7 +16,8 @@ from tests.support.memory_storage import MemoryStorage
 
 from hourmark_etl.storage import AlreadyExists, Entry, NotFound, Storage, StorageError
 
-# Every character that a URL, a shell or WebHDFS treats in its own way and that HDFS allows in a name.
+# Every character that a URL, a shell or WebHDFS treats in its own way and that HDFS allows in a
+# name.
 AWKWARD = [
     "with space",
     "ünïcödé-日本",
@@ -150,7 +151,9 @@ def test_parquet_reads_through_it(storage: Storage) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.table({"id": pa.array(range(1000)), "datum": pa.array([os.urandom(20) for _ in range(1000)])})
+    table = pa.table(
+        {"id": pa.array(range(1000)), "datum": pa.array([os.urandom(20) for _ in range(1000)])}
+    )
     with storage.create("staged.parquet") as file:
         pq.write_table(table, file)
     with storage.open("staged.parquet") as reader:
@@ -204,7 +207,10 @@ def test_a_folder_is_published_at_once(storage: Storage) -> None:
     storage.write_new("attempt/_SUCCESS", b"{}")
     storage.rename_new("attempt", "type/date=2026-11-21/hour=05")
     assert not storage.exists("attempt")
-    assert [entry.name for entry in storage.list("type/date=2026-11-21/hour=05")] == ["_SUCCESS", "part-00000.avro"]
+    assert [entry.name for entry in storage.list("type/date=2026-11-21/hour=05")] == [
+        "_SUCCESS",
+        "part-00000.avro",
+    ]
     assert storage.read("type/date=2026-11-21/hour=05/part-00000.avro") == b"part"
 
 
@@ -222,7 +228,9 @@ def test_nothing_is_published_over_what_stands(storage: Storage, standing: str, 
     if standing == "file":
         assert storage.read("deep/target") == b"old"
     else:
-        assert [entry.name for entry in storage.list("deep/target")] == ([] if standing == "empty folder" else ["file"])
+        assert [entry.name for entry in storage.list("deep/target")] == (
+            [] if standing == "empty folder" else ["file"]
+        )
 
 
 def test_a_missing_source_is_not_found_even_where_the_target_stands(storage: Storage) -> None:
@@ -253,7 +261,9 @@ def test_of_eight_concurrent_renames_exactly_one_wins(storage: Storage, round_: 
     assert won.count(True) == 1
     assert storage.list("type/target") == [Entry("file", 1, False)]
     assert storage.read("type/target/file") == b"%d" % won.index(True)
-    assert [entry.name for entry in storage.list("attempts")] == [str(n) for n in range(8) if n != won.index(True)]
+    assert [entry.name for entry in storage.list("attempts")] == [
+        str(n) for n in range(8) if n != won.index(True)
+    ]
 
 
 def test_awkward_names_stay_what_they_are(storage: Storage) -> None:
@@ -268,7 +278,9 @@ def test_awkward_names_stay_what_they_are(storage: Storage) -> None:
     assert storage.list("moved") == []
 
 
-@pytest.mark.parametrize("path", ["", "/absolute", "a//b", "a/", ".", "a/../b", "a:b", "a\nb", "a\0b"])
+@pytest.mark.parametrize(
+    "path", ["", "/absolute", "a//b", "a/", ".", "a/../b", "a:b", "a\nb", "a\0b"]
+)
 def test_paths_that_some_backend_refuses_are_refused_by_all(storage: Storage, path: str) -> None:
     with pytest.raises(ValueError, match="no storage path"):
         storage.write_new(path, b"")

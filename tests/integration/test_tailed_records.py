@@ -1,4 +1,6 @@
-"""Records of more than one line on real servers: from files and a container's log, through tailer and service, to Kafka."""
+"""Records of more than one line on real servers: from files and a container's log, through tailer
+and service, to Kafka.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,18 @@ def test_each_is_one_event(service: Serving, config: Config, tmp_path: Path) -> 
     host.settings |= {
         "range_bytes": 1024,
         "sources": [
-            TailedSource(name=TRACES.name, paths=[f"{host.logs}/app.log"], record_start=r"^\d{4}-", flush_seconds=0.5),
-            TailedSource(name=CONTAINERS.name, paths=[f"{host.logs}/pods/*/*/*.log"], format="cri", flush_seconds=0.5),
+            TailedSource(
+                name=TRACES.name,
+                paths=[f"{host.logs}/app.log"],
+                record_start=r"^\d{4}-",
+                flush_seconds=0.5,
+            ),
+            TailedSource(
+                name=CONTAINERS.name,
+                paths=[f"{host.logs}/pods/*/*/*.log"],
+                format="cri",
+                flush_seconds=0.5,
+            ),
         ],
     }
     host.append(LOG, log)
@@ -52,6 +64,13 @@ def test_each_is_one_event(service: Serving, config: Config, tmp_path: Path) -> 
     rows = StockReader(config).events(events_topic(RAW.name))
     of_traces = [row for row in rows if row["source"] == str(host.app)]
     assert [row["line"] for row in sorted(of_traces, key=lambda row: row["position"])] == RECORDS
-    of_container = {row["position"]: (row["line"], row["event_time"]) for row in rows if row["source"] == str(log)}
+    of_container = {
+        row["position"]: (row["line"], row["event_time"])
+        for row in rows
+        if row["source"] == str(log)
+    }
     when = AT + dt.timedelta(milliseconds=123)
-    assert of_container == {0: (b"one three", when), len(STAMP + b"stdout P one \n"): (b"two", when)}
+    assert of_container == {
+        0: (b"one three", when),
+        len(STAMP + b"stdout P one \n"): (b"two", when),
+    }

@@ -1,10 +1,12 @@
-"""Real tailers through random histories of a log host, judged by a model that knows what was written.
+"""Real tailers through random histories of a log host, judged by a model that knows what was
+written.
 
     pytest tests/integration/test_tailer_histories.py -m "not long"                twenty
     pytest tests/integration/test_tailer_histories.py -m long                      two thousand
     HOURMARK_SEED=17 HOURMARK_HISTORIES=1 pytest …                                one again
 
-A history is its seed's alone but for how fast things go: the same seed may take another way, so what fails is printed whole.
+A history is its seed's alone but for how fast things go: the same seed may take another way, so
+what fails is printed whole.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from tests.support.tailer_model.spawner import Spawner
 from tests.support.tailer_model.world import World
 
 SEED = int(os.environ.get("HOURMARK_SEED", str(random.randrange(1 << 32))))
-SAME = int(os.environ.get("HOURMARK_SEED", "2000"))  # the same histories in each run; new ones are for the long form
+SAME = int(
+    os.environ.get("HOURMARK_SEED", "2000")
+)  # the same histories in each run; new ones are for the long form
 FEW = int(os.environ.get("HOURMARK_HISTORIES", "20"))
 MANY = int(os.environ.get("HOURMARK_HISTORIES", "2000"))
 UNTIL_FOUND = 30
@@ -46,7 +50,10 @@ def hold(first: int, count: int, tmp_path: Path, spawner: Spawner) -> None:
     for seed in range(first, first + count):
         world = played(seed, tmp_path / str(seed), spawner)
         findings = world.services.findings
-        assert not findings, f"HOURMARK_SEED={seed}: {findings} after {world.done}; doubts: {world.doubts}; see {world.folder}"
+        assert not findings, (
+            f"HOURMARK_SEED={seed}: {findings} after {world.done}; doubts: "
+            f"{world.doubts}; see {world.folder}"
+        )
 
 
 @pytest.mark.timeout(60 + 30 * FEW)
@@ -56,7 +63,9 @@ def test_some_histories_keep_every_line_and_every_word(tmp_path: Path, spawner: 
 
 @pytest.mark.long
 @pytest.mark.timeout(60 + 30 * MANY)
-def test_two_thousand_histories_keep_every_line_and_every_word(tmp_path: Path, spawner: Spawner) -> None:
+def test_two_thousand_histories_keep_every_line_and_every_word(
+    tmp_path: Path, spawner: Spawner
+) -> None:
     hold(SEED, MANY, tmp_path, spawner)
 
 
@@ -66,7 +75,9 @@ def test_a_planted_fault_is_found(fault: str, tmp_path: Path, spawner: Spawner) 
     for seed in range(UNTIL_FOUND):
         history = ["append", "start", *SHOWN_BY[fault]]
         if play(history, seed, made(tmp_path / str(seed)), spawner, fault).services.findings:
-            assert not play(history, seed, made(tmp_path / f"{seed}-sound"), spawner).services.findings
+            assert not play(
+                history, seed, made(tmp_path / f"{seed}-sound"), spawner
+            ).services.findings
             return
     raise AssertionError(f"{fault} was not found in {UNTIL_FOUND} histories")
 

@@ -1,4 +1,6 @@
-"""A real `hourmark tail` process, killed with SIGKILL at random moments under a writer that rotates."""
+"""A real `hourmark tail` process, killed with SIGKILL at random moments under a writer that
+rotates.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ paths = ["{paths}"]
 
 
 class Writer(threading.Thread):
-    """Writes numbered lines, in pieces that do not end at line ends, and rotates by rename every 3000 lines."""
+    """Writes numbered lines, in pieces that do not end at line ends, and rotates by rename every
+    3000 lines.
+    """
 
     def __init__(self, logs: Path, seed: int) -> None:
         super().__init__(daemon=True)
@@ -63,7 +67,8 @@ class Writer(threading.Thread):
         for rotation in range(LINES // 3000):
             path = self.logs / "app.log"
             content = b"".join(
-                b"%d %d %s\n" % (rotation, n, b"x" * self.rng.randrange(200)) for n in range(number, number + 3000)
+                b"%d %d %s\n" % (rotation, n, b"x" * self.rng.randrange(200))
+                for n in range(number, number + 3000)
             )
             number += 3000
             with path.open("wb", buffering=0) as file:
@@ -105,7 +110,10 @@ def test_killed_at_random_moments_under_rotation_each_byte_arrives_once_and_retr
             try:
                 before = len(recorder.received)
                 wanted = rng.randrange(0, 40)
-                wait_for(lambda: len(recorder.received) >= before + wanted or not writer.is_alive(), "some ranges")  # noqa: B023
+                wait_for(
+                    lambda: len(recorder.received) >= before + wanted or not writer.is_alive(),  # noqa: B023
+                    "some ranges",
+                )
                 threading.Event().wait(rng.random() * 0.02)  # where within a range's way it is hit
             finally:
                 os.kill(process.pid, signal.SIGKILL)
@@ -121,8 +129,12 @@ def test_killed_at_random_moments_under_rotation_each_byte_arrives_once_and_retr
     assert len({one.incarnation for one in recorder.reports}) <= KILLS + 1
 
 
-def test_killed_between_every_two_requests_a_range_is_the_same_or_never_again(tmp_path: Path, seed: int) -> None:
-    """The moment is chosen by the service: it kills the tailer before, or just after, it answers."""
+def test_killed_between_every_two_requests_a_range_is_the_same_or_never_again(
+    tmp_path: Path, seed: int
+) -> None:
+    """The moment is chosen by the service: it kills the tailer before, or just after, it
+    answers.
+    """
     logs = tmp_path / "logs"
     logs.mkdir()
     content = b"".join(b"%d %s\n" % (n, b"y" * 90) for n in range(200))
@@ -145,7 +157,9 @@ def test_killed_between_every_two_requests_a_range_is_the_same_or_never_again(tm
         victim.append(start(config, tmp_path / "log", "--drain"))
         assert victim[-1].wait(60) == 0
     assert recorder.text() == content
-    assert len(recorder.received) > len({one.range.start for one in recorder.received}), "no range was ever sent again"
+    assert len(recorder.received) > len({one.range.start for one in recorder.received}), (
+        "no range was ever sent again"
+    )
 
 
 def test_terminated_it_exits_0_and_says_no_goodbye(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""SIGHUP: a running `hourmark tail` goes on with the configuration as it stands, or says why not and goes on as it was."""
+"""SIGHUP: a running `hourmark tail` goes on with the configuration as it stands, or says why not
+and goes on as it was.
+"""
 
 from __future__ import annotations
 
@@ -32,32 +34,44 @@ def source(name: str, path: Path) -> str:
     return f'[[tailer.sources]]\nname = "{name}"\npaths = ["{path}"]\n'
 
 
-def test_the_configuration_is_taken_again_where_it_is_in_order(tmp_path: Path, recorder: Recorder) -> None:
+def test_the_configuration_is_taken_again_where_it_is_in_order(
+    tmp_path: Path, recorder: Recorder
+) -> None:
     host = Host(tmp_path, recorder.url)
     app, web, log = host.app, host.logs / "web.log", tmp_path / "tail.log"
     config = host.configured(tmp_path, source("app", app))
     host.append(lines(100))
     host.append(lines(100, 1000), web)
     with log.open("wb") as stderr:
-        tail = subprocess.Popen([sys.executable, "-m", "hourmark", "tail", "--config", str(config)], stderr=stderr)
+        tail = subprocess.Popen(
+            [sys.executable, "-m", "hourmark", "tail", "--config", str(config)], stderr=stderr
+        )
     try:
         wait_for(lambda: text(recorder, "app") == lines(100), "the first source is delivered", 30)
         host.configured(tmp_path, source("app", Path("relative")))
         tail.send_signal(signal.SIGHUP)
-        wait_for(lambda: b"the configuration is not taken" in log.read_bytes(), "it says why not", 30)
+        wait_for(
+            lambda: b"the configuration is not taken" in log.read_bytes(), "it says why not", 30
+        )
         host.append(lines(100, 100))
         wait_for(lambda: text(recorder, "app") == lines(200), "and goes on as it was", 30)
 
         host.configured(tmp_path, source("app", app) + source("web", web))
         for _ in range(3):  # also such as come while it begins anew
             tail.send_signal(signal.SIGHUP)
-        wait_for(lambda: text(recorder, "web") == lines(100, 1000), "the second source is delivered", 30)
+        wait_for(
+            lambda: text(recorder, "web") == lines(100, 1000), "the second source is delivered", 30
+        )
         host.append(lines(100, 200))
         wait_for(lambda: text(recorder, "app") == lines(300), "the first goes on where it was", 30)
 
         host.configured(tmp_path, source("web", web))
         tail.send_signal(signal.SIGHUP)
-        wait_for(lambda: {told.source for told in recorder.reports[-1].sources} == {"web"}, "the first is no source any more", 30)
+        wait_for(
+            lambda: {told.source for told in recorder.reports[-1].sources} == {"web"},
+            "the first is no source any more",
+            30,
+        )
         tail.terminate()
         assert tail.wait(30) == 0, log.read_text()
     finally:
@@ -79,12 +93,16 @@ sys.exit(main())
 """
 
 
-def test_a_sigterm_that_comes_while_it_begins_anew_is_not_forgotten(tmp_path: Path, recorder: Recorder) -> None:
+def test_a_sigterm_that_comes_while_it_begins_anew_is_not_forgotten(
+    tmp_path: Path, recorder: Recorder
+) -> None:
     """Found by a history: nobody had told the new one to end, which then ran for ever."""
     host = Host(tmp_path, recorder.url)
     config = host.configured(tmp_path)
     host.append(lines(100))
-    tail = subprocess.Popen([sys.executable, "-c", LATE, "tail", "--config", str(config)], stderr=subprocess.PIPE)
+    tail = subprocess.Popen(
+        [sys.executable, "-c", LATE, "tail", "--config", str(config)], stderr=subprocess.PIPE
+    )
     try:
         recorder.wait_text(lines(100))
         tail.send_signal(signal.SIGHUP)
@@ -95,8 +113,12 @@ def test_a_sigterm_that_comes_while_it_begins_anew_is_not_forgotten(tmp_path: Pa
         tail.wait()
 
 
-@pytest.mark.parametrize("refused", ["url", "port", "certificate", "state_dir", "state_dir_unusable", "second_state_dir"])
-def test_what_a_start_refuses_is_not_taken(tmp_path: Path, recorder: Recorder, refused: str) -> None:
+@pytest.mark.parametrize(
+    "refused", ["url", "port", "certificate", "state_dir", "state_dir_unusable", "second_state_dir"]
+)
+def test_what_a_start_refuses_is_not_taken(
+    tmp_path: Path, recorder: Recorder, refused: str
+) -> None:
     host = Host(tmp_path, recorder.url)
     config, log = host.configured(tmp_path), tmp_path / "tail.log"
     (tmp_path / "a-file").touch()
@@ -107,17 +129,25 @@ def test_what_a_start_refuses_is_not_taken(tmp_path: Path, recorder: Recorder, r
         bad = {
             "url": good.replace("http://", "htp://"),
             "port": good + receives % "tcp",
-            "certificate": good + receives % "tls" + '[tailer.syslog.tls]\ncertificate = "/nowhere.pem"\n',
+            "certificate": good
+            + receives % "tls"
+            + '[tailer.syslog.tls]\ncertificate = "/nowhere.pem"\n',
             "state_dir": good.replace('/state"', '/state2"'),
             "state_dir_unusable": good.replace('/state"', '/a-file/state"'),
-            "second_state_dir": good.replace("scan_seconds", f'second_state_dir = "{tmp_path}/a-file/second"\nscan_seconds'),
+            "second_state_dir": good.replace(
+                "scan_seconds", f'second_state_dir = "{tmp_path}/a-file/second"\nscan_seconds'
+            ),
         }[refused]
-        tail = subprocess.Popen([sys.executable, "-m", "hourmark", "tail", "--config", str(config)], stderr=stderr)
+        tail = subprocess.Popen(
+            [sys.executable, "-m", "hourmark", "tail", "--config", str(config)], stderr=stderr
+        )
         try:
             recorder.wait_text(lines(10))
             config.write_text(bad)
             tail.send_signal(signal.SIGHUP)
-            wait_for(lambda: b"the configuration is not taken" in log.read_bytes(), "it says why not", 30)
+            wait_for(
+                lambda: b"the configuration is not taken" in log.read_bytes(), "it says why not", 30
+            )
             host.append(lines(10, 10))
             recorder.wait_text(lines(20))
             assert tail.poll() is None
@@ -129,11 +159,15 @@ def test_what_a_start_refuses_is_not_taken(tmp_path: Path, recorder: Recorder, r
     assert len({one.range.host_id for one in recorder.stored}) == 1
 
 
-def test_a_sighup_while_the_program_loads_does_not_end_it(tmp_path: Path, recorder: Recorder) -> None:
+def test_a_sighup_while_the_program_loads_does_not_end_it(
+    tmp_path: Path, recorder: Recorder
+) -> None:
     host = Host(tmp_path, recorder.url)
     config = host.configured(tmp_path)
     host.append(lines(10))
-    tail = subprocess.Popen([sys.executable, "-m", "hourmark", "tail", "--config", str(config)], stderr=subprocess.PIPE)
+    tail = subprocess.Popen(
+        [sys.executable, "-m", "hourmark", "tail", "--config", str(config)], stderr=subprocess.PIPE
+    )
     try:
         maps = Path(f"/proc/{tail.pid}/maps")
         wait_for(lambda: "zstandard" in maps.read_text(), "it loads what it needs", 30)

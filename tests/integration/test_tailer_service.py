@@ -1,4 +1,6 @@
-"""The tailer against the real delivery service, whose queue is in memory: the contract between them, over HTTP."""
+"""The tailer against the real delivery service, whose queue is in memory: the contract between
+them, over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from hourmark_delivery_service.parsing import Record
 @contextmanager
 def serving(harness: Harness) -> Iterator[str]:
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(harness.service), log_level="error", lifespan="off"))
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(harness.service), log_level="error", lifespan="off")
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
@@ -58,7 +62,11 @@ def test_every_line_but_a_blank_one_becomes_an_event_or_a_dead_letter(tmp_path: 
         host.append(b" no more\n" + b"L" * (5 << 20) + b"\n")
         again = host.drain()
     assert summary.events + summary.dead_letters == len(lines) - 1, "each but the blank one"
-    assert (summary.goodbye, summary.lost_bytes, summary.pending_bytes) == (True, 0, len(b"unterminated"))
+    assert (summary.goodbye, summary.lost_bytes, summary.pending_bytes) == (
+        True,
+        0,
+        len(b"unterminated"),
+    )
     assert again.events + again.dead_letters == 3, "a line, and two pieces of one that is too long"
     reports = [HostReport.decode(record.value[5:]) for record in harness.queue.of(HOSTS)]
     assert reports[-1].goodbye and reports[-1].sources[0].caught_up_at_ms == harness.clock.now_ms()
@@ -66,12 +74,19 @@ def test_every_line_but_a_blank_one_becomes_an_event_or_a_dead_letter(tmp_path: 
 
 def test_records_of_more_than_one_line_are_one_each_however_the_file_grows(tmp_path: Path) -> None:
     harness = Harness()
-    records = [b"2026-11-21 request %d\n" % n + b"  at x\n\n  at y\n" * (n % 3) for n in range(3000)]
+    records = [
+        b"2026-11-21 request %d\n" % n + b"  at x\n\n  at y\n" * (n % 3) for n in range(3000)
+    ]
     whole = b"".join(records)
     with serving(harness) as url:
         host = Host(tmp_path, url)
         host.settings["sources"] = [
-            TailedSource(name="anything", paths=[f"{host.logs}/app.log*"], record_start=r"^\d{4}-", flush_seconds=2)
+            TailedSource(
+                name="anything",
+                paths=[f"{host.logs}/app.log*"],
+                record_start=r"^\d{4}-",
+                flush_seconds=2,
+            )
         ]
         host.settings["range_bytes"] = 4096
         with host.running():
@@ -79,7 +94,10 @@ def test_records_of_more_than_one_line_are_one_each_however_the_file_grows(tmp_p
                 host.append(whole[at : at + 20_011])
                 time.sleep(0.02)
         summary = host.drain()
-    rows = [decoded(Record("raw", record.key, record.value, 0)) for record in harness.queue.of("events.raw")]
+    rows = [
+        decoded(Record("raw", record.key, record.value, 0))
+        for record in harness.queue.of("events.raw")
+    ]
     made = {row["position"]: row["line"] for row in rows}
     at = 0
     for record in records:
@@ -91,11 +109,19 @@ def test_records_of_more_than_one_line_are_one_each_however_the_file_grows(tmp_p
     assert sum(audit.lines for audit in audited) == len(records)
 
 
-def test_what_a_container_wrote_on_a_line_is_one_event_across_a_rotation_and_a_reread(tmp_path: Path) -> None:
+def test_what_a_container_wrote_on_a_line_is_one_event_across_a_rotation_and_a_reread(
+    tmp_path: Path,
+) -> None:
     harness = Harness()
-    texts = {"stdout": [b"out %d " % n + b"x" * (n % 40) for n in range(1500)], "stderr": [b"err %d" % n for n in range(500)]}
+    texts = {
+        "stdout": [b"out %d " % n + b"x" * (n % 40) for n in range(1500)],
+        "stderr": [b"err %d" % n for n in range(500)],
+    }
     lines, chance = list[bytes](), random.Random(20261123)
-    left = {stream: [part for text in found for part in split(text, chance)] for stream, found in texts.items()}
+    left = {
+        stream: [part for text in found for part in split(text, chance)]
+        for stream, found in texts.items()
+    }
     while any(left.values()):
         stream = chance.choice([stream for stream, parts in left.items() if parts])
         tag, text = left[stream].pop(0)
@@ -104,7 +130,9 @@ def test_what_a_container_wrote_on_a_line_is_one_event_across_a_rotation_and_a_r
         host = Host(tmp_path, url)
         log = host.logs / "pods" / "shop_web-0_3f2a" / "nginx" / "0.log"
         log.parent.mkdir(parents=True)
-        source = TailedSource(name="anything", paths=[f"{host.logs}/pods/*/*/*.log*"], format="cri", flush_seconds=3)
+        source = TailedSource(
+            name="anything", paths=[f"{host.logs}/pods/*/*/*.log*"], format="cri", flush_seconds=3
+        )
         host.settings |= {"sources": [source], "range_bytes": 2048}
         with host.running():
             for at in range(0, len(lines), 37):
@@ -115,10 +143,17 @@ def test_what_a_container_wrote_on_a_line_is_one_event_across_a_rotation_and_a_r
         first = {record.key[:16] for record in harness.queue.of("events.raw")}
         (host.state / "checkpoint.sqlite").unlink()
         host.drain(reread=True)
-    rows = [decoded(Record("raw", record.key, record.value, 0)) for record in harness.queue.of("events.raw")]
-    assert {record.key[:16] for record in harness.queue.of("events.raw")} == first, "read again, each is the event that it was"
+    rows = [
+        decoded(Record("raw", record.key, record.value, 0))
+        for record in harness.queue.of("events.raw")
+    ]
+    assert {record.key[:16] for record in harness.queue.of("events.raw")} == first, (
+        "read again, each is the event that it was"
+    )
     assert len(first) == sum(map(len, texts.values()))
-    assert sorted({row["position"]: row["line"] for row in rows}.values()) == sorted(itertools.chain(*texts.values()))
+    assert sorted({row["position"]: row["line"] for row in rows}.values()) == sorted(
+        itertools.chain(*texts.values())
+    )
 
 
 def split(text: bytes, chance: random.Random) -> list[tuple[bytes, bytes]]:

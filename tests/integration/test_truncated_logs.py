@@ -1,4 +1,6 @@
-"""A real broker's log loses its end and grows again: leader epochs tell, whatever its length is by then (KIP-320)."""
+"""A real broker's log loses its end and grows again: leader epochs tell, whatever its length is by
+then (KIP-320).
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ from hourmark_infra.stack import Stack
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 IDS = LineIds("a" * 32, "b" * 32, 0)
 STAGED, KEPT = 10, 4
-UNKNOWN_ID = 999  # to the ledger: then datums, which are of one size here, are not checked before they are written
+# to the ledger: then datums, which are of one size here, are not checked before they are written
+UNKNOWN_ID = 999
 
 
 @dataclasses.dataclass
@@ -64,14 +67,26 @@ class Stager:
             answers: list[TaskResult] = []
             for task in planned.tasks:
                 topics = {s.span.topic for s in task}
-                plan = stage_plan(self.config, planned.folder, topics, "a ledger", self.planner.schemas(topics))
+                plan = stage_plan(
+                    self.config, planned.folder, topics, "a ledger", self.planner.schemas(topics)
+                )
                 central = self.config.kafka.central_cluster
                 answers += read_and_stage(task, plan, central, self.config.kafka.max_message_bytes)
             batch = batch_of(answers, self.cluster_id, "default", 1)
             now_ms = SystemClock().now_ms()
             commit_batch(self.database, self.lease, batch, unread_of(answers, now_ms))
-            if truncated := {Partition(u.topic, u.partition) for a in answers for u in a.unread if u.is_truncated}:
-                begin_truncated(self.database, self.lease, self.broker.cluster, self.cluster_id, lambda t: t, truncated, now_ms)
+            if truncated := {
+                Partition(u.topic, u.partition) for a in answers for u in a.unread if u.is_truncated
+            }:
+                begin_truncated(
+                    self.database,
+                    self.lease,
+                    self.broker.cluster,
+                    self.cluster_id,
+                    lambda t: t,
+                    truncated,
+                    now_ms,
+                )
             staged += sum(g.rows for g in batch.groups)
         return staged
 
@@ -100,8 +115,13 @@ def config(broker: PlainBroker, tmp_path: Path) -> Config:
 
 
 def events(numbers: Sequence[int]) -> list[Record]:
-    keys = (RecordKey(IDS.make(1_800_000_000_000 + n, n, b"line"), RangeId(b"12345678")).encode() for n in numbers)
-    return [(key, frame(UNKNOWN_ID) + b"datum %03d" % n) for key, n in zip(keys, numbers, strict=True)]
+    keys = (
+        RecordKey(IDS.make(1_800_000_000_000 + n, n, b"line"), RangeId(b"12345678")).encode()
+        for n in numbers
+    )
+    return [
+        (key, frame(UNKNOWN_ID) + b"datum %03d" % n) for key, n in zip(keys, numbers, strict=True)
+    ]
 
 
 def begin(broker: PlainBroker, config: Config) -> Stager:
@@ -117,7 +137,13 @@ def begin(broker: PlainBroker, config: Config) -> Stager:
 def promises(numbers: Sequence[int]) -> list[Record]:
     """Audit records of one size."""
     promised = (Promise("click", 1_799_996_400, 1, 5),)
-    return [(b"%08d" % n, frame(1) + audit_record(range_id=RangeId(b"%08d" % n), promised=promised).encode()) for n in numbers]
+    return [
+        (
+            b"%08d" % n,
+            frame(1) + audit_record(range_id=RangeId(b"%08d" % n), promised=promised).encode(),
+        )
+        for n in numbers
+    ]
 
 
 def lose_the_end(broker: PlainBroker, topic: str) -> None:
@@ -132,7 +158,9 @@ def grown(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
-def test_a_log_that_lost_its_end_is_staged_again_however_far_it_grew(broker: PlainBroker, config: Config, grown: int) -> None:
+def test_a_log_that_lost_its_end_is_staged_again_however_far_it_grew(
+    broker: PlainBroker, config: Config, grown: int
+) -> None:
     with broker.running():
         stager = begin(broker, config)
         broker.append(stager.topic, events(range(STAGED)), batched=False)
@@ -149,8 +177,12 @@ def test_a_log_that_lost_its_end_is_staged_again_however_far_it_grew(broker: Pla
         stager.end()
 
 
-def test_a_new_leader_of_a_whole_log_is_no_loss_even_behind_markers_of_its_own(broker: PlainBroker, config: Config) -> None:
-    """The marker that ends the first transaction is written before the restart, that of another transaction after it."""
+def test_a_new_leader_of_a_whole_log_is_no_loss_even_behind_markers_of_its_own(
+    broker: PlainBroker, config: Config
+) -> None:
+    """The marker that ends the first transaction is written before the restart, that of another
+    transaction after it.
+    """
     with broker.running():
         stager = begin(broker, config)
         broker.append(stager.topic, events(range(STAGED)), batched=False)
@@ -172,7 +204,9 @@ def test_a_new_leader_of_a_whole_log_is_no_loss_even_behind_markers_of_its_own(b
         stager.end()
 
 
-def test_promises_that_were_lost_hold_every_type_and_what_follows_is_read_on(broker: PlainBroker, config: Config) -> None:
+def test_promises_that_were_lost_hold_every_type_and_what_follows_is_read_on(
+    broker: PlainBroker, config: Config
+) -> None:
     audit = AUDIT
     with broker.running():
         stager = begin(broker, config)
@@ -190,7 +224,9 @@ def test_promises_that_were_lost_hold_every_type_and_what_follows_is_read_on(bro
         stager.end()
 
 
-def test_bad_promises_behind_good_ones_and_before_a_damaged_batch_are_no_lost_end(broker: PlainBroker, config: Config) -> None:
+def test_bad_promises_behind_good_ones_and_before_a_damaged_batch_are_no_lost_end(
+    broker: PlainBroker, config: Config
+) -> None:
     """Each is held at its own offset, however often it is tried, and an operator skips both."""
     with broker.running():
         stager = begin(broker, config)

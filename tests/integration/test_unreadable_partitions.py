@@ -1,4 +1,6 @@
-"""A partition of a real broker cannot be read: it is named, all others are staged, and an operator can skip what is damaged."""
+"""A partition of a real broker cannot be read: it is named, all others are staged, and an operator
+can skip what is damaged.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,10 @@ def config(broker: PlainBroker, tmp_path: Path) -> Config:
 
 def events(first: int) -> list[Record]:
     numbers = range(first, first + BATCH)
-    keys = (RecordKey(IDS.make(1_800_000_000_000 + n, n, b"line"), RangeId(b"12345678")).encode() for n in numbers)
+    keys = (
+        RecordKey(IDS.make(1_800_000_000_000 + n, n, b"line"), RangeId(b"12345678")).encode()
+        for n in numbers
+    )
     return [(key, frame(1) + b"datum %03d" % n) for key, n in zip(keys, numbers, strict=True)]
 
 
@@ -81,8 +86,13 @@ def staged(config: Config, *topics: str, start: int = 0, end: int = EVENTS) -> l
         hosts=frozenset(),
         ledger="a ledger",
     )
-    spans = [ReadSpan(Span(topic=t, topic_id="id", partition=0, start=start, end=end), 1 << 30) for t in topics]
-    return list(read_and_stage(spans, plan, config.kafka.central_cluster, config.kafka.max_message_bytes))
+    spans = [
+        ReadSpan(Span(topic=t, topic_id="id", partition=0, start=start, end=end), 1 << 30)
+        for t in topics
+    ]
+    return list(
+        read_and_stage(spans, plan, config.kafka.central_cluster, config.kafka.max_message_bytes)
+    )
 
 
 def test_one_damaged_batch_is_named_and_all_before_it_and_every_other_partition_is_staged(
@@ -108,28 +118,41 @@ def test_an_operator_skips_the_damaged_batch_alone_and_it_is_a_gap_by_topic_part
     with Database(config.etl.ledger) as database:
         lease = database.acquire("consumer:default")
         begin_positions(database, lease, [at_it])
-        nothing = StagedBatch(folder="", starts=(), ends=(), files=(), groups=(), audit_groups=(), reports=())
-        error = ReadError(topic=damaged, partition=0, offset=BATCH, reason="its CRC is wrong", since_ms=1_000)
+        nothing = StagedBatch(
+            folder="", starts=(), ends=(), files=(), groups=(), audit_groups=(), reports=()
+        )
+        error = ReadError(
+            topic=damaged, partition=0, offset=BATCH, reason="its CRC is wrong", since_ms=1_000
+        )
         assert len(commit_batch(database, lease, nothing, [error])) == 1
         assert commit_batch(database, lease, nothing, [error]) == [], "known by now"
         assert read_errors(database)[Partition(damaged, 0)].again_at_ms == 1_000 + 2 * PAUSE_MS
         with pytest.raises(UsageError, match=f"can be read from offset {BATCH} on now"):
             skip_unreadable(config, damaged, 0)
-        with broker.log(damaged).with_flipped_bit(broker.log(damaged).read().index(b"datum 015"), 0):
+        with broker.log(damaged).with_flipped_bit(
+            broker.log(damaged).read().index(b"datum 015"), 0
+        ):
             skip_unreadable(config, damaged, 0)
         assert [p.next_offset for p in positions(database, "c")] == [2 * BATCH]
         (gap,) = open_gaps(database)
         assert gap.topic == damaged
-        assert gap.what.startswith(f"topic {damaged} partition 0: offsets [{BATCH}, {2 * BATCH}) could not be read")
+        assert gap.what.startswith(
+            f"topic {damaged} partition 0: offsets [{BATCH}, {2 * BATCH}) could not be read"
+        )
         assert not read_errors(database)
 
 
-def test_a_topic_of_events_that_is_deleted_holds_its_type_alone(broker: PlainBroker, config: Config) -> None:
+def test_a_topic_of_events_that_is_deleted_holds_its_type_alone(
+    broker: PlainBroker, config: Config
+) -> None:
     kept, deleted = (topic_of_events(broker, name) for name in ("kept", "deleted"))
     for control in CONTROL:
         if control not in broker.cluster.names():
             broker.make_topic(control)
-    types = [EventType(name=t.removeprefix("events."), fields=[{"name": "n", "type": "long"}]) for t in (kept, deleted)]
+    types = [
+        EventType(name=t.removeprefix("events."), fields=[{"name": "n", "type": "long"}])
+        for t in (kept, deleted)
+    ]
     sources = [Source(name="app", types=[t.name for t in types])]
     put_rules(config, types, sources, Hour(1_799_996_400, 3600))
     with Database(config.etl.ledger) as database:
@@ -161,12 +184,26 @@ def test_an_operator_skips_records_of_promises_that_no_service_wrote_and_none_th
     broker.append(AUDIT, [junk, junk, junk, good, junk])
     (result,) = staged(config, AUDIT, start=start + at, end=start + 5)
     (unread,) = result.unread
-    assert (result.spans, unread.offset) == ((), start + at) and "only the delivery service may" in unread.why
+    assert (result.spans, unread.offset) == (
+        (),
+        start + at,
+    ) and "only the delivery service may" in unread.why
     with Database(config.etl.ledger) as database:
         lease = database.acquire("consumer:default")
         begin_positions(
-            database, lease, [Position(cluster_id="c", topic_id="id", topic=AUDIT, partition=0, next_offset=start + at)]
+            database,
+            lease,
+            [
+                Position(
+                    cluster_id="c", topic_id="id", topic=AUDIT, partition=0, next_offset=start + at
+                )
+            ],
         )
-        nothing = StagedBatch(folder="", starts=(), ends=(), files=(), groups=(), audit_groups=(), reports=())
+        nothing = StagedBatch(
+            folder="", starts=(), ends=(), files=(), groups=(), audit_groups=(), reports=()
+        )
         commit_batch(database, lease, nothing, unread_of([result], 1_000))
-        assert f"offsets [{start + at}, {start + end}) could not be read" in skip_unreadable(config, AUDIT, 0).what
+        assert (
+            f"offsets [{start + at}, {start + end}) could not be read"
+            in skip_unreadable(config, AUDIT, 0).what
+        )

@@ -1,7 +1,8 @@
 """The rooms' wheels and sdists, built once a session, and empty environments to install them in.
 
-Both come from uv's cache, and from the network only for what is not there. An environment holds modules of other people
-before anything of Hourmark: named as the rooms' folders, and each notes that it was imported.
+Both come from uv's cache, and from the network only for what is not there. An environment holds
+modules of other people before anything of Hourmark: named as the rooms' folders, and each notes
+that it was imported.
 """
 
 from __future__ import annotations
@@ -67,29 +68,60 @@ class Environment:
 
     @property
     def site(self) -> Path:
-        return self.folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+        return (
+            self.folder
+            / "lib"
+            / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+            / "site-packages"
+        )
 
     def install(self, wheels: Collection[Path], pinned: Collection[str]) -> None:
         """No more than these; `uv pip check` then says whether they suffice each other."""
-        build = ["--build-constraints", str(BUILD_LOCK)]  # as the launcher does: pyspark is built once for both
-        must(uv(["pip", "install", "--python", str(self.python), "--no-deps", *build, *map(str, wheels), *pinned]))
+        build = [
+            "--build-constraints",
+            str(BUILD_LOCK),
+        ]  # as the launcher does: pyspark is built once for both
+        must(
+            uv(
+                [
+                    "pip",
+                    "install",
+                    "--python",
+                    str(self.python),
+                    "--no-deps",
+                    *build,
+                    *map(str, wheels),
+                    *pinned,
+                ]
+            )
+        )
 
     def check(self) -> Done:
-        """Exit code 1 where what is installed lacks something that it declares, or has another version of it."""
+        """Exit code 1 where what is installed lacks something that it declares, or has another
+        version of it.
+        """
         return run_uv(["pip", "check", "--python", str(self.python)])
 
     def distributions(self) -> set[str]:
-        return {folder.name.partition("-")[0].replace("_", "-").lower() for folder in self.site.glob("*.dist-info")}
+        return {
+            folder.name.partition("-")[0].replace("_", "-").lower()
+            for folder in self.site.glob("*.dist-info")
+        }
 
     def run(self, *command: str, **variables: str) -> Done:
         """A program of the environment, which knows nothing of this checkout."""
         clean = {"PATH": "/usr/bin:/bin", "HOME": str(self.folder), "LANG": "C.UTF-8", **variables}
         program = [str(self.folder / "bin" / command[0]), *command[1:]]
-        return subprocess.run(program, cwd=self.folder, env=clean, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            program, cwd=self.folder, env=clean, capture_output=True, text=True, check=False
+        )
 
     def others(self) -> dict[str, Path]:
         """Where the modules of other people stand: every second one is a package."""
-        return {name: self.site / (f"{name}/__init__.py" if index % 2 else f"{name}.py") for index, name in enumerate(OTHERS)}
+        return {
+            name: self.site / (f"{name}/__init__.py" if index % 2 else f"{name}.py")
+            for index, name in enumerate(OTHERS)
+        }
 
     def imported(self) -> list[str]:
         """Modules of other people that were imported, in turn."""
@@ -106,7 +138,9 @@ def other_text(file: Path) -> str:
 
 @pytest.fixture(scope="session")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Environment]]:
-    """Makes an environment that holds modules of other people, and nothing else; gone after the session."""
+    """Makes an environment that holds modules of other people, and nothing else; gone after the
+    session.
+    """
     all_made: list[Environment] = []
 
     def make(name: str) -> Environment:
@@ -129,10 +163,29 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
     into = tmp_path_factory.mktemp("built")
     builder = Environment(into / "builder")
     must(uv(["venv", "--python", sys.executable, str(builder.folder)]))
-    must(uv(["pip", "install", "--python", str(builder.python), "--no-deps", "--require-hashes", "-r", str(BUILD_LOCK)]))
+    must(
+        uv(
+            [
+                "pip",
+                "install",
+                "--python",
+                str(builder.python),
+                "--no-deps",
+                "--require-hashes",
+                "-r",
+                str(BUILD_LOCK),
+            ]
+        )
+    )
     tree = [room.folder for room in ROOMS.values()]
-    _build(builder, [f"{folder}={kind}:{into / kind}" for folder in tree for kind in ("wheel", "sdist")])
-    sdists = {name: into / "sdist" / f"{room.package}-{room.project['version']}.tar.gz" for name, room in ROOMS.items()}
+    _build(
+        builder,
+        [f"{folder}={kind}:{into / kind}" for folder in tree for kind in ("wheel", "sdist")],
+    )
+    sdists = {
+        name: into / "sdist" / f"{room.package}-{room.project['version']}.tar.gz"
+        for name, room in ROOMS.items()
+    }
     for sdist in sdists.values():
         with tarfile.open(sdist) as archive:
             extract(archive, into / "unpacked")
@@ -146,8 +199,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
 
 
 @pytest.fixture(scope="session")
-def place(built: dict[str, Built], empty: Callable[[str], Environment]) -> Callable[[str], Environment]:
-    """An environment with what one asks of pip (`hourmark-etl[arrow]`) installed; the same for the same."""
+def place(
+    built: dict[str, Built], empty: Callable[[str], Environment]
+) -> Callable[[str], Environment]:
+    """An environment with what one asks of pip (`hourmark-etl[arrow]`) installed; the same for the
+    same.
+    """
     made: dict[str, Environment] = {}
 
     def get(asked: str) -> Environment:
@@ -155,7 +212,9 @@ def place(built: dict[str, Built], empty: Callable[[str], Environment]) -> Calla
             requirement = Requirement(asked)
             environment = empty(requirement.name)
             wheels = [built[name].wheel for name in rooms_of(requirement)]
-            environment.install(wheels, [f"{name}=={version}" for name, version in needs([requirement]).items()])
+            environment.install(
+                wheels, [f"{name}=={version}" for name, version in needs([requirement]).items()]
+            )
             made[asked] = environment
         return made[asked]
 

@@ -27,7 +27,9 @@ class Room:
     @cached_property
     def project(self) -> Mapping[str, Any]:
         """Its `[project]` table."""
-        table: Mapping[str, Any] = tomllib.loads((self.folder / "pyproject.toml").read_text())["project"]
+        table: Mapping[str, Any] = tomllib.loads((self.folder / "pyproject.toml").read_text())[
+            "project"
+        ]
         return table
 
     @property
@@ -41,14 +43,21 @@ class Room:
     def declared(self, extras: Collection[str]) -> list[Requirement]:
         """What it asks for, with these of its extras."""
         optional = self.project.get("optional-dependencies", {})
-        return [Requirement(line) for part in (self.project["dependencies"], *(optional[e] for e in extras)) for line in part]
+        return [
+            Requirement(line)
+            for part in (self.project["dependencies"], *(optional[e] for e in extras))
+            for line in part
+        ]
 
     @property
     def extras(self) -> frozenset[str]:
         return frozenset(self.project.get("optional-dependencies", {}))
 
 
-ROOMS: Final = {room.name: room for room in (Room(file.parent) for file in sorted(ROOT.glob("*/pyproject.toml")))}
+ROOMS: Final = {
+    room.name: room
+    for room in (Room(file.parent) for file in sorted(ROOT.glob("*/pyproject.toml")))
+}
 
 
 def pins() -> dict[str, list[str]]:
@@ -60,7 +69,9 @@ def pins() -> dict[str, list[str]]:
 
 
 def needs(wanted: Iterable[Requirement]) -> dict[str, str]:
-    """All that these need on this machine, however far down, by the version in use here; the rooms are not among it."""
+    """All that these need on this machine, however far down, by the version in use here; the rooms
+    are not among it.
+    """
     seen: set[tuple[str, str]] = set()
     found: dict[str, str] = {}
     open_ends = [(requirement, "") for requirement in wanted]
@@ -78,7 +89,12 @@ def needs(wanted: Iterable[Requirement]) -> dict[str, str]:
 
 
 def _below(name: str, extra: str) -> list[Requirement]:
-    if (room := ROOMS.get(name)) is not None:  # what is installed here may be of an older pyproject.toml
+    if (
+        room := ROOMS.get(name)
+    ) is not None:  # what is installed here may be of an older pyproject.toml
         optional = room.project.get("optional-dependencies", {})
-        return [Requirement(line) for line in (optional[extra] if extra else room.project["dependencies"])]
+        return [
+            Requirement(line)
+            for line in (optional[extra] if extra else room.project["dependencies"])
+        ]
     return [Requirement(line) for line in importlib.metadata.requires(name) or ()]

@@ -1,4 +1,6 @@
-"""All four Debian packages in one clean Debian: installed, run as their units say, upgraded, removed, purged side by side."""
+"""All four Debian packages in one clean Debian: installed, run as their units say, upgraded,
+removed, purged side by side.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from tools.debian_package import PACKAGES
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]  # Spark is packed, unpacked and compiled
 
 SHELLS = ("bash-completion", "fish", "zsh")
-UNITS = {unit: name for name, package in PACKAGES.items() for unit in package.units}  # by unit, the package
+UNITS = {
+    unit: name for name, package in PACKAGES.items() for unit in package.units
+}  # by unit, the package
 EXPOSURE_MAX = dict.fromkeys(UNITS, 1.2) | {"hourmark-tailer": 1.7}
 # By unit beside a package's own, what it says where nothing that it needs is there.
 SAYS = {
@@ -43,11 +47,19 @@ def debs(tmp_path_factory: pytest.TempPathFactory) -> Debs:
 @pytest.fixture(scope="module")
 def root(debs: Debs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DebianRoot]:
     """With all of the first revision installed, at once."""
-    depends = {part.split()[0] for first, _ in debs.values() for part in control(first)["Depends"].split(", ")}
+    depends = {
+        part.split()[0]
+        for first, _ in debs.values()
+        for part in control(first)["Depends"].split(", ")
+    }
     found = clean_root(tmp_path_factory.mktemp("debian") / "root", sorted(depends | {*SHELLS}))
     found.pretend_systemd()
-    found.at("/etc/hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")  # Spark asks for the machine's own name
-    subprocess.run(["mount", "-t", "proc", "proc", str(found.at("/proc"))], check=True)  # Java finds its libraries by it
+    found.at("/etc/hosts").write_text(
+        f"127.0.0.1 localhost {socket.gethostname()}\n"
+    )  # Spark asks for the machine's own name
+    subprocess.run(
+        ["mount", "-t", "proc", "proc", str(found.at("/proc"))], check=True
+    )  # Java finds its libraries by it
     try:
         _install(found, *(first for first, _ in debs.values()))
         yield found
@@ -67,7 +79,15 @@ def _install(root: DebianRoot, *files: Path) -> None:
 def as_user(root: DebianRoot, name: str, *command: str) -> list[str]:
     """A command as the package's user, without any capability."""
     user = PACKAGES[name].user
-    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--no-new-privs", "--bounding-set=-all", *command]
+    return [
+        "setpriv",
+        f"--reuid={user}",
+        f"--regid={user}",
+        "--clear-groups",
+        "--no-new-privs",
+        "--bounding-set=-all",
+        *command,
+    ]
 
 
 def as_its_unit_says(root: DebianRoot, name: str, unit: str | None = None) -> list[str]:
@@ -76,19 +96,28 @@ def as_its_unit_says(root: DebianRoot, name: str, unit: str | None = None) -> li
     return as_user(root, name, *settings["ExecStart"].split())
 
 
-def test_nothing_runs_once_installed_and_state_and_settings_are_their_users_own(root: DebianRoot) -> None:
+def test_nothing_runs_once_installed_and_state_and_settings_are_their_users_own(
+    root: DebianRoot,
+) -> None:
     assert not any("start" in told for told in root.told_systemd())
     for name, package in PACKAGES.items():
-        assert root.must("stat", "-c", "%U:%G %a", f"/var/lib/hourmark/{name}") == f"{package.user}:{package.user} 700\n"
+        assert (
+            root.must("stat", "-c", "%U:%G %a", f"/var/lib/hourmark/{name}")
+            == f"{package.user}:{package.user} 700\n"
+        )
         mode = f"root:{package.user} 640\n" if package.private else "root:root 644\n"
         assert root.must("stat", "-c", "%U:%G %a", f"/etc/hourmark/{name}.toml") == mode
         assert root.must("dpkg", "--verify", f"hourmark-{name}") == ""
     assert len({package.user for package in PACKAGES.values()}) == len(PACKAGES)
 
 
-@pytest.mark.parametrize("command", ["tail", "serve", "mirror run", "etl run", "types apply", "bucket verify", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["tail", "serve", "mirror run", "etl run", "types apply", "bucket verify", "doctor"]
+)
 def test_one_program_has_the_commands_of_all(root: DebianRoot, command: str) -> None:
-    assert root.must("hourmark", *command.split(), "--help").startswith(f"Usage: hourmark {command} ")
+    assert root.must("hourmark", *command.split(), "--help").startswith(
+        f"Usage: hourmark {command} "
+    )
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -106,12 +135,17 @@ def test_it_names_what_it_bundles(root: DebianRoot, name: str) -> None:
     documents = root.at(f"/usr/share/doc/hourmark-{name}")
     bill = json.loads((documents / "sbom.cdx.json").read_text())
     jars = list(root.at(f"/usr/lib/hourmark-{name}").rglob("*.jar"))
-    assert bill["bomFormat"] == "CycloneDX" and bill["metadata"]["component"]["name"] == f"hourmark-{name}"
+    assert (
+        bill["bomFormat"] == "CycloneDX"
+        and bill["metadata"]["component"]["name"] == f"hourmark-{name}"
+    )
     assert sum("hashes" in component for component in bill["components"]) == len(jars)
     lines = (documents / "licences.txt").read_text().splitlines()
     assert len(lines) == len(bill["components"])
     unsaid = [line for line in lines if line.endswith(NOT_SAID)]
-    assert not unsaid or name == "etl", "only Spark's jars may say nothing themselves; its own licence files speak for them"
+    assert not unsaid or name == "etl", (
+        "only Spark's jars may say nothing themselves; its own licence files speak for them"
+    )
     assert all(" jar " in line for line in unsaid)
 
 
@@ -127,9 +161,14 @@ def test_the_service_serves(root: DebianRoot, tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = root.start([*as_its_unit_says(root, "service"), "--port", "0"], log)
     try:
-        wait_for(lambda: "http://127.0.0.1:" in log.read_text() or process.poll() is not None, "it listens")
+        wait_for(
+            lambda: "http://127.0.0.1:" in log.read_text() or process.poll() is not None,
+            "it listens",
+        )
         assert process.poll() is None, log.read_text()
-        url = next(word for word in log.read_text().split() if word.startswith("http://127.0.0.1:")).rstrip(".,;/")
+        url = next(
+            word for word in log.read_text().split() if word.startswith("http://127.0.0.1:")
+        ).rstrip(".,;/")
         wait_for(lambda: _is_healthy(url), "it answers")
         process.terminate()
         assert process.wait(60) == 0, log.read_text()
@@ -138,12 +177,17 @@ def test_the_service_serves(root: DebianRoot, tmp_path: Path) -> None:
         process.wait()
 
 
-def test_the_mirror_waits_for_its_clusters_and_its_jars_are_mirror_maker(root: DebianRoot, tmp_path: Path) -> None:
+def test_the_mirror_waits_for_its_clusters_and_its_jars_are_mirror_maker(
+    root: DebianRoot, tmp_path: Path
+) -> None:
     log = tmp_path / "log"
     root.must("sed", "-i", "s/:9092/:9/; s/:9192/:9/", "/etc/hourmark/mirror.toml")
     process = root.start(as_its_unit_says(root, "mirror"), log)
     try:
-        wait_for(lambda: "waiting, next try in" in log.read_text() or process.poll() is not None, "it waits")
+        wait_for(
+            lambda: "waiting, next try in" in log.read_text() or process.poll() is not None,
+            "it waits",
+        )
         process.terminate()
         assert process.wait(60) == 0, log.read_text()
     finally:
@@ -155,7 +199,9 @@ def test_the_mirror_waits_for_its_clusters_and_its_jars_are_mirror_maker(root: D
 
 
 @pytest.mark.parametrize("unit", SAYS)
-def test_a_unit_beside_waits_for_what_it_needs_and_says_what_that_is(root: DebianRoot, unit: str, tmp_path: Path) -> None:
+def test_a_unit_beside_waits_for_what_it_needs_and_says_what_that_is(
+    root: DebianRoot, unit: str, tmp_path: Path
+) -> None:
     assert {*SAYS} == {*UNITS} - {f"hourmark-{name}" for name in PACKAGES}
     log = tmp_path / "log"
     process = root.start(as_its_unit_says(root, UNITS[unit], unit), log)
@@ -194,7 +240,12 @@ spark.stop()
 
 
 def test_a_wrong_setting_of_the_etl_is_not_tried_again(root: DebianRoot) -> None:
-    assert unit_settings(root, "/usr/lib/systemd/system/hourmark-etl.service")["RestartPreventExitStatus"] == "2"
+    assert (
+        unit_settings(root, "/usr/lib/systemd/system/hourmark-etl.service")[
+            "RestartPreventExitStatus"
+        ]
+        == "2"
+    )
     settings = root.at("/etc/hourmark/etl.toml")
     before = settings.read_text()
     settings.write_text(f"{before}\n[nonsense]\n")
@@ -207,10 +258,18 @@ def test_a_wrong_setting_of_the_etl_is_not_tried_again(root: DebianRoot) -> None
 def test_the_etl_waits_for_hdfs_and_types_and_its_spark_works(root: DebianRoot) -> None:
     done = root.run(*as_its_unit_says(root, "etl"))
     assert done.returncode == 1, "HDFS may come: it is tried again"
-    root.must("sed", "-i", 's|^root = .*|root = "file:///var/lib/hourmark/etl/buckets"|; /^webhdfs/d', "/etc/hourmark/etl.toml")
+    root.must(
+        "sed",
+        "-i",
+        's|^root = .*|root = "file:///var/lib/hourmark/etl/buckets"|; /^webhdfs/d',
+        "/etc/hourmark/etl.toml",
+    )
     done = root.run(*as_its_unit_says(root, "etl"))
     assert done.returncode == 1, "types may be applied: it is tried again"
-    assert "there is no ledger" in done.stderr and "`hourmark types apply --dir types` makes it" in done.stderr
+    assert (
+        "there is no ledger" in done.stderr
+        and "`hourmark types apply --dir types` makes it" in done.stderr
+    )
     done = root.run(*as_user(root, "etl", "python3", "-I", "-c", SPARK))
     assert done.stdout == "999000\n", done.stderr[-3000:]
 
@@ -218,7 +277,8 @@ def test_the_etl_waits_for_hdfs_and_types_and_its_spark_works(root: DebianRoot) 
 @pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
 def test_shells_complete(root: DebianRoot, shell: str) -> None:
     asked = {
-        "bash": ". /usr/share/bash-completion/completions/hourmark; COMP_WORDS=(hourmark mir); COMP_CWORD=1; "
+        "bash": ". /usr/share/bash-completion/completions/hourmark; COMP_WORDS=(hourmark mir); "
+        "COMP_CWORD=1; "
         '_hourmark_completion hourmark mir; echo "${COMPREPLY[@]}"',
         "fish": 'complete -C "hourmark mir"',
         "zsh": "autoload -U compinit; compinit -u; echo $_comps[hourmark]",
@@ -231,7 +291,9 @@ def _services(name: str) -> str:
     return " ".join(f"{unit}.service" for unit in PACKAGES[name].units)
 
 
-def test_upgrades_keep_settings_and_state_and_each_is_purged_alone(root: DebianRoot, debs: Debs) -> None:
+def test_upgrades_keep_settings_and_state_and_each_is_purged_alone(
+    root: DebianRoot, debs: Debs
+) -> None:
     root.told_systemd()
     for name in PACKAGES:
         with root.at(f"/etc/hourmark/{name}.toml").open("a") as file:
@@ -242,19 +304,29 @@ def test_upgrades_keep_settings_and_state_and_each_is_purged_alone(root: DebianR
     for name, package in PACKAGES.items():
         assert f"try-restart {_services(name)}" in told
         assert root.at(f"/etc/hourmark/{name}.toml").read_text().endswith("# changed here\n")
-        assert root.must("stat", "-c", "%G", f"/etc/hourmark/{name}.toml") == (f"{package.user if package.private else 'root'}\n")
+        assert root.must("stat", "-c", "%G", f"/etc/hourmark/{name}.toml") == (
+            f"{package.user if package.private else 'root'}\n"
+        )
         assert root.must("dpkg-query", "-W", "-f", "${Version}", f"hourmark-{name}").endswith("-2")
 
     left = list(PACKAGES)
     for name in reversed(PACKAGES):
         root.must("dpkg", "--remove", f"hourmark-{name}")
         assert f"stop {_services(name)}" in root.told_systemd()
-        assert root.at(f"/etc/hourmark/{name}.toml").exists() and root.at(f"/var/lib/hourmark/{name}/kept").exists()
+        assert (
+            root.at(f"/etc/hourmark/{name}.toml").exists()
+            and root.at(f"/var/lib/hourmark/{name}/kept").exists()
+        )
         assert not root.at(f"/usr/lib/hourmark-{name}").exists()
         root.must("dpkg", "--purge", f"hourmark-{name}")
         left.remove(name)
-        assert not root.at(f"/etc/hourmark/{name}.toml").exists() and not root.at(f"/var/lib/hourmark/{name}").exists()
-        assert all(root.at(f"/var/lib/hourmark/{other}/kept").exists() for other in left), "what others own stays"
+        assert (
+            not root.at(f"/etc/hourmark/{name}.toml").exists()
+            and not root.at(f"/var/lib/hourmark/{name}").exists()
+        )
+        assert all(root.at(f"/var/lib/hourmark/{other}/kept").exists() for other in left), (
+            "what others own stays"
+        )
         if left:
             assert root.must("hourmark", "--version") == "hourmark, version 0.3.0\n"
     gone = ("/usr/bin/hourmark", "/usr/share/bash-completion/completions/hourmark")

@@ -1,4 +1,6 @@
-"""The unit of the Debian package under a real systemd, with all that it forbids, against a service that records."""
+"""The unit of the Debian package under a real systemd, with all that it forbids, against a service
+that records.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,10 @@ flush_seconds = 0.2
 def status_of(debian: BootedDebian) -> dict[str, str]:
     pid = debian.shown(NAME, "MainPID")
     text = debian.must("cat", f"/proc/{pid}/status")
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
+    return {
+        name: value.strip()
+        for name, _, value in (line.partition(":") for line in text.splitlines())
+    }
 
 
 def test_the_unit_starts_delivers_comes_back_and_is_upgraded(debian: BootedDebian) -> None:
@@ -80,10 +85,15 @@ def test_the_unit_starts_delivers_comes_back_and_is_upgraded(debian: BootedDebia
 
         pid = debian.shown(NAME, "MainPID")
         debian.must("systemctl", "reload", NAME)
-        wait_for(lambda: debian.journal(NAME).count("SIGHUP: going on with the configuration") == 1, "it begins anew")
+        wait_for(
+            lambda: debian.journal(NAME).count("SIGHUP: going on with the configuration") == 1,
+            "it begins anew",
+        )
         append(debian.root, lines(100, 300))
         recorder.wait_text(lines(400))
-        assert (debian.shown(NAME, "MainPID"), debian.shown(NAME, "NRestarts")) == (pid, "0"), "no restart of systemd's"
+        assert (debian.shown(NAME, "MainPID"), debian.shown(NAME, "NRestarts")) == (pid, "0"), (
+            "no restart of systemd's"
+        )
 
         debian.must("systemctl", "stop", NAME)
         assert debian.shown(NAME, "Result") == "success"
@@ -97,7 +107,9 @@ def journal_lines(recorder: Recorder) -> list[str]:
     return [message for message in found if message.startswith("note ")]
 
 
-def test_a_wrong_setting_is_told_and_not_tried_again_and_a_right_one_has_the_journal_read(debian: BootedDebian) -> None:
+def test_a_wrong_setting_is_told_and_not_tried_again_and_a_right_one_has_the_journal_read(
+    debian: BootedDebian,
+) -> None:
     debian.root.at(CONFIGURATION).write_text("[tailer]\nscan_second = 1\n")
     debian.run("systemctl", "start", NAME)
     wait_for(lambda: debian.shown(NAME, "ActiveState") == "failed", "it gives up")

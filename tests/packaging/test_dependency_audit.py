@@ -1,4 +1,6 @@
-"""The audit of dependencies: what it says of a planted old version, of a database that is away, and of one that knows nothing."""
+"""The audit of dependencies: what it says of a planted old version, of a database that is away, and
+of one that knows nothing.
+"""
 
 from __future__ import annotations
 
@@ -67,11 +69,18 @@ def planted(tmp_path: Path) -> Path:
 def test_a_planted_vulnerable_version_is_found(planted: Path, osv: str) -> None:
     done = audit("--osv-url", osv, str(planted))
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "jinja2 2.11.2: " in done.stdout and "CVE-2020-28493" in done.stdout and "mended in 2.11.3" in done.stdout
+    assert (
+        "jinja2 2.11.2: " in done.stdout
+        and "CVE-2020-28493" in done.stdout
+        and "mended in 2.11.3" in done.stdout
+    )
     assert "asked about 2 versions, 1 vulnerable" in done.stdout
     planted.write_text("click==8.1.8\n")
     done = audit("--osv-url", osv, str(planted))
-    assert (done.returncode, done.stdout) == (0, "planted.lock: asked about 1 versions, 0 vulnerable\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "planted.lock: asked about 1 versions, 0 vulnerable\n",
+    )
 
 
 def test_a_database_that_is_away_is_no_good_end(planted: Path) -> None:
@@ -85,6 +94,8 @@ def test_the_indexs_own_database_knows_the_planted_version(planted: Path) -> Non
     done = audit(str(planted))
     if "NOT ASKED" in done.stdout:
         assert done.returncode == 1, "what was not asked is not said to be well"
-        pytest.skip(f"no database of vulnerabilities can be reached from here: {done.stdout.strip()}")
+        pytest.skip(
+            f"no database of vulnerabilities can be reached from here: {done.stdout.strip()}"
+        )
     assert done.returncode == 1
     assert "jinja2 2.11.2: " in done.stdout and "CVE-2020-28493" in done.stdout

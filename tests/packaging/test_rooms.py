@@ -1,4 +1,6 @@
-"""The rooms' pyproject files against each other, against what the rooms import, and against the lock."""
+"""The rooms' pyproject files against each other, against what the rooms import, and against the
+lock.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ EXTRAS = [(room.name, extra) for room in ROOMS.values() for extra in ("", *sorte
 # Declared, though no line imports it: who does.
 BY_OTHERS = {
     "hourmark": {"tzdata": "zoneinfo, where the host has no zone files"},
-    "hourmark-etl": {"psycopg": "SQLAlchemy, by the ledger's URL", "pandas": "Spark's Python workers"},
+    "hourmark-etl": {
+        "psycopg": "SQLAlchemy, by the ledger's URL",
+        "pandas": "Spark's Python workers",
+    },
 }
 
 
@@ -33,9 +38,15 @@ def imported(room: Room) -> set[str]:
     providers = importlib.metadata.packages_distributions()
     packages = {other.package: other.name for other in ROOMS.values()}
     found: set[str] = set()
-    for name in {name for file in (room.folder / room.package).rglob("*.py") for name in _imports(file)}:
+    for name in {
+        name for file in (room.folder / room.package).rglob("*.py") for name in _imports(file)
+    }:
         if name not in sys.stdlib_module_names and name != room.package:
-            found |= {packages[name]} if name in packages else {canonicalize_name(d) for d in providers[name]}
+            found |= (
+                {packages[name]}
+                if name in packages
+                else {canonicalize_name(d) for d in providers[name]}
+            )
     return found
 
 
@@ -49,7 +60,10 @@ def _imports(file: Path) -> Iterator[str]:
 
 
 def asked(room: Room) -> dict[str, set[str]]:
-    """What a room declares, with all its extras, by distribution: the extras it asks of it. Not itself."""
+    """What a room declares, with all its extras, by distribution: the extras it asks of it.
+
+    Not itself.
+    """
     found: dict[str, set[str]] = {}
     for requirement in room.declared(room.extras):
         if requirement.name != room.name:
@@ -58,12 +72,16 @@ def asked(room: Room) -> dict[str, set[str]]:
 
 
 def of_extras(declared: dict[str, set[str]]) -> set[str]:
-    """What comes with the extras that are named: whoever asks for `uvicorn[standard]` asks for uvloop."""
+    """What comes with the extras that are named: whoever asks for `uvicorn[standard]` asks for
+    uvloop.
+    """
     found: set[str] = set()
     for name, extras in declared.items():
         for line in importlib.metadata.requires(name) or () if extras and name not in ROOMS else ():
             below = Requirement(line)
-            if below.marker and any(below.marker.evaluate({"extra": e}) and not below.marker.evaluate() for e in extras):
+            if below.marker and any(
+                below.marker.evaluate({"extra": e}) and not below.marker.evaluate() for e in extras
+            ):
                 found.add(canonicalize_name(below.name))
     return found
 
@@ -85,7 +103,9 @@ def test_all_rooms_have_one_version_and_pin_each_other_to_it() -> None:
     assert len(versions) == 1
     between = [r for room in ROOMS.values() for r in room.declared(room.extras) if r.name in ROOMS]
     assert {str(requirement.specifier) for requirement in between} == {f"=={versions.pop()}"}
-    asking = {room.name for room in ROOMS.values() if any(r.name == "hourmark" for r in room.declared(()))}
+    asking = {
+        room.name for room in ROOMS.values() if any(r.name == "hourmark" for r in room.declared(()))
+    }
     assert asking == ROOMS.keys() - {"hourmark"}
 
 
@@ -101,17 +121,26 @@ def test_the_lock_has_what_a_room_asks_for(name: str, extra: str) -> None:
 
 def test_what_is_installed_is_what_is_locked() -> None:
     for name, versions in pins().items():
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # what is for another Python or system
+        with contextlib.suppress(
+            importlib.metadata.PackageNotFoundError
+        ):  # what is for another Python or system
             assert importlib.metadata.version(name) in versions
 
 
 def test_the_lock_is_what_its_command_makes_of_the_rooms(tmp_path: Path) -> None:
-    """By the very command that the decision gives. Versions and digests of the old file stay, so no release changes it."""
-    [block] = re.findall(r"^\$ (uv pip compile .*?)\n```$", DECISION.read_text(), re.DOTALL | re.MULTILINE)
+    """By the very command that the decision gives.
+
+    Versions and digests of the old file stay, so no release changes it.
+    """
+    [block] = re.findall(
+        r"^\$ (uv pip compile .*?)\n```$", DECISION.read_text(), re.DOTALL | re.MULTILINE
+    )
     *arguments, rooms = shlex.split(block.replace("\\\n", ""))[1:]
     made = shutil.copy(LOCK, tmp_path)
     arguments[arguments.index(LOCK.name)] = str(made)
-    done = uv([*arguments, *(str(file.relative_to(ROOT)) for file in sorted(ROOT.glob(rooms)))], cwd=ROOT)
+    done = uv(
+        [*arguments, *(str(file.relative_to(ROOT)) for file in sorted(ROOT.glob(rooms)))], cwd=ROOT
+    )
     if done.returncode != 0 and "Failed to fetch" in done.stderr:
         pytest.skip("neither uv's cache nor the network has what resolving needs")
     assert done.returncode == 0, done.stderr

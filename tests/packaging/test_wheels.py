@@ -1,4 +1,6 @@
-"""What is built of each room, and what a machine has that installs it: its own commands, and nothing that it does not need."""
+"""What is built of each room, and what a machine has that installs it: its own commands, and
+nothing that it does not need.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,17 @@ Answer = subprocess.CompletedProcess[str]
 PACKAGES_OF_A_LOG_HOST_MAX = 19
 HEAVY = {"pyspark", "pyarrow", "pandas", "numpy"}
 DATA = (  # the kinds of files that are no Python
-    "hourmark/audit.avsc", "hourmark/audit_before_blanks.avsc", "hourmark/envelope.avsc", "hourmark/host_report.avsc",
-    "hourmark_delivery_service/parsing/zone_data/2026.6.zip", "hourmark_delivery_service/parsing/vectors/1.json",
+    "hourmark/audit.avsc",
+    "hourmark/audit_before_blanks.avsc",
+    "hourmark/envelope.avsc",
+    "hourmark/host_report.avsc",
+    "hourmark_delivery_service/parsing/zone_data/2026.6.zip",
+    "hourmark_delivery_service/parsing/vectors/1.json",
     "hourmark_delivery_service/parsing/vectors/2.json",
-    "hourmark_infra/jars/jars.lock", "hourmark_infra/java/jdk.lock", "hourmark_etl/ledger/migrations/versions/v2.py",
-)  # fmt: skip
+    "hourmark_infra/jars/jars.lock",
+    "hourmark_infra/java/jdk.lock",
+    "hourmark_etl/ledger/migrations/versions/v2.py",
+)
 # What is installed, its own commands, and what of HEAVY comes with it.
 PLACES: dict[str, tuple[set[str], set[str]]] = {
     "hourmark-producer": ({"tail"}, set()),
@@ -36,10 +44,15 @@ PLACES: dict[str, tuple[set[str], set[str]]] = {
     "hourmark-etl": ({"etl", "ledger", "bucket"}, set()),
     "hourmark-etl[arrow]": ({"etl", "ledger", "bucket", "audit", "trace"}, {"numpy", "pyarrow"}),
     "hourmark-declare": ({"types", "doctor"}, set()),
-    "hourmark-infra": ({"demo", "evaluate", "test", "bench", "up", "status", "down", "purge", "judge"}, {"numpy", "pyspark"}),
+    "hourmark-infra": (
+        {"demo", "evaluate", "test", "bench", "up", "status", "down", "purge", "judge"},
+        {"numpy", "pyspark"},
+    ),
 }
 FULL = "hourmark-etl[spark]"
-every_place = pytest.mark.parametrize("asked", [*PLACES, pytest.param(FULL, marks=pytest.mark.long)])
+every_place = pytest.mark.parametrize(
+    "asked", [*PLACES, pytest.param(FULL, marks=pytest.mark.long)]
+)
 
 
 def commands_of(asked: str) -> set[str]:
@@ -52,19 +65,28 @@ def contents(wheel: Path) -> dict[str, bytes]:
 
 
 def in_the_tree(package: Path) -> dict[str, bytes]:
-    files = [path for path in package.rglob("*") if path.is_file() and path.parent.name != "__pycache__"]
+    files = [
+        path for path in package.rglob("*") if path.is_file() and path.parent.name != "__pycache__"
+    ]
     return {str(path.relative_to(package.parent)): path.read_bytes() for path in files}
 
 
 @pytest.mark.parametrize("name", ROOMS)
-def test_a_wheel_holds_its_package_with_every_file_and_no_other_name(name: str, built: dict[str, Built]) -> None:
+def test_a_wheel_holds_its_package_with_every_file_and_no_other_name(
+    name: str, built: dict[str, Built]
+) -> None:
     room, found = ROOMS[name], contents(built[name].wheel)
     own = {path: content for path, content in found.items() if ".dist-info/" not in path}
     assert own == in_the_tree(room.folder / room.package)
-    assert {path.partition("/")[0] for path in found} == {room.package, f"{room.package}-{room.project['version']}.dist-info"}
+    assert {path.partition("/")[0] for path in found} == {
+        room.package,
+        f"{room.package}-{room.project['version']}.dist-info",
+    }
 
 
-def test_the_compiled_module_is_in_the_wheel_and_serves_every_python_of_its_platform(built: dict[str, Built]) -> None:
+def test_the_compiled_module_is_in_the_wheel_and_serves_every_python_of_its_platform(
+    built: dict[str, Built],
+) -> None:
     wheel = built["hourmark"].wheel
     assert "-cp311-abi3-linux_" in wheel.name
     assert "hourmark/_native.abi3.so" in contents(wheel)
@@ -82,13 +104,18 @@ def test_sdists_are_built_and_installed_where_nothing_is_and_work(
 ) -> None:
     environment = empty("of-sdists")
     all_needed = needs(Requirement(name) for name in ROOMS)
-    environment.install([of.sdist for of in built.values()], [f"{name}=={version}" for name, version in all_needed.items()])
+    environment.install(
+        [of.sdist for of in built.values()],
+        [f"{name}=={version}" for name, version in all_needed.items()],
+    )
     must(environment.check())
     assert {name for name in environment.distributions() if name.startswith("hourmark")} == {*ROOMS}
     for command in ("tail", "serve", "mirror", "etl", "types", "up"):  # one of each room
         assert f"Usage: hourmark {command}" in must(environment.run("hourmark", command, "--help"))
     compiled = "from hourmark import _native; print(_native.__file__)"
-    assert must(environment.run("python", "-c", compiled)).startswith(str(environment.site)), "compiled from its source"
+    assert must(environment.run("python", "-c", compiled)).startswith(str(environment.site)), (
+        "compiled from its source"
+    )
     assert environment.imported() == []
 
 
@@ -114,14 +141,19 @@ def test_what_is_installed_suffices_and_is_no_more_than_asked(asked: str, place:
 
 def test_a_log_host_has_two_wheels_of_ours_few_others_and_no_client_of_kafka(place: Place) -> None:
     there = place("hourmark-producer").distributions()
-    assert {name for name in there if name.startswith("hourmark")} == {"hourmark", "hourmark-producer"}
+    assert {name for name in there if name.startswith("hourmark")} == {
+        "hourmark",
+        "hourmark-producer",
+    }
     assert not there & {"pyspark", "pyarrow", "confluent-kafka", "fastavro"}
     assert len(there) <= PACKAGES_OF_A_LOG_HOST_MAX
 
 
 @pytest.fixture(scope="session")
 def answers(place: Place) -> Callable[[str], dict[str, Answer]]:
-    """What a place says to `--help` of each of its own commands, and of one command of each room that is not there."""
+    """What a place says to `--help` of each of its own commands, and of one command of each room
+    that is not there.
+    """
     kept: dict[str, dict[str, Answer]] = {}
 
     def get(asked: str) -> dict[str, Answer]:
@@ -129,7 +161,10 @@ def answers(place: Place) -> Callable[[str], dict[str, Answer]]:
             absent = {module.partition(".")[0]: name for name, (module, _) in COMMANDS.items()}
             for package in rooms_of(Requirement(asked)):
                 absent.pop(package.replace("-", "_"), None)
-            found = {name: place(asked).run("hourmark", name, "--help") for name in commands_of(asked) | {*absent.values()}}
+            found = {
+                name: place(asked).run("hourmark", name, "--help")
+                for name in commands_of(asked) | {*absent.values()}
+            }
             kept[asked] = found
         return kept[asked]
 
@@ -137,7 +172,9 @@ def answers(place: Place) -> Callable[[str], dict[str, Answer]]:
 
 
 @every_place
-def test_its_commands_answer_and_the_others_say_what_to_install(asked: str, answers: Callable[[str], dict[str, Answer]]) -> None:
+def test_its_commands_answer_and_the_others_say_what_to_install(
+    asked: str, answers: Callable[[str], dict[str, Answer]]
+) -> None:
     for command, done in answers(asked).items():
         if command in commands_of(asked):
             assert (done.returncode, done.stderr) == (0, ""), command
@@ -150,12 +187,18 @@ def test_its_commands_answer_and_the_others_say_what_to_install(asked: str, answ
 
 
 @every_place
-def test_modules_of_other_people_are_left_alone(asked: str, place: Place, answers: Callable[[str], dict[str, Answer]]) -> None:
+def test_modules_of_other_people_are_left_alone(
+    asked: str, place: Place, answers: Callable[[str], dict[str, Answer]]
+) -> None:
     environment, others = place(asked), place(asked).others()
     assert answers(asked)
     assert environment.imported() == []
-    assert {name: file.read_text() for name, file in others.items()} == {n: other_text(file) for n, file in others.items()}
-    done = environment.run("python", "-c", f"import {', '.join(others)}; print(etl.OWNER, infra.OWNER)")
+    assert {name: file.read_text() for name, file in others.items()} == {
+        n: other_text(file) for n, file in others.items()
+    }
+    done = environment.run(
+        "python", "-c", f"import {', '.join(others)}; print(etl.OWNER, infra.OWNER)"
+    )
     try:
         assert done.stdout == "other people other people\n", done.stderr
         assert environment.imported() == list(others)
@@ -194,7 +237,9 @@ LACKING = {  # what some of its modules import that is not for this place
 @every_place
 def test_every_module_loads_but_for_what_is_known(asked: str, place: Place) -> None:
     packages = sorted(ROOMS[name].package for name in rooms_of(Requirement(asked)))
-    assert {*must(place(asked).run("python", "-c", IMPORT_ALL, *packages)).split()} == LACKING.get(asked, set())
+    assert {*must(place(asked).run("python", "-c", IMPORT_ALL, *packages)).split()} == LACKING.get(
+        asked, set()
+    )
     assert place(asked).imported() == []
 
 
@@ -227,7 +272,9 @@ def settings(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_buckets_are_read_without_spark_arrow_or_numpy(place: Place, settings: dict[str, str]) -> None:
+def test_buckets_are_read_without_spark_arrow_or_numpy(
+    place: Place, settings: dict[str, str]
+) -> None:
     environment = place("hourmark-etl")
     for command, said in (
         ("ls", f"{TYPE}  {HOUR}"),
@@ -251,7 +298,9 @@ def test_buckets_are_read_without_spark_arrow_or_numpy(place: Place, settings: d
         (("etl", "skip-unreadable", "edge.events.click", "0"), "spark"),
     ],
 )
-def test_what_needs_an_extra_names_it(command: tuple[str, ...], extra: str, place: Place, settings: dict[str, str]) -> None:
+def test_what_needs_an_extra_names_it(
+    command: tuple[str, ...], extra: str, place: Place, settings: dict[str, str]
+) -> None:
     done = place("hourmark-etl").run("hourmark", *command, **settings)
     assert done.returncode == 2, done.stderr
     assert f"pip install 'hourmark-etl[{extra}]'" in done.stderr
@@ -266,13 +315,20 @@ def test_buckets_and_books_are_checked_with_arrow_and_without_spark(
     assert f"{TYPE} {HOUR}: 35 events" in verified.stdout, verified.stderr
     must(environment.run("python", "-c", LEDGER, str(tmp_path / "ledger.sqlite")))
     audited = environment.run("hourmark", "audit", **settings)
-    assert audited.returncode == 1 and "`hourmark ledger rebuild" in audited.stderr, "buckets stand that this ledger never closed"
-    rooms = "import hourmark_etl.staging.unreadable, hourmark_etl.recovery.rebuild, hourmark_etl.operators.reconciled_ranges"
+    assert audited.returncode == 1 and "`hourmark ledger rebuild" in audited.stderr, (
+        "buckets stand that this ledger never closed"
+    )
+    rooms = (
+        "import hourmark_etl.staging.unreadable, hourmark_etl.recovery.rebuild, "
+        "hourmark_etl.operators.reconciled_ranges"
+    )
     must(environment.run("python", "-c", rooms))
 
 
 def test_types_are_checked_without_spark(place: Place) -> None:
-    checked = place("hourmark-declare").run("hourmark", "types", "check", "--dir", str(ROOT / "examples" / "types"))
+    checked = place("hourmark-declare").run(
+        "hourmark", "types", "check", "--dir", str(ROOT / "examples" / "types")
+    )
     assert "well declared" in must(checked)
 
 

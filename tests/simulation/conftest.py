@@ -16,7 +16,9 @@ from tests.support.simulator.truth import make_template
 def ledgers() -> Iterator[Path]:
     """A folder for the ledgers of histories."""
     memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="hourmark-histories-", dir=memory if memory.is_dir() else None))
+    folder = Path(
+        tempfile.mkdtemp(prefix="hourmark-histories-", dir=memory if memory.is_dir() else None)
+    )
     yield folder
     shutil.rmtree(folder)
 

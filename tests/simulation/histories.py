@@ -1,4 +1,6 @@
-"""Random histories: lists of (name of an action, a number from which it draws), so that an example is small and shrinks."""
+"""Random histories: lists of (name of an action, a number from which it draws), so that an example
+is small and shrinks.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,12 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "older_service": 1,
 }
 # What breaks a promise on the way: a fault that closing must notice, and name.
-LOSSES: Final[Mapping[str, int]] = {"mirror_drops": 1, "retention_overtakes": 1, "central_overtakes": 1, "central_forgets": 1}
+LOSSES: Final[Mapping[str, int]] = {
+    "mirror_drops": 1,
+    "retention_overtakes": 1,
+    "central_overtakes": 1,
+    "central_forgets": 1,
+}
 NUMBERS: Final = 1 << 16
 
 
@@ -70,7 +77,9 @@ def random_history(seed: int, weights: Mapping[str, int], actions: int = 80) -> 
 
 
 def play(history: History, folder: Path, template: Path, *further: str) -> World:
-    """Play it to its end, with `further` sites; Broken, or another error, where the promise does not hold."""
+    """Play it to its end, with `further` sites; Broken, or another error, where the promise does
+    not hold.
+    """
     world = World(folder, template, *further)
     try:
         for name, draw in history:

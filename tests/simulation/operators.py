@@ -1,5 +1,6 @@
-"""Operators over time: they apply types, die half way, come two at once; the topic compacts, topic and registry are lost;
-services restart; ranges are sent again days later. What must hold is in `World.check`.
+"""Operators over time: they apply types, die half way, come two at once; the topic compacts, topic
+and registry are lost; services restart; ranges are sent again days later. What must hold is in
+`World.check`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ NAMES = ("apple", "berry", "cherry")
 TICK = EventType(
     name="tick",
     fields=[_N],
-    line=LineRule(payload="pattern", pattern=r"(?P<time>\S+ \S+) (?P<n>\d+)", time_format="%Y-%m-%d %H:%M:%S"),
+    line=LineRule(
+        payload="pattern", pattern=r"(?P<time>\S+ \S+) (?P<n>\d+)", time_format="%Y-%m-%d %H:%M:%S"
+    ),
 )
 LOCAL = Source(name="local", format="free", types=["tick"])
 LATER = ParserVersion(PARSER.parser, "2027.1")
@@ -111,10 +114,21 @@ class World:
     def step(self) -> None:
         """One thing that happens."""
         happen: Callable[[], None] = self.random.choices(
-            [self.apply, self.apply_twice_at_once, self.repair, self.topic.compact, self.topic.lose, self.lose_registry,
-             self.restart, self.poll, self.send, self.send_again, self.new_release],
+            [
+                self.apply,
+                self.apply_twice_at_once,
+                self.repair,
+                self.topic.compact,
+                self.topic.lose,
+                self.lose_registry,
+                self.restart,
+                self.poll,
+                self.send,
+                self.send_again,
+                self.new_release,
+            ],
             [10, 4, 2, 4, 1, 1, 2, 10, 14, 10, 1],
-        )[0]  # fmt: skip
+        )[0]
         self.done.append(happen.__name__)
         happen()
         self.check()
@@ -124,47 +138,64 @@ class World:
         self._applied(self._declarations(), self._maybe_crash())
 
     def apply_twice_at_once(self) -> None:
-        """Another operator comes in after the first has read what is in force: one of the two is refused."""
+        """Another operator comes in after the first has read what is in force: one of the two is
+        refused.
+        """
         mine, others = self._declarations(), self._declarations()
         moment, came = self.random.choice(["registry.register", "ledger.put"]), [""]
 
         def meanwhile(step: str) -> None:
             if step == moment and len(came) == 1:
                 before = self._latest()
-                came.append(self._latest() if self._applied(others) and self._latest() != before else "")
+                came.append(
+                    self._latest() if self._applied(others) and self._latest() != before else ""
+                )
 
         if self._applied(mine, meanwhile) and came[-1] not in ("", self._latest()):
             raise Broken("two operators were both first")
 
     def repair(self) -> None:
-        """Whatever was lost is written again; a registry with other contents is emptied first, as the message says."""
+        """Whatever was lost is written again; a registry with other contents is emptied first, as
+        the message says.
+        """
         with contextlib.suppress(Crash):
             self._repaired(self._maybe_crash())
 
     def lose_registry(self) -> None:
         """Recreated, or an older copy."""
-        self.registry.lose(self.random.choice([0, self.random.randrange(len(self.registry.by_id) + 1)]))
+        self.registry.lose(
+            self.random.choice([0, self.random.randrange(len(self.registry.by_id) + 1)])
+        )
 
     def restart(self) -> None:
         """A service forgets all it knew."""
         self.services[self.random.randrange(len(self.services))] = Service()
 
     def new_release(self) -> None:
-        """Services have zone data of a later version at hand, in which Berlin keeps another time; then operators name it."""
+        """Services have zone data of a later version at hand, in which Berlin keeps another time;
+        then operators name it.
+        """
         if len(list(self.zones.iterdir())) == 1:
             (self.zones / f"{LATER.zones}.zip").write_bytes(later_zones())
         else:
             self.parser = LATER
 
     def poll(self) -> None:
-        """Services read what is new. What they hand to tailers is awaited by hours: every source that may carry a type."""
+        """Services read what is new.
+
+        What they hand to tailers is awaited by hours: every source that may carry a type.
+        """
         for service in self.services:
             service.poll(self.topic)
             if (latest := service.store.latest) is not None:
                 awaited = {f.event_type: f.sources for f in frontiers(self.database, HOUR.length_s)}
                 for name in latest.types:
-                    if not carriers(name, latest.sources.values()) <= awaited.get(name, frozenset()):
-                        raise Broken(f"hours of {name} do not wait for all that {latest.id} lets carry it")
+                    if not carriers(name, latest.sources.values()) <= awaited.get(
+                        name, frozenset()
+                    ):
+                        raise Broken(
+                            f"hours of {name} do not wait for all that {latest.id} lets carry it"
+                        )
 
     def send(self) -> None:
         """A range of one line, acknowledged."""
@@ -174,12 +205,25 @@ class World:
             return
         number = len(self.sent) + 1
         source, name = self.random.choice([("local", ""), *(("app", name) for name in NAMES)])
-        line = f'<13>1 2027-01-15T08:00:00Z h a - {name} - {{"n":{number}}}\n' if name else f"2027-01-15 08:00:00 {number}\n"
+        line = (
+            f'<13>1 2027-01-15T08:00:00Z h a - {name} - {{"n":{number}}}\n'
+            if name
+            else f"2027-01-15 08:00:00 {number}\n"
+        )
         body = line.encode()
         taken = ByteRange(
-            host_id="a" * 32, file_id="b" * 32, generation=0, start=number * 1000, end=number * 1000 + len(body),
-            observed_at_ms=HOUR.start_s * 1000, rules=rules.id, zone="Europe/Berlin", source=source, path="/log", host_name="h",
-        )  # fmt: skip
+            host_id="a" * 32,
+            file_id="b" * 32,
+            generation=0,
+            start=number * 1000,
+            end=number * 1000 + len(body),
+            observed_at_ms=HOUR.start_s * 1000,
+            rules=rules.id,
+            zone="Europe/Berlin",
+            source=source,
+            path="/log",
+            host_name="h",
+        )
         self.sent.append(Sent(taken, body, number, parse(taken, body, rules)))
 
     def send_again(self) -> None:
@@ -189,15 +233,21 @@ class World:
             self._same(sent, service.store.get(sent.range.rules))
 
     def check(self) -> None:
-        """What was acknowledged can be read under the ids it was written with, and with the newest schema of its type."""
+        """What was acknowledged can be read under the ids it was written with, and with the newest
+        schema of its type.
+        """
         known = known_schemas(self.database)
         book = self.ledger.book()
         latest = book.latest.types if book.latest else {}
-        for sent in self.sent[-5:] if len(self.sent) > 5 and self.random.random() < 0.8 else self.sent:
+        for sent in (
+            self.sent[-5:] if len(self.sent) > 5 and self.random.random() < 0.8 else self.sent
+        ):
             for record in sent.result.records:
                 schema_id, datum = unframe(record.value)
                 if schema_id not in known or known[schema_id].event_type != record.event_type:
-                    raise Broken(f"id {schema_id} of {record.event_type} stands for {known.get(schema_id)}")
+                    raise Broken(
+                        f"id {schema_id} of {record.event_type} stands for {known.get(schema_id)}"
+                    )
                 written = _parsed(json.loads(known[schema_id].text))
                 number = _number(datum, written, None)
                 if record.event_type != DEAD_LETTERS.name and number != sent.number:
@@ -206,7 +256,9 @@ class World:
                     _number(datum, written, _parsed(latest[record.event_type].schema))
 
     def settle(self) -> None:
-        """In the end everything is repaired, and every range that was ever acknowledged is the same everywhere."""
+        """In the end everything is repaired, and every range that was ever acknowledged is the same
+        everywhere.
+        """
         self._repaired()
         latest = self.ledger.book().latest
         types = [t.declaration for t in latest.types.values()] if latest else [DEAD_LETTERS]
@@ -217,7 +269,10 @@ class World:
             for sent in self.sent:
                 rules = service.store.get(sent.range.rules)
                 if rules is None:
-                    raise Broken(f"{sent.range.rules} stays unknown: {service.store.why_not(sent.range.rules)}")
+                    raise Broken(
+                        f"{sent.range.rules} stays unknown: "
+                        f"{service.store.why_not(sent.range.rules)}"
+                    )
                 self._same(sent, rules)
         self.check()
 
@@ -236,7 +291,13 @@ class World:
         """Whether it was put in force; where it was refused or died, the next may go on."""
         try:
             with mock.patch.object(change, "PARSER", self.parser):
-                apply(outside(self.ledger, self.registry, self.topic, at), declared, HOUR, may_remove=True, may_refuse=True)
+                apply(
+                    outside(self.ledger, self.registry, self.topic, at),
+                    declared,
+                    HOUR,
+                    may_remove=True,
+                    may_refuse=True,
+                )
         except (UsageError, Finding):
             self.refused += 1
             return False

@@ -44,7 +44,9 @@ def polls(world: World, ended: Hour | None = None) -> None:
 
 
 def grows(world: World, ranges: int) -> None:
-    """What comes takes the places of records that central logs lost, perhaps beyond where they ended."""
+    """What comes takes the places of records that central logs lost, perhaps beyond where they
+    ended.
+    """
     for _ in range(ranges):
         writes(world, "click")
         world.pipeline.mirror_all(0)
@@ -57,8 +59,12 @@ def unknown_is_an_offset(patch: Patch) -> None:
         return known | dict.fromkeys(self.away(known), -1001)
 
     patch.setattr(FakeCluster, "_offsets", offsets)
-    patch.setattr("hourmark_etl.closing.cut.edge.ahead", lambda ends, positions: [])  # it would stumble over them
-    patch.setattr("hourmark_etl.closing.cut.clusters.hold_promises", lambda *_: None)  # so would a look for lost ends
+    patch.setattr(
+        "hourmark_etl.closing.cut.edge.ahead", lambda ends, positions: []
+    )  # it would stumble over them
+    patch.setattr(
+        "hourmark_etl.closing.cut.clusters.hold_promises", lambda *_: None
+    )  # so would a look for lost ends
 
 
 def played(story: Callable[[World], None], folder: Path, template: Path) -> Mapping[str, int]:
@@ -77,8 +83,12 @@ def played(story: Callable[[World], None], folder: Path, template: Path) -> Mapp
 
 
 def is_found(plant: Plant, story: Story, patch: Patch, folder: Path, template: Path) -> None:
-    """The story with the fault breaks the promise, by the engine alone: not only because two proofs differ."""
-    patch.setattr(World, "engine", lambda world, database: Engine(world.storage, database, world.config))
+    """The story with the fault breaks the promise, by the engine alone: not only because two proofs
+    differ.
+    """
+    patch.setattr(
+        World, "engine", lambda world, database: Engine(world.storage, database, world.config)
+    )
     plant(patch)
     with pytest.raises(Broken) as found:
         played(story, folder, template)
@@ -86,7 +96,11 @@ def is_found(plant: Plant, story: Story, patch: Patch, folder: Path, template: P
 
 
 def without_epochs(patch: Patch) -> None:
-    """Nothing has leader epochs, as nothing of version 0.3.0 has: logs are compared by where they end alone."""
+    """Nothing has leader epochs, as nothing of version 0.3.0 has: logs are compared by where they
+    end alone.
+    """
     patch.setattr("hourmark_etl.staging.plan.begin_of", lambda *_: None)
-    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._truncated", lambda *_: set())
+    patch.setattr(
+        "hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._truncated", lambda *_: set()
+    )
     patch.setattr("hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._unproven", lambda *_: [])

@@ -1,4 +1,6 @@
-"""The books add up after any history: whatever was delayed, doubled, cut anew, killed, waived or forced on the way."""
+"""The books add up after any history: whatever was delayed, doubled, cut anew, killed, waived or
+forced on the way.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +26,29 @@ ALL = Window(None, 0, 1 << 62)
 
 
 def check(world: World) -> int:
-    """How many hours have books; all must add up, but for those that a range was read into in two ways: there they must not be
-    taken for right where one reading never got its record (docs/reliability.md, "What is not promised").
+    """How many hours have books; all must add up, but for those that a range was read into in two
+    ways: there they must not be taken for right where one reading never got its record
+    (docs/reliability.md, "What is not promised").
     """
     in_two_ways = {
-        (e.event_type, str(Hour.of(e.time_ms))) for x in world.producers.ranges if x.otherwise for e in (*x.events, *x.otherwise)
+        (e.event_type, str(Hour.of(e.time_ms)))
+        for x in world.producers.ranges
+        if x.otherwise
+        for e in (*x.events, *x.otherwise)
     }
     facts, files = facts_of(world.database, FIRST_HOUR.length_s, ALL)
-    given_up = [gap.what for gap in accepted_gaps(world.database)]  # of a staged file: in no group any more, and named
+    given_up = [
+        gap.what for gap in accepted_gaps(world.database)
+    ]  # of a staged file: in no group any more, and named
     assert [file for file in files if not any(file.path in what for what in given_up)] == []
     hours = 0
     for of_type in facts:
         books = books_of(of_type, origins_of(of_type, ALL))
-        wrong = [d for d in books.differences if (d.event_type, d.hour) not in in_two_ways or d.stage is not Stage.PROOF]
+        wrong = [
+            d
+            for d in books.differences
+            if (d.event_type, d.hour) not in in_two_ways or d.stage is not Stage.PROOF
+        ]
         assert wrong == [], "\n".join(map(str, wrong))
         for book in books.hours:
             assert book.staged == book.closed + book.open + book.duplicates_removed
@@ -70,8 +82,12 @@ def test_the_books_add_up_at_any_time(ledgers: Path, template: Path) -> None:
     assert hours > HISTORIES
 
 
-def test_a_late_second_reading_that_never_got_its_record_is_named(ledgers: Path, template: Path) -> None:
-    """Its service died; the hour that lists it waits for an override, and the books of its own hour say what is too many."""
+def test_a_late_second_reading_that_never_got_its_record_is_named(
+    ledgers: Path, template: Path
+) -> None:
+    """Its service died; the hour that lists it waits for an override, and the books of its own hour
+    say what is too many.
+    """
     world = World(ledgers, template)
     try:
         start_ms = world.clock.now_ms()
@@ -81,12 +97,23 @@ def test_a_late_second_reading_that_never_got_its_record_is_named(ledgers: Path,
         send_otherwise(world, [("click", start_ms + 1)], recorded=False)
         until(world, hour(1))
         settle(world)
-        put_override(world.database, "click", hour(1), "both are wanted", "ada", world.clock.now_ms())
+        put_override(
+            world.database, "click", hour(1), "both are wanted", "ada", world.clock.now_ms()
+        )
         settle(world)
         assert manifest(world, "click", hour(1)).grade.value == "forced"
         facts, _ = facts_of(world.database, FIRST_HOUR.length_s, ALL)
-        (named,) = [d for of_type in facts for d in books_of(of_type, origins_of(of_type, ALL)).differences]
-        assert (named.event_type, named.hour, named.stage) == ("click", str(FIRST_HOUR), Stage.PROOF)
-        assert "2 events are in closed buckets, 1 are promised and 0 named as unaudited" in named.detail
+        (named,) = [
+            d for of_type in facts for d in books_of(of_type, origins_of(of_type, ALL)).differences
+        ]
+        assert (named.event_type, named.hour, named.stage) == (
+            "click",
+            str(FIRST_HOUR),
+            Stage.PROOF,
+        )
+        assert (
+            "2 events are in closed buckets, 1 are promised and 0 named as unaudited"
+            in named.detail
+        )
     finally:
         world.end()

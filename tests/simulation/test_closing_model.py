@@ -1,4 +1,6 @@
-"""The rule of closing as a model: it holds over random histories, and every fault planted in it is found."""
+"""The rule of closing as a model: it holds over random histories, and every fault planted in it is
+found.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,20 @@ def test_every_history_of_the_model_keeps_the_promise() -> None:
         except Broken as error:
             pytest.fail(f"python tests/simulation/model/closing_model.py --seed {seed} -v: {error}")
     for what in (
-        "buckets proved", "buckets timed_out", "buckets forced", "late events", "proved by join", "rebuilt",
-        "older copy restored", "promises lost", "staged again from the log", "a sealed hour misses a file",
-        "retention overtook staging", "named: rows", "named: promises",
-    ):  # fmt: skip
+        "buckets proved",
+        "buckets timed_out",
+        "buckets forced",
+        "late events",
+        "proved by join",
+        "rebuilt",
+        "older copy restored",
+        "promises lost",
+        "staged again from the log",
+        "a sealed hour misses a file",
+        "retention overtook staging",
+        "named: rows",
+        "named: promises",
+    ):
         assert seen[what] > 0, f"{what}: never, so the histories cover too little"
 
 

@@ -1,9 +1,11 @@
-"""Single bits flipped in, and single files removed from, what closing reads: never a proof of a bucket that is not whole.
+"""Single bits flipped in, and single files removed from, what closing reads: never a proof of a
+bucket that is not whole.
 
-One hour has been closed, with unaudited rows; the next one has late copies of its events, and the promise of its unaudited rows.
-Files are tiny, with many row groups and blocks. `HOURMARK_BITS` is how many bits of each file are tried by what reads it; through
-the whole of closing, from the freeze to the published bucket, it is a fifteenth of them. Markers are read by a rebuild, so there
-the ledger is lost as well.
+One hour has been closed, with unaudited rows; the next one has late copies of its events, and the
+promise of its unaudited rows. Files are tiny, with many row groups and blocks. `HOURMARK_BITS` is
+how many bits of each file are tried by what reads it; through the whole of closing, from the freeze
+to the published bucket, it is a fifteenth of them. Markers are read by a rebuild, so there the
+ledger is lost as well.
 """
 
 from __future__ import annotations
@@ -48,13 +50,19 @@ BITS = int(os.environ.get("HOURMARK_BITS", "60"))
 EVENTS = 40
 CLOSINGS = max(4, BITS // 15)
 UNHARMED = -1  # no bit, and no loss
-PLACES = dict.fromkeys(("events", "audit"), "_staging") | dict.fromkeys(("bucket", "marker"), MARKERS)
+PLACES = dict.fromkeys(("events", "audit"), "_staging") | dict.fromkeys(
+    ("bucket", "marker"), MARKERS
+)
 PLACES |= {"unaudited": "_unaudited", "index": "_index"}
 # What may become of the second hour; each of them is either whole, or waits and says for what.
 BECOMES = {
-    "events": {"right"}, "audit": {"right"}, "unaudited": {"right", "waits"}, "index": {"right"}, "bucket": {"right", "waits"},
+    "events": {"right"},
+    "audit": {"right"},
+    "unaudited": {"right", "waits"},
+    "index": {"right"},
+    "bucket": {"right", "waits"},
     "marker": {"right", "waits", "refused"},
-}  # fmt: skip
+}
 
 
 class Moment:
@@ -72,7 +80,11 @@ class Moment:
         until(world, hour(0))
         settle(world)
         closed = manifest(world, "click")
-        assert (closed.grade.value, closed.events, closed.unaudited) == ("proved", 2 * EVENTS, EVENTS)
+        assert (closed.grade.value, closed.events, closed.unaudited) == (
+            "proved",
+            2 * EVENTS,
+            EVENTS,
+        )
         fresh = self.take()
         self.append(fresh)
         self.append(promised)  # again: its answer was lost
@@ -103,18 +115,28 @@ class Moment:
         (self.frontier,) = [f for f in self.world.frontiers() if f.event_type == "click"]
         topics = {"click": [central_topic(events_topic("click"), ALIAS)]}
         frontiers.freeze(self.world.database, self.world.closer.lease, [self.frontier], topics)
-        self.below = AuditOffsets.of(len(self.world.pipeline.central.logs[Partition(central_topic(AUDIT, ALIAS), 0)].records))
+        self.below = AuditOffsets.of(
+            len(self.world.pipeline.central.logs[Partition(central_topic(AUDIT, ALIAS), 0)].records)
+        )
 
     def path(self, kind: str) -> str:
         """The file of this kind that was written last."""
-        named = {"events": "/events-", "audit": "/audit-", "unaudited": "_unaudited/", "index": "_index/", "bucket": "/part-"}
+        named = {
+            "events": "/events-",
+            "audit": "/audit-",
+            "unaudited": "_unaudited/",
+            "index": "_index/",
+            "bucket": "/part-",
+        }
         if kind == "marker":
             return f"{hour(0).bucket_path('click')}/{MARKER}"
         found = [p for p in self.world.storage._files if named[kind] in p]
         return found[-1]
 
     def outcome(self) -> str:
-        """AssertionError where the hour is proved and its bucket is not what was acknowledged, once."""
+        """AssertionError where the hour is proved and its bucket is not what was acknowledged,
+        once.
+        """
         storage = self.world.storage
         try:
             proof = self.engine.prove([self.frontier], self.below)["click"]
@@ -122,21 +144,28 @@ class Moment:
                 return "not proved"
             (listed,) = listed_groups(self.world.database, [self.frontier])
             texts = {n: json.dumps(schema) for n, schema in SCHEMAS.items()}
-            (written,) = self.engine.write([SealedHour("click", self.frontier.hour, tuple(listed))], texts, "_attempts/x")
+            (written,) = self.engine.write(
+                [SealedHour("click", self.frontier.hour, tuple(listed))], texts, "_attempts/x"
+            )
         except Unreadable as error:
             return f"unreadable {error.path}"
         if written.trouble or written.unwritable:
             return "not published"
         ids = [i for f in written.files for i in _ids(storage.read(f.path))]
-        assert sorted(ids) == sorted(self.fresh), "the bucket does not hold each acknowledged event once"
+        assert sorted(ids) == sorted(self.fresh), (
+            "the bucket does not hold each acknowledged event once"
+        )
         assert sum(rows.events for rows in written.duplicates.values()) == EVENTS
         storage.delete("_attempts")
         return "right"
 
 
 def _ids(container: bytes) -> list[bytes]:
-    return [UUID(str(r["event_id"])).bytes if not isinstance(r["event_id"], bytes) else r["event_id"]
-            for r in fastavro.reader(io.BytesIO(container)) if isinstance(r, dict)]  # fmt: skip
+    return [
+        UUID(str(r["event_id"])).bytes if not isinstance(r["event_id"], bytes) else r["event_id"]
+        for r in fastavro.reader(io.BytesIO(container))
+        if isinstance(r, dict)
+    ]
 
 
 @pytest.fixture
@@ -149,8 +178,12 @@ def moment(ledgers: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("bits", [BITS, pytest.param(100 * BITS, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
-def test_no_flipped_bit_and_no_lost_file_lets_a_bucket_miss_or_double_an_event(moment: Moment, kind: str, bits: int) -> None:
+@pytest.mark.parametrize(
+    "bits", [BITS, pytest.param(100 * BITS, marks=[pytest.mark.long, pytest.mark.timeout(3600)])]
+)
+def test_no_flipped_bit_and_no_lost_file_lets_a_bucket_miss_or_double_an_event(
+    moment: Moment, kind: str, bits: int
+) -> None:
     moment.freeze()
     assert moment.outcome() == "right"
     found = faults(moment, kind, bits)
@@ -195,7 +228,9 @@ def flipped(content: bytes, bit: int) -> bytes:
 
 
 def tried(path: str, size: int, bits: int, outcome: Callable[[int | None], str]) -> Counter[str]:
-    """What becomes of so many bits of a file, chosen at random, and of its loss (None); what is false names the bit."""
+    """What becomes of so many bits of a file, chosen at random, and of its loss (None); what is
+    false names the bit.
+    """
     seed = random.randrange(2**32)
     print("seed", seed)
     found = Counter[str]()
@@ -208,23 +243,37 @@ def tried(path: str, size: int, bits: int, outcome: Callable[[int | None], str])
 
 
 @pytest.mark.parametrize("kind", PLACES)
-@pytest.mark.parametrize("bits", [CLOSINGS, pytest.param(100 * CLOSINGS, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
-def test_no_flipped_bit_and_no_lost_file_closes_a_bucket_that_is_not_whole(moment: Moment, kind: str, bits: int) -> None:
+@pytest.mark.parametrize(
+    "bits",
+    [CLOSINGS, pytest.param(100 * CLOSINGS, marks=[pytest.mark.long, pytest.mark.timeout(3600)])],
+)
+def test_no_flipped_bit_and_no_lost_file_closes_a_bucket_that_is_not_whole(
+    moment: Moment, kind: str, bits: int
+) -> None:
     path = moment.path(kind)
     assert closed_with(moment, kind, path, UNHARMED) == "right"
-    found = tried(path, moment.world.storage.size(path), bits, functools.partial(closed_with, moment, kind, path))
+    found = tried(
+        path,
+        moment.world.storage.size(path),
+        bits,
+        functools.partial(closed_with, moment, kind, path),
+    )
     print(kind, dict(found))
     assert set(found) <= BECOMES[kind], found
 
 
 def closed_with(moment: Moment, kind: str, path: str, bit: int | None) -> str:
-    """What becomes of the second hour, played on with this bit flipped, or the file gone; AssertionError where it is false."""
+    """What becomes of the second hour, played on with this bit flipped, or the file gone;
+    AssertionError where it is false.
+    """
     world = fork(moment.world)
     try:
         if kind == "bucket":
             world.storage.delete(moment.path("index"))  # a cache: the bucket itself is read
         if bit != UNHARMED:
-            world.damages.spoil(FileFault("remove" if bit is None else "flip", PLACES[kind], 1), path, bit or 0)
+            world.damages.spoil(
+                FileFault("remove" if bit is None else "flip", PLACES[kind], 1), path, bit or 0
+            )
         try:
             if kind == "marker":
                 lose_ledger(world)
@@ -235,14 +284,20 @@ def closed_with(moment: Moment, kind: str, path: str, bit: int | None) -> str:
         if closed is None:
             return "waits"
         assert closed.grade.value == "proved" and closed.events == len(moment.fresh)
-        assert {bytes(i) for i, where in world.judge.where.items() if where == ("click", hour(1))} == moment.fresh
-        assert closed.duplicates_removed == (3 if kind == "marker" else 1) * EVENTS  # a rebuilt ledger stages all again
+        assert {
+            bytes(i) for i, where in world.judge.where.items() if where == ("click", hour(1))
+        } == moment.fresh
+        assert (
+            closed.duplicates_removed == (3 if kind == "marker" else 1) * EVENTS
+        )  # a rebuilt ledger stages all again
         return "right"
     finally:
         world.end()
 
 
-def test_the_checker_finds_an_index_that_believes_itself(moment: Moment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checker_finds_an_index_that_believes_itself(
+    moment: Moment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A planted fault: the digest in its name is not looked at."""
     real = ids_module._blocks
 
@@ -264,8 +319,14 @@ def test_the_closer_heals_a_flipped_bit_or_does_without(moment: Moment, kind: st
     path = moment.path(kind)
     good = storage.read(path)
     storage.delete(path)
-    storage.write_new(path, flipped(good, 8 * (len(good) - 100) + 2))  # of its end: a footer, or a table of blocks
+    storage.write_new(
+        path, flipped(good, 8 * (len(good) - 100) + 2)
+    )  # of its end: a footer, or a table of blocks
     settle(world)
     closed = manifest(world, "click", hour(1))
-    assert (closed.grade.value, closed.events, closed.duplicates_removed) == ("proved", EVENTS, EVENTS)
+    assert (closed.grade.value, closed.events, closed.duplicates_removed) == (
+        "proved",
+        EVENTS,
+        EVENTS,
+    )
     assert world.seen["staged again"] == (kind != "index")

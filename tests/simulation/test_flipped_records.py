@@ -1,4 +1,5 @@
-"""A bit of a record changes in Kafka, and no CRC tells: no bucket that differs from what was acknowledged is proved.
+"""A bit of a record changes in Kafka, and no CRC tells: no bucket that differs from what was
+acknowledged is proved.
 
 python -m tests.simulation.test_flipped_records SAMPLES [SEED]     as many flips, and what became of the buckets
 """
@@ -18,7 +19,15 @@ from typing import Any, Final
 
 import fastavro
 import pytest
-from tests.support.closing import override, override_all, report, send, send_again, until, with_engine_alone
+from tests.support.closing import (
+    override,
+    override_all,
+    report,
+    send,
+    send_again,
+    until,
+    with_engine_alone,
+)
 from tests.support.simulator.sites import Log
 from tests.support.simulator.truth import FIRST_HOUR, PARSED, TYPES, make_template
 from tests.support.simulator.world import World
@@ -38,7 +47,9 @@ PARTS: Final = ("value", "value", "key", "promise", "report")
 
 
 class FlippedRecord:
-    """One world, one flip: an hour of two types, each range of one type or both, sent once or twice, with a promise each."""
+    """One world, one flip: an hour of two types, each range of one type or both, sent once or
+    twice, with a promise each.
+    """
 
     def __init__(self, world: World, draw: random.Random) -> None:
         self.world, self.draw = world, draw
@@ -48,7 +59,10 @@ class FlippedRecord:
         self.lots = draw.choice(([TYPES * 5], [[t] * 10 for t in TYPES]))
 
     def play(self) -> str:
-        """What became of the changed type's first bucket. AssertionError where the promise does not hold."""
+        """What became of the changed type's first bucket.
+
+        AssertionError where the promise does not hold.
+        """
         for number in range(4):
             for lot in self.lots:
                 send(self.world, lot, FIRST_HOUR.start_s * 1000 + 600_000 * (number + 1))
@@ -61,7 +75,9 @@ class FlippedRecord:
         self._close()
         for event_type in TYPES:
             if self.part in ("value", "key") and event_type != self.type:
-                assert self._grade(event_type) == "proved", f"{self}: {event_type} was not changed: {self._grade(event_type)}"
+                assert self._grade(event_type) == "proved", (
+                    f"{self}: {event_type} was not changed: {self._grade(event_type)}"
+                )
         before = self._grade(self.type)
         for _ in range(2):  # what is given up first may show what else is missing
             if any(self._grade(t) == "waits" for t in TYPES):
@@ -70,8 +86,13 @@ class FlippedRecord:
             grade = self._grade(event_type)
             assert grade != "waits", f"{self}: {event_type} is resolved by no override"
             if grade == "proved":
-                assert self._rows(event_type) == self._truth(event_type), f"{self}: {event_type} is proved and differs"
-        return f"{self.part}: {before}{', then ' + self._grade(self.type) if before == 'waits' else ''}"
+                assert self._rows(event_type) == self._truth(event_type), (
+                    f"{self}: {event_type} is proved and differs"
+                )
+        return (
+            f"{self.part}: "
+            f"{before}{', then ' + self._grade(self.type) if before == 'waits' else ''}"
+        )
 
     def _close(self) -> None:
         for _ in range(ROUNDS):
@@ -83,7 +104,9 @@ class FlippedRecord:
         """What an operator does: skip what cannot be staged, and order the hours to close."""
         pipeline = self.world.pipeline
         for error in read_errors(pipeline.database).values():
-            batches.skip_unreadable(pipeline.database, pipeline.topics.at_edge, error, error.offset + 1)
+            batches.skip_unreadable(
+                pipeline.database, pipeline.topics.at_edge, error, error.offset + 1
+            )
         report(self.world)
         self.world.closer.step()
         waiting = [t for t in TYPES if self._grade(t) == "waits"]
@@ -104,19 +127,35 @@ class FlippedRecord:
 
     def _grade(self, event_type: str) -> str:
         files = self.world.storage.content(FIRST_HOUR.bucket_path(event_type))
-        return Manifest.decode(files[f"{FIRST_HOUR.bucket_path(event_type)}/{MARKER}"]).grade.value if files else "waits"
+        return (
+            Manifest.decode(files[f"{FIRST_HOUR.bucket_path(event_type)}/{MARKER}"]).grade.value
+            if files
+            else "waits"
+        )
 
     def _rows(self, event_type: str) -> collections.Counter[Row]:
         files = self.world.storage.content(FIRST_HOUR.bucket_path(event_type))
         rows: list[Any] = [
-            row for path, content in files.items() if path.endswith(".avro") for row in fastavro.reader(io.BytesIO(content))
+            row
+            for path, content in files.items()
+            if path.endswith(".avro")
+            for row in fastavro.reader(io.BytesIO(content))
         ]
         return collections.Counter(_row(row) for row in rows)
 
     def _truth(self, event_type: str) -> collections.Counter[Row]:
         """Every acknowledged event of the hour, once."""
-        events = {e.id: e for sent in self.world.producers.ranges for e in sent.events if e.event_type == event_type}
-        within = [e.value for e in events.values() if Hour.of(e.time_ms, FIRST_HOUR.length_s) == FIRST_HOUR]
+        events = {
+            e.id: e
+            for sent in self.world.producers.ranges
+            for e in sent.events
+            if e.event_type == event_type
+        }
+        within = [
+            e.value
+            for e in events.values()
+            if Hour.of(e.time_ms, FIRST_HOUR.length_s) == FIRST_HOUR
+        ]
         return collections.Counter(map(_decoded, within))
 
 
@@ -127,7 +166,9 @@ def _flip(log: Log, at: int, draw: random.Random, *, is_key: bool) -> None:
     bit = draw.randrange(8 * len(changed))
     changed[bit // 8] ^= 1 << bit % 8
     log.records[at] = (
-        dataclasses.replace(record, key=bytes(changed)) if is_key else dataclasses.replace(record, value=bytes(changed))
+        dataclasses.replace(record, key=bytes(changed))
+        if is_key
+        else dataclasses.replace(record, value=bytes(changed))
     )
 
 
@@ -157,14 +198,18 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_no_flipped_bit_of_a_record_ends_in_a_proved_bucket_that_differs(tmp_path: Path, template: Path, seed: int) -> None:
+def test_no_flipped_bit_of_a_record_ends_in_a_proved_bucket_that_differs(
+    tmp_path: Path, template: Path, seed: int
+) -> None:
     played(tmp_path, template, seed)
 
 
 def main(samples: int, seed: int) -> None:
     logging.disable(logging.CRITICAL)
     found: collections.Counter[str] = collections.Counter()
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory(
+        dir="/dev/shm" if Path("/dev/shm").is_dir() else None
+    ) as folder:
         template = make_template(Path(folder))
         for number in range(seed, seed + samples):
             try:

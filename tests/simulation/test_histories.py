@@ -1,4 +1,5 @@
-"""The real closing machine, the real ledger and the real staging function, through random histories.
+"""The real closing machine, the real ledger and the real staging function, through random
+histories.
 
     pytest tests/simulation                                  some hundred histories
     HOURMARK_HISTORIES=400 pytest tests/simulation/test_histories.py -m "not long"
@@ -39,11 +40,15 @@ _NAMES = [name for name, weight in WEIGHTS.items() for _ in range(2 * weight)] +
 _KIND = st.sampled_from(_NAMES)
 HISTORY = st.lists(st.tuples(_KIND, st.integers(0, NUMBERS - 1)), min_size=30, max_size=120)
 
-PLAIN = hypothesis.settings(deadline=None, database=None, print_blob=False, suppress_health_check=list(HealthCheck))
+PLAIN = hypothesis.settings(
+    deadline=None, database=None, print_blob=False, suppress_health_check=list(HealthCheck)
+)
 
 
 @pytest.mark.timeout(2 * seconds_max(HISTORIES))
-def test_every_history_keeps_the_promise(ledgers: Path, template: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_history_keeps_the_promise(
+    ledgers: Path, template: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with capsys.disabled():
         print(f"\nhistories of seed {SEED} (HOURMARK_SEED repeats them)")
     began = time.monotonic()
@@ -58,21 +63,39 @@ def test_every_history_keeps_the_promise(ledgers: Path, template: Path, capsys: 
 
 @pytest.mark.long
 @pytest.mark.timeout(seconds_max(LONG))
-def test_ten_thousand_histories_keep_the_promise(ledgers: Path, template: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two to three hours on idle cores, at some 60 to 90 histories a minute. Each chunk has a seed of its own, in turn."""
+def test_ten_thousand_histories_keep_the_promise(
+    ledgers: Path, template: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two to three hours on idle cores, at some 60 to 90 histories a minute. Each chunk has a seed
+    of its own, in turn.
+    """
     seen, began = collections.Counter[str](), time.monotonic()
     for number, done in enumerate(range(0, LONG, CHUNK)):
         with capsys.disabled():
-            print(f"\n{done} of {LONG} histories; the next {min(CHUNK, LONG - done)} are of seed {SEED + number}", flush=True)
+            print(
+                f"\n{done} of {LONG} histories; the next {min(CHUNK, LONG - done)} are of "
+                f"seed {SEED + number}",
+                flush=True,
+            )
         seen.update(hold(min(CHUNK, LONG - done), SEED + number, ledgers, template))
     with capsys.disabled():
         tell(seen, began)
     assert not kinds_missing(seen), f"the histories cover too little: {kinds_missing(seen)}"
 
 
-def test_a_line_of_two_ranges_is_asked_of_the_one_that_brought_it(ledgers: Path, template: Path) -> None:
-    """The judge once blamed the range of which it had never come; the bucket named the other, and was right."""
-    again = [("cut_range", 6486), ("read_otherwise", 62265), ("send", 62278), ("lose_checkpoint", 14407), ("send", 19913)]
+def test_a_line_of_two_ranges_is_asked_of_the_one_that_brought_it(
+    ledgers: Path, template: Path
+) -> None:
+    """The judge once blamed the range of which it had never come; the bucket named the other, and
+    was right.
+    """
+    again = [
+        ("cut_range", 6486),
+        ("read_otherwise", 62265),
+        ("send", 62278),
+        ("lose_checkpoint", 14407),
+        ("send", 19913),
+    ]
     world = play([*again, ("read_unrecorded", 8973)], ledgers, template)
     assert world.seen["second reading without a record"] == 1
 
@@ -95,7 +118,10 @@ def hold(histories: int, seed: int, ledgers: Path, template: Path) -> collection
 
 def tell(seen: collections.Counter[str], began_s: float) -> None:
     """What was seen, for whoever waits."""
-    print(f"{seen['histories']} histories, {60 * seen['histories'] / (time.monotonic() - began_s):.0f} a minute")
+    print(
+        f"{seen['histories']} histories, "
+        f"{60 * seen['histories'] / (time.monotonic() - began_s):.0f} a minute"
+    )
     print("\n".join(f"{count:9} {what}" for what, count in sorted(seen.items())))
 
 

@@ -1,4 +1,5 @@
-"""Leader epochs of central logs: what lost its end is noticed however far it grew, and what lost nothing needs no override.
+"""Leader epochs of central logs: what lost its end is noticed however far it grew, and what lost
+nothing needs no override.
 
 A rebuilt ledger proves nothing of a time in which promises may have been lost.
 """
@@ -51,7 +52,9 @@ def elect(world: World) -> None:
 
 @pytest.mark.parametrize("topic", [AUDIT, HOSTS])
 def test_a_bad_record_behind_others_of_its_batch_is_no_lost_end(world: World, topic: str) -> None:
-    """What is staged of the batch before it has an epoch of its own, or none: not that of the batch before."""
+    """What is staged of the batch before it has an epoch of its own, or none: not that of the batch
+    before.
+    """
     world.producers.report(0)
     writes(world, "click")
     world.producers._append(Partition(topic, 0), b"key", b"no record of a service")
@@ -59,11 +62,15 @@ def test_a_bad_record_behind_others_of_its_batch_is_no_lost_end(world: World, to
         arrive(world)
         (error,) = read_errors(world.database).values()
         central = Partition(central_topic(topic, world.pipeline.mirror.alias), 0)
-        assert error.of == central and world.pipeline.positions()[central].next_offset == error.offset
+        assert (
+            error.of == central and world.pipeline.positions()[central].next_offset == error.offset
+        )
         assert open_gaps(world.database) == []
 
 
-def test_promises_that_were_lost_while_a_bad_one_behind_them_was_held_hold_every_type(world: World) -> None:
+def test_promises_that_were_lost_while_a_bad_one_behind_them_was_held_hold_every_type(
+    world: World,
+) -> None:
     for _ in range(4):
         writes(world, "click")
     world.producers._append(Partition(AUDIT, 0), b"key", b"no record of a service")
@@ -82,9 +89,13 @@ def test_promises_that_were_lost_while_a_bad_one_behind_them_was_held_hold_every
 
 
 @pytest.mark.parametrize("grown", range(7))
-def test_promises_that_were_lost_hold_every_type_however_far_their_log_grew(world: World, grown: int) -> None:
+def test_promises_that_were_lost_hold_every_type_however_far_their_log_grew(
+    world: World, grown: int
+) -> None:
     world.pipeline.shorten([AUDIT], 6)
-    log = world.pipeline.central.logs[Partition(central_topic(AUDIT, world.pipeline.mirror.alias), 0)]
+    log = world.pipeline.central.logs[
+        Partition(central_topic(AUDIT, world.pipeline.mirror.alias), 0)
+    ]
     for _ in range(grown):
         writes(world, "click")
         world.pipeline.mirror_all(0)
@@ -93,7 +104,9 @@ def test_promises_that_were_lost_hold_every_type_however_far_their_log_grew(worl
     assert frontier(world).hour == hour(1)
 
 
-def test_events_that_were_lost_are_staged_again_where_their_log_grew_beyond_its_end(world: World) -> None:
+def test_events_that_were_lost_are_staged_again_where_their_log_grew_beyond_its_end(
+    world: World,
+) -> None:
     world.pipeline.shorten([CLICKS], 4)
     grows(world, 5)
     polls(world, hour(1))
@@ -119,7 +132,9 @@ def test_nothing_is_proved_by_a_rebuilt_ledger_where_promises_may_be_lost(
         world.ledgers.keep_checks(0)
     world.pipeline.shorten([AUDIT, CLICKS] if events_too else [AUDIT], 6)
     if files_gone:
-        gone = staged_files(world, "audit")[-3:] + (staged_files(world, "events")[-3:] if events_too else [])
+        gone = staged_files(world, "audit")[-3:] + (
+            staged_files(world, "events")[-3:] if events_too else []
+        )
         world.damages.lose(*gone)
     if grown:
         grows(world, 5)
@@ -133,7 +148,9 @@ def test_nothing_is_proved_by_a_rebuilt_ledger_where_promises_may_be_lost(
         assert grade(world, "click", hour(1)) == "forced"
 
 
-def test_a_rebuild_after_elections_needs_no_override_once_a_later_promise_was_staged(world: World) -> None:
+def test_a_rebuild_after_elections_needs_no_override_once_a_later_promise_was_staged(
+    world: World,
+) -> None:
     elect(world)
     writes(world, "click")
     arrive(world)
@@ -142,7 +159,9 @@ def test_a_rebuild_after_elections_needs_no_override_once_a_later_promise_was_st
     assert grade(world, "click", hour(1)) == "proved"
 
 
-def test_a_rebuild_after_elections_needs_no_override_where_the_record_of_offsets_has_the_epoch(world: World) -> None:
+def test_a_rebuild_after_elections_needs_no_override_where_the_record_of_offsets_has_the_epoch(
+    world: World,
+) -> None:
     elect(world)
     writes(world, "click")
     arrive(world)
@@ -152,7 +171,9 @@ def test_a_rebuild_after_elections_needs_no_override_where_the_record_of_offsets
     assert lose_ledger(world).lost == []
 
 
-def test_a_leader_of_promises_of_which_nothing_was_staged_leaves_a_rebuild_without_evidence(world: World) -> None:
+def test_a_leader_of_promises_of_which_nothing_was_staged_leaves_a_rebuild_without_evidence(
+    world: World,
+) -> None:
     elect(world)
     (what,) = lose_ledger(world).lost
     assert "its leader epoch is 1, and the last record known to be staged has 0" in what
@@ -165,7 +186,9 @@ def test_a_leader_of_promises_of_which_nothing_was_staged_leaves_a_rebuild_witho
     assert grade(world, "click", hour(2)) in ("forced", "proved")
 
 
-def test_an_older_copy_of_the_ledger_learns_from_staged_files_that_promises_were_lost_though_their_log_grew(world: World) -> None:
+def test_an_older_copy_of_the_ledger_learns_from_staged_files_that_promises_were_lost_though_their_log_grew(
+    world: World,
+) -> None:
     world.ledgers.back_up(0)
     for _ in range(2):
         writes(world, "click")

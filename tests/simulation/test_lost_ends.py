@@ -1,7 +1,8 @@
-"""Central logs lose their end (an unclean election, a broker's disk), and others take the lost records' places: what is met then.
+"""Central logs lose their end (an unclean election, a broker's disk), and others take the lost
+records' places: what is met then.
 
-Nothing is proved that is not whole, no cut waits for what cannot come, and what staged files hold of it is not lost with the
-ledger.
+Nothing is proved that is not whole, no cut waits for what cannot come, and what staged files hold
+of it is not lost with the ledger.
 """
 
 from __future__ import annotations
@@ -10,7 +11,16 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.closing import arrive, frontier, grade, hour, override, override_all, report, until
+from tests.support.closing import (
+    arrive,
+    frontier,
+    grade,
+    hour,
+    override,
+    override_all,
+    report,
+    until,
+)
 from tests.support.rebuilding import begin, lose_ledger, staged_files
 from tests.support.simulator.truth import FIRST_HOUR, TYPES
 from tests.support.simulator.world import World
@@ -47,7 +57,11 @@ def world(ledgers: Path, template: Path) -> Iterator[World]:
 def stage_only(world: World, topics: Collection[str]) -> None:
     """A micro-batch of these topics (edge names)."""
     positions, logs = world.pipeline.positions(), world.pipeline.central.logs
-    ends = {p: len(logs[p].records) for p in positions if world.pipeline.topics.at_edge(p.topic) in topics}
+    ends = {
+        p: len(logs[p].records)
+        for p in positions
+        if world.pipeline.topics.at_edge(p.topic) in topics
+    }
     world.pipeline._stage({p: s.next_offset for p, s in positions.items()} | ends, 1.0)
 
 
@@ -147,7 +161,9 @@ def test_a_cut_does_not_wait_for_promises_that_their_log_has_lost(world: World) 
     world.closer.step()
     world.pipeline.shorten((AUDIT,), 2)
     goes_on(world)
-    assert frontier(world, "view").hour == hour(2), "nothing that was staged is lost, and all that stands is"
+    assert frontier(world, "view").hour == hour(2), (
+        "nothing that was staged is lost, and all that stands is"
+    )
     world.judge.given_up |= world.producers.events.keys()
     world.judge.check()
 
@@ -185,7 +201,9 @@ def test_a_rebuild_lists_all_staged_events_of_a_log_that_lost_its_end(world: Wor
     world.clean(0)
     polls(world, hour(1))
     assert grade(world, "click", hour(1)) == "proved"
-    assert len(world.judge.where) == len(world.producers.events), "all that was written, also what files alone hold"
+    assert len(world.judge.where) == len(world.producers.events), (
+        "all that was written, also what files alone hold"
+    )
 
 
 def test_the_same_once_it_has_grown_where_the_driver_had_seen_it(world: World) -> None:
@@ -196,7 +214,9 @@ def test_the_same_once_it_has_grown_where_the_driver_had_seen_it(world: World) -
     lose_ledger(world)
     polls(world, hour(1))
     assert grade(world, "click", hour(1)) == "proved"
-    assert len(world.judge.where) == len(world.producers.events), "all that was written, also what files alone hold"
+    assert len(world.judge.where) == len(world.producers.events), (
+        "all that was written, also what files alone hold"
+    )
 
 
 def test_a_rebuild_compares_with_the_last_marker(world: World) -> None:
@@ -206,9 +226,18 @@ def test_a_rebuild_compares_with_the_last_marker(world: World) -> None:
     for path in staged_files(world, "events"):
         world.storage.delete(path)  # cleaned away: all of it is closed
     world.ledgers.keep_checks(0)
-    staged = max(s.next_offset for p, s in world.pipeline.positions().items() if p.topic.endswith(CLICKS))
+    staged = max(
+        s.next_offset for p, s in world.pipeline.positions().items() if p.topic.endswith(CLICKS)
+    )
     world.pipeline.shorten((CLICKS,), staged - 1)
-    while len(next(log for p, log in world.pipeline.central.logs.items() if p.topic.endswith(CLICKS)).records) < staged - 2:
+    while (
+        len(
+            next(
+                log for p, log in world.pipeline.central.logs.items() if p.topic.endswith(CLICKS)
+            ).records
+        )
+        < staged - 2
+    ):
         grows(world, 1)
     assert any("it is staged again from its start" in note for note in lose_ledger(world).notes)
     polls(world, hour(4))
@@ -217,7 +246,9 @@ def test_a_rebuild_compares_with_the_last_marker(world: World) -> None:
 
 
 def older_copy_goes_on(world: World, *lost: str) -> None:
-    """A copy from before more was staged, while the central cluster lost the end of it too, and no driver looked."""
+    """A copy from before more was staged, while the central cluster lost the end of it too, and no
+    driver looked.
+    """
     world.ledgers.keep_checks(0)
     world.ledgers.back_up(0)
     for _ in range(4):
@@ -245,7 +276,9 @@ def test_an_older_copy_knows_what_was_staged_and_lost_since(world: World) -> Non
     forced_and_then_proved(world)
 
 
-def test_it_knows_though_nobody_leads_a_topic_of_events_and_the_mirror_goes_on(world: World) -> None:
+def test_it_knows_though_nobody_leads_a_topic_of_events_and_the_mirror_goes_on(
+    world: World,
+) -> None:
     nobody_looks_yet(world, AUDIT, CLICKS)
     central = world.pipeline.central
     clicks = Partition(central_topic(CLICKS, world.pipeline.mirror.alias or ""), 0)
@@ -259,9 +292,13 @@ def test_it_knows_though_nobody_leads_a_topic_of_events_and_the_mirror_goes_on(w
     held(world, hour(1))
 
 
-def test_it_remembers_where_promises_ended_when_it_asked_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_remembers_where_promises_ended_when_it_asked_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nobody_looks_yet(world, AUDIT)
-    lost_ends = LostEnds(world.storage, world.database, world.pipeline.central, world.pipeline.topics)
+    lost_ends = LostEnds(
+        world.storage, world.database, world.pipeline.central, world.pipeline.topics
+    )
     with monkeypatch.context() as patch, pytest.raises(Unavailable):
         patch.setattr("hourmark_etl.recovery.lost_ends.read_notes", away)
         lost_ends.look(world.closer.lease, world.clock.now_ms())
@@ -274,7 +311,9 @@ def away(*_: object) -> None:
     raise Unavailable("storage does not answer")
 
 
-def test_files_of_promises_that_cannot_be_read_hold_where_logs_lost_their_ends(world: World) -> None:
+def test_files_of_promises_that_cannot_be_read_hold_where_logs_lost_their_ends(
+    world: World,
+) -> None:
     nobody_looks_yet(world, AUDIT, CLICKS)
     for path in staged_files(world, "audit"):
         content = world.storage.read(path)
@@ -293,7 +332,9 @@ def test_what_it_does_not_list_a_rebuild_does(world: World) -> None:
     lose_ledger(world)
     polls(world, hour(1))
     assert grade(world, "click", hour(1)) == "proved"
-    assert len(world.judge.where) == len(world.producers.events), "all that was written, also what files alone hold"
+    assert len(world.judge.where) == len(world.producers.events), (
+        "all that was written, also what files alone hold"
+    )
 
 
 def test_a_batch_that_was_not_committed_is_no_lost_end(world: World) -> None:

@@ -1,6 +1,8 @@
-"""Histories that hold say little unless a fault turns them red: each fault is planted in the real code, and must be found.
+"""Histories that hold say little unless a fault turns them red: each fault is planted in the real
+code, and must be found.
 
-Seeds are fixed, so a fault is found by the same history each time, unless histories or code have changed.
+Seeds are fixed, so a fault is found by the same history each time, unless histories or code have
+changed.
 """
 
 from __future__ import annotations
@@ -33,13 +35,24 @@ from hourmark_etl.staging import stage
 from hourmark_etl.storage import Storage
 
 HISTORIES_MAX = 40
-# The rules of a cut know no leaders, no values and no records of outsiders, and each action more makes the others rarer.
+# The rules of a cut know no leaders, no values and no records of outsiders, and each action more
+# makes the others rarer.
 NEWER = ("elect", "change_value", "change_key", "outsider", "older_service")
-# Faults of the closing core show in histories where nobody leaves and the ledger stays; see test_planted_world_faults too.
+# Faults of the closing core show in histories where nobody leaves and the ledger stays; see
+# test_planted_world_faults too.
 CALM = {
     **{name: weight for name, weight in WEIGHTS.items() if name not in NEWER},
     **dict.fromkeys(
-        ("host_leaves", "service_leaves", "second_service", "all_leave", "lose_ledger", "keep_checks", "read_otherwise"), 0
+        (
+            "host_leaves",
+            "service_leaves",
+            "second_service",
+            "all_leave",
+            "lose_ledger",
+            "keep_checks",
+            "read_otherwise",
+        ),
+        0,
     ),
     "read_unrecorded": 0,
 }
@@ -53,13 +66,19 @@ def stage_into_frozen(patch: pytest.MonkeyPatch) -> None:
     def commit(database: Database, lease: Lease, batch: StagedBatch, *more: Any) -> None:
         real(database, lease, batch, *more)
         with database.transaction(lease) as connection:
-            states = select(tables.frontiers.c.type, tables.frontiers.c.hour, tables.frontiers.c.state)
+            states = select(
+                tables.frontiers.c.type, tables.frontiers.c.hour, tables.frontiers.c.state
+            )
             for event_type, hour, state in connection.execute(states).all():
                 if state != State.OPEN.value:
                     groups = tables.groups.c
                     connection.execute(
                         update(tables.groups)
-                        .where(groups.type == event_type, groups.listed_hour.is_(None), groups.hour <= hour)
+                        .where(
+                            groups.type == event_type,
+                            groups.listed_hour.is_(None),
+                            groups.hour <= hour,
+                        )
                         .values(listed_hour=hour)
                     )
 
@@ -84,7 +103,9 @@ def zombie_closer(patch: pytest.MonkeyPatch) -> None:
     """Publishing overwrites what is there."""
     real = publishing.publish
 
-    def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest: Manifest) -> Manifest:
+    def publish(
+        storage: Storage, frontier: Frontier, written: WrittenHour, manifest: Manifest
+    ) -> Manifest:
         storage.delete(frontier.hour.bucket_path(frontier.event_type))
         return real(storage, frontier, written, manifest)
 
@@ -93,11 +114,15 @@ def zombie_closer(patch: pytest.MonkeyPatch) -> None:
 
 def cut_by_time(patch: pytest.MonkeyPatch) -> None:
     """The closer does not wait until the ledger reaches the central ends taken after the mirror."""
-    patch.setattr("hourmark_etl.closing.cut.clusters.LedgerProgress.not_staged", lambda self, ends: {})
+    patch.setattr(
+        "hourmark_etl.closing.cut.clusters.LedgerProgress.not_staged", lambda self, ends: {}
+    )
 
 
 def count_only(patch: pytest.MonkeyPatch) -> None:
-    """A mirror that drops and doubles, and a proof that counts rows instead of distinct ids with a digest."""
+    """A mirror that drops and doubles, and a proof that counts rows instead of distinct ids with a
+    digest.
+    """
 
     def by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof:
         rows, wanted = (sum(s.events for s in side.values()) for side in (listed, promised))
@@ -119,7 +144,12 @@ def no_proof(patch: pytest.MonkeyPatch) -> None:
     def decide(frontier: Frontier, proof: Proof, *rest: Any) -> Any:
         return real(
             frontier,
-            Proof(method=proof.method, audit_records=proof.audit_records, promised=proof.promised, unaudited=proof.unaudited),
+            Proof(
+                method=proof.method,
+                audit_records=proof.audit_records,
+                promised=proof.promised,
+                unaudited=proof.unaudited,
+            ),
             *rest,
         )
 
@@ -137,7 +167,9 @@ def recut_new_id(patch: pytest.MonkeyPatch) -> None:
 
 
 def copies_believed(patch: pytest.MonkeyPatch) -> None:
-    """Late rows of a range that was settled are taken for copies of what stands in closed buckets."""
+    """Late rows of a range that was settled are taken for copies of what stands in closed
+    buckets.
+    """
     patch.setattr("hourmark_etl.closing.proof.proof.second_readings", lambda *_: {})
 
 
@@ -181,13 +213,19 @@ PLANTS: Mapping[str, tuple[Plant, Mapping[str, int]]] = {
 
 
 @pytest.mark.parametrize("name", PLANTS)
-def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch, ledgers: Path, template: Path) -> None:
+def test_a_planted_fault_is_found(
+    name: str, monkeypatch: pytest.MonkeyPatch, ledgers: Path, template: Path
+) -> None:
     plant, more = PLANTS[name]
     # The engine alone: what is promised must be seen to break, and not only that two proofs differ.
-    monkeypatch.setattr(World, "engine", lambda world, database: Engine(world.storage, database, world.config))
+    monkeypatch.setattr(
+        World, "engine", lambda world, database: Engine(world.storage, database, world.config)
+    )
     plant(monkeypatch)
     found = first_broken(range(HISTORIES_MAX), {**CALM, **more}, ledgers, template)
-    assert found is not None, f"{name} ({plant.__doc__}) was planted, and {HISTORIES_MAX} histories hold all the same"
+    assert found is not None, (
+        f"{name} ({plant.__doc__}) was planted, and {HISTORIES_MAX} histories hold all the same"
+    )
     print(f"{name}: history {found[0]}: {found[1]}")
 
 
@@ -203,6 +241,8 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch, le
         "ids-not-compared",
     ],
 )
-def test_the_same_histories_hold_without_the_fault(name: str, ledgers: Path, template: Path) -> None:
+def test_the_same_histories_hold_without_the_fault(
+    name: str, ledgers: Path, template: Path
+) -> None:
     _, more = PLANTS[name]
     assert first_broken(range(3), {**CALM, **more}, ledgers, template) is None

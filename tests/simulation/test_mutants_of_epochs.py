@@ -22,7 +22,9 @@ from .stories import Patch, Plant, Story, grows, is_found, played, polls, withou
 
 
 def logs_grow_beyond_what_they_lost(world: World) -> None:
-    """The central cluster loses the last promises and events, which are staged; others come before anybody looks."""
+    """The central cluster loses the last promises and events, which are staged; others come before
+    anybody looks.
+    """
     writes(world, "view")
     polls(world, FIRST_HOUR)
     for _ in range(3):
@@ -34,7 +36,9 @@ def logs_grow_beyond_what_they_lost(world: World) -> None:
 
 
 def ledger_and_promises_are_lost(world: World) -> None:
-    """The same, and the staged files of promises and events are gone, and the ledger before a driver looked."""
+    """The same, and the staged files of promises and events are gone, and the ledger before a
+    driver looked.
+    """
     writes(world, "view")
     polls(world, FIRST_HOUR)
     world.ledgers.keep_checks(0)
@@ -74,7 +78,9 @@ def rebuild_ignores_epochs(patch: Patch) -> None:
 
 
 def epoch_of_the_position(patch: Patch) -> None:
-    """The last record's epoch is taken for that of the position, behind markers of another leader."""
+    """The last record's epoch is taken for that of the position, behind markers of another
+    leader.
+    """
 
     def begin(p: Position, _: int) -> Start:
         return Start(p.next_offset, p.leader_epoch)
@@ -90,7 +96,9 @@ STORIES: Mapping[str, tuple[Plant, Story]] = {
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_planted_fault_is_found(name: str, monkeypatch: Patch, ledgers: Path, template: Path) -> None:
+def test_a_planted_fault_is_found(
+    name: str, monkeypatch: Patch, ledgers: Path, template: Path
+) -> None:
     is_found(*STORIES[name], monkeypatch, ledgers, template)
 
 

@@ -1,4 +1,5 @@
-"""Faults of what destroys, or brings back what was: each is played as a story, with a rule taken away, and must be found.
+"""Faults of what destroys, or brings back what was: each is played as a story, with a rule taken
+away, and must be found.
 
 The same story without the planted fault keeps the promise, and is told as it is said there.
 """
@@ -12,7 +13,16 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
-from tests.simulation.stories import Patch, Plant, Story, is_found, played, polls, unknown_is_an_offset, writes
+from tests.simulation.stories import (
+    Patch,
+    Plant,
+    Story,
+    is_found,
+    played,
+    polls,
+    unknown_is_an_offset,
+    writes,
+)
 from tests.support.closing import hour, send, send_otherwise, until
 from tests.support.rebuilding import staged_files
 from tests.support.restaging import retention_passes
@@ -40,7 +50,9 @@ CLICKS = Partition(events_topic("click"), 0)
 
 
 def promises_end_nowhere(world: World) -> None:
-    """The mirror dropped an event; when its hour is cut, nobody knows where the promises end on the central cluster."""
+    """The mirror dropped an event; when its hour is cut, nobody knows where the promises end on the
+    central cluster.
+    """
     writes(world, "click", "click")
     world.pipeline.mirror.copy(CLICKS, 2, drop=1)
     until(world, FIRST_HOUR)
@@ -51,7 +63,9 @@ def promises_end_nowhere(world: World) -> None:
 
 
 def older_copy_comes_back(world: World) -> None:
-    """An hour is closed, an event of it comes late, and a copy of the ledger comes back from before the close."""
+    """An hour is closed, an event of it comes late, and a copy of the ledger comes back from before
+    the close.
+    """
     start_ms = world.clock.now_ms()
     send(world, ["click"], start_ms)
     world.pipeline.arrive()
@@ -81,7 +95,9 @@ def retention_before_staging(world: World) -> None:
 
 
 def half_a_range_is_unaudited(world: World) -> None:
-    """Half of a range is lost, half is unaudited of the first hour; that file is damaged, and then the promise comes."""
+    """Half of a range is lost, half is unaudited of the first hour; that file is damaged, and then
+    the promise comes.
+    """
     producers = world.producers
     events = [producers._event(n, 0, "click", world.clock.now_ms()) for n in (1, 2)]
     producers.lines = 2
@@ -102,7 +118,9 @@ def marker_before_is_gone(world: World) -> None:
     """An hour is closed, its marker goes, and the next hour has ended."""
     writes(world, "click")
     polls(world, FIRST_HOUR)
-    world.damages.spoil(FileFault("remove", MARKERS, 1), f"{FIRST_HOUR.bucket_path('click')}/{MARKER}")
+    world.damages.spoil(
+        FileFault("remove", MARKERS, 1), f"{FIRST_HOUR.bucket_path('click')}/{MARKER}"
+    )
     writes(world, "click")
     polls(world, hour(1))
 
@@ -142,9 +160,14 @@ def markers_are_not_asked(patch: Patch) -> None:
 
 
 def promises_end_at_an_unknown_offset(patch: Patch) -> None:
-    """-1001 is where the promises end, and a cut may know fewer of them than are settled: either rule alone holds the hour."""
+    """-1001 is where the promises end, and a cut may know fewer of them than are settled: either
+    rule alone holds the hour.
+    """
     unknown_is_an_offset(patch)
-    patch.setattr("hourmark_etl.closing.closer._is_under", lambda cut, f: f.hour.end_ms <= cut.watermarks_ms.get(f.event_type, 0))
+    patch.setattr(
+        "hourmark_etl.closing.closer._is_under",
+        lambda cut, f: f.hour.end_ms <= cut.watermarks_ms.get(f.event_type, 0),
+    )
 
 
 def nothing_is_noted(patch: Patch) -> None:
@@ -164,7 +187,9 @@ def damaged_unaudited_keeps_all(patch: Patch) -> None:
         return rows
 
     def decide(frontier: Frontier, proof: Proof, *rest: Any) -> Any:
-        return real_decide(frontier, dataclasses.replace(proof, findings=()) if unread else proof, *rest)
+        return real_decide(
+            frontier, dataclasses.replace(proof, findings=()) if unread else proof, *rest
+        )
 
     patch.setattr("hourmark_etl.closing.proof.evidence.read_unaudited", read)
     patch.setattr("hourmark_etl.closing.sealing.decide", decide)
@@ -192,7 +217,10 @@ def given_up_untried(patch: Patch) -> None:
 
 def records_are_not_compared(patch: Patch) -> None:
     """Two audit records of one range are two promises."""
-    patch.setattr("hourmark_etl.closing.proof.readings.differing", lambda new, known: new.slice(0, 0).select(RANGE))
+    patch.setattr(
+        "hourmark_etl.closing.proof.readings.differing",
+        lambda new, known: new.slice(0, 0).select(RANGE),
+    )
 
 
 def conflicts_hold_nothing(patch: Patch) -> None:
@@ -214,7 +242,9 @@ STORIES: Mapping[str, tuple[Plant, Story]] = {
 }
 SEEN: Mapping[str, Callable[[Mapping[str, int]], bool]] = {
     "older-copy-accepted": lambda seen: seen["older copy refused"] == 1,
-    "older-copy-forgets-a-gap": lambda seen: seen["older copy goes on"] == 1 and seen["buckets forced"] > 0,
+    "older-copy-forgets-a-gap": lambda seen: (
+        seen["older copy goes on"] == 1 and seen["buckets forced"] > 0
+    ),
     "passed-over-unnoted": lambda seen: seen["buckets forced"] > 0,
     "given-up-untried": lambda seen: seen["buckets forced"] == 2 and seen["staged again"] == 1,
     "records-not-compared": lambda seen: (
@@ -224,7 +254,9 @@ SEEN: Mapping[str, Callable[[Mapping[str, int]], bool]] = {
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_planted_fault_is_found(name: str, monkeypatch: Patch, ledgers: Path, template: Path) -> None:
+def test_a_planted_fault_is_found(
+    name: str, monkeypatch: Patch, ledgers: Path, template: Path
+) -> None:
     is_found(*STORIES[name], monkeypatch, ledgers, template)
 
 

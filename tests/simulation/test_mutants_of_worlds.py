@@ -1,6 +1,8 @@
-"""Faults of the world beside the closing core: each is played as a story, with a rule taken away, and must be found.
+"""Faults of the world beside the closing core: each is played as a story, with a rule taken away,
+and must be found.
 
-The same story without the planted fault keeps the promise. Random histories meet such moments too, but not in each run.
+The same story without the planted fault keeps the promise. Random histories meet such moments too,
+but not in each run.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ TOPICS = (*CONTROL, *map(events_topic, TYPES))
 
 
 def audit_leader_away(world: World) -> None:
-    """The hour has ended by staged reports; nothing else is mirrored, and nobody knows where it ends at the edge."""
+    """The hour has ended by staged reports; nothing else is mirrored, and nobody knows where it
+    ends at the edge.
+    """
     writes(world, "click", "view")
     until(world, FIRST_HOUR)
     world.producers.report(0)
@@ -64,7 +68,9 @@ def audit_leader_away(world: World) -> None:
 
 
 def marker_and_later_hours(world: World) -> None:
-    """Events of two hours are staged, the first is closed, the ledger is lost, and so are the staged files."""
+    """Events of two hours are staged, the first is closed, the ledger is lost, and so are the
+    staged files.
+    """
     writes(world, "click", "view")
     until(world, FIRST_HOUR)
     writes(world, "click", "view")
@@ -73,7 +79,9 @@ def marker_and_later_hours(world: World) -> None:
 
 
 def promises_lost_everywhere(world: World) -> None:
-    """Kafka has let go of what is staged of an open hour, the ledger is lost, and the staged files of its promises and events."""
+    """Kafka has let go of what is staged of an open hour, the ledger is lost, and the staged files
+    of its promises and events.
+    """
     writes(world, "click", "view")
     polls(world, FIRST_HOUR)
     writes(world, "click", "view")
@@ -90,7 +98,9 @@ def promises_lost_everywhere(world: World) -> None:
 
 
 def gap_accepted_before_the_ledger_was_lost(world: World) -> None:
-    """The edge deletes events and promises before they are copied, of an hour too that has begun when that is accepted."""
+    """The edge deletes events and promises before they are copied, of an hour too that has begun
+    when that is accepted.
+    """
     polls(world, FIRST_HOUR)
     writes(world, "click")
     overtaken(world)
@@ -116,7 +126,9 @@ def gap_after_the_last_record(world: World) -> None:
 
 
 def centre_lost_what_was_copied(world: World) -> None:
-    """The central cluster loses the last events and promises; the edge has deleted them; ledger and staged events are lost."""
+    """The central cluster loses the last events and promises; the edge has deleted them; ledger and
+    staged events are lost.
+    """
     writes(world, "view")
     polls(world, FIRST_HOUR)
     writes(world, "click", "click")
@@ -135,7 +147,9 @@ def centre_lost_what_was_copied(world: World) -> None:
 
 
 def centre_lost_what_was_staged(world: World) -> None:
-    """The same while the driver runs: other events and promises come into their places, until the logs are longer again."""
+    """The same while the driver runs: other events and promises come into their places, until the
+    logs are longer again.
+    """
     staged_and_lost(world)
     writes(world, "click")
     polls(world)
@@ -146,17 +160,23 @@ def centre_lost_what_was_staged(world: World) -> None:
 
 
 def closer_alone_sees_that_promises_are_lost(world: World) -> None:
-    """Promises and events lose their ends, and grow beyond them before the next micro-batch; the closer looked in between."""
+    """Promises and events lose their ends, and grow beyond them before the next micro-batch; the
+    closer looked in between.
+    """
     staged_and_lost(world)
     world.clock.advance(31)
     world.closer.step()
     grows(world, 5)
     polls(world, hour(1))
-    world.judge.given_up |= world.producers.events.keys()  # events that came into lost places: nobody saw that log shorter
+    world.judge.given_up |= (
+        world.producers.events.keys()
+    )  # events that came into lost places: nobody saw that log shorter
 
 
 def closed_events_lost_and_replaced(world: World) -> None:
-    """A log loses events of closed hours; the driver sees it, others come into their places, and the ledger is lost."""
+    """A log loses events of closed hours; the driver sees it, others come into their places, and
+    the ledger is lost.
+    """
     polls(world, FIRST_HOUR)
     for n in (1, 2, 3):
         writes(world, "click", "click")
@@ -170,7 +190,9 @@ def closed_events_lost_and_replaced(world: World) -> None:
 
 
 def staged_events_are_in_files_alone(world: World) -> None:
-    """Events of an open hour are staged, their log loses them, and the ledger is lost before anybody looks."""
+    """Events of an open hour are staged, their log loses them, and the ledger is lost before
+    anybody looks.
+    """
     for _ in range(3):
         writes(world, "click", "view")
         arrive(world)
@@ -210,7 +232,9 @@ def overtaken(world: World) -> None:
 
 
 def staged_and_lost(world: World) -> None:
-    """Clicks and their promises are staged in the second hour, and gone from the ends of the central logs."""
+    """Clicks and their promises are staged in the second hour, and gone from the ends of the
+    central logs.
+    """
     writes(world, "view")
     polls(world, FIRST_HOUR)
     for _ in range(3):
@@ -231,7 +255,10 @@ def named(world: World, at: Hour) -> None:
     for (event_type, closed), m in world.judge.manifests.items():
         says = any(f"{AUDIT} partition 0: offsets [" in text for text in m.evidence.waived)
         if closed == at and not (m.grade.value == "forced" and says):
-            raise Broken(f"{event_type} {at} is {m.grade.value}, and does not name the promises that are gone")
+            raise Broken(
+                f"{event_type} {at} is {m.grade.value}, and does not name the promises "
+                "that are gone"
+            )
 
 
 # Faults.
@@ -239,7 +266,8 @@ def named(world: World, at: Hour) -> None:
 
 def marker_covers_later_hours(patch: Patch) -> None:
     """A rebuild takes the last marker's offsets as covering everything below them."""
-    real = Chain.of.__func__  # type: ignore[attr-defined]  # of a class method, which mypy takes for a function
+    # of a class method, which mypy takes for a function
+    real = Chain.of.__func__  # type: ignore[attr-defined]
 
     def of(cls: type[Chain], closed: Any) -> Chain:
         chain: Chain = real(cls, closed)
@@ -257,7 +285,9 @@ def gaps_passed_over(patch: Patch) -> None:
 def length_of_promises_is_not_asked(patch: Patch) -> None:
     """A rebuild does not compare the logs of promises with how far they were staged or settled."""
     without_epochs(patch)
-    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._find_shorter", lambda *_: {})
+    patch.setattr(
+        "hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._find_shorter", lambda *_: {}
+    )
 
 
 def waits_until_it_is_longer(patch: Patch) -> None:
@@ -311,7 +341,9 @@ def nobody_need_be_there(patch: Patch) -> None:
 
 
 def hides_a_row(patch: Patch) -> None:
-    """Of the first staged file that is read for a bucket, a reader silently gives a row less, again and again."""
+    """Of the first staged file that is read for a bucket, a reader silently gives a row less, again
+    and again.
+    """
     real_init, real_read = VerifiedFile.__init__, files._read
     hiding: list[str] = []
 
@@ -319,7 +351,9 @@ def hides_a_row(patch: Patch) -> None:
         real_init(self, file, path)
         self.path = path  # type: ignore[attr-defined]  # kept for `read`
 
-    def read(file: VerifiedFile, wanted: Any, columns: Any, within: Any) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+    def read(
+        file: VerifiedFile, wanted: Any, columns: Any, within: Any
+    ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
         table, counts = real_read(file, wanted, columns, within)
         path = file.path  # type: ignore[attr-defined]  # of `init`
         if "datum" not in columns or not len(table) or path not in (hiding or [path]):
@@ -334,7 +368,9 @@ def hides_a_row(patch: Patch) -> None:
 
 
 def nobody_counts(patch: Patch) -> None:
-    """The same, and nothing between the proof and the bucket compares rows: duplicates are what is left."""
+    """The same, and nothing between the proof and the bucket compares rows: duplicates are what is
+    left.
+    """
     hides_a_row(patch)
 
     def check_read(listed: Iterable[Any], read: Mapping[Any, Any]) -> None:
@@ -343,7 +379,13 @@ def nobody_counts(patch: Patch) -> None:
     def written(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Written) -> WrittenHour:
         key = sealed.event_type, sealed.hour.start_s
         event_type, hour_s = key
-        return WrittenHour(event_type=event_type, hour_s=hour_s, files=files, duplicates=done.duplicates.get(key, {}), trouble="")
+        return WrittenHour(
+            event_type=event_type,
+            hour_s=hour_s,
+            files=files,
+            duplicates=done.duplicates.get(key, {}),
+            trouble="",
+        )
 
     patch.setattr("hourmark_etl.closing.units.check_read", check_read)
     patch.setattr("hourmark_etl.closing.write.writing.check_read", check_read)
@@ -354,11 +396,17 @@ STORIES: Mapping[str, tuple[Plant, Story]] = {
     "unknown-is-an-offset": (unknown_is_an_offset, audit_leader_away),
     "marker-covers-later-hours": (marker_covers_later_hours, marker_and_later_hours),
     "gaps-passed-over": (gaps_passed_over, promises_lost_everywhere),
-    "accepted-gaps-forgotten": (accepted_gaps_are_forgotten, gap_accepted_before_the_ledger_was_lost),
+    "accepted-gaps-forgotten": (
+        accepted_gaps_are_forgotten,
+        gap_accepted_before_the_ledger_was_lost,
+    ),
     "copied-for-all-it-knows": (copied_for_all_it_knows, gap_after_the_last_record),
     "length-of-promises-not-asked": (length_of_promises_is_not_asked, centre_lost_what_was_copied),
     "waits-until-it-is-longer": (waits_until_it_is_longer, centre_lost_what_was_staged),
-    "closer-waits-until-it-is-longer": (closer_waits_until_it_is_longer, closer_alone_sees_that_promises_are_lost),
+    "closer-waits-until-it-is-longer": (
+        closer_waits_until_it_is_longer,
+        closer_alone_sees_that_promises_are_lost,
+    ),
     "markers-are-believed": (markers_are_believed, closed_events_lost_and_replaced),
     "ends-of-logs-not-asked": (ends_of_logs_are_not_asked, staged_events_are_in_files_alone),
     "nobody-counts": (nobody_counts, an_hour_of_events),
@@ -376,7 +424,9 @@ LOSING = {  # their stories lose promises, and buckets must say so
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_planted_fault_is_found(name: str, monkeypatch: Patch, ledgers: Path, template: Path) -> None:
+def test_a_planted_fault_is_found(
+    name: str, monkeypatch: Patch, ledgers: Path, template: Path
+) -> None:
     is_found(*STORIES[name], monkeypatch, ledgers, template)
 
 
@@ -387,6 +437,8 @@ def test_the_same_story_holds_without_the_fault(name: str, ledgers: Path, templa
     assert (seen["buckets forced"] > 0) == (name in LOSING), seen
 
 
-def test_rows_that_a_reader_hides_are_missed_and_staged_again(monkeypatch: Patch, ledgers: Path, template: Path) -> None:
+def test_rows_that_a_reader_hides_are_missed_and_staged_again(
+    monkeypatch: Patch, ledgers: Path, template: Path
+) -> None:
     hides_a_row(monkeypatch)
     assert played(an_hour_of_events, ledgers, template)["staged again"] == 1

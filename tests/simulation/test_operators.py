@@ -36,7 +36,9 @@ def history(folder: Path, seed: int) -> World:
                 world.step()
             world.settle()
     except Broken as error:
-        raise Broken(f"HOURMARK_SEED={seed} HOURMARK_OPERATORS=1: {error}\nafter {' '.join(world.done)}") from error
+        raise Broken(
+            f"HOURMARK_SEED={seed} HOURMARK_OPERATORS=1: {error}\nafter {' '.join(world.done)}"
+        ) from error
     finally:
         world.end()
     return world
@@ -58,7 +60,10 @@ def _in_order_only(patch: pytest.MonkeyPatch) -> None:
     def forgetful(book: RulesBook, key: str, value: str) -> None:
         if key.startswith("rules/"):
             types = json.loads(value)["types"]
-            if any(f"type/{name}/{entry['digest']}" not in book.records for name, entry in types.items()):
+            if any(
+                f"type/{name}/{entry['digest']}" not in book.records
+                for name, entry in types.items()
+            ):
                 return
         add(book, key, value)
 
@@ -82,15 +87,26 @@ def _registry_is_believed(patch: pytest.MonkeyPatch) -> None:
     """Whatever id the registry gives is taken, whatever it stood for."""
 
     def believed(registry: MemoryRegistry, _: Any, wanted: Any) -> dict[str, int]:
-        return {schema.event_type: registry.register(schema.topic, schema.schema) for schema in wanted}
+        return {
+            schema.event_type: registry.register(schema.topic, schema.schema) for schema in wanted
+        }
 
     def put_whatever(connection: Any, schemas: Any) -> None:
         for schema_id, s in schemas:
-            row = {"schema_id": schema_id, "type": s.event_type, "fingerprint": s.fingerprint, "schema": s.text}
+            row = {
+                "schema_id": schema_id,
+                "type": s.event_type,
+                "fingerprint": s.fingerprint,
+                "schema": s.text,
+            }
             put(connection, tables.schemas, ["schema_id"], [with_digest(tables.schemas, row)])
 
     def last_meaning(book: RulesBook) -> dict[int, Any]:
-        return {version.schema_id: version for rules in book.revisions for version in rules.types.values()}
+        return {
+            version.schema_id: version
+            for rules in book.revisions
+            for version in rules.types.values()
+        }
 
     patch.setattr(declare_apply, "_registered", believed)
     patch.setattr(declare_apply, "_check_known", lambda *_: None)
@@ -103,23 +119,37 @@ def _registry_is_believed(patch: pytest.MonkeyPatch) -> None:
 def _last_operator_wins(patch: pytest.MonkeyPatch) -> None:
     """No comparison with what is in force."""
     put = ledger_rules.LedgerRules.put
-    patch.setattr(ledger_rules.LedgerRules, "put", lambda self, rules, after, *more: put(self, rules, self.book().latest, *more))
+    patch.setattr(
+        ledger_rules.LedgerRules,
+        "put",
+        lambda self, rules, after, *more: put(self, rules, self.book().latest, *more),
+    )
 
 
 def _frontiers_of_the_last(patch: pytest.MonkeyPatch) -> None:
-    """Frontier rows are put in a transaction of their own, after the revision, so a crash or another operator comes between."""
+    """Frontier rows are put in a transaction of their own, after the revision, so a crash or
+    another operator comes between.
+    """
     patch.setattr(ledger_rules, "put_frontiers", lambda *_: [])
 
 
 def _zones_of_today(patch: pytest.MonkeyPatch) -> None:
     """Whatever the revision names, a service reads times with the newest zone data that it has."""
     patch.setattr(
-        "hourmark_delivery_service.parsing.placing.zone_of", lambda name, _: zones.zone_of(name, max(zones.zone_versions()))
+        "hourmark_delivery_service.parsing.placing.zone_of",
+        lambda name, _: zones.zone_of(name, max(zones.zone_versions())),
     )
 
 
 @pytest.mark.parametrize(
-    "plant", [_zones_of_today, _types_repeated, _registry_is_believed, _last_operator_wins, _frontiers_of_the_last]
+    "plant",
+    [
+        _zones_of_today,
+        _types_repeated,
+        _registry_is_believed,
+        _last_operator_wins,
+        _frontiers_of_the_last,
+    ],
 )
 def test_a_planted_fault_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,8 @@
-"""Traces in the middle of random histories: what they say of every event agrees with where it is, and nothing is called lost.
+"""Traces in the middle of random histories: what they say of every event agrees with where it is,
+and nothing is called lost.
 
-Real are the ledger, staging, closing, and what a trace reads of ledger and storage; Kafka is the simulator's.
+Real are the ledger, staging, closing, and what a trace reads of ledger and storage; Kafka is the
+simulator's.
 """
 
 from __future__ import annotations
@@ -33,11 +35,20 @@ from hourmark_etl.operators.tracing.story import Story, Verdict, told
 from hourmark_etl.operators.tracing.walk import Walk, Window
 
 LENGTH_S = FIRST_HOUR.length_s
-# Not those in which a ledger, a file or a topic's records are lost on purpose: then things may be missing.
+# Not those in which a ledger, a file or a topic's records are lost on purpose: then things may be
+# missing.
 ODD = (
-    "damage", "lose_ledger", "back_up", "restore", "central_retention", "no_leader", "elect", "change_key", "outsider",
+    "damage",
+    "lose_ledger",
+    "back_up",
+    "restore",
+    "central_retention",
+    "no_leader",
+    "elect",
+    "change_key",
+    "outsider",
     "older_service",
-)  # fmt: skip
+)
 CALM = {name: weight for name, weight in WEIGHTS.items() if name not in ODD}
 HISTORIES = 6
 ON_ITS_WAY = (Verdict.IN_KAFKA, Verdict.MIRRORED, Verdict.STAGED)
@@ -59,10 +70,16 @@ class Read:
 
     def _at_time(self, p: Partition, time_ms: int) -> int:
         log = self._cluster.logs[p]
-        late = (n for n, r in enumerate(log.records) if n >= log.start and r is not None and r.at_ms >= time_ms)
+        late = (
+            n
+            for n, r in enumerate(log.records)
+            if n >= log.start and r is not None and r.at_ms >= time_ms
+        )
         return next(late, len(log.records))
 
-    def read(self, spans: Mapping[Partition, tuple[int, int]]) -> Generator[list[MessageRun], None, None]:
+    def read(
+        self, spans: Mapping[Partition, tuple[int, int]]
+    ) -> Generator[list[MessageRun], None, None]:
         for p, (start, end) in spans.items():
             for n in range(start, end):
                 if (r := self._cluster.logs[p].records[n]) is not None:
@@ -93,7 +110,9 @@ def tracing(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Walk]:
     monkeypatch.setattr(topics, "CommittedReader", lambda _, name, **__: clusters[name])
     monkeypatch.setattr(topics, "MirrorPositions", lambda *_: Positions(world))
     now_ms = world.clock.now_ms()
-    kafka = topics.Topics(Kafka(central=KafkaCluster(), edge_alias=ALIAS), lambda _: None, now_ms=now_ms)
+    kafka = topics.Topics(
+        Kafka(central=KafkaCluster(), edge_alias=ALIAS), lambda _: None, now_ms=now_ms
+    )
     kept = Kept(lambda: world.database, world.storage, LENGTH_S, lambda _: None)
     yield Walk(kafka, kept, LENGTH_S, Window(since_ms=0, until_ms=now_ms + 900_000))
 
@@ -109,18 +128,28 @@ def in_buckets(world: World) -> set[EventId]:
     frontiers = {f.event_type: f.hour for f in world.frontiers()}
     for event_type, frontier in frontiers.items():
         for hour in list_hours(world.storage, event_type, LENGTH_S):
-            if hour < frontier and (manifest := standing_manifest(world.storage, event_type, hour)) is not None:
-                found |= {EventId(e["event_id"]) for e in read_events(world.storage, event_type, hour, manifest)}
+            if (
+                hour < frontier
+                and (manifest := standing_manifest(world.storage, event_type, hour)) is not None
+            ):
+                found |= {
+                    EventId(e["event_id"])
+                    for e in read_events(world.storage, event_type, hour, manifest)
+                }
     return found
 
 
 def written(world: World) -> dict[EventId, Event]:
     """Events of which the edge got a record, or may have."""
-    made = (e for r in world.producers.ranges for e in (*r.events, *r.otherwise) if e.id in r.appended)
+    made = (
+        e for r in world.producers.ranges for e in (*r.events, *r.otherwise) if e.id in r.appended
+    )
     return {e.id: e for e in made}
 
 
-def check(world: World, r: random.Random, monkeypatch: pytest.MonkeyPatch, seen: Counter[Verdict]) -> None:
+def check(
+    world: World, r: random.Random, monkeypatch: pytest.MonkeyPatch, seen: Counter[Verdict]
+) -> None:
     closed, known = in_buckets(world), written(world)
     for event_id in r.sample(sorted(known), min(6, len(known))):
         story = traced(world, known[event_id], monkeypatch)
@@ -131,7 +160,9 @@ def check(world: World, r: random.Random, monkeypatch: pytest.MonkeyPatch, seen:
             assert story.verdict in ON_ITS_WAY, story
 
 
-def test_what_is_told_of_an_event_is_where_it_is(ledgers: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_told_of_an_event_is_where_it_is(
+    ledgers: Path, template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = Counter[Verdict]()
     for seed in range(HISTORIES):
         r, world = random.Random(seed), World(ledgers, template)
@@ -146,21 +177,33 @@ def test_what_is_told_of_an_event_is_where_it_is(ledgers: Path, template: Path, 
     assert set(seen) == set(ON_ITS_WAY) | {Verdict.IN_BUCKET}, "the histories cover too little"
 
 
-def test_what_a_faulty_mirror_dropped_is_called_lost(ledgers: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_faulty_mirror_dropped_is_called_lost(
+    ledgers: Path, template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(ledgers, template)
     try:
         for _ in range(4):
             world.clock.advance(1)
             world.producers.cut_range(3)
         (first, *_) = world.producers.ranges
-        for event in first.events[:1] * 2:  # a record beside it, so that the mirror can double that one
+        for event in (
+            first.events[:1] * 2
+        ):  # a record beside it, so that the mirror can double that one
             world.producers.append_row(first, event)
-        dropped = next(e for x in world.producers.ranges[1:] for e in x.events if e.event_type == first.events[0].event_type)
+        dropped = next(
+            e
+            for x in world.producers.ranges[1:]
+            for e in x.events
+            if e.event_type == first.events[0].event_type
+        )
         world.producers.append_row(first, dropped)
         place = Partition(events_topic(dropped.event_type), 0)
         world.pipeline.mirror.copy(place, 3, drop=2)
         found = traced(world, dropped, monkeypatch)
-        assert found.verdict is Verdict.LOST and "the mirror has passed its record" in found.steps[-1].what
+        assert (
+            found.verdict is Verdict.LOST
+            and "the mirror has passed its record" in found.steps[-1].what
+        )
         kept = traced(world, first.events[0], monkeypatch)
         assert kept.verdict is Verdict.MIRRORED
     finally:

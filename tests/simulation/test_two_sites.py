@@ -1,4 +1,5 @@
-"""Histories of two sites that one ledger closes for: ranges and reports go to either, and each has a mirror of its own.
+"""Histories of two sites that one ledger closes for: ranges and reports go to either, and each has
+a mirror of its own.
 
 What could go wrong with a second site alone is planted, and must be found.
 """
@@ -24,7 +25,10 @@ HISTORIES_MAX: Final = 40
 # Many moments at which one site is behind the other, and nobody leaves.
 APART: Final = {
     **WEIGHTS,
-    **dict.fromkeys(("host_leaves", "service_leaves", "all_leave", "lose_ledger", "restore", "read_otherwise"), 0),
+    **dict.fromkeys(
+        ("host_leaves", "service_leaves", "all_leave", "lose_ledger", "restore", "read_otherwise"),
+        0,
+    ),
     "read_unrecorded": 0,
     "damage": 0,
     "no_leader": 0,
@@ -52,7 +56,11 @@ def greatest_of_both(patch: pytest.MonkeyPatch) -> None:
 
     def of(offsets: Mapping[str, int] | int) -> AuditOffsets:
         known = real(offsets)
-        return real({site: max(offset for _, offset in known.by_site) for site, _ in known.by_site}) if known.by_site else known
+        return (
+            real({site: max(offset for _, offset in known.by_site) for site, _ in known.by_site})
+            if known.by_site
+            else known
+        )
 
     patch.setattr(AuditOffsets, "of", of)
 
@@ -74,11 +82,18 @@ PLANTS: Mapping[str, Plant] = {
 
 
 @pytest.mark.parametrize("name", PLANTS)
-def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch, ledgers: Path, template: Path) -> None:
-    monkeypatch.setattr(World, "engine", lambda world, database: Engine(world.storage, database, world.config))
+def test_a_planted_fault_is_found(
+    name: str, monkeypatch: pytest.MonkeyPatch, ledgers: Path, template: Path
+) -> None:
+    monkeypatch.setattr(
+        World, "engine", lambda world, database: Engine(world.storage, database, world.config)
+    )
     PLANTS[name](monkeypatch)
     found = first_broken(range(HISTORIES_MAX), APART, ledgers, template, FURTHER)
-    assert found is not None, f"{name} ({PLANTS[name].__doc__}) was planted, and {HISTORIES_MAX} histories hold all the same"
+    assert found is not None, (
+        f"{name} ({PLANTS[name].__doc__}) was planted, and {HISTORIES_MAX} histories hold "
+        "all the same"
+    )
     print(f"{name}: history {found[0]}: {found[1]}")
 
 

@@ -1,4 +1,6 @@
-"""A machine with Python and not much else: a clean Debian in namespaces of its own, with this checkout in somebody's home."""
+"""A machine with Python and not much else: a clean Debian in namespaces of its own, with this
+checkout in somebody's home.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ ROOT: Final = Path(__file__).parents[2]
 _PACKAGES: Final = ("ca-certificates", "python3", "python3-venv")
 _USER: Final = "somebody"
 _HOME: Final = f"/home/{_USER}"
-# Its processes end with whoever started them. It has this machine's network, and nothing else of it.
+# Its processes end with whoever started them. It has this machine's network, and nothing else of
+# it.
 _INSIDE: Final = """
 set -e
 root=$1; shift
@@ -33,7 +36,18 @@ class BareDebian:
         self.root = root
 
     def run(self, *command: str, seconds: float) -> subprocess.CompletedProcess[str]:
-        alone = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _INSIDE, "sh", str(self.root.folder))
+        alone = (
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "sh",
+            "-c",
+            _INSIDE,
+            "sh",
+            str(self.root.folder),
+        )
         environment = {**ENVIRONMENT, "HOME": _HOME, **_index_settings()}
         return subprocess.run(
             [*alone, *command],
@@ -50,9 +64,13 @@ def bare_debian(into: Path) -> BareDebian:
     """Skips where this machine cannot have one."""
     root = clean_root(into, _PACKAGES)
     root.must("useradd", "--create-home", _USER)
-    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(root.at(f"{_HOME}/hourmark"))], check=True)
+    subprocess.run(
+        ["git", "clone", "--quiet", str(ROOT), str(root.at(f"{_HOME}/hourmark"))], check=True
+    )
     root.must("chown", "--recursive", _USER, _HOME)
-    root.at("/etc/hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {socket.gethostname()}\n")  # as Debian's installer does
+    root.at("/etc/hosts").write_text(
+        f"127.0.0.1 localhost\n127.0.1.1 {socket.gethostname()}\n"
+    )  # as Debian's installer does
     _trust_as_here(root)
     return BareDebian(root)
 

@@ -1,4 +1,6 @@
-"""A clean Debian that systemd was booted in, without a virtual machine: by namespaces of this one's kernel."""
+"""A clean Debian that systemd was booted in, without a virtual machine: by namespaces of this one's
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,20 @@ class BootedDebian:
         self._pid = pid
 
     def run(self, *command: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
-        inside = ["nsenter", f"--target={self._pid}", "--mount", "--pid", "--uts", "--ipc", "--root", "--wd", *command]
-        return subprocess.run(inside, env=ENVIRONMENT, capture_output=True, text=True, timeout=seconds, check=False)
+        inside = [
+            "nsenter",
+            f"--target={self._pid}",
+            "--mount",
+            "--pid",
+            "--uts",
+            "--ipc",
+            "--root",
+            "--wd",
+            *command,
+        ]
+        return subprocess.run(
+            inside, env=ENVIRONMENT, capture_output=True, text=True, timeout=seconds, check=False
+        )
 
     def must(self, *command: str, seconds: float = 120) -> str:
         """It ended well; what it said."""
@@ -50,14 +64,23 @@ def booted(root: DebianRoot, log: Path) -> Iterator[BootedDebian]:
     legacy = _CGROUPS / "systemd"
     group = (legacy if legacy.is_dir() else _CGROUPS) / f"hourmark-test-{os.getpid()}"
     with log.open("wb") as said:
-        process = subprocess.Popen(["sh", str(_BOOT), str(root.folder), str(group)], stdout=said, stderr=said)
+        process = subprocess.Popen(
+            ["sh", str(_BOOT), str(root.folder), str(group)], stdout=said, stderr=said
+        )
     try:
         wait_for(lambda: process.poll() is not None or _boots(process.pid), "systemd boots")
         if process.poll() is not None:
-            pytest.skip(f"systemd cannot be booted beside this machine's: {log.read_text().strip()[-300:]}")
+            pytest.skip(
+                f"systemd cannot be booted beside this machine's: {log.read_text().strip()[-300:]}"
+            )
         (child,) = psutil.Process(process.pid).children()
         made = BootedDebian(root, child.pid)
-        wait_for(lambda: made.run("systemctl", "is-system-running").stdout.strip() in ("running", "degraded"), "it has booted")
+        wait_for(
+            lambda: (
+                made.run("systemctl", "is-system-running").stdout.strip() in ("running", "degraded")
+            ),
+            "it has booted",
+        )
         yield made
     finally:
         process.kill()

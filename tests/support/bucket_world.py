@@ -1,4 +1,7 @@
-"""Buckets made by the real parts in this process: staged, listed, written, published, remembered. No Kafka, Spark or proof."""
+"""Buckets made by the real parts in this process: staged, listed, written, published, remembered.
+
+No Kafka, Spark or proof.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ from hourmark_etl.storage import LocalDisk, Storage
 FIRST = Hour(1_800_000_000)
 SCHEMAS = {
     1: event_schema("click", [{"name": "n", "type": "long"}]),
-    2: event_schema("click", [{"name": "n", "type": "long"}, {"name": "word", "type": "string", "default": "none"}]),
+    2: event_schema(
+        "click",
+        [{"name": "n", "type": "long"}, {"name": "word", "type": "string", "default": "none"}],
+    ),
 }
 PARSED = {number: fastavro.parse_schema(schema) for number, schema in SCHEMAS.items()}
 RANGE = b"rangerng"
@@ -48,7 +54,11 @@ def hour_at(number: int) -> Hour:
 def an_id(hour: Hour, number: int) -> bytes:
     """The id of one event of the hour; the same for the same number."""
     drawn = random.Random(f"{hour} {number}")
-    return (hour.start_s * 1000 + drawn.randrange(3_600_000)).to_bytes(6, "big") + b"\x80" + drawn.randbytes(9)
+    return (
+        (hour.start_s * 1000 + drawn.randrange(3_600_000)).to_bytes(6, "big")
+        + b"\x80"
+        + drawn.randbytes(9)
+    )
 
 
 def some_ids(count: int, hour: Hour = FIRST) -> list[bytes]:
@@ -59,9 +69,15 @@ def some_ids(count: int, hour: Hour = FIRST) -> list[bytes]:
 def datum(event_id: bytes, schema_id: int = 1, size: int = 0) -> bytes:
     file = io.BytesIO()
     value = {
-        "event_id": event_id, "event_time": 0, "host": "h" * size, "source": "s", "file": None, "position": 1,
-        "n": 5, "word": "other",
-    }  # fmt: skip
+        "event_id": event_id,
+        "event_time": 0,
+        "host": "h" * size,
+        "source": "s",
+        "file": None,
+        "position": 1,
+        "n": 5,
+        "word": "other",
+    }
     fastavro.schemaless_writer(file, PARSED[schema_id], value)
     return file.getvalue()
 
@@ -73,19 +89,29 @@ class World:
         self.root = folder / "root"  # where no other storage is given
         self.storage: Storage = storage or LocalDisk(self.root)
         url = f"file://{self.root}"
-        self.config = Config(storage=Settings(root=url), etl=Etl(ledger=f"sqlite:///{folder}/ledger.sqlite", **etl))
+        self.config = Config(
+            storage=Settings(root=url), etl=Etl(ledger=f"sqlite:///{folder}/ledger.sqlite", **etl)
+        )
         self.database = Database(self.config.etl.ledger)
         self.lease = self.database.acquire("closer")
 
     def stage(
-        self, ids: Sequence[bytes], schema_id: int = 1, size: int = 0, datums: Mapping[bytes, bytes] | None = None
+        self,
+        ids: Sequence[bytes],
+        schema_id: int = 1,
+        size: int = 0,
+        datums: Mapping[bytes, bytes] | None = None,
     ) -> tuple[StagedGroup, ...]:
-        """One staged file of these events; `datums`: by id, where they are others than the schema's."""
+        """One staged file of these events; `datums`: by id, where they are others than the
+        schema's.
+        """
         made = datums or {event_id: datum(event_id, schema_id, size) for event_id in ids}
         rows = ((i + RANGE, frame(schema_id) + made[i], TOPIC, 0, n) for n, i in enumerate(ids))
         return stage_table(kafka_table(rows), (), stage_plan(), self.storage).groups if ids else ()
 
-    def write(self, hour: Hour, listed: Collection[StagedGroup], attempt: str = "one") -> WrittenHour:
+    def write(
+        self, hour: Hour, listed: Collection[StagedGroup], attempt: str = "one"
+    ) -> WrittenHour:
         """What the engine writes for the hour."""
         texts = {number: json.dumps(schema) for number, schema in SCHEMAS.items()}
         sealed = SealedHour("click", hour, tuple(listed))
@@ -93,18 +119,28 @@ class World:
         (written,) = Engine(self.storage, self.database, self.config).write([sealed], texts, folder)
         return written
 
-    def close(self, hour: Hour, listed: Collection[StagedGroup], *, indexed: bool = True) -> Manifest:
+    def close(
+        self, hour: Hour, listed: Collection[StagedGroup], *, indexed: bool = True
+    ) -> Manifest:
         """Write, publish, keep the index, remember."""
         attempt = uuid.uuid4().hex
         written = self.write(hour, listed, attempt)
         f = frontier(hour)
         made = manifest_of(
-            f, written, listed=listed, fingerprints=dict.fromkeys(SCHEMAS, "mark"), ledger=self.database.identity(),
-            previous=None, attempt=attempt, now_ms=hour.end_ms,
-        )  # fmt: skip
+            f,
+            written,
+            listed=listed,
+            fingerprints=dict.fromkeys(SCHEMAS, "mark"),
+            ledger=self.database.identity(),
+            previous=None,
+            attempt=attempt,
+            now_ms=hour.end_ms,
+        )
         manifest = publish(self.storage, f, written, made)
         if indexed:
-            keep_indexes(self.storage, self.database, self.lease, attempt, [manifest], [written], hour.end_ms)
+            keep_indexes(
+                self.storage, self.database, self.lease, attempt, [manifest], [written], hour.end_ms
+            )
         with self.database.transaction(self.lease) as connection:
             put_buckets(connection, [(hour, manifest)])
         self.storage.delete(f"{ATTEMPTS_FOLDER}/{attempt}")

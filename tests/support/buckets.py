@@ -1,4 +1,6 @@
-"""Builds closed buckets as a closer would, without one: tests change what goes in, or what stands there afterwards."""
+"""Builds closed buckets as a closer would, without one: tests change what goes in, or what stands
+there afterwards.
+"""
 
 from __future__ import annotations
 
@@ -57,15 +59,33 @@ class Plan:
 
     def close(self) -> Manifest:
         folder = self.hour.bucket_path(TYPE)
-        listed = [self._write(f"{folder}/{name}", name, datums) for name, datums in self.files.items()]
+        listed = [
+            self._write(f"{folder}/{name}", name, datums) for name, datums in self.files.items()
+        ]
         ids = [event_id for datums in self.files.values() for event_id, _ in datums]
-        behind = [event_id for name, datums in self.files.items() if name.startswith("late-") for event_id, _ in datums]
+        behind = [
+            event_id
+            for name, datums in self.files.items()
+            if name.startswith("late-")
+            for event_id, _ in datums
+        ]
         late = dict(Counter(str(Hour.of(event_id.time_ms)) for event_id in behind))
         told = manifest(
-            self.hour, type=TYPE, previous=self._previous(), evidence=self.evidence(), files=listed, events=len(ids), late=late,
-            duplicates_removed=2, id_sum=f"{sum(event_id.low64 for event_id in ids) % (1 << 64):016x}", ledger="3f0c8c1e",
-            ledger_commit=7, attempt="attempt-1", closed_at_ms=self.hour.end_ms, software="hourmark test",
-        ).model_copy(update=self.changes)  # fmt: skip
+            self.hour,
+            type=TYPE,
+            previous=self._previous(),
+            evidence=self.evidence(),
+            files=listed,
+            events=len(ids),
+            late=late,
+            duplicates_removed=2,
+            id_sum=f"{sum(event_id.low64 for event_id in ids) % (1 << 64):016x}",
+            ledger="3f0c8c1e",
+            ledger_commit=7,
+            attempt="attempt-1",
+            closed_at_ms=self.hour.end_ms,
+            software="hourmark test",
+        ).model_copy(update=self.changes)
         self.storage.write_new(f"{folder}/{MARKER}", told.encode())
         return told
 
@@ -76,7 +96,9 @@ class Plan:
     def _previous(self) -> Previous | None:
         before = self.hour.before()
         path = f"{before.bucket_path(TYPE)}/{MARKER}"
-        return Previous.of(str(before), self.storage.read(path)) if self.storage.exists(path) else None
+        return (
+            Previous.of(str(before), self.storage.read(path)) if self.storage.exists(path) else None
+        )
 
     def _write(self, path: str, name: str, datums: list[Datum]) -> BucketFile:
         with self.storage.create(path) as file:

@@ -20,8 +20,12 @@ def acknowledged(log: str) -> list[dict[str, Any]]:
     sent = [json.loads(text) for text in re.findall(r"acknowledged: (\{.*\})", log)]
     return [
         {
-            "type": CANARY, "client": "api", "position": 0, "event_id": event["event_id"], "time_ms": event["event_time"],
+            "type": CANARY,
+            "client": "api",
+            "position": 0,
+            "event_id": event["event_id"],
+            "time_ms": event["event_time"],
             "fields": {"site": event["site"], "sent_at": event["sent_at"]},
         }
         for event in sent
-    ]  # fmt: skip
+    ]

@@ -6,7 +6,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import trustme
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 
 class Pair(NamedTuple):
@@ -27,10 +32,14 @@ class Authority:
         self._ca.cert_pem.write_to_path(self.ca)
 
     def issue(self, name: str, *hosts: str) -> Pair:
-        """A pair for these host names and addresses, in files of that name; files that are there are written anew."""
+        """A pair for these host names and addresses, in files of that name; files that are there
+        are written anew.
+        """
         issued = self._ca.issue_cert(*(hosts or ("localhost", "127.0.0.1")), common_name=name)
         pair = Pair(self._folder / f"{name}.pem", self._folder / f"{name}.key")
         pair.certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
         key = load_pem_private_key(issued.private_key_pem.bytes(), None)
-        pair.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))  # Java reads no other form
+        pair.key.write_bytes(
+            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        )  # Java reads no other form
         return pair

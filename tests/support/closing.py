@@ -28,7 +28,9 @@ def until(world: World, at: Hour, seconds: float = 1.0) -> None:
 
 
 def settle(world: World, at: Hour | None = None, seconds: float = 1.0) -> None:
-    """All that is sent arrives, and the closer polls until it waits; this long after the hour's end, where one is named."""
+    """All that is sent arrives, and the closer polls until it waits; this long after the hour's
+    end, where one is named.
+    """
     if at is not None:
         until(world, at, seconds)
     world.producers.report(0)
@@ -78,12 +80,21 @@ def wait_of(world: World, event_type: str = "click") -> Blocker:
 
 def override(world: World, event_type: str = "click", reason: str = "cannot wait") -> None:
     """An operator's, for the type's frontier hour."""
-    put_override(world.database, event_type, frontier(world, event_type).hour, reason, "ada", world.clock.now_ms())
+    put_override(
+        world.database,
+        event_type,
+        frontier(world, event_type).hour,
+        reason,
+        "ada",
+        world.clock.now_ms(),
+    )
 
 
 def override_all(world: World) -> dict[str, Hour]:
     """An operator's, for the frontier hours of all types."""
-    return put_overrides(world.database, FIRST_HOUR.length_s, "cannot wait", "ada", world.clock.now_ms())
+    return put_overrides(
+        world.database, FIRST_HOUR.length_s, "cannot wait", "ada", world.clock.now_ms()
+    )
 
 
 def with_engine_alone(world: World) -> World:
@@ -101,9 +112,12 @@ def line(world: World, ranges: int = 1) -> None:
     world.producers.send_all(0)
 
 
-def send(world: World, types: Sequence[str], time_ms: int | None = None, *, recorded: bool = True) -> None:
-    """One range with an event of each of these types, now or at this time, acknowledged; if not `recorded`, its service dies
-    before its audit record."""
+def send(
+    world: World, types: Sequence[str], time_ms: int | None = None, *, recorded: bool = True
+) -> None:
+    """One range with an event of each of these types, now or at this time, acknowledged; if not
+    `recorded`, its service dies before its audit record.
+    """
     producers, events = world.producers, []
     time_ms = world.clock.now_ms() if time_ms is None else time_ms
     for event_type in types:
@@ -120,17 +134,26 @@ def send(world: World, types: Sequence[str], time_ms: int | None = None, *, reco
 def append(world: World, sent: Range, events: Iterable[Event]) -> None:
     """Events of the range, and no audit record."""
     for e in events:
-        world.producers._append(Partition(events_topic(e.event_type), 0), RecordKey(e.id, sent.id).encode(), e.value)
+        world.producers._append(
+            Partition(events_topic(e.event_type), 0), RecordKey(e.id, sent.id).encode(), e.value
+        )
 
 
 def send_otherwise(
-    world: World, readings: Sequence[tuple[str, int]], *, recorded: bool = True, sent: Range | None = None
+    world: World,
+    readings: Sequence[tuple[str, int]],
+    *,
+    recorded: bool = True,
+    sent: Range | None = None,
 ) -> Range:
-    """A range again, the last one or this, read as an event of each of these types and times; if not `recorded`, its service
-    dies before."""
+    """A range again, the last one or this, read as an event of each of these types and times; if
+    not `recorded`, its service dies before.
+    """
     producers, sent = world.producers, sent or world.producers.ranges[-1]
     sent.otherwise = tuple(
-        e if (e.event_type, e.time_ms) == reading else producers._event(-e.line, 0, *reading, place=e.line)
+        e
+        if (e.event_type, e.time_ms) == reading
+        else producers._event(-e.line, 0, *reading, place=e.line)
         for e, reading in zip(sent.events, readings, strict=False)
     )
     append(world, sent, sent.otherwise)

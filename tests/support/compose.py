@@ -1,4 +1,6 @@
-"""docker-compose.yml of this checkout under whichever engine there is, as a project of the tests' own."""
+"""docker-compose.yml of this checkout under whichever engine there is, as a project of the tests'
+own.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from typing import Any, Final, Self
 from tests.support.waiting import wait_for
 
 ROOT: Final = Path(__file__).parents[2]
-MISSING: Final = "no container engine here: neither docker with compose, whose daemon answers, nor podman with podman-compose"
+MISSING: Final = (
+    "no container engine here: neither docker with compose, whose daemon answers, nor podman "
+    "with podman-compose"
+)
 _ONE_OF_EACH_IMAGE: Final = ("setup", "etl", "postgres", "balancer")
 _BUILD_S: Final = 1800.0
 _ASK_S: Final = 3.0  # between questions that start a Python each
@@ -25,13 +30,22 @@ HOURMARK: Final = "/opt/hourmark/hourmark"
 
 def program() -> tuple[str, ...] | None:
     """What runs compose files here."""
-    if shutil.which("docker") and all(_works("docker", *words) for words in (("compose", "version"), ("info",))):
+    if shutil.which("docker") and all(
+        _works("docker", *words) for words in (("compose", "version"), ("info",))
+    ):
         return "docker", "compose"
-    return ("podman-compose",) if shutil.which("podman") and shutil.which("podman-compose") else None
+    return (
+        ("podman-compose",) if shutil.which("podman") and shutil.which("podman-compose") else None
+    )
 
 
 def _works(*command: str) -> bool:
-    return subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False).returncode == 0
+    return (
+        subprocess.run(
+            command, capture_output=True, stdin=subprocess.DEVNULL, check=False
+        ).returncode
+        == 0
+    )
 
 
 def built(command: tuple[str, ...], services: tuple[str, ...], log: Path) -> None:
@@ -42,7 +56,15 @@ def built(command: tuple[str, ...], services: tuple[str, ...], log: Path) -> Non
 def _logged(command: tuple[str, ...], log: Path, seconds: float) -> None:
     """Run it to a good end; what it says is in `log`."""
     with log.open("ab") as said:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, timeout=seconds, cwd=ROOT, check=False)
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            timeout=seconds,
+            cwd=ROOT,
+            check=False,
+        )
     assert done.returncode == 0, f"{' '.join(command)} failed; see {log}"
 
 
@@ -64,7 +86,12 @@ class Site:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if error is not None:
             self._keep_logs()
         self._down()
@@ -78,7 +105,9 @@ class Site:
     def exec(self, service: str, *command: str) -> str:
         """What a command in a container says; it must end well."""
         done = self._asked("exec", "-T", service, *command)
-        assert done.returncode == 0, f"{command} in {service}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        assert done.returncode == 0, (
+            f"{command} in {service}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
         return done.stdout
 
     def ends_well(self, service: str, *command: str) -> bool:
@@ -87,8 +116,25 @@ class Site:
 
     def operator(self, *arguments: str, stdin: str) -> subprocess.CompletedProcess[str]:
         """A command of Hourmark where the log files are."""
-        command = (*self._command, "--profile", "tools", "run", "--rm", "-T", "operator", *arguments)
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=_ANSWER_S, cwd=ROOT, check=False)
+        command = (
+            *self._command,
+            "--profile",
+            "tools",
+            "run",
+            "--rm",
+            "-T",
+            "operator",
+            *arguments,
+        )
+        return subprocess.run(
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER_S,
+            cwd=ROOT,
+            check=False,
+        )
 
     def said(self, service: str) -> str:
         """The log of its container."""
@@ -110,7 +156,9 @@ class Site:
     def cut_off(self, service: str) -> Iterator[None]:
         """It runs, and nobody can reach it, nor it anybody."""
         container = self._container(service)
-        (network,) = json.loads(self._engine("inspect", "--format", "{{json .NetworkSettings.Networks}}", container))
+        (network,) = json.loads(
+            self._engine("inspect", "--format", "{{json .NetworkSettings.Networks}}", container)
+        )
         self._engine("network", "disconnect", network, container)
         try:
             yield
@@ -137,7 +185,13 @@ class Site:
         """What docker or podman itself says."""
         command = (self._command[0].removesuffix("-compose"), *arguments)
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=_ANSWER_S, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            timeout=_ANSWER_S,
+            check=False,
         )
         assert done.returncode == 0, f"{' '.join(command)}: {(done.stderr or done.stdout)[-2000:]}"
         return done.stdout
@@ -149,7 +203,13 @@ class Site:
     def _asked(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = (*self._command, *arguments)
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ANSWER_S, cwd=ROOT, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER_S,
+            cwd=ROOT,
+            check=False,
         )
 
     def _run(self, *arguments: str, seconds: float) -> None:

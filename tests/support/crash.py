@@ -1,8 +1,10 @@
-"""Ends (or pauses) a process of the ETL at a named step, on a test's order, without a hook in the program itself.
+"""Ends (or pauses) a process of the ETL at a named step, on a test's order, without a hook in the
+program itself.
 
-`install` wraps the functions in which the steps are taken; the test places an order in a file, and the first process that comes
-to the step takes the order and dies. Without an order the wrapped functions do what they always did. Names move while code is
-worked on: all of them stand in `STEPS`, and one that is gone, or has lost a parameter, fails loudly.
+`install` wraps the functions in which the steps are taken; the test places an order in a file, and
+the first process that comes to the step takes the order and dies. Without an order the wrapped
+functions do what they always did. Names move while code is worked on: all of them stand in `STEPS`,
+and one that is gone, or has lost a parameter, fails loudly.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class CrashOrder:
-    """Who dies when. A step that is taken in a Python worker may kill the worker ("itself"), the executor that started it, or
-    the driver.
+    """Who dies when. A step that is taken in a Python worker may kill the worker ("itself"), the
+    executor that started it, or the driver.
 
     SIGSTOP only pauses it: a test that has its pid wakes it.
     """
@@ -67,7 +69,10 @@ class CrashOrder:
 
 
 def _storage(method: str) -> tuple[str, ...]:
-    return (f"hourmark_etl.storage.webhdfs:WebHdfs.{method}", f"hourmark_etl.storage.local_disk:LocalDisk.{method}")
+    return (
+        f"hourmark_etl.storage.webhdfs:WebHdfs.{method}",
+        f"hourmark_etl.storage.local_disk:LocalDisk.{method}",
+    )
 
 
 def _is_bucket(path: str) -> bool:
@@ -75,15 +80,30 @@ def _is_bucket(path: str) -> bool:
 
 
 STEPS: Final[Mapping[str, Step]] = {
-    "staged-write": Step(_storage("create"), lambda a: a["path"].startswith("_staging/") and "/events" in a["path"]),
-    "ledger-commit": Step(("hourmark_etl.ledger.batches:commit_batch",), lambda a: bool(a["batch"].groups)),
+    "staged-write": Step(
+        _storage("create"), lambda a: a["path"].startswith("_staging/") and "/events" in a["path"]
+    ),
+    "ledger-commit": Step(
+        ("hourmark_etl.ledger.batches:commit_batch",), lambda a: bool(a["batch"].groups)
+    ),
     "freeze": Step(("hourmark_etl.ledger.frontiers:freeze",), lambda a: bool(a["chosen"])),
     "seal": Step(("hourmark_etl.ledger.frontiers:seal",), lambda a: bool(a["chains"])),
     "attempt": Step(("hourmark_etl.closing.engine:Engine.write",), lambda a: bool(a["sealed"])),
-    "attempt-file": Step(_storage("create"), lambda a: a["path"].startswith("_attempts/") and a["path"].endswith(".avro")),
-    "marker": Step(_storage("create"), lambda a: a["path"].startswith("_attempts/") and a["path"].endswith("/_SUCCESS")),
-    "rename": Step(_storage("rename_new"), lambda a: a["source"].startswith("_attempts/") and _is_bucket(a["target"])),
-    "ledger-close": Step(("hourmark_etl.ledger.frontiers:close_all",), lambda a: bool(a["closings"])),
+    "attempt-file": Step(
+        _storage("create"),
+        lambda a: a["path"].startswith("_attempts/") and a["path"].endswith(".avro"),
+    ),
+    "marker": Step(
+        _storage("create"),
+        lambda a: a["path"].startswith("_attempts/") and a["path"].endswith("/_SUCCESS"),
+    ),
+    "rename": Step(
+        _storage("rename_new"),
+        lambda a: a["source"].startswith("_attempts/") and _is_bucket(a["target"]),
+    ),
+    "ledger-close": Step(
+        ("hourmark_etl.ledger.frontiers:close_all",), lambda a: bool(a["closings"])
+    ),
 }
 IN_WORKERS: Final = frozenset({"staged-write", "attempt-file"})
 
@@ -106,7 +126,9 @@ def _wrap(function: str, steps: list[str]) -> None:
         owner = getattr(owner, part)
     original = getattr(owner, name)
     signature = inspect.signature(original)
-    wrapped = (_around_context if inspect.isgeneratorfunction(inspect.unwrap(original)) else _around)(original, signature, steps)
+    wrapped = (
+        _around_context if inspect.isgeneratorfunction(inspect.unwrap(original)) else _around
+    )(original, signature, steps)
     setattr(owner, name, wrapped)
     if not outer:  # `from module import function` has made copies of the name
         for module in list(sys.modules.values()):
@@ -114,7 +136,9 @@ def _wrap(function: str, steps: list[str]) -> None:
                 setattr(module, name, wrapped)
 
 
-def _around(original: Callable[..., Any], signature: inspect.Signature, steps: list[str]) -> Callable[..., Any]:
+def _around(
+    original: Callable[..., Any], signature: inspect.Signature, steps: list[str]
+) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         coming = _counting(signature, steps, args, kwargs)
@@ -126,7 +150,9 @@ def _around(original: Callable[..., Any], signature: inspect.Signature, steps: l
     return wrapped
 
 
-def _around_context(original: Callable[..., Any], signature: inspect.Signature, steps: list[str]) -> Callable[..., Any]:
+def _around_context(
+    original: Callable[..., Any], signature: inspect.Signature, steps: list[str]
+) -> Callable[..., Any]:
     """For a context manager, the step is done when its block has ended well."""
 
     @functools.wraps(original)

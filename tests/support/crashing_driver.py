@@ -1,4 +1,5 @@
-"""The real driver and real workers, which die when a test orders it: `python -m tests.support.crashing_driver FILE`.
+"""The real driver and real workers, which die when a test orders it: `python -m
+tests.support.crashing_driver FILE`.
 
 Its clock is off when a test orders that (`shifted_clock`); its workers' is not.
 """

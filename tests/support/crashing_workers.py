@@ -1,4 +1,6 @@
-"""Spark's daemon of Python workers, the steps of `crash` wrapped before it forks (`spark.python.daemon.module`)."""
+"""Spark's daemon of Python workers, the steps of `crash` wrapped before it forks
+(`spark.python.daemon.module`).
+"""
 
 from __future__ import annotations
 

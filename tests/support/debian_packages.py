@@ -22,5 +22,7 @@ def made(folder: Path, *names: str, revisions: Sequence[str] = ("1", "2")) -> li
 
 
 def control(package: Path) -> dict[str, str]:
-    said = subprocess.run(["dpkg-deb", "--field", str(package)], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        ["dpkg-deb", "--field", str(package)], capture_output=True, text=True, check=True
+    ).stdout
     return dict(re.findall(r"^([A-Z][\w-]*): (.*)$", said, re.MULTILINE))

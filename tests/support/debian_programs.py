@@ -1,6 +1,8 @@
-"""Real programs that the tests run beside Hourmark: the machine's own, or Debian's packages unpacked in a folder.
+"""Real programs that the tests run beside Hourmark: the machine's own, or Debian's packages
+unpacked in a folder.
 
-Packages come by the machine's own apt, from wherever that is set up to fetch them, and are installed nowhere.
+Packages come by the machine's own apt, from wherever that is set up to fetch them, and are
+installed nowhere.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from typing import Final, NamedTuple
 import pytest
 
 _SBIN: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-KEPT: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hourmark" / "debian"
+KEPT: Final = (
+    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hourmark" / "debian"
+)
 
 
 class Program(NamedTuple):
@@ -31,19 +35,28 @@ class Program(NamedTuple):
 
 
 def program(name: str, *packages: str) -> Program:
-    """`name` of the machine, else of these packages. Skips where there is neither it nor apt; fails where apt cannot fetch it."""
+    """`name` of the machine, else of these packages.
+
+    Skips where there is neither it nor apt; fails where apt cannot fetch it.
+    """
     found = shutil.which(name) or shutil.which(name, path=":".join(_SBIN))
     if found is not None:
         return Program(Path(found))
     root = unpacked(*packages)
-    (path,) = [root / folder / name for folder in ("usr/sbin", "usr/bin", "sbin", "bin") if (root / folder / name).is_file()]
+    (path,) = [
+        root / folder / name
+        for folder in ("usr/sbin", "usr/bin", "sbin", "bin")
+        if (root / folder / name).is_file()
+    ]
     return Program(path, tuple(sorted({library.parent for library in root.rglob("lib*.so.*")})))
 
 
 def unpacked(*packages: str) -> Path:
     """A folder with these packages' files, fetched once and kept."""
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        pytest.skip(f"{packages[0]} is not installed, and without apt it cannot be fetched; install it")
+        pytest.skip(
+            f"{packages[0]} is not installed, and without apt it cannot be fetched; install it"
+        )
     root = KEPT / "-".join(packages)
     if not root.is_dir():
         fetched = KEPT / f"fetching-{os.getpid()}"

@@ -1,4 +1,7 @@
-"""A clean Debian in a folder, as debootstrap makes it, and commands in it. Kept between test runs, and copied for each use."""
+"""A clean Debian in a folder, as debootstrap makes it, and commands in it.
+
+Kept between test runs, and copied for each use.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,14 @@ class DebianRoot:
         return ["chroot", str(self.folder), *command]
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.command(*command), env=ENVIRONMENT, capture_output=True, text=True, timeout=600, check=False)
+        return subprocess.run(
+            self.command(*command),
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
 
     def must(self, *command: str) -> str:
         """It ended well; what it said."""
@@ -43,7 +53,9 @@ class DebianRoot:
     def start(self, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
         """All that it says goes into the log."""
         with log.open("ab") as said:
-            return subprocess.Popen(self.command(*command), env=ENVIRONMENT, stdout=said, stderr=said)
+            return subprocess.Popen(
+                self.command(*command), env=ENVIRONMENT, stdout=said, stderr=said
+            )
 
     def pretend_systemd(self) -> None:
         """From now on maintainer scripts find systemd running."""
@@ -75,7 +87,15 @@ def clean_root(into: Path, packages: Sequence[str]) -> DebianRoot:
 
 def _bootstrap(into: Path, packages: Sequence[str]) -> None:
     tool = unpacked("debootstrap")
-    asked = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian", "Component: main"]
+    asked = [
+        "apt-get",
+        "indextargets",
+        "--format",
+        "$(REPO_URI)",
+        "Created-By: Packages",
+        "Origin: Debian",
+        "Component: main",
+    ]
     told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
     mirror = min(told, key=len)  # the others are of security updates
     command = [
@@ -87,7 +107,9 @@ def _bootstrap(into: Path, packages: Sequence[str]) -> None:
         mirror,
     ]
     environment = {**os.environ, "DEBOOTSTRAP_DIR": str(tool / "usr/share/debootstrap")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=900, check=False
+    )
     if done.returncode != 0:
         shutil.rmtree(into, ignore_errors=True)
         raise AssertionError(f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}")

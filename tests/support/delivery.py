@@ -1,6 +1,8 @@
-"""Stands where the delivery service stands, with the faults a test plants: events without promises, promises without events.
+"""Stands where the delivery service stands, with the faults a test plants: events without promises,
+promises without events.
 
-It writes real events, audit records and reports to a real cluster, by the contracts of `hourmark`, and nothing else.
+It writes real events, audit records and reports to a real cluster, by the contracts of `hourmark`,
+and nothing else.
 """
 
 from __future__ import annotations
@@ -52,14 +54,20 @@ class DirectDelivery:
         rules = applied_rules(config)
         assert rules is not None
         self._schema_ids = {name: t.schema_id for name, t in rules.types.items()}
-        self._schemas = {name: fastavro.parse_schema(t.declaration.schema()) for name, t in rules.types.items()}
+        self._schemas = {
+            name: fastavro.parse_schema(t.declaration.schema()) for name, t in rules.types.items()
+        }
         self._ids = LineIds(HOST_ID, FILE_ID, 0)
         self._offset = 0
         self.reconnect()
 
     def reconnect(self) -> None:
-        """A new producer: one that saw a topic vanish refuses it for half a minute, though it is there again."""
-        self._producer = Producer(client_settings(self._config.kafka.edge, acks="all", enable_idempotence=True))
+        """A new producer: one that saw a topic vanish refuses it for half a minute, though it is
+        there again.
+        """
+        self._producer = Producer(
+            client_settings(self._config.kafka.edge, acks="all", enable_idempotence=True)
+        )
 
     def make(self, event_type: str, times_ms: Sequence[int]) -> Range:
         """A range of one event per time, at the next positions of the file."""
@@ -76,9 +84,16 @@ class DirectDelivery:
         line, start, range_id = b"no event", self._offset, RangeId(uuid.uuid4().bytes[:8])
         event_id = self._ids.make(time_ms, start, line)
         own = {
-            "reason": reason, "detail": detail, "claimed_type": None, "raw": line, "range_id": bytes(range_id),
-            "range_start": start, "range_end": start + len(line) + 1, "rules": "1-0", "declared_source": "app",
-        }  # fmt: skip
+            "reason": reason,
+            "detail": detail,
+            "claimed_type": None,
+            "raw": line,
+            "range_id": bytes(range_id),
+            "range_start": start,
+            "range_end": start + len(line) + 1,
+            "rules": "1-0",
+            "declared_source": "app",
+        }
         value = self._encode(dead_letters.TYPE, event_id, time_ms, own)
         self._offset += len(line) + 1
         return Range(range_id, start, ((dead_letters.TYPE, event_id, value),))
@@ -91,18 +106,32 @@ class DirectDelivery:
         """Append the events, but for the last `leave_out`."""
         kept = sent.events[: len(sent.events) - leave_out]
         for event_type, event_id, value in kept:
-            self._producer.produce(events_topic(event_type), key=RecordKey(event_id, sent.range_id).encode(), value=value)
+            self._producer.produce(
+                events_topic(event_type),
+                key=RecordKey(event_id, sent.range_id).encode(),
+                value=value,
+            )
         assert self._producer.flush(30) == 0
 
     def send_audit(self, sent: Range) -> None:
         """Append the promise of the whole range."""
         seconds = self._config.parsing.bucket_seconds
         record = audit_record(
-            range_id=sent.range_id, host_id=HOST_ID, host_name="host", file_id=FILE_ID, start=sent.start, end=self._offset,
-            observed_at_ms=0, rules="1-0", lines=len(sent.events),
-            promised=promises((t, hour_start_s(i.time_ms, seconds), i, value_hash(i, v)) for t, i, v in sent.events),
+            range_id=sent.range_id,
+            host_id=HOST_ID,
+            host_name="host",
+            file_id=FILE_ID,
+            start=sent.start,
+            end=self._offset,
+            observed_at_ms=0,
+            rules="1-0",
+            lines=len(sent.events),
+            promised=promises(
+                (t, hour_start_s(i.time_ms, seconds), i, value_hash(i, v))
+                for t, i, v in sent.events
+            ),
             blanks=0,
-        )  # fmt: skip
+        )
         self._produce(AUDIT, bytes(sent.range_id), record.encode())
 
     def deliver(self, sent: Range) -> None:
@@ -110,19 +139,30 @@ class DirectDelivery:
         self.send_events(sent)
         self.send_audit(sent)
 
-    def report(self, caught_up_at_ms: int, *, host_id: str = SERVICE_ID, source: str = API_SOURCE, goodbye: bool = False) -> None:
+    def report(
+        self,
+        caught_up_at_ms: int,
+        *,
+        host_id: str = SERVICE_ID,
+        source: str = API_SOURCE,
+        goodbye: bool = False,
+    ) -> None:
         """A service's report (or, with another source, a tailer's), received now."""
         kind = "service" if source == API_SOURCE else "tailer"
         sources = (SourceReport(source, caught_up_at_ms, 0, 0),)
         now_ms = SystemClock().now_ms()
-        report = host_report(now_ms, host_id=host_id, host_name="host", kind=kind, goodbye=goodbye, sources=sources)
+        report = host_report(
+            now_ms, host_id=host_id, host_name="host", kind=kind, goodbye=goodbye, sources=sources
+        )
         self._produce(HOSTS, host_id.encode(), report.encode())
 
     def _produce(self, topic: str, key: bytes, datum: bytes) -> None:
         self._producer.produce(topic, key=key, value=frame(1) + datum)
         assert self._producer.flush(30) == 0
 
-    def _encode(self, event_type: str, event_id: EventId, time_ms: int, own: Mapping[str, Any] | None = None) -> bytes:
+    def _encode(
+        self, event_type: str, event_id: EventId, time_ms: int, own: Mapping[str, Any] | None = None
+    ) -> bytes:
         row: dict[str, Any] = {
             "event_id": bytes(event_id),
             "event_time": time_ms,

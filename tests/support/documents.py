@@ -15,7 +15,10 @@ from hourmark.cli import root
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ROOMS: Final = tuple(
-    ROOT / room for room in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]["workspace"]["members"]
+    ROOT / room
+    for room in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]["workspace"][
+        "members"
+    ]
 )
 SHORT: Final = {"u/": "tests/unit/etl/", "i/": "tests/integration/"}  # in docs/reliability.md
 OTHERS: Final = (
@@ -27,13 +30,19 @@ OTHERS: Final = (
     "_unaudited/",
 )  # of those who run Hourmark, or of storage
 _CODE: Final = re.compile(r"`([^`\n]+)`")
-_PATH: Final = re.compile(r"((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|toml|json|yaml|lock)|…)(?:::(\w+))?")
+_PATH: Final = re.compile(
+    r"((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|toml|json|yaml|lock)|…)(?:::(\w+))?"
+)
 _LINK: Final = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 
 
 def documents() -> list[Path]:
     """All that people read: those at the top, in docs, and each room's own."""
-    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *(room / "README.md" for room in ROOMS)]
+    return [
+        *sorted(ROOT.glob("*.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *(room / "README.md" for room in ROOMS),
+    ]
 
 
 def without_blocks(text: str) -> str:
@@ -42,12 +51,16 @@ def without_blocks(text: str) -> str:
 
 
 def named(text: str) -> list[tuple[str, str]]:
-    """Files or folders in backticks, and the test in each or "", in their order; `…::test` is in the file named before."""
+    """Files or folders in backticks, and the test in each or "", in their order; `…::test` is in
+    the file named before.
+    """
     found: list[tuple[str, str]] = []
     for code in _CODE.findall(without_blocks(text)):
         if (match := _PATH.fullmatch(code)) and code not in ("…", *OTHERS):
             path, name = match.group(1), match.group(2) or ""
-            found.append((found[-1][0] if path == "…" else SHORT.get(path[:2], path[:2]) + path[2:], name))
+            found.append(
+                (found[-1][0] if path == "…" else SHORT.get(path[:2], path[:2]) + path[2:], name)
+            )
     return found
 
 
@@ -59,7 +72,9 @@ def missing(text: str, folder: Path = ROOT) -> list[str]:
         place = next((base / path for base in _bases() if (base / path).exists()), None)
         if place is None:
             absent.append(path)
-        elif name and name not in {n.name for n in ast.walk(ast.parse(place.read_text())) if isinstance(n, ast.FunctionDef)}:
+        elif name and name not in {
+            n.name for n in ast.walk(ast.parse(place.read_text())) if isinstance(n, ast.FunctionDef)
+        }:
             absent.append(f"{path}::{name}")
     return absent
 

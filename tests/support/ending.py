@@ -1,9 +1,10 @@
-"""What a test session started ends with it, however it ends: servers, daemons, and whatever these started.
+"""What a test session started ends with it, however it ends: servers, daemons, and whatever these
+started.
 
-Each process that a session starts, or that such a one starts, has the session in its environment. SIGTERM, SIGHUP and Ctrl-C end
-a session as Ctrl-C ends pytest: fixtures take down what they made. What is left then is killed; what a session left that was
-itself killed is ended by the next one. The servers of a home that `HOURMARK_TEST_HOME` names are left as they are, by all
-sessions.
+Each process that a session starts, or that such a one starts, has the session in its environment.
+SIGTERM, SIGHUP and Ctrl-C end a session as Ctrl-C ends pytest: fixtures take down what they made.
+What is left then is killed; what a session left that was itself killed is ended by the next one.
+The servers of a home that `HOURMARK_TEST_HOME` names are left as they are, by all sessions.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import pytest
 
 from hourmark_infra.stack.process import MARK, Process, is_alive, started_of
 
-SESSION: Final = "TEST_SESSION_OF_HOURMARK"  # not HOURMARK_…, as tests drop settings of Hourmark from environments
+# not HOURMARK_…, as tests drop settings of Hourmark from environments
+SESSION: Final = "TEST_SESSION_OF_HOURMARK"
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _ending = False
 
@@ -68,7 +70,9 @@ def _on_signal(number: int, _: FrameType | None) -> None:
 
 
 def _kill(concerns: Callable[[Process], bool]) -> None:
-    """SIGKILL the processes of those sessions, but for the servers of a home that its session was to leave as it is."""
+    """SIGKILL the processes of those sessions, but for the servers of a home that its session was
+    to leave as it is.
+    """
     for candidate in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if candidate.uids().real != os.getuid() or candidate.pid == os.getpid():

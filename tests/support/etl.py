@@ -1,4 +1,6 @@
-"""Runs the real ETL as a process of its own, on one cluster, with a ledger and a root of its own."""
+"""Runs the real ETL as a process of its own, on one cluster, with a ledger and a root of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +35,31 @@ from hourmark_etl.topics import CentralTopics
 
 
 class EtlRun:
-    """One ETL: `start`, `kill`, and what it closed. Types have one field, `number`; buckets last a minute."""
+    """One ETL: `start`, `kill`, and what it closed.
+
+    Types have one field, `number`; buckets last a minute.
+    """
 
     killed = -signal.SIGKILL  # the exit code where a driver died of it
 
     def __init__(
-        self, stack_config: Path, folder: Path, types: list[str], first_hour: Hour, *, root: str | None = None,
-        etl: Mapping[str, Any] | None = None, cluster: str = "edge", crashing: bool = False, source: str = "app",
-    ) -> None:  # fmt: skip
-        """`cluster`: which of the stack's two is the one cluster; "both": as the stack has it, with the mirror between them.
+        self,
+        stack_config: Path,
+        folder: Path,
+        types: list[str],
+        first_hour: Hour,
+        *,
+        root: str | None = None,
+        etl: Mapping[str, Any] | None = None,
+        cluster: str = "edge",
+        crashing: bool = False,
+        source: str = "app",
+    ) -> None:
+        """`cluster`: which of the stack's two is the one cluster; "both": as the stack has it, with
+        the mirror between them.
 
-        `crashing`: the driver dies, or pauses, when `order` says so. `source`: whose lines become events of the types.
+        `crashing`: the driver dies, or pauses, when `order` says so. `source`: whose lines become
+        events of the types.
         """
         self.file = folder / "hourmark.toml"
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,11 +75,15 @@ class EtlRun:
         self._skip_what_others_reported()
 
     def declare(self, types: list[str], first_hour: Hour, source: str = "app") -> None:
-        """These types and no others are carried from now on; a new one's first bucket is `first_hour`."""
+        """These types and no others are carried from now on; a new one's first bucket is
+        `first_hour`.
+        """
         declared = [EventType(name=t, fields=[{"name": "number", "type": "long"}]) for t in types]
         declarations = Declarations([*declared, DEAD_LETTERS], [Source(name=source, types=types)])
         with servers(self.config, lambda _: None) as outside:
-            apply(outside, declarations, first_hour, may_remove=True, may_refuse=True)  # other tests' types on the same stack
+            apply(
+                outside, declarations, first_hour, may_remove=True, may_refuse=True
+            )  # other tests' types on the same stack
 
     def start(self) -> None:
         """Start the driver; its log goes on in the same file."""
@@ -76,11 +96,17 @@ class EtlRun:
             command = ["tests.support.crashing_driver", str(self.file)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", *command], stderr=log, stdout=log, env=environment, start_new_session=True
+                [sys.executable, "-m", *command],
+                stderr=log,
+                stdout=log,
+                env=environment,
+                start_new_session=True,
             )
 
     def kill(self) -> None:
-        """SIGKILL to the driver and all it started (JVM and Python workers), or to what one that has ended left."""
+        """SIGKILL to the driver and all it started (JVM and Python workers), or to what one that
+        has ended left.
+        """
         assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -99,7 +125,9 @@ class EtlRun:
             return False
         if not crash.ends_driver or crash.how == "SIGSTOP":
             return True
-        assert self.exit_code() in (None, self.killed), f"the driver ended otherwise than by {crash} (see {self.log})"
+        assert self.exit_code() in (None, self.killed), (
+            f"the driver ended otherwise than by {crash} (see {self.log})"
+        )
         return self.exit_code() is not None
 
     def wake(self) -> None:
@@ -108,11 +136,15 @@ class EtlRun:
         self._process.send_signal(signal.SIGCONT)
 
     def duplicate(self) -> EtlRun:
-        """A second driver with the same ledger and root, as on another machine: not yet started, with a log of its own."""
+        """A second driver with the same ledger and root, as on another machine: not yet started,
+        with a log of its own.
+        """
         made = copy.copy(self)
         made.log = self.log.with_name("etl-duplicate.log")
         made._process, made._starts, made._crash_order = None, 0, None
-        made._environment = {"HOURMARK_ETL__SCRATCH_DIR": str(self.log.parent / "scratch-duplicate")}
+        made._environment = {
+            "HOURMARK_ETL__SCRATCH_DIR": str(self.log.parent / "scratch-duplicate")
+        }
         return made
 
     def revive(self) -> None:
@@ -125,7 +157,10 @@ class EtlRun:
     def wait_until_staging(self, within_s: float = 120.0) -> None:
         """Wait until the driver that was started last has begun its query."""
         wait_for(
-            lambda: self.log.read_text(errors="replace").count("from the ledger's offsets") >= self._starts,
+            lambda: (
+                self.log.read_text(errors="replace").count("from the ledger's offsets")
+                >= self._starts
+            ),
             f"staging begun (see {self.log})",
             within_s,
         )
@@ -154,14 +189,26 @@ class EtlRun:
 
     def closed(self, event_type: str, hour: Hour, within_s: float = 120.0) -> Manifest:
         """Wait until the bucket is closed."""
-        wait_for(lambda: self.manifest(event_type, hour) is not None, f"{event_type} {hour} closed (see {self.log})", within_s)
+        wait_for(
+            lambda: self.manifest(event_type, hour) is not None,
+            f"{event_type} {hour} closed (see {self.log})",
+            within_s,
+        )
         found = self.manifest(event_type, hour)
         assert found is not None
         return found
 
     def told(self, *arguments: str) -> dict[str, Any]:
         """What a command of the ETL's settings prints as JSON; it must end well."""
-        command = [sys.executable, "-m", "hourmark", *arguments, "--json", "--config", str(self.file)]
+        command = [
+            sys.executable,
+            "-m",
+            "hourmark",
+            *arguments,
+            "--json",
+            "--config",
+            str(self.file),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr + done.stdout
         printed: dict[str, Any] = json.loads(done.stdout)
@@ -192,14 +239,22 @@ class EtlRun:
             database,
             lease,
             [
-                Position(cluster_id=cluster_id, topic_id=infos[p.topic].topic_id, topic=p.topic, partition=0, next_offset=end)
+                Position(
+                    cluster_id=cluster_id,
+                    topic_id=infos[p.topic].topic_id,
+                    topic=p.topic,
+                    partition=0,
+                    next_offset=end,
+                )
                 for p, end in ends.items()
             ],
         )
         database.close()
 
 
-def own_settings(stack_config: Path, folder: Path, root: str | None, etl: Mapping[str, Any], cluster: str) -> str:
+def own_settings(
+    stack_config: Path, folder: Path, root: str | None, etl: Mapping[str, Any], cluster: str
+) -> str:
     """The stack's settings with this run's own ledger, root and scratch."""
     settings: dict[str, Any] = tomllib.loads(stack_config.read_text())
     if cluster != "both":

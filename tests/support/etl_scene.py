@@ -1,4 +1,6 @@
-"""An ETL, its types and its hours: each hour's events come doubled, cut anew and late, and the buckets are judged."""
+"""An ETL, its types and its hours: each hour's events come doubled, cut anew and late, and the
+buckets are judged.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from hourmark.kafka.clients import Cluster
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 
-WITHIN_S = 600.0  # a driver takes a quarter of a minute to begin, and many times that on a busy machine
+WITHIN_S = (
+    600.0  # a driver takes a quarter of a minute to begin, and many times that on a busy machine
+)
 REPORT_S = 5.0
 ON_TIME = 50  # events of an hour and type
 EVENTS = ON_TIME + 1  # and one late
@@ -31,7 +35,8 @@ DUPLICATES = 2 * ON_TIME
 class Scene:
     """One run, its types, and the hours begun so far; none of them is before `first`.
 
-    A host of its own is awaited: what other tests on the same stack report at the same time closes nothing here.
+    A host of its own is awaited: what other tests on the same stack report at the same time closes
+    nothing here.
     """
 
     run: EtlRun
@@ -48,7 +53,9 @@ class Scene:
         self.caught_up(self.first.start_s * 1000)
 
     def caught_up(self, at_ms: int, *, goodbye: bool = False) -> None:
-        """The scene's host, and the delivery service, report that they have read and acknowledged everything until then."""
+        """The scene's host, and the delivery service, report that they have read and acknowledged
+        everything until then.
+        """
         self._caught_up_ms, self._reported_s = at_ms, time.monotonic()
         self.delivery.report(at_ms, host_id=self.host_id, source=self.source, goodbye=goodbye)
         self.delivery.report(at_ms, host_id=self.service_id, goodbye=goodbye)
@@ -58,18 +65,26 @@ class Scene:
         """The one to begin next."""
         return self.hours[-1].next() if self.hours else self.first
 
-    def begin_hour(self, *, without: Collection[str] = (), skipping: int = 0, events: int = ON_TIME) -> Hour:
-        """Deliver the next hour's events: twice, cut anew, and one that is late; then everybody has caught up.
+    def begin_hour(
+        self, *, without: Collection[str] = (), skipping: int = 0, events: int = ON_TIME
+    ) -> Hour:
+        """Deliver the next hour's events: twice, cut anew, and one that is late; then everybody has
+        caught up.
 
-        `skipping`: so many hours before it stay without events. `events`: of each type, beside the late one.
+        `skipping`: so many hours before it stay without events. `events`: of each type, beside the
+        late one.
         """
         for _ in range(skipping):
             self.hours.append(self.next_hour)
         hour = self.next_hour
         self.hours.append(hour)
         for event_type in sorted(set(self.types) - set(without)):
-            on_time = self.delivery.make(event_type, [hour.start_s * 1000 + 100 * n % 60_000 for n in range(events)])
-            late = self.delivery.make(event_type, [self.first.start_s * 1000 - 60_000 + len(self.hours)])
+            on_time = self.delivery.make(
+                event_type, [hour.start_s * 1000 + 100 * n % 60_000 for n in range(events)]
+            )
+            late = self.delivery.make(
+                event_type, [self.first.start_s * 1000 - 60_000 + len(self.hours)]
+            )
             for sent in (on_time, on_time, self.delivery.recut(on_time), late):
                 self.delivery.deliver(sent)
             self.judge.promised(on_time, late, by=hour)
@@ -77,7 +92,9 @@ class Scene:
         return hour
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for it, saying `what` was awaited, while the delivery service and the host go on reporting, as real ones do."""
+        """Wait for it, saying `what` was awaited, while the delivery service and the host go on
+        reporting, as real ones do.
+        """
 
         def holds() -> bool:
             if time.monotonic() - self._reported_s > REPORT_S:
@@ -104,8 +121,12 @@ class Scene:
 
         self.wait(said, f"{text!r} is said")
 
-    def closed(self, hour: Hour, *, without: Collection[str] = (), by: EtlRun | None = None) -> Manifest:
-        """Wait until the hour is closed for all types, reviving a driver that ends by itself, and judge all buckets."""
+    def closed(
+        self, hour: Hour, *, without: Collection[str] = (), by: EtlRun | None = None
+    ) -> Manifest:
+        """Wait until the hour is closed for all types, reviving a driver that ends by itself, and
+        judge all buckets.
+        """
         types, run = sorted(set(self.types) - set(without)), by or self.run
 
         def all_stand() -> bool:
@@ -121,18 +142,31 @@ class Scene:
     def content_is_as_promised(self, *, without: Collection[str] = ()) -> None:
         """Judge all buckets of the hours begun so far that stand."""
         types = sorted(set(self.types) - set(without))
-        standing = [h for h in self.hours if all(self.run.manifest(t, h) is not None for t in types)]
+        standing = [
+            h for h in self.hours if all(self.run.manifest(t, h) is not None for t in types)
+        ]
         if standing:
             found = self.judge.poll(types, standing)
-            assert not found, f"{len(found)} findings (see {self.run.log}):\n" + "\n".join(found[:20])
+            assert not found, f"{len(found)} findings (see {self.run.log}):\n" + "\n".join(
+                found[:20]
+            )
 
 
 @contextmanager
 def scene(
-    stack_config: Path, folder: Path, names: Collection[str], *, cluster: str = "central", crashing: bool = False,
-    root: str | None = None, etl: Mapping[str, Any] | None = None, minutes_ago: int = 60, make: Callable[..., EtlRun] = EtlRun,
-) -> Iterator[Scene]:  # fmt: skip
-    """A scene whose first hour began so long ago, its driver started; types are unique, as topics of a used stack stay.
+    stack_config: Path,
+    folder: Path,
+    names: Collection[str],
+    *,
+    cluster: str = "central",
+    crashing: bool = False,
+    root: str | None = None,
+    etl: Mapping[str, Any] | None = None,
+    minutes_ago: int = 60,
+    make: Callable[..., EtlRun] = EtlRun,
+) -> Iterator[Scene]:
+    """A scene whose first hour began so long ago, its driver started; types are unique, as topics
+    of a used stack stay.
 
     `make`: takes what `EtlRun` takes, and may start it in another way.
     """
@@ -140,7 +174,15 @@ def scene(
     types = tuple(f"{name}-{unique}" for name in names)
     first = Hour.of(time.time_ns() // 1_000_000 - 60_000 * minutes_ago, 60)
     run = make(
-        stack_config, folder, list(types), first, root=root, etl=etl, cluster=cluster, crashing=crashing, source=f"app-{unique}"
+        stack_config,
+        folder,
+        list(types),
+        first,
+        root=root,
+        etl=etl,
+        cluster=cluster,
+        crashing=crashing,
+        source=f"app-{unique}",
     )
     made = Scene(run=run, types=types, first=first, source=f"app-{unique}")
     with run:

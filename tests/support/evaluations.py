@@ -16,10 +16,23 @@ from hourmark_infra.evaluate.results import (
 )
 
 GOOD_COUNTS = Counts(
-    place="edge", sent=1000, acknowledged=1000, read=1000, lost=0, doubled=0, phantom=0, disordered=0, unacknowledged=0
+    place="edge",
+    sent=1000,
+    acknowledged=1000,
+    read=1000,
+    lost=0,
+    doubled=0,
+    phantom=0,
+    disordered=0,
+    unacknowledged=0,
 )
 GOOD_DISTURBANCE = Disturbance(
-    what="broker 2 killed", victim="producer", began_s=3.0, healed_s=8.0, longest_wait_s=6.5, recovered_s=0.4
+    what="broker 2 killed",
+    victim="producer",
+    began_s=3.0,
+    healed_s=8.0,
+    longest_wait_s=6.5,
+    recovered_s=0.4,
 )
 GOOD_TRIAL = Trial(
     name="leaders",
@@ -35,7 +48,11 @@ GOOD_TRIAL = Trial(
     timeline=(Point(at_s=0, sent=500, acknowledged=400), Point(at_s=1, sent=500, acknowledged=600)),
     notes=("the mirror ran with 2 workers",),
 )
-NOT_TRIED = Trial(name="producers", title="brokers come and go", not_tried="needs --stop-broker and --start-broker")
+NOT_TRIED = Trial(
+    name="producers",
+    title="brokers come and go",
+    not_tried="needs --stop-broker and --start-broker",
+)
 
 
 def evaluation(*trials: Trial) -> Evaluation:

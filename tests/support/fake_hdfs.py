@@ -1,4 +1,5 @@
-"""A NameNode and a DataNode in one, that can be told to misbehave: a small HTTP server over a dictionary.
+"""A NameNode and a DataNode in one, that can be told to misbehave: a small HTTP server over a
+dictionary.
 
 The contract of storage is proved on real HDFS; here is what no real server can be made to do.
 """
@@ -30,7 +31,9 @@ class FakeHdfs(ThreadingHTTPServer):
         self.late: list[Callable[[], None]] = []  # what arrived, and is done at the next request
         self.over = threading.Event()  # whoever hangs, ends
         self.asked: list[str] = []
-        self.troubles: list[tuple[str, Trouble]] = []  # taken one by one, each at the first request of its operation
+        self.troubles: list[
+            tuple[str, Trouble]
+        ] = []  # taken one by one, each at the first request of its operation
 
     def id_of(self, name: str) -> int:
         return self.ids.setdefault(name, 16386 + len(self.ids))
@@ -76,10 +79,17 @@ class Handler(BaseHTTPRequestHandler):
         getattr(self, operation.replace(" ", "_").lower())()
 
     def answer(
-        self, status: int, value: object = None, *, location: str | None = None, content: bytes | None = None,
+        self,
+        status: int,
+        value: object = None,
+        *,
+        location: str | None = None,
+        content: bytes | None = None,
         kind: str = "application/json",
-    ) -> None:  # fmt: skip
-        body = content if content is not None else b"" if value is None else json.dumps(value).encode()
+    ) -> None:
+        body = (
+            content if content is not None else b"" if value is None else json.dumps(value).encode()
+        )
         self.send_response(status)
         if location is not None:
             self.send_header("Location", location)
@@ -89,7 +99,16 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def refuse(self, status: int, exception: str, message: str) -> None:
-        self.answer(status, {"RemoteException": {"exception": exception, "javaClassName": exception, "message": message}})
+        self.answer(
+            status,
+            {
+                "RemoteException": {
+                    "exception": exception,
+                    "javaClassName": exception,
+                    "message": message,
+                }
+            },
+        )
 
     def hang_up(self) -> None:
         self.close_connection = True
@@ -103,12 +122,27 @@ class Handler(BaseHTTPRequestHandler):
     def status(self, file: str, suffix: str) -> dict[str, object]:
         content, number = self.server.names[file], self.server.id_of(file)
         kind = "DIRECTORY" if content is None else "FILE"
-        return {"pathSuffix": suffix, "type": kind, "length": len(content or b""), "fileId": number, "modificationTime": 1}
+        return {
+            "pathSuffix": suffix,
+            "type": kind,
+            "length": len(content or b""),
+            "fileId": number,
+            "modificationTime": 1,
+        }
 
     def liststatus(self) -> None:
         below = f"{self.file}/"
-        names = [n for n in self.server.names if n.startswith(below) and "/" not in n.removeprefix(below)]
-        self.answer(200, {"FileStatuses": {"FileStatus": [self.status(n, n.removeprefix(below)) for n in names]}})
+        names = [
+            n for n in self.server.names if n.startswith(below) and "/" not in n.removeprefix(below)
+        ]
+        self.answer(
+            200,
+            {
+                "FileStatuses": {
+                    "FileStatus": [self.status(n, n.removeprefix(below)) for n in names]
+                }
+            },
+        )
 
     def mkdirs(self) -> None:
         self.make_folders(self.file)
@@ -127,11 +161,17 @@ class Handler(BaseHTTPRequestHandler):
         assert self.query["renameoptions"] == "NONE"
         target = self.query["destination"]
         if self.file not in self.server.names:
-            return self.refuse(404, "FileNotFoundException", f"rename source {self.file} is not found.")
+            return self.refuse(
+                404, "FileNotFoundException", f"rename source {self.file} is not found."
+            )
         if target in self.server.names:
-            return self.refuse(403, "FileAlreadyExistsException", f"rename destination {target} already exists")
+            return self.refuse(
+                403, "FileAlreadyExistsException", f"rename destination {target} already exists"
+            )
         if (folder := target.rpartition("/")[0]) not in self.server.names:
-            return self.refuse(404, "FileNotFoundException", f"rename destination parent {folder} not found.")
+            return self.refuse(
+                404, "FileNotFoundException", f"rename destination parent {folder} not found."
+            )
         self.server.ids[target] = self.server.id_of(self.file)
         self.server.ids.pop(self.file)
         self.server.names[target] = self.server.names.pop(self.file)
@@ -140,12 +180,16 @@ class Handler(BaseHTTPRequestHandler):
     def create(self) -> None:
         if not self.server.lives:
             return self.refuse(
-                403, "IOException", "Failed to find datanode, suggest to check cluster health. excludeDatanodes=null"
+                403,
+                "IOException",
+                "Failed to find datanode, suggest to check cluster health. excludeDatanodes=null",
             )
         return self.redirect()
 
     def redirect(self) -> None:
-        self.answer(307, location=f"{self.server.address}/data{self.path.removeprefix('/webhdfs/v1')}")
+        self.answer(
+            307, location=f"{self.server.address}/data{self.path.removeprefix('/webhdfs/v1')}"
+        )
 
     def create_data(self) -> None:
         assert self.query["overwrite"] == "false"
@@ -160,7 +204,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def open(self) -> None:
         if not self.server.lives:
-            return self.refuse(403, "IOException", "No active and not excluded nodes contain this block")
+            return self.refuse(
+                403, "IOException", "No active and not excluded nodes contain this block"
+            )
         return self.redirect()
 
     def getfileblocklocations(self) -> None:
@@ -172,7 +218,11 @@ class Handler(BaseHTTPRequestHandler):
         content = self.server.names.get(self.file)
         assert content is not None
         start = int(self.query["offset"])
-        self.answer(200, content=content[start : start + int(self.query["length"])], kind="application/octet-stream")
+        self.answer(
+            200,
+            content=content[start : start + int(self.query["length"])],
+            kind="application/octet-stream",
+        )
 
 
 def lost(handler: Handler, _: str) -> bool:

@@ -1,9 +1,11 @@
-"""Somebody else writes under an idempotent producer's id: the broker's own refusals of that producer's next batch are real.
+"""Somebody else writes under an idempotent producer's id: the broker's own refusals of that
+producer's next batch are real.
 
     forge(bootstrap, log_of, topic, Forgery.NEXT_SEQUENCE, record)   # its next batch is out of order
     forge(bootstrap, log_of, topic, Forgery.NEXT_EPOCH, record)      # its epoch is an old one
 
-Both end as librdkafka's fatal error: the second, as it then begins a new epoch itself and finds that one taken.
+Both end as librdkafka's fatal error: the second, as it then begins a new epoch itself and finds
+that one taken.
 
 Layouts are those of Kafka's protocol guide: record batches of magic 2, Produce in version 7.
 """
@@ -42,8 +44,15 @@ class _Last(NamedTuple):
     time_ms: int
 
 
-def forge(bootstrap: str, log_of: Callable[[int], Path], topic: str, forgery: Forgery, record: tuple[bytes, bytes]) -> None:
-    """Write this record into partition 0 as the next of whoever wrote last; tried again while that one is quicker.
+def forge(
+    bootstrap: str,
+    log_of: Callable[[int], Path],
+    topic: str,
+    forgery: Forgery,
+    record: tuple[bytes, bytes],
+) -> None:
+    """Write this record into partition 0 as the next of whoever wrote last; tried again while that
+    one is quicker.
 
     `log_of`: where a broker's logs are.
     """
@@ -69,7 +78,9 @@ def _last(log: Path) -> _Last:
     """From the leader's own file."""
     content, at, found = max(log.glob("*.log")).read_bytes(), 0, None
     while at + _HEADER.size <= len(content):
-        _, length, _, _, _, _, last_delta, _, time_ms, producer, epoch, sequence, _ = _HEADER.unpack_from(content, at)
+        _, length, _, _, _, _, last_delta, _, time_ms, producer, epoch, sequence, _ = (
+            _HEADER.unpack_from(content, at)
+        )
         if producer >= 0:
             found = _Last(producer, epoch, sequence + last_delta, time_ms)
         at += 12 + length

@@ -18,11 +18,16 @@ from hourmark_etl.ledger.database import Database
 
 
 def fork(world: World) -> World:
-    """As it is now, with everything of its own; nobody is paused in it, and its closer has just begun. `end` ends either."""
+    """As it is now, with everything of its own; nobody is paused in it, and its closer has just
+    begun. `end` ends either.
+    """
     assert not world.zombies
     made = copy.copy(world)
     made.storage, made.zombies = MemoryStorage(), []
-    made.storage._files, made.storage._folders = dict(world.storage._files), set(world.storage._folders)
+    made.storage._files, made.storage._folders = (
+        dict(world.storage._files),
+        set(world.storage._folders),
+    )
     made.ledger = world.ledger.with_name(f"{uuid.uuid4().hex}.sqlite")
     now, kept = sqlite3.connect(world.ledger), sqlite3.connect(made.ledger)
     with contextlib.closing(now), contextlib.closing(kept):
@@ -33,9 +38,11 @@ def fork(world: World) -> World:
     world.pipeline.__dict__.pop("restage", None)  # a played restager is the fork's to make
     made.__dict__.pop("engine", None)
     memo: dict[int, Any] = {
-        id(world.storage): made.storage, id(world.database): made.database, id(world.config): made.config,
+        id(world.storage): made.storage,
+        id(world.database): made.database,
+        id(world.config): made.config,
         id(world.producers.events): dict(world.producers.events),
-    }  # fmt: skip
+    }
     for part in ("clock", "seen", "driver_clock", "producers", "pipeline", "damages", "judge"):
         setattr(made, part, copy.deepcopy(getattr(world, part), memo))
     made.ledgers = LedgerFaults(made)

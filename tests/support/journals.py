@@ -1,4 +1,7 @@
-"""A program in journalctl's place: entries of a file, by cursor, as they come. And a real journal, where its tools are."""
+"""A program in journalctl's place: entries of a file, by cursor, as they come.
+
+And a real journal, where its tools are.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,9 @@ class FakeJournal:
         folder.mkdir()
         self.folder, self.program = folder, str(folder / "journalctl")
         (folder / "entries").touch()
-        Path(self.program).write_text(_PROGRAM.replace("{python}", sys.executable).replace("{folder}", str(folder)))
+        Path(self.program).write_text(
+            _PROGRAM.replace("{python}", sys.executable).replace("{folder}", str(folder))
+        )
         Path(self.program).chmod(0o700)
         self._count = self._sequence = 0
 
@@ -85,7 +90,9 @@ class FakeJournal:
                 self._count += 1
                 made = entry(self._count, message)
                 if self._sequence:
-                    made["__CURSOR"] = made["__CURSOR"].replace("s=dff25", f"s={self._sequence:05x}")
+                    made["__CURSOR"] = made["__CURSOR"].replace(
+                        "s=dff25", f"s={self._sequence:05x}"
+                    )
                 if realtime_s is not None:
                     made["__REALTIME_TIMESTAMP"] = str(round(realtime_s * 1e6))
                 file.write(json.dumps(made) + "\n")
@@ -130,25 +137,42 @@ class FakeJournal:
 def entry(number: int, message: Any) -> dict[str, Any]:
     """One, as systemd 252 writes it."""
     return {
-        "_PID": "812", "MESSAGE": message, "__REALTIME_TIMESTAMP": str(1795452320000000 + number), "_BOOT_ID": _BOOT,
-        "PRIORITY": "6", "_SYSTEMD_UNIT": "ssh.service", "SYSLOG_IDENTIFIER": "sshd", "_HOSTNAME": "web-1",
+        "_PID": "812",
+        "MESSAGE": message,
+        "__REALTIME_TIMESTAMP": str(1795452320000000 + number),
+        "_BOOT_ID": _BOOT,
+        "PRIORITY": "6",
+        "_SYSTEMD_UNIT": "ssh.service",
+        "SYSLOG_IDENTIFIER": "sshd",
+        "_HOSTNAME": "web-1",
         "__CURSOR": f"s=dff2505470c7419e8dac383b7670e21a;i={number:x};b={_BOOT};m={1000 + number:x};t=660f451be{number:x};x=1256",
-    }  # fmt: skip
+    }
 
 
 def real_journal(folder: Path, messages: list[bytes]) -> str:
-    """A program that reads a journal of these entries with this machine's journalctl; skips where there is none."""
+    """A program that reads a journal of these entries with this machine's journalctl; skips where
+    there is none.
+    """
     journalctl = shutil.which("journalctl")
     if journalctl is None or not REMOTE.exists():
         pytest.skip("no journalctl, or no systemd-journal-remote, which makes journals")
     exported = b"".join(
         f"__REALTIME_TIMESTAMP={1795452320000000 + n}\n__MONOTONIC_TIMESTAMP={1000 + n}\n_BOOT_ID={_BOOT}\n_HOSTNAME=web-1\n"
         f"PRIORITY=6\n_PID=812\nSYSLOG_IDENTIFIER=sshd\n_SYSTEMD_UNIT=ssh.service\n".encode()
-        + b"MESSAGE\n" + len(message).to_bytes(8, "little") + message + b"\n\n"
+        + b"MESSAGE\n"
+        + len(message).to_bytes(8, "little")
+        + message
+        + b"\n\n"
         for n, message in enumerate(messages)
-    )  # fmt: skip
+    )
     folder.mkdir()
-    subprocess.run([REMOTE, "-o", str(folder / "x.journal"), "-"], input=exported, check=True, capture_output=True, timeout=60)
+    subprocess.run(
+        [REMOTE, "-o", str(folder / "x.journal"), "-"],
+        input=exported,
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
     program = folder / "journalctl"
     program.write_text(f'#!/bin/sh\nexec {journalctl} --directory={folder} "$@"\n')
     program.chmod(0o700)

@@ -1,4 +1,6 @@
-"""Logs of a cluster in memory, in place of `Cluster` and `CommittedReader`: records with times, starts that retention moved."""
+"""Logs of a cluster in memory, in place of `Cluster` and `CommittedReader`: records with times,
+starts that retention moved.
+"""
 
 from __future__ import annotations
 
@@ -62,30 +64,44 @@ class Logs:
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         self._ask()
-        known = {name: tuple(sorted(p.partition for p in self.logs if p.topic == name)) for name in names}
-        return {name: TopicInfo(name, f"id of {name}", numbers) for name, numbers in known.items() if numbers}
+        known = {
+            name: tuple(sorted(p.partition for p in self.logs if p.topic == name)) for name in names
+        }
+        return {
+            name: TopicInfo(name, f"id of {name}", numbers)
+            for name, numbers in known.items()
+            if numbers
+        }
 
     def starts(self, partitions: Sequence[Partition]) -> dict[Partition, Offset]:
         return {p: Offset(self.log_starts.get(p, 0)) for p in partitions}
 
-    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, Offset]:
+    def ends(
+        self, partitions: Sequence[Partition], *, committed: bool = True
+    ) -> dict[Partition, Offset]:
         return {p: Offset(len(self.logs[p])) for p in partitions}
 
     def at_time(self, partitions: Sequence[Partition], time_ms: int) -> dict[Partition, Offset]:
         starts = self.starts(partitions)
-        late = {p: (r.at for r in self.logs[p] if r.at_ms >= time_ms and r.at >= starts[p]) for p in partitions}
+        late = {
+            p: (r.at for r in self.logs[p] if r.at_ms >= time_ms and r.at >= starts[p])
+            for p in partitions
+        }
         return {p: Offset(next(of, len(self.logs[p]))) for p, of in late.items()}
 
     def newest_ms(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         self._ask()
         return {p: max(record.at_ms for record in self.logs[p]) for p in partitions if self.logs[p]}
 
-    def read(self, spans: Mapping[Partition, tuple[int, int]]) -> Generator[list[MessageRun], None, None]:
+    def read(
+        self, spans: Mapping[Partition, tuple[int, int]]
+    ) -> Generator[list[MessageRun], None, None]:
         self._ask()
         for p, (start, end) in spans.items():
             for record in self.logs[p][start:end]:
                 self.read_records += 1
-                yield [Run(p, [record], record.at + 1)]  # type: ignore[list-item]  # it answers as one
+                # it answers as one
+                yield [Run(p, [record], record.at + 1)]  # type: ignore[list-item]
 
     def close(self) -> None:
         """Nothing is held."""
@@ -97,7 +113,9 @@ class Logs:
 
 
 def of_two_sites(file: Path) -> dict[str, Logs]:
-    """Empty ones of the edges paris and lyon and of the centre, by bootstrap; the configuration names them from now on."""
+    """Empty ones of the edges paris and lyon and of the centre, by bootstrap; the configuration
+    names them from now on.
+    """
     file.write_text(f"""{file.read_text()}
 [kafka]
 edge_alias = "paris"

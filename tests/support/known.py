@@ -1,4 +1,6 @@
-"""What a version knows by name, for the ways back to it: settings, fields of markers, fields of ranges on their way."""
+"""What a version knows by name, for the ways back to it: settings, fields of markers, fields of
+ranges on their way.
+"""
 
 from __future__ import annotations
 

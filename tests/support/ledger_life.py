@@ -1,4 +1,6 @@
-"""A small ETL without servers, on real staging and a real ledger: what a rebuild must find again, and what it may look at."""
+"""A small ETL without servers, on real staging and a real ledger: what a rebuild must find again,
+and what it may look at.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tests.support import ledger_queries
 from tests.support.clock import FakeClock
-from tests.support.records import audit_record, evidence, host_report, kafka_table, manifest, position, seal, span, stage_plan
+from tests.support.records import (
+    audit_record,
+    evidence,
+    host_report,
+    kafka_table,
+    manifest,
+    position,
+    seal,
+    span,
+    stage_plan,
+)
 from tests.support.rules import put_rules
 
 from hourmark.avro.framing import frame
@@ -56,12 +68,18 @@ class Topics(Central):
         return CLUSTER
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        return {name: TopicInfo(name, position(topic=name).topic_id, (0,)) for name in names if name in self.logs}
+        return {
+            name: TopicInfo(name, position(topic=name).topic_id, (0,))
+            for name in names
+            if name in self.logs
+        }
 
     def starts(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         return {p: self.log_starts.get(p.topic, 0) for p in partitions}
 
-    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, int]:
+    def ends(
+        self, partitions: Sequence[Partition], *, committed: bool = True
+    ) -> dict[Partition, int]:
         return {p: len(self.logs[p.topic]) for p in partitions}
 
     def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> set[Partition]:
@@ -69,9 +87,17 @@ class Topics(Central):
 
 
 class Life:
-    """Types are produced, staged and closed step by step; `outside` is what is left when the ledger is lost."""
+    """Types are produced, staged and closed step by step; `outside` is what is left when the ledger
+    is lost.
+    """
 
-    def __init__(self, storage: Storage, url: str, types: Sequence[str] = ("click", "view"), first: Hour = FIRST) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        url: str,
+        types: Sequence[str] = ("click", "view"),
+        first: Hour = FIRST,
+    ) -> None:
         self.storage = storage
         self.declared = [EventType(name=t, fields=[{"name": "n", "type": "long"}]) for t in types]
         self.sources = [Source(name="app", types=list(types))]
@@ -82,7 +108,9 @@ class Life:
         put_rules(Config(etl=Etl(ledger=url)), self.declared, self.sources, first)
         self.database = Database(url)
         versions = {t.name: TypeVersion(t, at) for at, t in enumerate(self.declared, 1)}
-        self.rules = Rules(sequence=1, types=versions, sources={s.name: s for s in self.sources}, parsing=Parsing())
+        self.rules = Rules(
+            sequence=1, types=versions, sources={s.name: s for s in self.sources}, parsing=Parsing()
+        )
         self.closer = self.database.acquire("closer")
         self.batches: list[str] = []
         self._lines = self._reports = 0
@@ -90,7 +118,9 @@ class Life:
         self.start_driver()
 
     def start_driver(self) -> None:
-        """As the driver does: take the lease, begin from the ledger, and keep on storage what it knows."""
+        """As the driver does: take the lease, begin from the ledger, and keep on storage what it
+        knows.
+        """
         self._lease = self.database.acquire("consumer:default")
         record_first_hours(self.storage, self.database, LENGTH_S)
         OffsetRecorder(self.storage, self.database, FakeClock(self.now_ms)).keep(self.closer)
@@ -108,7 +138,10 @@ class Life:
 
     def promise(self, event_type: str, range_id: RangeId, ids: Sequence[EventId]) -> None:
         """The audit record of a range."""
-        promised = promises((event_type, Hour.of(i.time_ms).start_s, i, value_hash(i, self._value(event_type, i))) for i in ids)
+        promised = promises(
+            (event_type, Hour.of(i.time_ms).start_s, i, value_hash(i, self._value(event_type, i)))
+            for i in ids
+        )
         record = audit_record(range_id=range_id, lines=len(ids), promised=promised, blanks=0)
         self.topics.logs[AUDIT].append((bytes(range_id), frame(1) + record.encode()))
 
@@ -117,7 +150,10 @@ class Life:
         self.now_ms = max(self.now_ms, hour.start_s * 1000)
         range_id = RangeId(self._lines.to_bytes(8, "big"))
         lines = range(self._lines + 1, self._lines + count + 1)
-        ids = [LineIds("a" * 32, "b" * 32, 0).make(hour.start_s * 1000 + line, line, b"line") for line in lines]
+        ids = [
+            LineIds("a" * 32, "b" * 32, 0).make(hour.start_s * 1000 + line, line, b"line")
+            for line in lines
+        ]
         self._lines += count
         self.send(event_type, range_id, ids)
         self.promise(event_type, range_id, ids)
@@ -134,15 +170,24 @@ class Life:
         self.topics.logs[HOSTS].append((host.encode(), frame(1) + said.encode()))
 
     def stage(self, *, commit: bool = True, at_most: int = 1000) -> StagedBatch:
-        """A batch of what arrived; without `commit` it is an orphan: written, and never committed."""
+        """A batch of what arrived; without `commit` it is an orphan: written, and never
+        committed.
+        """
         folder = f"_staging/batch-{len(self.batches)}"
         self.batches.append(folder)
         spans = tuple(
-            span(p.next_offset, min(len(self.topics.logs[p.topic]), p.next_offset + at_most), p.topic, topic_id=p.topic_id)
+            span(
+                p.next_offset,
+                min(len(self.topics.logs[p.topic]), p.next_offset + at_most),
+                p.topic,
+                topic_id=p.topic_id,
+            )
             for p in self.positions()
         )
         table = kafka_table(
-            (*self.topics.logs[s.topic][offset], s.topic, 0, offset) for s in spans for offset in range(s.start, s.end)
+            (*self.topics.logs[s.topic][offset], s.topic, 0, offset)
+            for s in spans
+            for offset in range(s.start, s.end)
         )
         plan = dataclasses.replace(self._plan, folder=folder, ledger=self.database.identity()[0])
         piece = stage_table(table, spans, plan, self.storage)
@@ -158,40 +203,74 @@ class Life:
     def freeze(self, event_type: str) -> tuple[Position, ...]:
         """As a closer that dies before its proof."""
         topics = {event_type: [f"events.{event_type}"]}
-        return frontiers.freeze(self.database, self.closer, [self.frontier(event_type)], topics)[event_type]
+        return frontiers.freeze(self.database, self.closer, [self.frontier(event_type)], topics)[
+            event_type
+        ]
 
     def close(
-        self, event_type: str, book: Book | None = None, *, grade: Grade = Grade.PROVED, in_ledger: bool = True
+        self,
+        event_type: str,
+        book: Book | None = None,
+        *,
+        grade: Grade = Grade.PROVED,
+        in_ledger: bool = True,
     ) -> Manifest:
-        """Close the frontier hour, of which the bucket holds what the book says, as is staged where there is none; without
-        `in_ledger` the closer dies after it published."""
+        """Close the frontier hour, of which the bucket holds what the book says, as is staged where
+        there is none; without `in_ledger` the closer dies after it published.
+        """
         offsets, opened = self.freeze(event_type), self.frontier(event_type)
         self.now_ms = max(self.now_ms, opened.hour.end_ms)
-        rows = sum(g.rows for g in ledger_queries.listed_groups(self.database, event_type, opened.hour))
+        rows = sum(
+            g.rows for g in ledger_queries.listed_groups(self.database, event_type, opened.hour)
+        )
         book = book or Book(rows=rows, events=rows, promised=1, unaudited=0)
         audit = next(p for p in self.positions() if p.topic == AUDIT)
         counts = {"promised": book.promised, "cut_at_ms": self.now_ms}
         sealed = seal(
-            **counts, grade=grade.value, audit_next=audit.next_offset, unaudited=book.unaudited, offsets=offsets,
+            **counts,
+            grade=grade.value,
+            audit_next=audit.next_offset,
+            unaudited=book.unaudited,
+            offsets=offsets,
             books=(OriginHourSums(opened.hour.start_s, book.promised, book.unaudited),),
-        )  # fmt: skip
+        )
         frontiers.seal(self.database, self.closer, {event_type: [sealed]}, [opened])
         version, (ledger, commit) = self._version(event_type), self.database.identity()
         file = {
-            "name": "part-00000.avro", "records": book.events, "bytes": 1, "blake2b": "0" * 32, "schema_id": version.schema_id,
+            "name": "part-00000.avro",
+            "records": book.events,
+            "bytes": 1,
+            "blake2b": "0" * 32,
+            "schema_id": version.schema_id,
             "schema_fingerprint": version.meaning.fingerprint,
-        }  # fmt: skip
+        }
         made = manifest(
-            opened.hour, type=event_type, grade=grade, events=book.events, ledger=ledger,
-            previous=previous_of(self.storage, opened), software="hourmark 0.3.0",
+            opened.hour,
+            type=event_type,
+            grade=grade,
+            events=book.events,
+            ledger=ledger,
+            previous=previous_of(self.storage, opened),
+            software="hourmark 0.3.0",
             files=[BucketFile.model_validate(file)] if book.events else [],
-            evidence=evidence(**counts, audit_next={"0": audit.next_offset}), books={str(opened.hour): book},
-            duplicates_removed=book.rows - book.events, unaudited=book.unaudited, ledger_commit=commit, closed_at_ms=self.now_ms,
-            offsets=[Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset) for p in offsets],
-        ).sealed()  # fmt: skip
+            evidence=evidence(**counts, audit_next={"0": audit.next_offset}),
+            books={str(opened.hour): book},
+            duplicates_removed=book.rows - book.events,
+            unaudited=book.unaudited,
+            ledger_commit=commit,
+            closed_at_ms=self.now_ms,
+            offsets=[
+                Offsets(
+                    topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset
+                )
+                for p in offsets
+            ],
+        ).sealed()
         self.storage.write_new(f"{opened.hour.bucket_path(event_type)}/{MARKER}", made.encode())
         if in_ledger:
-            frontiers.close_all(self.database, self.closer, [frontiers.Closing(self.frontier(event_type), made)])
+            frontiers.close_all(
+                self.database, self.closer, [frontiers.Closing(self.frontier(event_type), made)]
+            )
         return made
 
     def recover(self, event_type: str) -> None:
@@ -199,11 +278,15 @@ class Life:
         frontier = self.frontier(event_type)
         if frontier.seal is not None:
             content = self.storage.read(f"{frontier.hour.bucket_path(event_type)}/{MARKER}")
-            frontiers.close_all(self.database, self.closer, [frontiers.Closing(frontier, Manifest.decode(content))])
+            frontiers.close_all(
+                self.database, self.closer, [frontiers.Closing(frontier, Manifest.decode(content))]
+            )
 
     def frontier(self, event_type: str) -> Frontier:
         """The type's, as the ledger has it."""
-        return next(f for f in frontiers.frontiers(self.database, LENGTH_S) if f.event_type == event_type)
+        return next(
+            f for f in frontiers.frontiers(self.database, LENGTH_S) if f.event_type == event_type
+        )
 
     def go_on_with(self, rebuilt: Database) -> None:
         """The lost ledger is replaced, and the driver starts again."""

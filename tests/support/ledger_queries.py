@@ -1,4 +1,6 @@
-"""The ledger in the plainest way, for tests: what it lists, one type at a time; and rows changed as a program would."""
+"""The ledger in the plainest way, for tests: what it lists, one type at a time; and rows changed as
+a program would.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,16 @@ from hourmark_etl.ledger.digests import with_digest
 from hourmark_etl.model import StagedGroup, from_row, to_unsigned
 
 
-def rewrite(database: Database, table: Table, where: ColumnElement[bool], **changed: object) -> None:
+def rewrite(
+    database: Database, table: Table, where: ColumnElement[bool], **changed: object
+) -> None:
     """Change columns of these rows as a program would, with a digest that is right."""
     with database.transaction() as connection:
         for row in connection.execute(select(table).where(where)).mappings().all():
             key = [column == row[column.name] for column in table.primary_key]
-            connection.execute(update(table).where(*key).values(**with_digest(table, {**row, **changed})))
+            connection.execute(
+                update(table).where(*key).values(**with_digest(table, {**row, **changed}))
+            )
 
 
 def listed_groups(database: Database, event_type: str, listed: Hour) -> list[StagedGroup]:
@@ -27,12 +33,17 @@ def listed_groups(database: Database, event_type: str, listed: Hour) -> list[Sta
     return _groups(database, event_type, tables.groups.c.listed_hour == listed.start_s)
 
 
-def listed_before(database: Database, event_type: str, listed: Hour, origin_hours_s: Collection[int]) -> list[StagedGroup]:
+def listed_before(
+    database: Database, event_type: str, listed: Hour, origin_hours_s: Collection[int]
+) -> list[StagedGroup]:
     """Groups of these origin hours that earlier buckets hold."""
     if not origin_hours_s:
         return []
     return _groups(
-        database, event_type, tables.groups.c.listed_hour < listed.start_s, tables.groups.c.hour.in_(sorted(origin_hours_s))
+        database,
+        event_type,
+        tables.groups.c.listed_hour < listed.start_s,
+        tables.groups.c.hour.in_(sorted(origin_hours_s)),
     )
 
 
@@ -53,12 +64,22 @@ def _groups(database: Database, event_type: str, *conditions: object) -> list[St
             table.c.value_sum,
         )
         .join(tables.staged_files, tables.staged_files.c.id == table.c.file_id)
-        .where(table.c.type == event_type, *conditions)  # type: ignore[arg-type]  # column expressions
+        # column expressions
+        .where(table.c.type == event_type, *conditions)  # type: ignore[arg-type]
         .order_by(table.c.id)
     )
     with database.reading() as connection:
         return [
-            from_row(StagedGroup, (*row[:5], to_unsigned(row[5]), tuple(json.loads(row[6])), *row[7:10], _unsigned(row[10])))
+            from_row(
+                StagedGroup,
+                (
+                    *row[:5],
+                    to_unsigned(row[5]),
+                    tuple(json.loads(row[6])),
+                    *row[7:10],
+                    _unsigned(row[10]),
+                ),
+            )
             for row in connection.execute(query)
         ]
 

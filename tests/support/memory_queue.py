@@ -21,7 +21,8 @@ class Appended(NamedTuple):
 class MemoryQueue:
     """Holds records in the order in which they were appended.
 
-    `fail_with`: raised by `append`, after `fail_after` more records were taken. `hold`: appends wait until it is set.
+    `fail_with`: raised by `append`, after `fail_after` more records were taken. `hold`: appends
+    wait until it is set.
     """
 
     def __init__(self) -> None:
@@ -35,7 +36,9 @@ class MemoryQueue:
     async def append(self, messages: Mapping[str, Sequence[Message]]) -> None:
         if self.hold is not None:
             await self.hold.wait()
-        for topic, message in ((topic, message) for topic, some in messages.items() for message in some):
+        for topic, message in (
+            (topic, message) for topic, some in messages.items() for message in some
+        ):
             if self.fail_with is not None:
                 if self.fail_after == 0:
                     raise self.fail_with

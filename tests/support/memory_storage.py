@@ -1,4 +1,6 @@
-"""Storage in a dictionary, for tests that run thousands of histories. Passes the same contract suite as the real ones.
+"""Storage in a dictionary, for tests that run thousands of histories.
+
+Passes the same contract suite as the real ones.
 
 `url` names nothing that another process could read.
 """
@@ -21,7 +23,10 @@ _BY_NAME: dict[str, MemoryStorage] = {}
 
 
 class MemoryStorage:
-    """See `hourmark_etl.storage.interface.Storage`. A pickled one is the same one, within this process."""
+    """See `hourmark_etl.storage.interface.Storage`.
+
+    A pickled one is the same one, within this process.
+    """
 
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex
@@ -75,9 +80,19 @@ class MemoryStorage:
                 folder == "" and len(self._folders) == 1 and not self._files
             ):
                 raise NotFound(folder, self.url(folder), "there is no such folder")
-            now_ms = time.time_ns() // 1_000_000  # when a file changed is not kept: none is ever old
-            files = [Entry(p.rpartition("/")[2], len(c), False, now_ms) for p, c in self._files.items() if parent(p) == folder]
-            folders = [Entry(p.rpartition("/")[2], 0, True, now_ms) for p in self._folders if p and parent(p) == folder]
+            now_ms = (
+                time.time_ns() // 1_000_000
+            )  # when a file changed is not kept: none is ever old
+            files = [
+                Entry(p.rpartition("/")[2], len(c), False, now_ms)
+                for p, c in self._files.items()
+                if parent(p) == folder
+            ]
+            folders = [
+                Entry(p.rpartition("/")[2], 0, True, now_ms)
+                for p in self._folders
+                if p and parent(p) == folder
+            ]
             return sorted(files + folders)
 
     def make_folder(self, path: str) -> None:
@@ -132,7 +147,9 @@ class MemoryStorage:
         folder = parent(path)
         while folder:
             if folder in self._files:
-                raise AlreadyExists(folder, self.url(folder), "a file stands where a folder is needed")
+                raise AlreadyExists(
+                    folder, self.url(folder), "a file stands where a folder is needed"
+                )
             self._folders.add(folder)
             folder = parent(folder)
 

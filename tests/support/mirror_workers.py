@@ -1,4 +1,5 @@
-"""An edge and a central broker of a test's own, and several workers of one mirror between them, each with its own Java.
+"""An edge and a central broker of a test's own, and several workers of one mirror between them,
+each with its own Java.
 
 One worker may be on another host (`net_namespace`), whose cable can be pulled.
 """
@@ -62,22 +63,38 @@ def own_broker(programs: Programs, folder: Path, host: str = "127.0.0.1") -> Ite
         "log.cleaner.dedupe.buffer.size": str(16 << 20),
     }
     with own_server(programs, folder, properties, new_cluster_id()):
-        cluster = KafkaCluster(bootstrap=f"{host}:{port}", replication_factor=1, min_insync_replicas=1)
+        cluster = KafkaCluster(
+            bootstrap=f"{host}:{port}", replication_factor=1, min_insync_replicas=1
+        )
         wait_for(lambda: answers(cluster), f"the broker of {folder} answers")
         yield cluster
 
 
 class Worker:
-    """`hourmark mirror run` with settings, work folder, port and log of its own. `run`: what its command begins with."""
+    """`hourmark mirror run` with settings, work folder, port and log of its own.
+
+    `run`: what its command begins with.
+    """
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, dict[str, Any]], rest: tuple[str, int], run: Sequence[str] = ()
+        self,
+        folder: Path,
+        settings: Mapping[str, dict[str, Any]],
+        rest: tuple[str, int],
+        run: Sequence[str] = (),
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.rest, self.log = f"{rest[0]}:{rest[1]}", folder / "mirror.log"
         self.file, self._run = folder / "hourmark.toml", tuple(run)
-        own: dict[str, Any] = {"work_dir": str(folder / "work"), "rest_host": rest[0], "rest_port": rest[1]}
-        self._settings: dict[str, dict[str, Any]] = {**settings, "mirror": {**settings["mirror"], **own}}
+        own: dict[str, Any] = {
+            "work_dir": str(folder / "work"),
+            "rest_host": rest[0],
+            "rest_port": rest[1],
+        }
+        self._settings: dict[str, dict[str, Any]] = {
+            **settings,
+            "mirror": {**settings["mirror"], **own},
+        }
         self.change()
         self._process: subprocess.Popen[bytes] | None = None
         self._began = 0  # where in its log its newest start is
@@ -94,10 +111,21 @@ class Worker:
 
     def start(self) -> None:
         """Start it; its log is appended to."""
-        command = [*self._run, sys.executable, "-m", "hourmark", "mirror", "run", "--config", str(self.file)]
+        command = [
+            *self._run,
+            sys.executable,
+            "-m",
+            "hourmark",
+            "mirror",
+            "run",
+            "--config",
+            str(self.file),
+        ]
         with self.log.open("a") as log:
             self._began = log.tell()
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
 
     def signal(self, number: signal.Signals, *, java_alone: bool = False) -> None:
         """To all of it, Java first; or to Java alone, which its supervisor sees."""
@@ -116,7 +144,9 @@ class Worker:
             self._process = None
 
     def joined(self) -> tuple[int, str]:
-        """The newest generation of the group that it is in since it was started, and the REST address of who leads it."""
+        """The newest generation of the group that it is in since it was started, and the REST
+        address of who leads it.
+        """
         found = _JOINED.findall(self.log.read_bytes()[self._began :].decode(errors="replace"))
         return (int(found[-1][0]), found[-1][1]) if found else (0, "")
 
@@ -132,7 +162,9 @@ class Worker:
 class Pair:
     """The two clusters and the mirror's workers."""
 
-    def __init__(self, edge: KafkaCluster, central: KafkaCluster, alias: str, workers: dict[str, Worker]) -> None:
+    def __init__(
+        self, edge: KafkaCluster, central: KafkaCluster, alias: str, workers: dict[str, Worker]
+    ) -> None:
         self.edge, self.central, self.alias, self.workers = edge, central, alias, workers
 
     def start(self) -> None:
@@ -154,27 +186,48 @@ class Pair:
         """Who leads, and the others."""
         address = max(worker.joined() for worker in self.workers.values())[1]
         workers = self.workers.values()
-        return next(w for w in workers if w.rest == address), [w for w in workers if w.rest != address]
+        return next(w for w in workers if w.rest == address), [
+            w for w in workers if w.rest != address
+        ]
 
 
 @contextlib.contextmanager
-def mirror_pair(programs: Programs, folder: Path, *, other: OtherHost | None = None) -> Iterator[Pair]:
-    """Two brokers, and two workers that are not started yet, the second of them on the other host."""
+def mirror_pair(
+    programs: Programs, folder: Path, *, other: OtherHost | None = None
+) -> Iterator[Pair]:
+    """Two brokers, and two workers that are not started yet, the second of them on the other
+    host.
+    """
     here = other.address if other is not None else "127.0.0.1"
-    with own_broker(programs, folder / "central", here) as central, site(programs, folder, central, other) as pair:
+    with (
+        own_broker(programs, folder / "central", here) as central,
+        site(programs, folder, central, other) as pair,
+    ):
         yield pair
 
 
 @contextlib.contextmanager
 def site(
-    programs: Programs, folder: Path, central: KafkaCluster, other: OtherHost | None = None, alias: str = "edge"
+    programs: Programs,
+    folder: Path,
+    central: KafkaCluster,
+    other: OtherHost | None = None,
+    alias: str = "edge",
 ) -> Iterator[Pair]:
     """The same, of a central cluster that is there, and that several sites may have."""
     here = other.address if other is not None else "127.0.0.1"
     with contextlib.ExitStack() as end:
         edge = end.enter_context(own_broker(programs, folder / "edge", here))
-        kafka: dict[str, Any] = {"edge_alias": alias, "edge": edge.model_dump(), "central": central.model_dump()}
-        mirror: dict[str, Any] = {"java": str(programs.java), "classpath": programs.kafka_classpath, "heap_mb": 256}
+        kafka: dict[str, Any] = {
+            "edge_alias": alias,
+            "edge": edge.model_dump(),
+            "central": central.model_dump(),
+        }
+        mirror: dict[str, Any] = {
+            "java": str(programs.java),
+            "classpath": programs.kafka_classpath,
+            "heap_mb": 256,
+        }
         settings = {"kafka": kafka, "mirror": mirror}
         ports = free_ports(("first", "second"))
         there = (here, ()) if other is None else (other.its_address, other.run)
@@ -188,9 +241,18 @@ def site(
 
 
 class Traffic:
-    """A program that writes to topics of the edge until it is stopped, and remembers what was acknowledged."""
+    """A program that writes to topics of the edge until it is stopped, and remembers what was
+    acknowledged.
+    """
 
-    def __init__(self, edge: KafkaCluster, names: Sequence[str], *, told: str = "record", pause_s: float = 0.005) -> None:
+    def __init__(
+        self,
+        edge: KafkaCluster,
+        names: Sequence[str],
+        *,
+        told: str = "record",
+        pause_s: float = 0.005,
+    ) -> None:
         self._edge, self._names, self._told, self._pause_s = edge, names, told.encode(), pause_s
         self._acknowledged: collections.Counter[tuple[str, bytes]] = collections.Counter()
         self._stop = threading.Event()
@@ -227,13 +289,19 @@ class Traffic:
         return told
 
 
-def held(cluster: KafkaCluster, topics: Mapping[str, str]) -> collections.Counter[tuple[str, bytes]]:
-    """What readers of committed records see now: by the name that `topics` gives to each topic, and value."""
+def held(
+    cluster: KafkaCluster, topics: Mapping[str, str]
+) -> collections.Counter[tuple[str, bytes]]:
+    """What readers of committed records see now: by the name that `topics` gives to each topic, and
+    value.
+    """
     asked, found = Cluster(cluster, "own"), collections.Counter[tuple[str, bytes]]()
     partitions = [Partition(name, p) for name in topics for p in range(_PARTITIONS)]
     starts, ends = asked.starts(partitions), asked.ends(partitions)
     with contextlib.closing(CommittedReader(cluster, "own")) as reader:
         for runs in reader.read({p: (starts[p], ends[p]) for p in partitions}):
             for run in runs:
-                found.update((topics[run.partition.topic], record.value() or b"") for record in run.records)
+                found.update(
+                    (topics[run.partition.topic], record.value() or b"") for record in run.records
+                )
     return found

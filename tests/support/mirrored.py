@@ -40,7 +40,9 @@ class Sites:
 
     def verify(self, name: str, *, timeout_s: float = 40.0, accept: bool = False) -> Verdict:
         """The verdict on one topic."""
-        mine = self.config.model_copy(update={"mirror": self.config.mirror.model_copy(update={"work_dir": self.work_dir})})
+        mine = self.config.model_copy(
+            update={"mirror": self.config.mirror.model_copy(update={"work_dir": self.work_dir})}
+        )
         return Verification(mine, SystemClock(), topics=[topic(name)], accept=accept).run(timeout_s)
 
     def verified(self, name: str, *, timeout_s: float = 40.0) -> Verdict:
@@ -53,7 +55,9 @@ class Sites:
         """The topic at the centre."""
         return central_topic(topic(name), self.config.kafka.edge_alias)
 
-    def produce(self, name: str, records: list[tuple[bytes, bytes]], *, partition: int = -1) -> None:
+    def produce(
+        self, name: str, records: list[tuple[bytes, bytes]], *, partition: int = -1
+    ) -> None:
         """Durably at the edge, as the delivery service does it."""
         producer = self.edge_producer()
         for key, value in records:
@@ -65,7 +69,10 @@ class Sites:
         kafka = self.config.kafka
         return Producer(
             client_settings(
-                kafka.edge, enable_idempotence=True, message_max_bytes=kafka.max_message_bytes, compression_type="none"
+                kafka.edge,
+                enable_idempotence=True,
+                message_max_bytes=kafka.max_message_bytes,
+                compression_type="none",
             )
         )
 
@@ -101,7 +108,11 @@ def java_of(stack: Stack) -> psutil.Process:
 
     def is_there() -> bool:
         with contextlib.suppress(psutil.NoSuchProcess):  # a zombie, or gone meanwhile
-            found[:] = [c for c in mirror_process(stack).children() if "MirrorMaker" in " ".join(c.cmdline())]
+            found[:] = [
+                c
+                for c in mirror_process(stack).children()
+                if "MirrorMaker" in " ".join(c.cmdline())
+            ]
         return bool(found)
 
     wait_for(is_there, "Java runs", 20)
@@ -115,9 +126,19 @@ def start_mirror(stack: Stack) -> None:
 
 def make_topics(config: Config, central: KafkaCluster, names: Iterable[str]) -> None:
     """At both sites."""
-    for settings, name, prefix in ((central, "central", config.kafka.edge_alias), (config.kafka.edge, "edge", None)):
-        wanted = topic_settings(config.kafka.retention_hours, config.kafka.max_message_bytes, settings.min_insync_replicas)
-        ensure_topics(Cluster(settings, name), [WantedTopic(central_topic(topic(t), prefix), 2, wanted) for t in names])
+    for settings, name, prefix in (
+        (central, "central", config.kafka.edge_alias),
+        (config.kafka.edge, "edge", None),
+    ):
+        wanted = topic_settings(
+            config.kafka.retention_hours,
+            config.kafka.max_message_bytes,
+            settings.min_insync_replicas,
+        )
+        ensure_topics(
+            Cluster(settings, name),
+            [WantedTopic(central_topic(topic(t), prefix), 2, wanted) for t in names],
+        )
 
 
 def set_topic(cluster: KafkaCluster, name: str, setting: str, value: str) -> None:
@@ -132,9 +153,15 @@ def make_anew(sites: Sites, name: str) -> None:
         future.result(15)
     wait_for(lambda: not edge.topics([topic(name)]), "the topic is gone", 20)
     settings = topic_settings(
-        sites.config.kafka.retention_hours, sites.config.kafka.max_message_bytes, sites.config.kafka.edge.min_insync_replicas
+        sites.config.kafka.retention_hours,
+        sites.config.kafka.max_message_bytes,
+        sites.config.kafka.edge.min_insync_replicas,
     )
-    wait_for(lambda: is_made(edge, WantedTopic(topic(name), 2, settings)), "all brokers know that it was gone", 20)
+    wait_for(
+        lambda: is_made(edge, WantedTopic(topic(name), 2, settings)),
+        "all brokers know that it was gone",
+        20,
+    )
 
 
 def delete_records(cluster: KafkaCluster, before: TopicPartition) -> None:

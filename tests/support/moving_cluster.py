@@ -1,4 +1,5 @@
-"""An edge cluster whose brokers are replaced by others: a controller apart, which stays, and brokers that come and go.
+"""An edge cluster whose brokers are replaced by others: a controller apart, which stays, and
+brokers that come and go.
 
 In the stack each broker is a controller too, so none of them could be taken away for good.
 """
@@ -27,7 +28,9 @@ _CLUSTER: Final = "org.apache.kafka.tools.ClusterTool"
 
 
 class MovingCluster:
-    """Brokers by their ids; each has its own port and folder, for as long as the cluster is there."""
+    """Brokers by their ids; each has its own port and folder, for as long as the cluster is
+    there.
+    """
 
     def __init__(self, folder: Path, stack: Stack, nodes: Iterable[int]) -> None:
         self._folder = folder
@@ -41,7 +44,11 @@ class MovingCluster:
         for node in nodes:
             self._start(node, self._broker(node))
         for node in nodes:
-            wait_for(lambda node=node: of_broker(self.address(node), node).ok, f"broker {node} has joined", 120)  # type: ignore[misc]
+            wait_for(
+                lambda node=node: of_broker(self.address(node), node).ok,  # type: ignore[misc]
+                f"broker {node} has joined",
+                120,
+            )
 
     def kill(self, *nodes: int) -> None:
         """End these; what they hold stays."""
@@ -49,11 +56,21 @@ class MovingCluster:
             self._ends.pop(node).close()
 
     def replace(self, old: int, new: int) -> None:
-        """All that the one broker holds goes to the other, which is started; the old one is gone for good, with its folder."""
+        """All that the one broker holds goes to the other, which is started; the old one is gone
+        for good, with its folder.
+        """
         self.start(new)
         self._move(old, new)
         self.kill(old)
-        run_tool(self._stack.programs, _CLUSTER, "unregister", "--bootstrap-server", self.address(new), "--id", str(old))
+        run_tool(
+            self._stack.programs,
+            _CLUSTER,
+            "unregister",
+            "--bootstrap-server",
+            self.address(new),
+            "--id",
+            str(old),
+        )
         shutil.rmtree(self._folder / str(old))
 
     def address(self, *nodes: int) -> str:
@@ -66,7 +83,11 @@ class MovingCluster:
 
     def begin(self) -> None:
         """Start the controller."""
-        quorum = {"process.roles": "controller", "node.id": str(_CONTROLLER), "log.dirs": str(self.log_of(_CONTROLLER))}
+        quorum = {
+            "process.roles": "controller",
+            "node.id": str(_CONTROLLER),
+            "log.dirs": str(self.log_of(_CONTROLLER)),
+        }
         listening = {"listeners": f"CONTROLLER://{self.address(_CONTROLLER)}"}
         self._start(_CONTROLLER, {**quorum, **listening, **self._quorum()})
 
@@ -76,13 +97,25 @@ class MovingCluster:
 
     def _start(self, node: int, properties: dict[str, str]) -> None:
         end = self._ends[node] = contextlib.ExitStack()
-        end.enter_context(own_server(self._stack.programs, self._folder / str(node), properties, self._id))
+        end.enter_context(
+            own_server(self._stack.programs, self._folder / str(node), properties, self._id)
+        )
 
     def _broker(self, node: int) -> dict[str, str]:
         """As the stack's own, but for where it is and who leads."""
         listener = f"PLAINTEXT://{self.address(node)}"
-        here = {"node.id": str(node), "listeners": listener, "advertised.listeners": listener, "log.dirs": str(self.log_of(node))}
-        return {**broker_properties(self._stack.layout, "edge", 1), **here, "process.roles": "broker", **self._quorum()}
+        here = {
+            "node.id": str(node),
+            "listeners": listener,
+            "advertised.listeners": listener,
+            "log.dirs": str(self.log_of(node)),
+        }
+        return {
+            **broker_properties(self._stack.layout, "edge", 1),
+            **here,
+            "process.roles": "broker",
+            **self._quorum(),
+        }
 
     def _quorum(self) -> dict[str, str]:
         return {
@@ -92,10 +125,16 @@ class MovingCluster:
         }
 
     def _move(self, old: int, new: int) -> None:
-        topics = AdminClient({"bootstrap.servers": self.address(new)}).list_topics(timeout=20).topics
+        topics = (
+            AdminClient({"bootstrap.servers": self.address(new)}).list_topics(timeout=20).topics
+        )
         plan = self._folder / f"{old}-to-{new}.json"
         moves = [
-            {"topic": name, "partition": p.id, "replicas": [new if replica == old else replica for replica in p.replicas]}
+            {
+                "topic": name,
+                "partition": p.id,
+                "replicas": [new if replica == old else replica for replica in p.replicas],
+            }
             for name, topic in topics.items()
             for p in topic.partitions.values()
         ]
@@ -111,7 +150,9 @@ class MovingCluster:
 
 
 @contextlib.contextmanager
-def moving_cluster(folder: Path, stack: Stack, first: tuple[int, ...], later: tuple[int, ...]) -> Iterator[MovingCluster]:
+def moving_cluster(
+    folder: Path, stack: Stack, first: tuple[int, ...], later: tuple[int, ...]
+) -> Iterator[MovingCluster]:
     """It runs with its first brokers, and is gone afterwards."""
     cluster = MovingCluster(folder, stack, (*first, *later))
     try:

@@ -16,7 +16,10 @@ _THERE: Final = "10.213.77.2"
 
 
 class OtherHost(NamedTuple):
-    """`address`: this machine, as seen from there; `its_address`: that one, from here. `run`: what commands there begin with."""
+    """`address`: this machine, as seen from there; `its_address`: that one, from here.
+
+    `run`: what commands there begin with.
+    """
 
     address: str
     run: tuple[str, ...]
@@ -47,7 +50,11 @@ def other_host() -> Iterator[OtherHost]:
         _ip("link", "add", near, "type", "veth", "peer", "name", far, "netns", name)
         _ip("addr", "add", f"{_HERE}/30", "dev", near)
         _ip("link", "set", near, "up")
-        for command in (("addr", "add", f"{_THERE}/30", "dev", far), ("link", "set", far, "up"), ("link", "set", "lo", "up")):
+        for command in (
+            ("addr", "add", f"{_THERE}/30", "dev", far),
+            ("link", "set", far, "up"),
+            ("link", "set", "lo", "up"),
+        ):
             _ip("-n", name, *command)
         yield OtherHost(_HERE, ("ip", "netns", "exec", name), cable=near)
     finally:

@@ -1,4 +1,6 @@
-"""Kafka's programs for tests that need other servers than the stack's: daemons that are gone afterwards, and its tools."""
+"""Kafka's programs for tests that need other servers than the stack's: daemons that are gone
+afterwards, and its tools.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def new_cluster_id() -> str:
 
 def run_tool(programs: Programs, main: str, *arguments: str) -> str:
     """One of Kafka's command line tools; what it printed."""
-    done = subprocess.run([*_java(programs, 128), main, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*_java(programs, 128), main, *arguments], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -41,16 +45,32 @@ def answers(cluster: KafkaCluster) -> bool:
 
 @contextlib.contextmanager
 def own_server(
-    programs: Programs, folder: Path, properties: Mapping[str, str], cluster_id: str, *format_more: str
+    programs: Programs,
+    folder: Path,
+    properties: Mapping[str, str],
+    cluster_id: str,
+    *format_more: str,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A broker or controller of these settings, with its settings and its log in `folder`, formatted where that is empty."""
+    """A broker or controller of these settings, with its settings and its log in `folder`,
+    formatted where that is empty.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "server.properties"
     settings.write_text(render_properties(properties))
-    formatting = ("format", "--ignore-formatted", "-t", cluster_id, "-c", str(settings), *format_more)
+    formatting = (
+        "format",
+        "--ignore-formatted",
+        "-t",
+        cluster_id,
+        "-c",
+        str(settings),
+        *format_more,
+    )
     run_tool(programs, "kafka.tools.StorageTool", *formatting)
     with (folder / "server.log").open("a") as log:
-        process = subprocess.Popen([*_java(programs, HEAP_MB), "kafka.Kafka", str(settings)], stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [*_java(programs, HEAP_MB), "kafka.Kafka", str(settings)], stdout=log, stderr=log
+        )
     try:
         yield process
     finally:

@@ -1,4 +1,6 @@
-"""One real broker for one test: its log files may be changed, and it may be killed and started again."""
+"""One real broker for one test: its log files may be changed, and it may be killed and started
+again.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class LogFile(NamedTuple):
 
     @contextlib.contextmanager
     def with_flipped_bit(self, at: int, bit: int) -> Iterator[None]:
-        """One bit differs; the page cache, from which the broker answers, has the change at once."""
+        """One bit differs; the page cache, from which the broker answers, has the change
+        at once.
+        """
         self._flip(at, bit)
         try:
             yield
@@ -47,7 +51,10 @@ class LogFile(NamedTuple):
             file.write(bytes([before ^ 1 << bit]))
 
     def cut(self, size: int) -> None:
-        """Lose all bytes from `size` on, and the indexes, as a disk that was not flushed. The broker must be down."""
+        """Lose all bytes from `size` on, and the indexes, as a disk that was not flushed.
+
+        The broker must be down.
+        """
         with self.path.open("r+b") as file:
             file.truncate(size)
         for other in self.path.parent.iterdir():
@@ -75,7 +82,9 @@ class PlainBroker:
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
         }
-        self.settings = KafkaCluster(bootstrap=f"127.0.0.1:{port}", replication_factor=1, min_insync_replicas=1)
+        self.settings = KafkaCluster(
+            bootstrap=f"127.0.0.1:{port}", replication_factor=1, min_insync_replicas=1
+        )
         self.cluster = Cluster(self.settings, "central")
 
     @contextlib.contextmanager
@@ -90,9 +99,19 @@ class PlainBroker:
         self.cluster.admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
         self.cluster.ends([Partition(name, n) for n in range(partitions)])
 
-    def append(self, topic: str, records: Sequence[Record], *, partition: int = 0, batched: bool = True, **settings: str) -> None:
+    def append(
+        self,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        partition: int = 0,
+        batched: bool = True,
+        **settings: str,
+    ) -> None:
         """In one batch, or in one for each; in the log when this returns."""
-        producer = Producer(client_settings(self.settings, linger_ms=300 if batched else 0, **settings))
+        producer = Producer(
+            client_settings(self.settings, linger_ms=300 if batched else 0, **settings)
+        )
         for key, value in records:
             producer.produce(topic, key=key, value=value, partition=partition)
             if not batched:

@@ -1,4 +1,6 @@
-"""Secrets planted into every setting that takes text, mistyped as people mistype them, and a search for them in what is shown."""
+"""Secrets planted into every setting that takes text, mistyped as people mistype them, and a search
+for them in what is shown.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from pydantic import BaseModel
 
 from hourmark.config.loading import Config
 
-# Neither may be shown, alone or together: a parser that stops within a password reports a part of it.
+# Neither may be shown, alone or together: a parser that stops within a password reports a part of
+# it.
 LEFT, RIGHT = "PlantedLeft7x", "pw77Right9q"
 WITHIN_PASSWORDS: Final = (
     "",
@@ -79,7 +82,10 @@ ENTRIES: Final[Mapping[str, str]] = {
     "ssl.key.password": "{password}",
     "ssl.key.pem": "-----BEGIN PRIVATE KEY-----\n{password}\n-----END PRIVATE KEY-----",
     "ssl.keystore.password": "{password}",
-    "sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{password}";',
+    "sasl.jaas.config": (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" '
+        'password="{password}";'
+    ),
     "sasl.oauthbearer.client.secret": "{password}",
     "basic.auth.user.info": "u:{password}",
     "spark.hadoop.fs.s3a.secret.key": "{password}",
@@ -139,7 +145,11 @@ def settings_with(leaf: Leaf, value: object, others: Mapping[str, Any]) -> dict[
 def toml(value: object) -> str:
     """The value in TOML, tables within one line."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(key)} = {toml(inner)}" for key, inner in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{json.dumps(key)} = {toml(inner)}" for key, inner in value.items())
+            + "}"
+        )
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(toml, value)) + "]"
     return json.dumps(value)
@@ -152,11 +162,17 @@ def toml_file(settings: Mapping[str, object]) -> str:
 
 def leaks(text: str) -> list[str]:
     """The lines that show a part of the planted secret."""
-    return [line for line in text.splitlines() if any(part.lower() in line.lower() for part in (LEFT, RIGHT))]
+    return [
+        line
+        for line in text.splitlines()
+        if any(part.lower() in line.lower() for part in (LEFT, RIGHT))
+    ]
 
 
 def shown_by(main: Callable[[], object]) -> str:
-    """All that the call writes to stdout and stderr, and the traceback with which Python would end it."""
+    """All that the call writes to stdout and stderr, and the traceback with which Python would end
+    it.
+    """
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         try:

@@ -1,4 +1,6 @@
-"""A PostgreSQL server of the tests' own, from the system's package, on a Unix socket in a temporary folder, or on loopback."""
+"""A PostgreSQL server of the tests' own, from the system's package, on a Unix socket in a temporary
+folder, or on loopback.
+"""
 
 from __future__ import annotations
 
@@ -23,23 +25,35 @@ MISSING: Final = "PostgreSQL is not installed; on Debian: apt install postgresql
 USER: Final = "hourmark"
 _SYSTEM_USER: Final = "postgres"  # the server refuses to run as root
 # Nothing here must survive the machine; what a crash of the server leaves does not depend on it.
-_SETTINGS: Final[Mapping[str, str]] = {"fsync": "off", "listen_addresses": "", "max_connections": "60", "shared_buffers": "32MB"}
+_SETTINGS: Final[Mapping[str, str]] = {
+    "fsync": "off",
+    "listen_addresses": "",
+    "max_connections": "60",
+    "shared_buffers": "32MB",
+}
 _ASKED_TO_DIE: Final = 1  # PR_SET_PDEATHSIG
 # To the kernel the thread that starts a server is its parent: this one ends with the process.
 _STARTER: Final = ThreadPoolExecutor(1)
 
 
 def binaries() -> Path | None:
-    """The folder of `initdb` and `postgres`, by pg_config or where Debian puts it; None where it is not installed."""
+    """The folder of `initdb` and `postgres`, by pg_config or where Debian puts it; None where it is
+    not installed.
+    """
     candidates = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     if config := shutil.which("pg_config"):
         told = subprocess.run([config, "--bindir"], capture_output=True, text=True, check=True)
         candidates.insert(0, Path(told.stdout.strip()))
-    return next((c for c in candidates if (c / "initdb").is_file() and (c / "postgres").is_file()), None)
+    return next(
+        (c for c in candidates if (c / "initdb").is_file() and (c / "postgres").is_file()), None
+    )
 
 
 class Postgres:
-    """A server; `start` and `stop` as often as a test likes. With a `port` it listens on loopback, and `url` says so."""
+    """A server; `start` and `stop` as often as a test likes.
+
+    With a `port` it listens on loopback, and `url` says so.
+    """
 
     def __init__(self, folder: Path, bindir: Path, port: int | None = None) -> None:
         self.folder, self._bindir, self._port = folder, bindir, port
@@ -47,24 +61,53 @@ class Postgres:
         self._as_user = {"user": _SYSTEM_USER} if os.geteuid() == 0 else {}
         if self._as_user:
             shutil.chown(folder, _SYSTEM_USER)
-        self._run("initdb", "-D", str(folder / "data"), "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        self._run(
+            "initdb",
+            "-D",
+            str(folder / "data"),
+            "-U",
+            USER,
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--no-sync",
+        )
 
     @property
     def pid(self) -> int | None:
         """Of the server that runs; None where none does."""
-        return self._process.pid if self._process is not None and self._process.poll() is None else None
+        return (
+            self._process.pid
+            if self._process is not None and self._process.poll() is None
+            else None
+        )
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        listening = {} if self._port is None else {"listen_addresses": "127.0.0.1", "port": str(self._port)}
-        settings = [part for name, value in {**_SETTINGS, **listening}.items() for part in ("-c", f"{name}={value}")]
+        listening = (
+            {} if self._port is None else {"listen_addresses": "127.0.0.1", "port": str(self._port)}
+        )
+        settings = [
+            part
+            for name, value in {**_SETTINGS, **listening}.items()
+            for part in ("-c", f"{name}={value}")
+        ]
         self._process = _STARTER.submit(self._begun, settings).result()
         wait_for(self._answers, f"PostgreSQL answers ({self.folder}/log)")
 
     def _begun(self, settings: Sequence[str]) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as log:
             process: subprocess.Popen[bytes] = subprocess.Popen(
-                [self._bindir / "postgres", "-D", self.folder / "data", "-k", self.folder, *settings],
+                [
+                    self._bindir / "postgres",
+                    "-D",
+                    self.folder / "data",
+                    "-k",
+                    self.folder,
+                    *settings,
+                ],
                 stdout=log,
                 stderr=log,
                 preexec_fn=_die_with_parent,
@@ -73,7 +116,10 @@ class Postgres:
         return process
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """End it at once, with what was committed. SIGINT: after all sessions were ended; SIGQUIT: nobody will start it again."""
+        """End it at once, with what was committed.
+
+        SIGINT: after all sessions were ended; SIGQUIT: nobody will start it again.
+        """
         if self._process is not None:
             self._process.send_signal(how)
             self._process.wait(60)
@@ -91,22 +137,32 @@ class Postgres:
 
     def copy(self, name: str, to: str) -> None:
         """As it is now; nobody may be connected meanwhile."""
-        self._run_sql(f'DROP DATABASE IF EXISTS "{to}"', f'CREATE DATABASE "{to}" TEMPLATE "{name}"')
+        self._run_sql(
+            f'DROP DATABASE IF EXISTS "{to}"', f'CREATE DATABASE "{to}" TEMPLATE "{name}"'
+        )
 
     def put_back(self, name: str, copy: str) -> None:
         """The copy takes its place; whoever was connected is not."""
-        self._run_sql(f'DROP DATABASE "{name}" WITH (FORCE)', f'ALTER DATABASE "{copy}" RENAME TO "{name}"')
+        self._run_sql(
+            f'DROP DATABASE "{name}" WITH (FORCE)', f'ALTER DATABASE "{copy}" RENAME TO "{name}"'
+        )
 
     def is_written_to(self, name: str) -> bool:
         """Whether a transaction that has written something is open now."""
-        asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND backend_xid IS NOT NULL"
+        asked = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND backend_xid IS NOT NULL"
+        )
         with self._connect() as connection:
             row = connection.execute(asked, (name,)).fetchone()
         return row is not None and row[0] > 0
 
     def url(self, name: str) -> str:
         """As `etl.ledger` takes it."""
-        where = f"/{name}?host={self.folder}" if self._port is None else f"127.0.0.1:{self._port}/{name}"
+        where = (
+            f"/{name}?host={self.folder}"
+            if self._port is None
+            else f"127.0.0.1:{self._port}/{name}"
+        )
         return f"postgresql://{USER}@{where}"
 
     def _run_sql(self, *statements: str) -> None:
@@ -116,7 +172,12 @@ class Postgres:
 
     def _connect(self) -> psycopg.Connection:
         return psycopg.connect(
-            host=str(self.folder), port=self._port, user=USER, dbname="postgres", autocommit=True, connect_timeout=10
+            host=str(self.folder),
+            port=self._port,
+            user=USER,
+            dbname="postgres",
+            autocommit=True,
+            connect_timeout=10,
         )
 
     def _answers(self) -> bool:
@@ -145,7 +206,9 @@ def running(port: int | None = None) -> Iterator[Postgres]:
     """A server for as long as the block lasts; it must be installed."""
     bindir = binaries()
     assert bindir is not None, MISSING
-    folder = Path(tempfile.mkdtemp(prefix="hourmark-pg-"))  # short: a socket's path has at most 107 bytes
+    folder = Path(
+        tempfile.mkdtemp(prefix="hourmark-pg-")
+    )  # short: a socket's path has at most 107 bytes
     server = Postgres(folder, bindir, port)
     try:
         server.start()

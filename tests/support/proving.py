@@ -1,4 +1,6 @@
-"""One type's events and promises, staged and closed hour by hour on a real ledger, and what a plain oracle says of each proof."""
+"""One type's events and promises, staged and closed hour by hour on a real ledger, and what a plain
+oracle says of each proof.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ import dataclasses
 import hashlib
 from collections.abc import Sequence
 
-from tests.support.records import Row, audit_record, kafka_table, manifest, position, seal, span, stage_plan
+from tests.support.records import (
+    Row,
+    audit_record,
+    kafka_table,
+    manifest,
+    position,
+    seal,
+    span,
+    stage_plan,
+)
 
 from hourmark.avro.framing import frame
 from hourmark.records.audit import AuditRecord, Promise
@@ -68,7 +79,9 @@ class Expected:
 
 
 class Site:
-    """Topics, a ledger, staged files; `close` proves the frontier hour and closes it, whatever the proof says."""
+    """Topics, a ledger, staged files; `close` proves the frontier hour and closes it, whatever the
+    proof says.
+    """
 
     def __init__(
         self,
@@ -87,7 +100,9 @@ class Site:
             unit_bytes_max=unit_bytes_max,
             ranges_here_max=ranges_here_max,
         )
-        batches.begin_positions(database, self.lease, [position(topic=EVENTS), position(topic=AUDIT)])
+        batches.begin_positions(
+            database, self.lease, [position(topic=EVENTS), position(topic=AUDIT)]
+        )
         self.audits: list[tuple[Range, int]] = []  # by central offset
         self._batches = 0
         self._pending: list[tuple[Range, tuple[int, int]]] = []
@@ -96,7 +111,9 @@ class Site:
         self._listed: set[tuple[int, int, int]] = set()  # (range, hour, number), in any bucket
         self._unaudited: set[tuple[int, int, int]] = set()
 
-    def send(self, sent: Range, rows: Sequence[int] | None = None, audit: bool = True, extra: int = 0) -> None:
+    def send(
+        self, sent: Range, rows: Sequence[int] | None = None, audit: bool = True, extra: int = 0
+    ) -> None:
         """Append rows (all, or these indexes) to the topic, and then, perhaps, the audit record."""
         chosen = sent.events if rows is None else [sent.events[i] for i in rows]
         self._pending += [(sent, e) for e in chosen]
@@ -109,17 +126,26 @@ class Site:
         if not rows and not audits:
             return
         values: list[Row] = [
-            (bytes(event_id(*e)) + r.range_id, frame(7) + b"datum", EVENTS, 0, n) for n, (r, e) in enumerate(rows)
+            (bytes(event_id(*e)) + r.range_id, frame(7) + b"datum", EVENTS, 0, n)
+            for n, (r, e) in enumerate(rows)
         ]
         values += [
-            (b"", frame(9) + _record(r, extra).encode(), AUDIT, 0, self._staged_audits + n) for n, (r, extra) in enumerate(audits)
+            (b"", frame(9) + _record(r, extra).encode(), AUDIT, 0, self._staged_audits + n)
+            for n, (r, extra) in enumerate(audits)
         ]
         folder = f"_staging/{self._batches}"
         plan = stage_plan(folder, types={EVENTS: TYPE}, audits={AUDIT: FIRST_SITE})
-        starts, added = batches.positions(self.database, CLUSTER), {EVENTS: len(rows), AUDIT: len(audits)}
+        starts, added = (
+            batches.positions(self.database, CLUSTER),
+            {EVENTS: len(rows), AUDIT: len(audits)},
+        )
         spans = tuple(span(p.next_offset, p.next_offset + added[p.topic], p.topic) for p in starts)
         piece = stage_table(kafka_table(values), spans, plan, self.storage)
-        batches.commit_batch(self.database, self.lease, batch_of([TaskResult(piece, spans)], CLUSTER, DEFAULT_SHARD, 0))
+        batches.commit_batch(
+            self.database,
+            self.lease,
+            batch_of([TaskResult(piece, spans)], CLUSTER, DEFAULT_SHARD, 0),
+        )
         self._batches, self._pending = self._batches + 1, []
         self._staged_audits = len(self.audits)
         self._unlisted += rows
@@ -130,7 +156,10 @@ class Site:
         return found
 
     def close(self, back: int = 0) -> tuple[Proof, Expected]:
-        """All that was sent is staged. Cut `back` audit records before the staged end; freeze, prove, seal, close."""
+        """All that was sent is staged.
+
+        Cut `back` audit records before the staged end; freeze, prove, seal, close.
+        """
         self.stage()
         f = self.frontier()
         settled = f.settled_next.at(FIRST_SITE)
@@ -143,7 +172,9 @@ class Site:
         rows = [kept.ledger_row(below, 1)] if kept else []
         sealed = seal(method=proof.method, audit_next=below, books=proof.books)
         frontiers.seal(self.database, self.lease, {TYPE: [sealed]}, [f], WithSeals(unaudited=rows))
-        frontiers.close_all(self.database, self.lease, [frontiers.Closing(self.frontier(), manifest(f.hour))])
+        frontiers.close_all(
+            self.database, self.lease, [frontiers.Closing(self.frontier(), manifest(f.hour))]
+        )
         return proof, expected
 
     def _expected(self, hour: int, settled: int, below: int) -> Expected:
@@ -151,7 +182,12 @@ class Site:
         self._unlisted = [(r, e) for r, e in self._unlisted if e[0] > hour]
         now = {(r.name, *e) for r, e in listing}
         self._listed |= now
-        old = {(r.name, h, p) for r, extra in self.audits[:settled] for h, p in r.promises(extra).items() if h < hour}
+        old = {
+            (r.name, h, p)
+            for r, extra in self.audits[:settled]
+            for h, p in r.promises(extra).items()
+            if h < hour
+        }
         counting = {
             (r.name, h, p)
             for at, (r, extra) in enumerate(self.audits[:below])
@@ -163,7 +199,12 @@ class Site:
             held[name, h].add(event_id(h, number).low64)
         kept = all((len(held[name, h]), sum(held[name, h]) % 2**64) == p for name, h, p in counting)
         ids = {(h, number) for _, h, number in self._listed}
-        promised = {e for r, _ in self.audits[:below] for e in r.events if (r.name, e[0]) in {(n, h) for n, h, _ in counting}}
+        promised = {
+            e
+            for r, _ in self.audits[:below]
+            for e in r.events
+            if (r.name, e[0]) in {(n, h) for n, h, _ in counting}
+        }
         audited = {(r.name, h) for r, extra in self.audits[:below] for h in r.promises(extra)}
         unaudited = {row for row in now if row[:2] not in audited} - self._unaudited
         self._unaudited |= unaudited
@@ -172,6 +213,7 @@ class Site:
 
 def _record(r: Range, extra: int) -> AuditRecord:
     promised = tuple(
-        Promise(TYPE, FIRST.start_s + 3600 * h, count, total) for h, (count, total) in sorted(r.promises(extra).items())
+        Promise(TYPE, FIRST.start_s + 3600 * h, count, total)
+        for h, (count, total) in sorted(r.promises(extra).items())
     )
     return audit_record(range_id=RangeId(r.range_id), promised=promised)

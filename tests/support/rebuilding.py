@@ -43,7 +43,12 @@ def lose_ledger(world: World) -> Rebuilt:
     world.ledger = world.ledger.with_name(f"{uuid.uuid4().hex}.sqlite")
     world.config = config_of(world.ledger, *world.further)
     world.database = Database(world.config.etl.ledger)
-    types = {t: TypeVersion(EventType(name=t, fields=[{"name": "number", "type": "long"}]), SCHEMA_IDS[t]) for t in TYPES}
+    types = {
+        t: TypeVersion(
+            EventType(name=t, fields=[{"name": "number", "type": "long"}]), SCHEMA_IDS[t]
+        )
+        for t in TYPES
+    }
     rules = Rules(sequence=1, types=types, sources={s.name: s for s in SOURCES}, parsing=Parsing())
     central = CentralCluster(world.pipeline.central)
     outside = Outside(

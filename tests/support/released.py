@@ -1,4 +1,6 @@
-"""A released version beside this one: its sources from git's objects, its locked packages in a virtual environment of its own."""
+"""A released version beside this one: its sources from git's objects, its locked packages in a
+virtual environment of its own.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,30 @@ _SET_UP_SECONDS: Final = 1800  # half a minute where its packages were downloade
 def why_not_there(version: str) -> str | None:
     """Why the version's sources cannot be had from this checkout; None where they can."""
     commit = COMMITS[version]
-    if subprocess.run(["git", "cat-file", "-e", commit], cwd=CHECKOUT, capture_output=True, check=False).returncode:
-        return f"this checkout has no commit {commit[:12]}, where {version} was released: git fetch --unshallow"
+    if subprocess.run(
+        ["git", "cat-file", "-e", commit], cwd=CHECKOUT, capture_output=True, check=False
+    ).returncode:
+        return (
+            f"this checkout has no commit {commit[:12]}, where {version} was released: git "
+            "fetch --unshallow"
+        )
     return None
 
 
 def interpreter(version: str) -> Path:
-    """Python of the version's environment, made at the first call and kept beside the servers' jars."""
+    """Python of the version's environment, made at the first call and kept beside the servers'
+    jars.
+    """
     root = _cache() / f"{version}-{COMMITS[version][:12]}"
     if not root.is_dir():
         _unpack(version, root)
-    told = subprocess.run([root / "hourmark", "--version"], capture_output=True, text=True, check=True, timeout=_SET_UP_SECONDS)
+    told = subprocess.run(
+        [root / "hourmark", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=_SET_UP_SECONDS,
+    )
     assert told.stdout.strip() == f"hourmark, version {version}", told.stdout
     return root / ".venv" / "bin" / "python"
 
@@ -50,4 +65,6 @@ def _unpack(version: str, root: Path) -> None:
 
 
 def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hourmark" / "released"
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hourmark" / "released"
+    )

@@ -20,7 +20,9 @@ def play_restager(world: World) -> PlayedRestager:
 
 
 def retention_passes(world: World, *topics: str) -> None:
-    """The central cluster holds nothing any more of what these topics (edge names) had until now."""
+    """The central cluster holds nothing any more of what these topics (edge names) had until
+    now.
+    """
     for p, log in world.pipeline.central.logs.items():
         if p.topic in [central_topic(t, ALIAS) for t in topics]:
             log.start = len(log.records)

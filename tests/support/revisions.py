@@ -21,7 +21,9 @@ IDS = {"dead-letters": 1, "click": 2, "view": 3}
 def revision(sequence: int, *types: EventType, sources: tuple[Source, ...] = (APP,)) -> Rules:
     """With these types and dead letters, under fixed ids."""
     versions = {t.name: TypeVersion(t, IDS[t.name]) for t in (DEAD_LETTERS, *types)}
-    return Rules(sequence=sequence, types=versions, sources={s.name: s for s in sources}, parsing=Parsing())
+    return Rules(
+        sequence=sequence, types=versions, sources={s.name: s for s in sources}, parsing=Parsing()
+    )
 
 
 def declared(*types: EventType, sources: Sequence[Source] = (APP,)) -> Declarations:
@@ -37,7 +39,9 @@ def encoded(records: Sequence[Record]) -> list[tuple[bytes | None, bytes | None]
 def of_newer_software(rules: Rules, sequence: int | None = None) -> Record:
     """The revision as a later Hourmark may write it: its sources know one more setting."""
     content = json.loads(rules.text)
-    content["sources"] = {name: {**source, "sampling": 1} for name, source in content["sources"].items()}
+    content["sources"] = {
+        name: {**source, "sampling": 1} for name, source in content["sources"].items()
+    }
     content["sequence"] = rules.sequence if sequence is None else sequence
     text = canonical_json(content)
     return f"rules/{content['sequence']}-{digest(text)}", text

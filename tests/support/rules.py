@@ -23,18 +23,30 @@ def put_rules(
     first_hour: Hour,
     schema_ids: Mapping[str, int] | None = None,
 ) -> list[str]:
-    """These types, beside those in force, and these sources alone; which types are new. Ids: the known, the given, the next."""
+    """These types, beside those in force, and these sources alone; which types are new.
+
+    Ids: the known, the given, the next.
+    """
     with Database(config.etl.ledger) as database:
         ledger = LedgerRules(database)
         book = ledger.book()
         in_force = book.latest.types if book.latest else {}
-        declared = {name: t.declaration for name, t in in_force.items()} | {t.name: t for t in types}
+        declared = {name: t.declaration for name, t in in_force.items()} | {
+            t.name: t for t in types
+        }
         known = {version.meaning: schema_id for schema_id, version in book.schemas().items()}
         for name, declaration in declared.items():
             meaning = TypeVersion(declaration, 0).meaning
-            known.setdefault(meaning, (schema_ids or {}).get(name, max(known.values(), default=0) + 1))
-        ids = {name: known[TypeVersion(declaration, 0).meaning] for name, declaration in declared.items()}
-        rules = next_rules(book, Declarations([*declared.values()], [*sources]), ids, first_hour.length_s)
+            known.setdefault(
+                meaning, (schema_ids or {}).get(name, max(known.values(), default=0) + 1)
+            )
+        ids = {
+            name: known[TypeVersion(declaration, 0).meaning]
+            for name, declaration in declared.items()
+        }
+        rules = next_rules(
+            book, Declarations([*declared.values()], [*sources]), ids, first_hour.length_s
+        )
         return ledger.put(rules, book.latest, first_hour)
 
 

@@ -1,4 +1,6 @@
-"""A registry and a topic of rules in memory: as real ones give ids, lose what they hold, and compact."""
+"""A registry and a topic of rules in memory: as real ones give ids, lose what they hold, and
+compact.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class Crash(Exception):
 
 
 class MemoryRegistry:
-    """Gives ids in the order of first registration, to contents; refuses what cannot read all versions before it."""
+    """Gives ids in the order of first registration, to contents; refuses what cannot read all
+    versions before it.
+    """
 
     def __init__(self) -> None:
         self.by_id: dict[int, Schema] = {}
@@ -53,7 +57,9 @@ class MemoryRegistry:
         """All but the first `keep` ids: 0 is a new registry, more an older copy."""
         self.by_id = {n: s for n, s in self.by_id.items() if n <= keep}
         kept = [*self.by_id.values()]
-        self.subjects = {t: [s for s in versions if s in kept] for t, versions in self.subjects.items()}
+        self.subjects = {
+            t: [s for s in versions if s in kept] for t, versions in self.subjects.items()
+        }
 
 
 class MemoryTopic:
@@ -85,7 +91,9 @@ class MemoryTopic:
 
 
 class Stepped:
-    """Calls of ports, counted; `at(step)` is asked before each, and may raise `Crash` or do something else first."""
+    """Calls of ports, counted; `at(step)` is asked before each, and may raise `Crash` or do
+    something else first.
+    """
 
     def __init__(self, at: Callable[[str], None]) -> None:
         self._at = at
@@ -103,9 +111,14 @@ class Stepped:
 
 
 def outside(
-    ledger: LedgerRules, registry: MemoryRegistry, topic: MemoryTopic, at: Callable[[str], None] | None = None
+    ledger: LedgerRules,
+    registry: MemoryRegistry,
+    topic: MemoryTopic,
+    at: Callable[[str], None] | None = None,
 ) -> Outside:
-    """What declarations are applied to. `publish` is torn at any record: it is one step for each."""
+    """What declarations are applied to. `publish` is torn at any record: it is one step for
+    each.
+    """
     steps = Stepped(at or (lambda _: None))
 
     class Torn:

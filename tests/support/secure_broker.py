@@ -1,4 +1,6 @@
-"""One real broker that demands of its clients a password (SCRAM over TLS) at one port, and a certificate at another."""
+"""One real broker that demands of its clients a password (SCRAM over TLS) at one port, and a
+certificate at another.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ PASSWORD: Final = "planted-scram-s3cret"
 
 
 class SecureBroker(NamedTuple):
-    """Where it is. `scram` and `mtls`: settings of a client that is let in; `plain`: of one that is not."""
+    """Where it is.
+
+    `scram` and `mtls`: settings of a client that is let in; `plain`: of one that is not.
+    """
 
     scram: KafkaCluster
     mtls: KafkaCluster
@@ -34,7 +39,14 @@ def secure_broker(folder: Path, programs: Programs) -> Iterator[SecureBroker]:
     authority = Authority(folder / "ca")
     ports = list(free_ports(("scram", "mtls", "controller")).values())
     scram_user = f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"
-    with own_server(programs, folder, _properties(folder, authority, ports), new_cluster_id(), "--add-scram", scram_user):
+    with own_server(
+        programs,
+        folder,
+        _properties(folder, authority, ports),
+        new_cluster_id(),
+        "--add-scram",
+        scram_user,
+    ):
         broker = _clients(authority, ports)
         wait_for(lambda: answers(broker.scram), f"the broker of {folder} answers")
         yield broker
@@ -74,12 +86,21 @@ def _properties(folder: Path, authority: Authority, ports: list[int]) -> dict[st
 def _clients(authority: Authority, ports: list[int]) -> SecureBroker:
     mine = authority.issue("client")
     trust = {"ssl.ca.location": str(authority.ca)}
-    by_password = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": USER}
-    by_certificate = {"ssl.certificate.location": str(mine.certificate), "ssl.key.location": str(mine.key)}
+    by_password = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": USER,
+    }
+    by_certificate = {
+        "ssl.certificate.location": str(mine.certificate),
+        "ssl.key.location": str(mine.key),
+    }
     scram, mtls = (f"127.0.0.1:{port}" for port in ports[:2])
 
     def cluster(bootstrap: str, properties: dict[str, str]) -> KafkaCluster:
-        return KafkaCluster(bootstrap=bootstrap, replication_factor=1, min_insync_replicas=1, properties=properties)
+        return KafkaCluster(
+            bootstrap=bootstrap, replication_factor=1, min_insync_replicas=1, properties=properties
+        )
 
     return SecureBroker(
         cluster(scram, trust | by_password | {"sasl.password": PASSWORD}),

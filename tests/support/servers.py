@@ -9,7 +9,9 @@ from hourmark_infra.stack import Stack
 
 
 def come_back(stack: Stack, *names: str) -> None:
-    """Start the servers until all are well: a broker that finds no controller in time ends by itself."""
+    """Start the servers until all are well: a broker that finds no controller in time ends by
+    itself.
+    """
     for left in reversed(range(3)):
         for name in names:
             stack.start(name)
@@ -26,7 +28,13 @@ def dfsadmin(stack: Stack, *words: str) -> None:
     """`hdfs dfsadmin WORDS`; AssertionError where it fails."""
     programs, layout = stack.programs, stack.layout
     classpath = f"{layout.settings / 'hadoop'}:{programs.hadoop}/*"
-    command = [str(programs.java), "-cp", classpath, "org.apache.hadoop.hdfs.tools.DFSAdmin", *words]
+    command = [
+        str(programs.java),
+        "-cp",
+        classpath,
+        "org.apache.hadoop.hdfs.tools.DFSAdmin",
+        *words,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
 

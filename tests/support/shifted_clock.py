@@ -1,4 +1,6 @@
-"""Hourmark with a clock that a test puts wrong while it runs: `python -m tests.support.shifted_clock serve --config FILE`."""
+"""Hourmark with a clock that a test puts wrong while it runs: `python -m
+tests.support.shifted_clock serve --config FILE`.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,14 @@ from typing import Final
 from hourmark.clock import SystemClock
 from hourmark.process.durable import write_durably
 
-OFFSET_VARIABLE: Final = "HOURMARK_TEST_CLOCK_OFFSET"  # the file that holds by how many ms; where there is none, it is right
+# the file that holds by how many ms; where there is none, it is right
+OFFSET_VARIABLE: Final = "HOURMARK_TEST_CLOCK_OFFSET"
 
 
 def install() -> None:
-    """All of Hourmark's wall time in this process comes from one clock; time that is measured stays as it is."""
+    """All of Hourmark's wall time in this process comes from one clock; time that is measured stays
+    as it is.
+    """
     file, right = Path(os.environ[OFFSET_VARIABLE]), SystemClock.now_ms
 
     def now_ms(clock: SystemClock) -> int:

@@ -1,4 +1,6 @@
-"""Spark's Python processes below a driver: the daemon of workers, the workers of tasks, the one that plans."""
+"""Spark's Python processes below a driver: the daemon of workers, the workers of tasks, the one
+that plans.
+"""
 
 from __future__ import annotations
 

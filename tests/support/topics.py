@@ -14,8 +14,13 @@ def make_anew(cluster: Cluster, topic: str) -> None:
     cluster.admin.delete_topics([topic])[topic].result(15)
     wait_for(lambda: not cluster.topics([topic]), f"{topic} is gone")
     replication = cluster.settings.replication_factor
-    cluster.admin.create_topics([NewTopic(topic, len(before.partitions), replication)])[topic].result(15)
+    cluster.admin.create_topics([NewTopic(topic, len(before.partitions), replication)])[
+        topic
+    ].result(15)
     wait_for(  # a broker that has not heard of it yet may still be asked after one that has
-        lambda: (made := cluster.topics([topic]).get(topic)) is not None and made.topic_id != before.topic_id,
+        lambda: (
+            (made := cluster.topics([topic]).get(topic)) is not None
+            and made.topic_id != before.topic_id
+        ),
         f"{topic} is there again, as another",
     )

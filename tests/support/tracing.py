@@ -45,7 +45,15 @@ def event(event_id: EventId = EVENT, **more: Any) -> dict[str, Any]:
     """Its envelope."""
     time = dt.datetime.fromtimestamp(event_id.time_ms / 1000, dt.UTC)
     file = {"id": "b" * 32, "generation": 0}
-    return {"event_id": event_id, "event_time": time, "host": "web", "source": "/log", "file": file, "position": POSITION, **more}
+    return {
+        "event_id": event_id,
+        "event_time": time,
+        "host": "web",
+        "source": "/log",
+        "file": file,
+        "position": POSITION,
+        **more,
+    }
 
 
 def datum(event: dict[str, Any]) -> bytes:
@@ -57,12 +65,22 @@ def datum(event: dict[str, Any]) -> bytes:
 
 def record(offset: int, topic: str = events_topic(TYPE), **more: Any) -> Record:
     """Of the event."""
-    return Record(topic=topic, partition=0, offset=offset, at_ms=AT_MS, event_id=EVENT, range_id=RANGE, event=event(**more))
+    return Record(
+        topic=topic,
+        partition=0,
+        offset=offset,
+        at_ms=AT_MS,
+        event_id=EVENT,
+        range_id=RANGE,
+        event=event(**more),
+    )
 
 
 @dataclasses.dataclass
 class Servers:
-    """Both `walk.Topics` and `walk.Kept`. `away`: names of those that do not answer; `partly`: of those that lost some."""
+    """Both `walk.Topics` and `walk.Kept`. `away`: names of those that do not answer; `partly`: of
+    those that lost some.
+    """
 
     alias: str | None = "edge"
     event_type: str = TYPE
@@ -81,9 +99,14 @@ class Servers:
 
     def acknowledge(self, blanks: int | None = 0) -> None:
         """By an audit record that promises the event, and a dead letter beside it."""
-        promised = (Promise(self.event_type, HOUR.start_s, 1, EVENT.low64), Promise("view", HOUR.start_s, 1, 1))
+        promised = (
+            Promise(self.event_type, HOUR.start_s, 1, EVENT.low64),
+            Promise("view", HOUR.start_s, 1, 1),
+        )
         told = audit_record(range_id=RANGE, promised=promised, blanks=blanks)
-        self.audit = Acknowledged(record=told, at_ms=AT_MS + 1, topic="hourmark.audit", partition=0, offset=3)
+        self.audit = Acknowledged(
+            record=told, at_ms=AT_MS + 1, topic="hourmark.audit", partition=0, offset=3
+        )
 
     def write(self, offset: int = 7, **more: Any) -> None:
         """To the edge."""
@@ -102,64 +125,110 @@ class Servers:
         assert last is not None
         self.next_staged = last.offset + 1
         self.row = Staged(
-            path="_staging/one.parquet", event_id=EVENT, range_id=RANGE, partition=0, offset=last.offset, hour=HOUR, listed=listed
+            path="_staging/one.parquet",
+            event_id=EVENT,
+            range_id=RANGE,
+            partition=0,
+            offset=last.offset,
+            hour=HOUR,
+            listed=listed,
         )
 
     def close(self, bucket: Hour = HOUR) -> None:
         """The bucket that has it."""
         self.frontier = bucket.next()
         path = f"{bucket.bucket_path(self.event_type)}/part-00000.avro"
-        self.in_bucket = InBucket(hour=bucket, file=path, row=4, event=event(), grade="proved", closed_at_ms=AT_MS + 9)
+        self.in_bucket = InBucket(
+            hour=bucket, file=path, row=4, event=event(), grade="proved", closed_at_ms=AT_MS + 9
+        )
 
     def topic_of(self, site: Site, event_type: str) -> str:
         topic = events_topic(event_type)
         return topic if site is Site.EDGE else central_topic(topic, self.alias)
 
     def audit_of_place(self, place: OfPlace, from_ms: int, to_ms: int) -> Looked[Acknowledged]:
-        return self._looked("audit", self.audit if self.audit is not None and place.is_in(self.audit.record) else None)
+        return self._looked(
+            "audit",
+            self.audit if self.audit is not None and place.is_in(self.audit.record) else None,
+        )
 
     def audit_of_range(self, range_id: RangeId, near_ms: int) -> Looked[Acknowledged]:
         assert near_ms == AT_MS
-        return self._looked("audit", self.audit if self.audit is not None and self.audit.record.range_id == range_id else None)
+        return self._looked(
+            "audit",
+            self.audit
+            if self.audit is not None and self.audit.record.range_id == range_id
+            else None,
+        )
 
     def at(self, site: Site, topic: str, partition: int, offset: int) -> Looked[Record]:
         held = self._held(site, topic)
-        return self._looked(site.value, held if held is not None and held.offset == offset else None)
+        return self._looked(
+            site.value, held if held is not None and held.offset == offset else None
+        )
 
     def find(
-        self, site: Site, topic: str, sought: ById | ByPosition, from_ms: int, to_ms: int | None, partition: int | None = None
+        self,
+        site: Site,
+        topic: str,
+        sought: ById | ByPosition,
+        from_ms: int,
+        to_ms: int | None,
+        partition: int | None = None,
     ) -> Looked[Record]:
         held = self._held(site, topic)
         return self._looked(
             site.value,
-            held if held is not None and from_ms <= held.at_ms <= (to_ms or held.at_ms) and _is(sought, held.event_id) else None,
+            held
+            if held is not None
+            and from_ms <= held.at_ms <= (to_ms or held.at_ms)
+            and _is(sought, held.event_id)
+            else None,
         )
 
     def of_request(self, topic: str, sought: ById | ByPosition, audited_ms: int) -> Looked[Record]:
         held = self._held(Site.EDGE, topic)
         return self._looked("edge", held if _is(sought) else None)
 
-    def last_of_request(self, topic: str, range_id: RangeId, position: int, audited_ms: int) -> Looked[Record]:
+    def last_of_request(
+        self, topic: str, range_id: RangeId, position: int, audited_ms: int
+    ) -> Looked[Record]:
         held = self._held(Site.EDGE, topic)
-        return self._looked("edge", held if held is not None and held.event["position"] <= position else None)
+        return self._looked(
+            "edge", held if held is not None and held.event["position"] <= position else None
+        )
 
     def mirrored_to(self, topic: str, partition: int) -> Looked[int]:
         return self._looked("mirror", self.mirror)
 
     def reported(self, host: str) -> Looked[tuple[Reporter, ...]]:
-        return self._looked("ledger", tuple(r for r in self.reports if host in (r.host_id, r.host_name)) or None)
+        return self._looked(
+            "ledger", tuple(r for r in self.reports if host in (r.host_id, r.host_name)) or None
+        )
 
     def standing(self, event_type: str) -> Looked[Standing]:
-        return self._looked("ledger", Standing(hour=self.frontier, state=State.OPEN) if event_type == self.event_type else None)
+        return self._looked(
+            "ledger",
+            Standing(hour=self.frontier, state=State.OPEN)
+            if event_type == self.event_type
+            else None,
+        )
 
     def staging(self, central: Partition) -> Looked[int]:
         return self._looked("ledger", self.next_staged)
 
     def staged(self, event_type: str, hour: Hour, sought: ById | ByPosition) -> Looked[Staged]:
-        return self._looked("ledger", self.row if (event_type, hour) == (self.event_type, HOUR) and _is(sought) else None)
+        return self._looked(
+            "ledger",
+            self.row if (event_type, hour) == (self.event_type, HOUR) and _is(sought) else None,
+        )
 
     def bucket(self, event_type: str, hour: Hour, sought: Sought) -> Looked[InBucket]:
-        held = self.in_bucket if (event_type, hour) == (self.event_type, HOUR) and _is(sought) else None
+        held = (
+            self.in_bucket
+            if (event_type, hour) == (self.event_type, HOUR) and _is(sought)
+            else None
+        )
         return self._looked("buckets", held)
 
     def _held(self, site: Site, topic: str) -> Record | None:

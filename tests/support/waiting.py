@@ -8,8 +8,12 @@ from collections.abc import Callable
 PAUSE_S = 0.01
 
 
-def wait_for(condition: Callable[[], bool], what: str, within_s: float = 60.0, pause_s: float = PAUSE_S) -> None:
-    """Return once `condition` holds; AssertionError, saying `what` was awaited, if it does not within the time."""
+def wait_for(
+    condition: Callable[[], bool], what: str, within_s: float = 60.0, pause_s: float = PAUSE_S
+) -> None:
+    """Return once `condition` holds; AssertionError, saying `what` was awaited, if it does not
+    within the time.
+    """
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {within_s} s"
@@ -17,7 +21,9 @@ def wait_for(condition: Callable[[], bool], what: str, within_s: float = 60.0, p
 
 
 def holds(condition: Callable[[], bool], what: str, for_s: float, pause_s: float = PAUSE_S) -> None:
-    """Return after this long; AssertionError, saying `what` should have held, as soon as `condition` does not."""
+    """Return after this long; AssertionError, saying `what` should have held, as soon as
+    `condition` does not.
+    """
     until_s = time.monotonic() + for_s
     while time.monotonic() < until_s:
         assert condition(), what

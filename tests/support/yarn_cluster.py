@@ -1,4 +1,6 @@
-"""A real YARN beside the stack's HDFS: a ResourceManager and NodeManagers as processes, from jars locked by digest."""
+"""A real YARN beside the stack's HDFS: a ResourceManager and NodeManagers as processes, from jars
+locked by digest.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,13 @@ _NODEMANAGER: Final = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
 _STARTING_S: Final = 120.0
 _ENDED: Final = frozenset(("FINISHED", "FAILED", "KILLED"))
 USER: Final = "root"  # as the stack's HDFS has it
-_RM_PORTS: Final = ("address", "scheduler.address", "resource-tracker.address", "admin.address", "webapp.address")
+_RM_PORTS: Final = (
+    "address",
+    "scheduler.address",
+    "resource-tracker.address",
+    "admin.address",
+    "webapp.address",
+)
 _SETTINGS: Final = {
     "yarn.resourcemanager.scheduler.class": "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fifo.FifoScheduler",
     "yarn.resourcemanager.am.max-attempts": "100",
@@ -42,7 +50,10 @@ _SETTINGS: Final = {
 
 
 class YarnCluster:
-    """`nodes` NodeManagers of `memory_mb` each for containers; logs stay in `folder`. HADOOP_CONF_DIR takes `settings`."""
+    """`nodes` NodeManagers of `memory_mb` each for containers; logs stay in `folder`.
+
+    HADOOP_CONF_DIR takes `settings`.
+    """
 
     def __init__(self, stack: Stack, folder: Path, *, nodes: int, memory_mb: int) -> None:
         self.folder, self._nodes, self._memory_mb = folder, nodes, memory_mb
@@ -53,13 +64,21 @@ class YarnCluster:
         self._java = java_executable()
 
     def __enter__(self) -> Self:
-        jars = ensure_jars("yarn", read_lock("yarn", JARS_LOCK), cache_root() / "jars", IvyFetch(java_executable), say_on_stderr)
+        jars = ensure_jars(
+            "yarn",
+            read_lock("yarn", JARS_LOCK),
+            cache_root() / "jars",
+            IvyFetch(java_executable),
+            say_on_stderr,
+        )
         try:
             self._write_settings(self.settings, {})
             self._start("resourcemanager", _RESOURCEMANAGER, self.settings, jars)
             for number in range(self._nodes):
                 self._start_node(f"node-{number}", jars)
-            wait_for(self._complete, f"all nodes are there (see {self.folder})", _STARTING_S, pause_s=0.2)
+            wait_for(
+                self._complete, f"all nodes are there (see {self.folder})", _STARTING_S, pause_s=0.2
+            )
         except BaseException:
             self._kill_all()
             raise
@@ -85,21 +104,33 @@ class YarnCluster:
         """As `yarn application -kill`."""
         if self.running(app_id):
             self._ask(f"apps/{app_id}/state", {"state": "KILLED"})
-            wait_for(lambda: not self.running(app_id) and not self.processes(), f"{app_id} ends", _STARTING_S, pause_s=0.2)
+            wait_for(
+                lambda: not self.running(app_id) and not self.processes(),
+                f"{app_id} ends",
+                _STARTING_S,
+                pause_s=0.2,
+            )
 
     def processes(self) -> list[psutil.Process]:
-        """All that runs in containers, also what a container has left behind: by their working folder."""
+        """All that runs in containers, also what a container has left behind: by their working
+        folder.
+        """
         return [p for p in psutil.process_iter() if _within(p, self.folder / "containers")]
 
     def log_of(self, app_id: str) -> str:
         """What all its drivers said."""
-        logs = sorted((self.folder / "containers").glob(f"node-*/logs/{app_id}/*_000001/std*"), key=lambda p: p.stat().st_mtime)
+        logs = sorted(
+            (self.folder / "containers").glob(f"node-*/logs/{app_id}/*_000001/std*"),
+            key=lambda p: p.stat().st_mtime,
+        )
         return "".join(log.read_text(errors="replace") for log in logs)
 
     def _complete(self) -> bool:
         with contextlib.suppress(OSError):
             return bool(self._ask("metrics")["clusterMetrics"]["activeNodes"] == self._nodes)
-        assert all(process.poll() is None for process in self._processes), f"a server ended (see {self.folder})"
+        assert all(process.poll() is None for process in self._processes), (
+            f"a server ended (see {self.folder})"
+        )
         return False
 
     def _ask(self, path: str, put: dict[str, str] | None = None) -> Any:
@@ -114,7 +145,10 @@ class YarnCluster:
 
     def _start_node(self, name: str, jars: Path) -> None:
         containers = self.folder / "containers" / name
-        ports = {f"yarn.nodemanager.{of}address": f"127.0.0.1:{free_port()}" for of in ("", "localizer.", "webapp.")}
+        ports = {
+            f"yarn.nodemanager.{of}address": f"127.0.0.1:{free_port()}"
+            for of in ("", "localizer.", "webapp.")
+        }
         own = {
             **ports,
             "yarn.nodemanager.local-dirs": str(containers / "local"),
@@ -134,14 +168,31 @@ class YarnCluster:
         (folder / "log4j.properties").write_text(LOG4J)
 
     def _start(self, name: str, main_class: str, settings: Path, jars: Path) -> None:
-        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.lang=ALL-UNNAMED"]
-        command = [str(self._java), *options, f"-Dhadoop.log.dir={self.folder}", "-cp", f"{settings}:{jars}/*", main_class]
+        options = [
+            "-Xmx256m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "--add-opens=java.base/java.lang=ALL-UNNAMED",
+        ]
+        command = [
+            str(self._java),
+            *options,
+            f"-Dhadoop.log.dir={self.folder}",
+            "-cp",
+            f"{settings}:{jars}/*",
+            main_class,
+        ]
         environment = {
-            "PATH": os.environ["PATH"], "HOME": str(self._new_folder(f"{name}-home")), "USER": USER, "HADOOP_USER_NAME": USER,
+            "PATH": os.environ["PATH"],
+            "HOME": str(self._new_folder(f"{name}-home")),
+            "USER": USER,
+            "HADOOP_USER_NAME": USER,
             "JAVA_HOME": str(self._java.parents[1]),
-        }  # fmt: skip
+        }
         with (self.folder / f"{name}.log").open("wb") as log:
-            self._processes.append(subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log))
+            self._processes.append(
+                subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
+            )
 
     def _kill_all(self) -> None:
         for started in self._processes:

@@ -1,4 +1,6 @@
-"""The ETL in cluster mode on YARN: its driver runs in a container, from a packed environment, and YARN starts it again."""
+"""The ETL in cluster mode on YARN: its driver runs in a container, from a packed environment, and
+YARN starts it again.
+"""
 
 from __future__ import annotations
 
@@ -45,41 +47,80 @@ _OWN: Final[Mapping[str, str]] = {  # sizes that suit a test, and loopback as th
 
 
 class YarnEtl(EtlRun):
-    """`environment`: the archive of `tools.pack_environment`. The ledger must be one that every node reaches: PostgreSQL."""
+    """`environment`: the archive of `tools.pack_environment`.
+
+    The ledger must be one that every node reaches: PostgreSQL.
+    """
 
     def __init__(
-        self, cluster: YarnCluster, environment: Path, /, *arguments: Any, conf: Mapping[str, str] | None = None, **more: Any
+        self,
+        cluster: YarnCluster,
+        environment: Path,
+        /,
+        *arguments: Any,
+        conf: Mapping[str, str] | None = None,
+        **more: Any,
     ) -> None:
         super().__init__(*arguments, **more)
-        self._cluster, self._packed, self._conf = cluster, environment, {**DOCUMENTED, **_OWN, **(conf or {})}
+        self._cluster, self._packed, self._conf = (
+            cluster,
+            environment,
+            {**DOCUMENTED, **_OWN, **(conf or {})},
+        )
         self._app_id: str | None = None
         self._asked_s = 0.0
         if self._crash_order is not None:
             self._crash_order = cluster.folder / f"crash-order-{uuid.uuid4().hex}.json"
-            for name, value in {"PYTHONPATH": str(_ROOT), ORDER_VARIABLE: str(self._crash_order)}.items():
-                self._conf |= {f"spark.yarn.appMasterEnv.{name}": value, f"spark.executorEnv.{name}": value}
+            for name, value in {
+                "PYTHONPATH": str(_ROOT),
+                ORDER_VARIABLE: str(self._crash_order),
+            }.items():
+                self._conf |= {
+                    f"spark.yarn.appMasterEnv.{name}": value,
+                    f"spark.executorEnv.{name}": value,
+                }
             self._conf["spark.python.daemon.module"] = "tests.support.crashing_workers"
 
     def command(self) -> list[str]:
         """As docs/clusters.md has it."""
         job = "etl/job.py" if self._crash_order is None else "tests/support/crashing_job.py"
-        settings = [word for name, value in self._conf.items() for word in ("--conf", f"{name}={value}")]
+        settings = [
+            word for name, value in self._conf.items() for word in ("--conf", f"{name}={value}")
+        ]
         return [
-            str(Path(sys.executable).parent / "spark-submit"), "--master", "yarn", "--deploy-mode", "cluster",
-            "--archives", f"{self._packed}#environment", "--files", str(self.file), *settings,
-            str(_ROOT / job), "--config", self.file.name,
-        ]  # fmt: skip
+            str(Path(sys.executable).parent / "spark-submit"),
+            "--master",
+            "yarn",
+            "--deploy-mode",
+            "cluster",
+            "--archives",
+            f"{self._packed}#environment",
+            "--files",
+            str(self.file),
+            *settings,
+            str(_ROOT / job),
+            "--config",
+            self.file.name,
+        ]
 
     def start(self) -> None:
         """Submit it; YARN has it from then on."""
         assert self._app_id is None
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         environment |= {
-            "HADOOP_CONF_DIR": str(self._cluster.settings), "HADOOP_USER_NAME": USER, "SPARK_LOCAL_IP": "127.0.0.1",
-            "JAVA_HOME": str(java_executable().parents[1]), "SPARK_HOME": str(_SPARK),
-        }  # fmt: skip
+            "HADOOP_CONF_DIR": str(self._cluster.settings),
+            "HADOOP_USER_NAME": USER,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "JAVA_HOME": str(java_executable().parents[1]),
+            "SPARK_HOME": str(_SPARK),
+        }
         done = subprocess.run(
-            self.command(), cwd=self.file.parent, env=environment, capture_output=True, text=True, timeout=_SUBMIT_S
+            self.command(),
+            cwd=self.file.parent,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_SUBMIT_S,
         )
         self.log.write_text(done.stdout + done.stderr)
         found = re.search(r"Submitted application (application_\w+)", done.stderr)
@@ -102,10 +143,14 @@ class YarnEtl(EtlRun):
         self._app_id = None
 
     def revive(self) -> None:
-        """YARN is who starts it again; all that is to be seen, and seldom asked, is that it has not given up."""
+        """YARN is who starts it again; all that is to be seen, and seldom asked, is that it has not
+        given up.
+        """
         if time.monotonic() - self._asked_s > _ASK_S:
             self._asked_s = time.monotonic()
-            assert self.running(), f"YARN gave it up: {self._cluster.application(self.app_id)['diagnostics']}"
+            assert self.running(), (
+                f"YARN gave it up: {self._cluster.application(self.app_id)['diagnostics']}"
+            )
 
     def took(self, crash: CrashOrder) -> bool:
         """Whether the order was carried out."""
@@ -126,10 +171,18 @@ class YarnEtl(EtlRun):
 
     def drivers(self) -> list[psutil.Process]:
         """The Python processes of its drivers, also such whose JVM is gone."""
-        return [p for p in self._cluster.processes() if "job.py" in " ".join(_command(p)[1:3]) and _PYTHON[1:] in _command(p)[0]]
+        return [
+            p
+            for p in self._cluster.processes()
+            if "job.py" in " ".join(_command(p)[1:3]) and _PYTHON[1:] in _command(p)[0]
+        ]
 
     def _running(self, main_class: str) -> list[psutil.Process]:
-        return [p for p in self._cluster.processes() if main_class in _command(p) and _command(p)[0].endswith("/java")]
+        return [
+            p
+            for p in self._cluster.processes()
+            if main_class in _command(p) and _command(p)[0].endswith("/java")
+        ]
 
     def __exit__(self, *_: object) -> None:
         if self._app_id is not None:

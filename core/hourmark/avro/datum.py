@@ -1,4 +1,7 @@
-"""Avro datums, by fastavro. Apart from `avro`, so that a log host, which writes none, needs no fastavro."""
+"""Avro datums, by fastavro.
+
+Apart from `avro`, so that a log host, which writes none, needs no fastavro.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ class Datum:
         return buffer.getvalue()
 
     def decode(self, datum: bytes) -> dict[str, Any]:
-        """The inverse; timestamps come as `datetime`. ValueError for what is no record of the schema."""
+        """The inverse; timestamps come as `datetime`.
+
+        ValueError for what is no record of the schema.
+        """
         return self.decode_first(datum)[0]
 
     def decode_first(self, content: bytes) -> tuple[dict[str, Any], int]:
@@ -33,16 +39,23 @@ class Datum:
         stream = io.BytesIO(content)
         try:
             row: Any = fastavro.schemaless_reader(stream, self._schema, None)
-        except (EOFError, LookupError, OverflowError, ValueError) as error:  # what fastavro meets in bytes that are none
+        except (
+            EOFError,
+            LookupError,
+            OverflowError,
+            ValueError,
+        ) as error:  # what fastavro meets in bytes that are none
             why = str(error) or "it ends too early"
             raise ValueError(f"it is no {self._name}: {why}") from error
         return dict(row), stream.tell()
 
 
 def decode_grown(forms: Sequence[Datum], datum: bytes) -> dict[str, Any]:
-    """As the first of `forms` that it is whole in: the newest first, each with fields at its end that the next has not.
+    """As the first of `forms` that it is whole in: the newest first, each with fields at its end
+    that the next has not.
 
-    What follows the newest one's fields is of a version to come. ValueError where it is none of them.
+    What follows the newest one's fields is of a version to come. ValueError where it is none of
+    them.
     """
     failed: list[ValueError] = []
     for form in forms:

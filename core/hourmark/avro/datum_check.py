@@ -1,13 +1,15 @@
-"""Checks that Avro datums are valid under their writer schema, and hold the event id that their Kafka key has.
+"""Checks that Avro datums are valid under their writer schema, and hold the event id that their
+Kafka key has.
 
-`compile_schema` turns a schema into a program; `check_datums` runs it over a column of Kafka values in native code
-(`core/native/datum_walk.h` has the program's form), or in Python where there is no compiled module. Both give the same
-verdicts: a datum is valid only if every byte of it is accounted for (Avro 1.12, "Binary Encoding"). The cost of one datum is
-bounded, so that a count of 2^62 empty items is refused.
+`compile_schema` turns a schema into a program; `check_datums` runs it over a column of Kafka values
+in native code (`core/native/datum_walk.h` has the program's form), or in Python where there is no
+compiled module. Both give the same verdicts: a datum is valid only if every byte of it is accounted
+for (Avro 1.12, "Binary Encoding"). The cost of one datum is bounded, so that a count of 2^62 empty
+items is refused.
 
-Values of dates, times and `uuid` strings must be in the range that the delivery service keeps to (`avro_fields`): fastavro raises
-at others, and one such value makes a whole container unreadable for it. Other logical types are not checked, because every value
-of theirs can be read.
+Values of dates, times and `uuid` strings must be in the range that the delivery service keeps to
+(`avro_fields`): fastavro raises at others, and one such value makes a whole container unreadable
+for it. Other logical types are not checked, because every value of theirs can be read.
 """
 
 from __future__ import annotations
@@ -29,12 +31,29 @@ from hourmark.avro.fields import INTEGER_RANGES, UUID_TEXT
 
 ID_BYTES: Final = 16
 NO_PROGRAM: Final = 255  # instead of a `Verdict`: there is no program for the value's schema id
-Buffer = Any  # an object with the buffer protocol, contiguous; `collections.abc.Buffer` since Python 3.12
+# an object with the buffer protocol, contiguous; `collections.abc.Buffer` since Python 3.12
+Buffer = Any
 _KINDS: Final = (
-    "null", "boolean", "int", "long", "float", "double", "bytes", "string", "fixed", "enum", "array", "map", "record",
-    "union", "between", "uuid",
-)  # fmt: skip
-_KIND: Final[Mapping[str, int]] = {name: number for number, name in enumerate(_KINDS)} | {"error": _KINDS.index("record")}
+    "null",
+    "boolean",
+    "int",
+    "long",
+    "float",
+    "double",
+    "bytes",
+    "string",
+    "fixed",
+    "enum",
+    "array",
+    "map",
+    "record",
+    "union",
+    "between",
+    "uuid",
+)
+_KIND: Final[Mapping[str, int]] = {name: number for number, name in enumerate(_KINDS)} | {
+    "error": _KINDS.index("record")
+}
 _DEPTH_MAX: Final = 128
 _VISITS_MIN: Final = 1 << 20
 _VISITS_PER_BYTE: Final = 64
@@ -100,7 +119,9 @@ def compile_schema(schema: Any) -> bytes:
 
 @functools.lru_cache(maxsize=4096)
 def program_of(schema_json: str) -> bytes:
-    """Return the program that checks datums of this schema of events, as JSON; empty if the text is no such schema."""
+    """Return the program that checks datums of this schema of events, as JSON; empty if the text is
+    no such schema.
+    """
     try:
         schema = json.loads(schema_json)
         return compile_schema(schema) if holds_event_id(schema) else b""
@@ -109,7 +130,9 @@ def program_of(schema_json: str) -> bytes:
 
 
 def holds_event_id(schema: Mapping[str, Any]) -> bool:
-    """Return whether the schema is a record that begins with a fixed of 16 bytes, as the envelope of events does."""
+    """Return whether the schema is a record that begins with a fixed of 16 bytes, as the envelope
+    of events does.
+    """
     fields = schema.get("fields") or [{"type": None}]
     first = fields[0]["type"]
     return isinstance(first, dict) and (first.get("type"), first.get("size")) == ("fixed", ID_BYTES)
@@ -127,18 +150,16 @@ def check_datums(
     *,
     module: ModuleType | None = native.MODULE,
 ) -> bytes:
-    """Return one verdict (a byte: `Verdict` or `NO_PROGRAM`) for each value of an Arrow binary column.
+    """Return one verdict (a byte: `Verdict` or `NO_PROGRAM`) for each value of an Arrow binary
+    column.
 
-    Args:
-        programs: By schema id, a program of `compile_schema`, of a schema that `holds_event_id`. An empty one counts as none.
-        schemas: The schema id of each value, 4 bytes each in native byte order.
-        keys: Kafka keys, one after the other; the first 16 bytes of each are the event id.
-        key_bytes: The size of each key.
-        offsets: The column's offsets in native byte order, one more than there are values.
-        offset_bytes: The size of each offset: 4 or 8.
-        skip: Bytes before the datum in each value, the framing.
-        content: The column's data.
-        module: The compiled module; None checks in Python.
+    Args: programs: By schema id, a program of `compile_schema`, of a schema that `holds_event_id`.
+        An empty one counts as none. schemas: The schema id of each value, 4 bytes each in native
+        byte order. keys: Kafka keys, one after the other; the first 16 bytes of each are the event
+        id. key_bytes: The size of each key. offsets: The column's offsets in native byte order, one
+        more than there are values. offset_bytes: The size of each offset: 4 or 8. skip: Bytes
+        before the datum in each value, the framing. content: The column's data. module: The
+        compiled module; None checks in Python.
 
     Raises:
         ValueError: The buffers do not describe such a column, or a program is none.
@@ -149,12 +170,23 @@ def check_datums(
         starts = array.array("q", itertools.accumulate(sizes, initial=0))
         words = b"".join(programs[schema_id] for schema_id in known)
         found: bytes = module.check_datums(
-            array.array("i", known), starts, words, schemas, keys, key_bytes, offsets, offset_bytes, skip, content
+            array.array("i", known),
+            starts,
+            words,
+            schemas,
+            keys,
+            key_bytes,
+            offsets,
+            offset_bytes,
+            skip,
+            content,
         )
         return found
     ids, data = bytes(keys), bytes(content)
     places = array.array("i" if offset_bytes == array.array("i").itemsize else "q", bytes(offsets))
-    unpacked = {schema_id: array.array("I", program) for schema_id, program in programs.items() if program}
+    unpacked = {
+        schema_id: array.array("I", program) for schema_id, program in programs.items() if program
+    }
     return bytes(
         NO_PROGRAM
         if (of := unpacked.get(schema_id)) is None
@@ -200,14 +232,18 @@ class _Compiler:
             self._named[avro_type["name"]] = number = self._put(_KIND[kind], avro_type["size"])
             return number
         if kind == "enum":
-            self._named[avro_type["name"]] = number = self._put(_KIND[kind], len(avro_type["symbols"]))
+            self._named[avro_type["name"]] = number = self._put(
+                _KIND[kind], len(avro_type["symbols"])
+            )
             return number
         if kind in ("array", "map"):
             number = self._put(_KIND[kind], 0)
             self.words[number + 1] = self.add(avro_type["items" if kind == "array" else "values"])
             return number
         if kind in ("record", "error"):
-            return self._add_with_children(kind, [field["type"] for field in avro_type["fields"]], avro_type["name"])
+            return self._add_with_children(
+                kind, [field["type"] for field in avro_type["fields"]], avro_type["name"]
+            )
         return self._add_primitive(kind, avro_type.get("logicalType"))
 
     def _add_primitive(self, kind: str, logical: Any) -> int:
@@ -215,7 +251,9 @@ class _Compiler:
             return self._put(_KIND["uuid"])
         if isinstance(logical, str) and (kind, logical) in INTEGER_RANGES:
             low, end = INTEGER_RANGES[kind, logical]
-            return self._put(_KIND["between"], *struct.unpack("<4I", struct.pack("<2q", low, end - 1)))
+            return self._put(
+                _KIND["between"], *struct.unpack("<4I", struct.pack("<2q", low, end - 1))
+            )
         return self.add(kind)
 
     def _add_with_children(self, kind: str, children: Sequence[Any], name: str | None) -> int:
@@ -274,7 +312,9 @@ class _Walk:
             self._index(at, Verdict.BAD_ENUM)
         elif kind in ("int", "long", "between"):
             value = self._long()
-            if (kind == "int" and not -_INT_END <= value < _INT_END) or (kind == "between" and not self._is_between(value, at)):
+            if (kind == "int" and not -_INT_END <= value < _INT_END) or (
+                kind == "between" and not self._is_between(value, at)
+            ):
                 raise _Refused(Verdict.BAD_NUMBER)
         elif kind in ("bytes", "string"):
             self._bytes(is_text=kind == "string")

@@ -1,8 +1,9 @@
 """What a field may be declared as: what Avro, the schema registry and the rules topic all take.
 
-Beyond what fastavro looks at: the registry's parser (Avro's Java library) refuses unions within unions, branches that are
-alike, and fields of one name; the topic holds JSON, which has no dates, no NaN and no infinity; and a default is written by the
-same encoders as a value. A union's default may be of any branch, as Avro 1.12 has it.
+Beyond what fastavro looks at: the registry's parser (Avro's Java library) refuses unions within
+unions, branches that are alike, and fields of one name; the topic holds JSON, which has no dates,
+no NaN and no infinity; and a default is written by the same encoders as a value. A union's default
+may be of any branch, as Avro 1.12 has it.
 
 Source: Avro specification 1.12.
 """
@@ -20,8 +21,13 @@ from typing import Any, Final
 from hourmark.avro.framing import ENVELOPE, ENVELOPE_NAMES, NAMESPACE
 
 FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "string", "bytes"))
-_INNER: Final = {"array": ("items", "an array"), "map": ("values", "a map")}  # what they hold, and how they are called
+_PRIMITIVES: Final = frozenset(
+    ("null", "boolean", "int", "long", "float", "double", "string", "bytes")
+)
+_INNER: Final = {
+    "array": ("items", "an array"),
+    "map": ("values", "a map"),
+}  # what they hold, and how they are called
 _ORDERS: Final = ("ascending", "descending", "ignore")
 _DEPTH_MAX: Final = 64  # as values; JSON parsers stop not far above
 _FIXED_BYTES_MAX: Final = 1 << 20
@@ -31,7 +37,8 @@ _YEAR_1_S: Final = -62_135_596_800
 _YEAR_10000_S: Final = 253_402_300_800
 
 UUID_TEXT: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-INTEGER_RANGES: Final = {  # lowest and end, by type and logical type: what readers can turn into dates and times
+# lowest and end, by type and logical type: what readers can turn into dates and times
+INTEGER_RANGES: Final = {
     ("int", None): (-(1 << 31), 1 << 31),
     ("long", None): (-_LONG_END, _LONG_END),
     ("int", "date"): (_YEAR_1_S // 86_400, _YEAR_10000_S // 86_400),
@@ -56,18 +63,25 @@ def check_fields(fields: Sequence[Any], own_name: str) -> None:
 
 
 def check_publishable(fields: Sequence[Any]) -> None:
-    """ValueError if the fields do not come back from JSON as they were. What a revision in force has always does."""
+    """ValueError if the fields do not come back from JSON as they were.
+
+    What a revision in force has always does.
+    """
     try:
         text = json.dumps(fields, allow_nan=False, ensure_ascii=False)
         same = json.loads(text.encode()) == fields
     except TypeError as error:
         raise ValueError(f"cannot be written as JSON: {error}") from error
     if not same:
-        raise ValueError("do not come back from JSON as they were: its keys are strings, its lists are lists")
+        raise ValueError(
+            "do not come back from JSON as they were: its keys are strings, its lists are lists"
+        )
 
 
 def _check_json(value: object, depth: int = 0) -> None:
-    """The same of a part of a declaration, naming the place; within limits that every reader of JSON can hold."""
+    """The same of a part of a declaration, naming the place; within limits that every reader of
+    JSON can hold.
+    """
     if depth > _DEPTH_MAX:
         raise ValueError(f"is nested over {_DEPTH_MAX} levels deep")
     if isinstance(value, float) and not math.isfinite(value):
@@ -83,11 +97,15 @@ def _check_json(value: object, depth: int = 0) -> None:
                     raise ValueError("a key of JSON is a string")
                 _check_json(inner, depth + 1)
     elif value is not None and not isinstance(value, (bool, int, float)):
-        raise ValueError(f"{value} is a {type(value).__name__}, which JSON does not know; put it in quotes")
+        raise ValueError(
+            f"{value} is a {type(value).__name__}, which JSON does not know; put it in quotes"
+        )
 
 
 class FieldChecker:
-    """Checks the fields of one record, in order: what they declare may be referred to by name from there on."""
+    """Checks the fields of one record, in order: what they declare may be referred to by name from
+    there on.
+    """
 
     def __init__(self, own_name: str) -> None:
         self._own_name = own_name
@@ -98,7 +116,9 @@ class FieldChecker:
     def check(self, field: Any, namespace: str = NAMESPACE) -> None:
         """One field. ValueError names it, and the place in it."""
         if not isinstance(field, dict) or not _is_name(field.get("name")):
-            raise ValueError("a field needs a name of letters, digits and _, not beginning with a digit")
+            raise ValueError(
+                "a field needs a name of letters, digits and _, not beginning with a digit"
+            )
         with _at(f"field {field['name']!r}"):
             _check_json(field)
             _check_texts(field)
@@ -123,7 +143,8 @@ class FieldChecker:
             return
         if not isinstance(avro_type, dict) or not isinstance(avro_type.get("type"), str):
             raise ValueError(
-                f"{avro_type!r:.80} is no Avro type: a name, a list of branches, or an object with the name of its type"
+                f"{avro_type!r:.80} is no Avro type: a name, a list of branches, or an "
+                "object with the name of its type"
             )
         kind = avro_type["type"]
         _check_texts(avro_type)
@@ -136,14 +157,19 @@ class FieldChecker:
         elif kind in ("record", "enum", "fixed"):
             self._declare(avro_type, namespace)
         elif kind not in _PRIMITIVES:
-            raise ValueError(f"{kind!r} is no type of Avro's; a declared one is named by its name alone")
+            raise ValueError(
+                f"{kind!r} is no type of Avro's; a declared one is named by its name alone"
+            )
         _check_logical(avro_type)
 
     def _declare(self, avro_type: Mapping[str, Any], namespace: str) -> None:
         """A type that has a name."""
         full_name = _full_name(avro_type, namespace)
         if full_name in self._named or full_name == self._own_name:
-            raise ValueError(f"the type {full_name} is declared twice; name one of them otherwise, or refer to the first")
+            raise ValueError(
+                f"the type {full_name} is declared twice; name one of them otherwise, or "
+                "refer to the first"
+            )
         self._named[full_name] = None
         with _at(full_name):
             if avro_type["type"] == "record":
@@ -174,10 +200,16 @@ class FieldChecker:
             raise ValueError("a union needs at least a branch")
 
     def _branch_name(self, branch: AvroType, namespace: str) -> str:
-        """What tells a union's branches apart: the full name of a named type, else the kind, whatever it is annotated with."""
+        """What tells a union's branches apart: the full name of a named type, else the kind,
+        whatever it is annotated with.
+        """
         if isinstance(branch, str):
             return branch if branch in _PRIMITIVES else _qualified(branch, namespace)
-        return _full_name(branch, namespace) if branch["type"] in ("record", "enum", "fixed") else str(branch["type"])
+        return (
+            _full_name(branch, namespace)
+            if branch["type"] in ("record", "enum", "fixed")
+            else str(branch["type"])
+        )
 
     def _resolved(self, name: str, namespace: str) -> Mapping[str, Any] | None:
         """The declaration of a name; None while it is under way."""
@@ -187,7 +219,9 @@ class FieldChecker:
         if full_name == self._own_name:
             raise ValueError(f"{full_name} is the event itself, which cannot hold another")
         if full_name not in self._named:
-            raise ValueError(f"there is no type {full_name}: it must be one of Avro's, or be declared before")
+            raise ValueError(
+                f"there is no type {full_name}: it must be one of Avro's, or be declared before"
+            )
         return self._named[full_name]
 
     def _default(self, value: object, avro_type: AvroType, namespace: str) -> None:
@@ -212,7 +246,9 @@ class FieldChecker:
         else:
             _check_scalar(value, declared)
 
-    def _default_of_union(self, value: object, branches: Sequence[AvroType], namespace: str) -> None:
+    def _default_of_union(
+        self, value: object, branches: Sequence[AvroType], namespace: str
+    ) -> None:
         problems: list[str] = []
         for branch in branches:
             try:
@@ -242,7 +278,9 @@ def _check_scalar(value: object, declared: Mapping[str, Any]) -> None:
     elif kind == "boolean":
         _of(value, bool, "true or false")
     elif kind in ("int", "long"):
-        low, end = INTEGER_RANGES.get((kind, declared.get("logicalType")), INTEGER_RANGES[kind, None])
+        low, end = INTEGER_RANGES.get(
+            (kind, declared.get("logicalType")), INTEGER_RANGES[kind, None]
+        )
         if type(value) is not int or not low <= value < end:
             raise ValueError(f"must be a whole number from {low} to {end - 1}")
     elif kind in ("float", "double"):
@@ -277,7 +315,9 @@ def _held_exactly(value: object, packing: str) -> bool:
 
 
 def _is_annotated_number(avro_type: AvroType) -> bool:
-    """Whether fastavro wants the default to be a float: it takes whole ones for a plain name only."""
+    """Whether fastavro wants the default to be a float: it takes whole ones for a plain name
+    only.
+    """
     return isinstance(avro_type, dict) and avro_type["type"] in ("float", "double")
 
 
@@ -287,13 +327,17 @@ def _check_names(fields: _Fields, taken: frozenset[str]) -> None:
     for field in fields:
         name = field["name"]
         if name in seen:
-            raise ValueError(f"field {name!r}: " + ("the name is the envelope's" if name in taken else "it is declared twice"))
+            raise ValueError(
+                f"field {name!r}: "
+                + ("the name is the envelope's" if name in taken else "it is declared twice")
+            )
         seen.add(name)
     for field in fields:
         for alias in field.get("aliases", []):
             if alias in seen:
                 raise ValueError(
-                    f"field {field['name']!r}: aliases: {alias!r} is another field's, or the envelope's, or given twice"
+                    f"field {field['name']!r}: aliases: {alias!r} is another field's, or "
+                    "the envelope's, or given twice"
                 )
             seen.add(alias)
 
@@ -304,18 +348,26 @@ def _check_texts(declared: Mapping[str, Any]) -> None:
         if key in declared and not isinstance(declared[key], str):
             raise ValueError(f"{key} = {declared[key]!r:.80}: must be a string")
     aliases = declared.get("aliases", [])
-    if not isinstance(aliases, list) or not all(isinstance(alias, str) and _is_full_name(alias) for alias in aliases):
+    if not isinstance(aliases, list) or not all(
+        isinstance(alias, str) and _is_full_name(alias) for alias in aliases
+    ):
         raise ValueError(f"aliases = {aliases!r:.80}: must be a list of names")
 
 
 def _check_symbols(avro_type: Mapping[str, Any]) -> None:
     symbols = avro_type.get("symbols")
-    if not isinstance(symbols, list) or not symbols or not all(_is_name(symbol) for symbol in symbols):
+    if (
+        not isinstance(symbols, list)
+        or not symbols
+        or not all(_is_name(symbol) for symbol in symbols)
+    ):
         raise ValueError("an enum needs symbols: a list of names of letters, digits and _")
     if len(set(symbols)) < len(symbols):
         raise ValueError("an enum's symbols must all differ")
     if "default" in avro_type and avro_type["default"] not in symbols:
-        raise ValueError(f"default = {avro_type['default']!r:.80}: must be one of {', '.join(symbols)}")
+        raise ValueError(
+            f"default = {avro_type['default']!r:.80}: must be one of {', '.join(symbols)}"
+        )
 
 
 def _check_size(avro_type: Mapping[str, Any]) -> None:
@@ -330,15 +382,27 @@ def _check_logical(avro_type: Mapping[str, Any]) -> None:
     if avro_type.get("logicalType") != "decimal":
         return
     precision, scale = avro_type.get("precision"), avro_type.get("scale", 0)
-    if type(precision) is not int or precision < 1 or type(scale) is not int or not 0 <= scale <= precision:
+    if (
+        type(precision) is not int
+        or precision < 1
+        or type(scale) is not int
+        or not 0 <= scale <= precision
+    ):
         raise ValueError("a decimal needs a precision of at least 1, and a scale from 0 to it")
 
 
 def _full_name(avro_type: Mapping[str, Any], namespace: str) -> str:
     """Of a declared type: its own namespace, else that around it."""
     name, own = avro_type.get("name"), avro_type.get("namespace", namespace)
-    if not isinstance(name, str) or not _is_full_name(name) or not isinstance(own, str) or not (own == "" or _is_full_name(own)):
-        raise ValueError(f"{avro_type['type']} needs a name (and namespace) of letters, digits and _")
+    if (
+        not isinstance(name, str)
+        or not _is_full_name(name)
+        or not isinstance(own, str)
+        or not (own == "" or _is_full_name(own))
+    ):
+        raise ValueError(
+            f"{avro_type['type']} needs a name (and namespace) of letters, digits and _"
+        )
     if name.rpartition(".")[2] in _PRIMITIVES:
         raise ValueError(f"{name} is a type of Avro's own; name it otherwise")
     return _qualified(name, own)

@@ -1,6 +1,8 @@
-"""Avro schemas of what travels: the envelope that begins every event; Confluent's framing of Kafka values; Avro's long.
+"""Avro schemas of what travels: the envelope that begins every event; Confluent's framing of Kafka
+values; Avro's long.
 
-Record name: the type with `-` as `_`; namespace `hourmark.events`. Source: Avro specification 1.12; Confluent's wire format.
+Record name: the type with `-` as `_`; namespace `hourmark.events`. Source: Avro specification 1.12;
+Confluent's wire format.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ def unix_ms(time: dt.datetime) -> int:
 
 
 def canonical_json(value: object) -> str:
-    """JSON with one spelling for equal values: sorted keys, no spaces. For digests and comparisons."""
+    """JSON with one spelling for equal values: sorted keys, no spaces. For digests and
+    comparisons.
+    """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -60,8 +64,9 @@ def fingerprint(schema: Schema) -> str:
 
 
 def plain_spelling(schema: Any, namespace: str = "") -> Any:
-    """The schema in the one of its spellings that Avro's Java library writes, and with it some registries (Confluent's):
-    `{"type": "string"}` is `"string"`, names are relative to their namespace, and what is so by default is left out.
+    """The schema in the one of its spellings that Avro's Java library writes, and with it some
+    registries (Confluent's): `{"type": "string"}` is `"string"`, names are relative to their
+    namespace, and what is so by default is left out.
     """
     if isinstance(schema, list):
         return [plain_spelling(branch, namespace) for branch in schema]
@@ -71,7 +76,11 @@ def plain_spelling(schema: Any, namespace: str = "") -> Any:
         return schema
     if set(schema) == {"type"} and isinstance(schema["type"], str):
         return plain_spelling(schema["type"], namespace)
-    made = {key: value for key, value in schema.items() if (key, value) not in (("order", "ascending"), ("aliases", []))}
+    made = {
+        key: value
+        for key, value in schema.items()
+        if (key, value) not in (("order", "ascending"), ("aliases", []))
+    }
     if made.get("type") in ("record", "enum", "fixed"):
         space, _, made["name"] = made["name"].rpartition(".")
         space = space or made.pop("namespace", namespace)
@@ -100,7 +109,9 @@ def frame(schema_id: int) -> bytes:
 def unframe(value: bytes) -> tuple[int, bytes]:
     """Schema id and datum of a Kafka value; ValueError if it is not framed."""
     if len(value) < FRAMING_SIZE or value[0] != 0:
-        raise ValueError("the value does not begin with Confluent's framing (0x00 and a 4-byte schema id)")
+        raise ValueError(
+            "the value does not begin with Confluent's framing (0x00 and a 4-byte schema id)"
+        )
     return int.from_bytes(value[1:FRAMING_SIZE], "big"), value[FRAMING_SIZE:]
 
 

@@ -1,6 +1,7 @@
 """The schema registry, by Confluent's API: one id space for all sites.
 
-Subjects are BACKWARD_TRANSITIVE: whoever has the newest schema reads the buckets of every one before it.
+Subjects are BACKWARD_TRANSITIVE: whoever has the newest schema reads the buckets of every one
+before it.
 """
 
 from __future__ import annotations
@@ -23,14 +24,20 @@ from hourmark.errors import ConfigError, HourmarkError, Unavailable, UsageError
 _COMPATIBILITY: Final = "BACKWARD_TRANSITIVE"
 _NEXT_STEPS: Final = {
     401: "it wants credentials: give them in registry.url (https://user:password@host)",
-    403: "these credentials may not do that: ask who runs it for the right to read and register schemas",
+    403: (
+        "these credentials may not do that: ask who runs it for the right to read and "
+        "register schemas"
+    ),
     404: "there is no registry under this path: does registry.url name its API, path included?",
     429: "it is asked too often: try again later",
 }
 
 
 class SchemaRegistry:
-    """Registers and fetches Avro schemas. Raises Unavailable, naming the URL, when it does not answer, or refuses for now."""
+    """Registers and fetches Avro schemas.
+
+    Raises Unavailable, naming the URL, when it does not answer, or refuses for now.
+    """
 
     def __init__(self, settings: Registry) -> None:
         self._name = f"the schema registry {shown(settings.url)} (registry.url)"
@@ -41,14 +48,20 @@ class SchemaRegistry:
         self._client.close()
 
     def register(self, topic: str, schema: Schema) -> int:
-        """The id of `schema` under TopicNameStrategy; registers it where it is new. UsageError if it is wrong or incompatible."""
+        """The id of `schema` under TopicNameStrategy; registers it where it is new.
+
+        UsageError if it is wrong or incompatible.
+        """
         subject, asked = _subject(topic), _asked_schema(schema)
         with self._asked(subject):
             self._client.set_compatibility(subject_name=subject, level=_COMPATIBILITY)
             return int(self._client.register_schema(subject, asked))
 
     def find(self, topic: str, schema: Schema) -> int | None:
-        """The id under which this very schema is registered for the topic, or None where it is not. Registers nothing."""
+        """The id under which this very schema is registered for the topic, or None where it is not.
+
+        Registers nothing.
+        """
         subject, asked = _subject(topic), _asked_schema(schema)
         with self._asked(subject), _nothing_known():
             found: Any = self._client.lookup_schema(subject, asked).schema_id
@@ -65,7 +78,9 @@ class SchemaRegistry:
 
     @contextmanager
     def _asked(self, what: str) -> Iterator[None]:
-        """Whatever the registry answers but what it is asked for, as an error that says what to do."""
+        """Whatever the registry answers but what it is asked for, as an error that says
+        what to do.
+        """
         try:
             yield
         except SchemaRegistryError as error:
@@ -74,18 +89,29 @@ class SchemaRegistry:
             raise _unusable_url(self._name, error) from error
         except HTTPError as error:
             raise Unavailable(f"{self._name} did not answer: {error}; is it up?") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:  # its client makes of an answer what it can
-            raise Unavailable(f"{self._name} answered for {what} what no registry answers: {error!r}; is it one?") from error
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+        ) as error:  # its client makes of an answer what it can
+            raise Unavailable(
+                f"{self._name} answered for {what} what no registry answers: {error!r}; is it one?"
+            ) from error
 
     def _refusal(self, what: str, error: SchemaRegistryError) -> HourmarkError:
         status, reason = error.http_status_code, error.error_message
         if status == 409:
             return UsageError(
-                f"the schema of {what} is not backward compatible with every schema registered before it: {reason}; "
+                f"the schema of {what} is not backward compatible with every schema registered "
+                f"before it: {reason}; "
                 "new fields need a default, and fields keep their type"
             )
         if status == 422:
-            return UsageError(f"{self._name} does not accept the schema of {what}: {reason}; change the declaration")
+            return UsageError(
+                f"{self._name} does not accept the schema of {what}: {reason}; change the "
+                "declaration"
+            )
         next_step = _NEXT_STEPS.get(status, "look in its log")
         return Unavailable(f"{self._name} refused {what} with {status}: {reason}; {next_step}")
 
@@ -101,14 +127,17 @@ def _client(settings: Registry) -> SchemaRegistryClient:
     try:
         return SchemaRegistryClient({"url": settings.url, **named})
     except OSError as error:
-        raise ConfigError(f"registry.ca, registry.certificate, registry.key: {', '.join(named.values())}: {error}") from error
+        raise ConfigError(
+            f"registry.ca, registry.certificate, registry.key: {', '.join(named.values())}: {error}"
+        ) from error
     except ValueError as error:
         raise _unusable_url(f"registry.url = {shown(settings.url)}", error) from error
 
 
 def _unusable_url(what: str, error: Exception) -> ConfigError:
     return ConfigError(
-        f"{what} cannot be used: {redact(str(error))}; allowed: http://host:port or https://user:password@host:port, "
+        f"{what} cannot be used: {redact(str(error))}; allowed: http://host:port or "
+        "https://user:password@host:port, "
         "with @ / : # ? % in a user name or password written as %40 %2F %3A %23 %3F %25"
     )
 
@@ -124,9 +153,15 @@ def _asked_schema(schema: Schema) -> RegistrySchema:
 
 @contextmanager
 def _nothing_known() -> Iterator[None]:
-    """A registry may say that it has no such thing: its 404 has a code, one of a wrong URL has none."""
+    """A registry may say that it has no such thing: its 404 has a code, one of a wrong URL has
+    none.
+    """
     try:
         yield
     except SchemaRegistryError as error:
-        if error.http_status_code != 404 or not isinstance(error.error_code, int) or error.error_code <= 0:
+        if (
+            error.http_status_code != 404
+            or not isinstance(error.error_code, int)
+            or error.error_code <= 0
+        ):
             raise

@@ -1,11 +1,14 @@
 """`hourmark canary`: one quiet event a minute, from a host through every step to a closed bucket.
 
-The canary of a site: one quiet event a minute, of a type of its own, through every step to a closed bucket.
+The canary of a site: one quiet event a minute, of a type of its own, through every step to a closed
+bucket.
 
-So "no traffic" and "broken" are told apart: where the canary comes and a type does not, its sources are silent; where the canary
-stops, so do all types, and the step that is named is the first that it did not pass.
+So "no traffic" and "broken" are told apart: where the canary comes and a type does not, its sources
+are silent; where the canary stops, so do all types, and the step that is named is the first that it
+did not pass.
 
-A site whose types declare it has a canary, and no other: nobody finds a type among their buckets that they did not declare.
+A site whose types declare it has a canary, and no other: nobody finds a type among their buckets
+that they did not declare.
 
 `hourmark canary`: its two commands live where they run, on a host and beside the ledger.
 """
@@ -40,7 +43,9 @@ type = "long"
 doc = "Unix milliseconds, by the delivery service's clock"
 """
 INTERVAL_S: Final = 60.0
-PATIENCE_S: Final = 120.0  # of one step: an interval, and as long again. Of a bucket besides its length
+PATIENCE_S: Final = (
+    120.0  # of one step: an interval, and as long again. Of a bucket besides its length
+)
 
 
 class Step(StrEnum):
@@ -52,17 +57,26 @@ class Step(StrEnum):
     CLOSED = "closed"
 
 
-def late(passed: Mapping[Step, int | None], now_ms: int, bucket_seconds: int, site: str, since_ms: int) -> list[Alarm]:
+def late(
+    passed: Mapping[Step, int | None], now_ms: int, bucket_seconds: int, site: str, since_ms: int
+) -> list[Alarm]:
     """The first step that no canary passed for too long, as an alarm; none where all is well.
 
-    `passed`: when the last canary was written that has passed the step; of `CLOSED` the end of the last closed bucket; None: none
-    yet, which is late only so long after `since_ms`, when the first could begin. A step that there is not, as where nothing is
-    mirrored, is left out.
+    `passed`: when the last canary was written that has passed the step; of `CLOSED` the end of the
+    last closed bucket; None: none yet, which is late only so long after `since_ms`, when the first
+    could begin. A step that there is not, as where nothing is mirrored, is left out.
     """
     for step, at_ms in passed.items():
         allowed_s = PATIENCE_S + (bucket_seconds if step is Step.CLOSED else 0)
         if now_ms - (since_ms if at_ms is None else at_ms) > allowed_s * 1000:
-            return [Alarm(AlarmName.CANARY_LATE, site, _said(site, step, at_ms, now_ms, allowed_s), events_topic(CANARY))]
+            return [
+                Alarm(
+                    AlarmName.CANARY_LATE,
+                    site,
+                    _said(site, step, at_ms, now_ms, allowed_s),
+                    events_topic(CANARY),
+                )
+            ]
     return []
 
 
@@ -70,20 +84,37 @@ def _said(site: str, step: Step, at_ms: int | None, now_ms: int, allowed_s: floa
     if at_ms is None:
         return f"no canary of site {site} is {step} yet; at most {allowed_s:.0f} s are allowed"
     at = dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    what = "canaries are closed up to" if step is Step.CLOSED else f"the last canary that is {step} is of"
-    return f"site {site}: {what} {at}, {(now_ms - at_ms) / 1000:.0f} s ago; at most {allowed_s:.0f} s are allowed"
+    what = (
+        "canaries are closed up to"
+        if step is Step.CLOSED
+        else f"the last canary that is {step} is of"
+    )
+    return (
+        f"site {site}: {what} {at}, {(now_ms - at_ms) / 1000:.0f} s ago; at most "
+        f"{allowed_s:.0f} s are allowed"
+    )
 
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "declaration": ("hourmark.commands.canary:declaration", "Print the declaration of its type, for the folder of your types."),
-    "run": ("hourmark_producer.canary:run", "Post one quiet event a minute through the delivery service."),
-    "check": ("hourmark_etl.operators.canary:check", "How far the last one came: acknowledged, mirrored, staged, closed."),
+    "declaration": (
+        "hourmark.commands.canary:declaration",
+        "Print the declaration of its type, for the folder of your types.",
+    ),
+    "run": (
+        "hourmark_producer.canary:run",
+        "Post one quiet event a minute through the delivery service.",
+    ),
+    "check": (
+        "hourmark_etl.operators.canary:check",
+        "How far the last one came: acknowledged, mirrored, staged, closed.",
+    ),
 }
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def canary() -> None:
-    """One quiet event a minute, from a host of its own to its closed bucket: is it silence, or is something broken?
+    """One quiet event a minute, from a host of its own to its closed bucket: is it silence, or is
+    something broken?
 
     A site has one where its type is declared.
     """
@@ -91,8 +122,10 @@ def canary() -> None:
 
 @click.command(epilog="Example:  hourmark canary declaration > types/hourmark-canary.toml")
 def declaration() -> None:
-    """Print the declaration of the type hourmark-canary: a file for the folder of your types, to be applied as any other.
+    """Print the declaration of the type hourmark-canary: a file for the folder of your types, to be
+    applied as any other.
 
-    Where it stands there, `hourmark run` runs the canary and watches it. Without it there is no canary.
+    Where it stands there, `hourmark run` runs the canary and watches it. Without it there is no
+    canary.
     """
     click.echo(DECLARATION, nl=False)

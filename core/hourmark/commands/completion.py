@@ -1,6 +1,7 @@
 """`hourmark completion`: the script by which a shell completes commands, options and their values.
 
-What it offers comes from the program itself, as it is asked (click's protocol), so it is of the version that is installed.
+What it offers comes from the program itself, as it is asked (click's protocol), so it is of the
+version that is installed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ def script(shell: str) -> str:
     """What the shell reads, to complete a program `hourmark` on its path."""
     made = get_completion_class(shell)
     assert made is not None, f"click completes no {shell}"
-    return made.source_template % made(click.Group(), {}, "hourmark", "_HOURMARK_COMPLETE").source_vars()
+    return (
+        made.source_template
+        % made(click.Group(), {}, "hourmark", "_HOURMARK_COMPLETE").source_vars()
+    )
 
 
 @click.command()

@@ -1,7 +1,9 @@
-"""How Hourmark's own components stand: each room tells of its own, and is found by name, as commands are (`hourmark.cli`).
+"""How Hourmark's own components stand: each room tells of its own, and is found by name, as
+commands are (`hourmark.cli`).
 
-A room's function gets the configuration and the time, and answers what it knows: whether the component runs, as this machine sees
-it, and when it was last heard of. All are asked at once, for a bounded time; what keeps one from answering is told instead.
+A room's function gets the configuration and the time, and answers what it knows: whether the
+component runs, as this machine sees it, and when it was last heard of. All are asked at once, for a
+bounded time; what keeps one from answering is told instead.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from hourmark.errors import HourmarkError, Unavailable
 from hourmark.process.asking import ask_all
 
 ANSWER_SECONDS: Final = 8.0
-LOOPBACK: Final = build_opener(ProxyHandler({}))  # a component of this machine is asked directly: a proxy has no business here
+LOOPBACK: Final = build_opener(
+    ProxyHandler({})
+)  # a component of this machine is asked directly: a proxy has no business here
 FRESH_MS: Final = 30_000  # heard of within this, it runs: reports and looks come every few seconds
 
 COMPONENTS: Final[Mapping[str, str]] = {
@@ -47,7 +51,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
-    """Of one component. `pid`: on this machine; `heard_at_ms`: when it was last heard of, by whatever way."""
+    """Of one component. `pid`: on this machine; `heard_at_ms`: when it was last heard of, by
+    whatever way.
+    """
 
     state: State
     detail: str
@@ -59,10 +65,16 @@ Ask = Callable[[Config, int], ComponentStatus]
 
 
 def component_statuses(
-    config: Config, now_ms: int, table: Mapping[str, str] = COMPONENTS, seconds: float = ANSWER_SECONDS
+    config: Config,
+    now_ms: int,
+    table: Mapping[str, str] = COMPONENTS,
+    seconds: float = ANSWER_SECONDS,
 ) -> dict[str, ComponentStatus]:
     """Of each component of the table, in its order. Takes no longer than `seconds`."""
-    found = ask_all({name: functools.partial(_answer, place, config, now_ms) for name, place in table.items()}, seconds)
+    found = ask_all(
+        {name: functools.partial(_answer, place, config, now_ms) for name, place in table.items()},
+        seconds,
+    )
     late = ComponentStatus(State.UNKNOWN, f"no answer within {seconds:g} s")
     return {name: found.get(name, late) for name in table}
 
@@ -80,10 +92,15 @@ def _answer(place: str, config: Config, now_ms: int) -> ComponentStatus:
 
 
 def must_listen(cluster: KafkaCluster, name: str) -> None:
-    """Unavailable, at once, where no broker of the cluster listens: Kafka's own client would try for long."""
+    """Unavailable, at once, where no broker of the cluster listens: Kafka's own client would try
+    for long.
+    """
     for address in cluster.bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
-        with contextlib.suppress(OSError, ValueError), socket.create_connection((host.strip("[]"), int(port)), timeout=1.0):
+        with (
+            contextlib.suppress(OSError, ValueError),
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1.0),
+        ):
             return
     raise Unavailable(f"no broker of the {name} cluster listens at {cluster.bootstrap}")
 

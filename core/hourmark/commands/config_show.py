@@ -1,4 +1,7 @@
-"""`hourmark config`: what is in force, and where each value is from. Secrets are never shown (`hidden`)."""
+"""`hourmark config`: what is in force, and where each value is from.
+
+Secrets are never shown (`hidden`).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ Keys = tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
-    """One value in force. `where` is the file or the variable that it is from, None for a default."""
+    """One value in force. `where` is the file or the variable that it is from, None for a
+    default.
+    """
 
     keys: Keys
     value: Any
@@ -53,18 +58,28 @@ def show(path: Path | None, as_json: bool) -> None:
     settings = list(in_force(file, values))
     if as_json:
         rows = [
-            {"setting": _dotted(s.keys), "value": shown(s.value, s.keys[-1]), "from": s.source, "where": s.where}
+            {
+                "setting": _dotted(s.keys),
+                "value": shown(s.value, s.keys[-1]),
+                "from": s.source,
+                "where": s.where,
+            }
             for s in settings
         ]
         say_json({"file": None if file is None else str(file), "settings": rows})
         return
     click.echo(f"# {'no file' if file is None else file}, and {PREFIX}… variables")
     for setting in settings:
-        click.echo(f"{_dotted(setting.keys)} = {_text(setting)}  # {setting.where or setting.source}")
+        click.echo(
+            f"{_dotted(setting.keys)} = {_text(setting)}  # {setting.where or setting.source}"
+        )
 
 
 def in_force(file: Path | None, values: Mapping[str, Any]) -> Iterator[Setting]:
-    """Every setting of what `file` holds and the environment, a map's entries one by one. ConfigError."""
+    """Every setting of what `file` holds and the environment, a map's entries one by one.
+
+    ConfigError.
+    """
     config = checked(file, values)
     environment = EnvSettingsSource(Config)()
     for keys, value in _leaves(config):
@@ -98,7 +113,9 @@ def _holds(tree: Any, keys: Keys) -> bool:
 
 
 def _variable(keys: Keys) -> str:
-    """The variable that gives the setting: one of its own, else one that gives a table with it, as JSON."""
+    """The variable that gives the setting: one of its own, else one that gives a table with it, as
+    JSON.
+    """
     names = {name.upper(): name for name in os.environ}
     for length in range(len(keys), 0, -1):
         name = names.get(PREFIX + "__".join(keys[:length]).upper())
@@ -109,8 +126,14 @@ def _variable(keys: Keys) -> str:
 
 def _dotted(keys: Keys) -> str:
     """As TOML writes it: `spark.driver.memory` is one key, so it stands in quotes."""
-    return ".".join(key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key) for key in keys)
+    return ".".join(
+        key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key) for key in keys
+    )
 
 
 def _text(setting: Setting) -> str:
-    return "(absent)" if setting.value is None else json.dumps(shown(setting.value, setting.keys[-1]), ensure_ascii=False)
+    return (
+        "(absent)"
+        if setting.value is None
+        else json.dumps(shown(setting.value, setting.keys[-1]), ensure_ascii=False)
+    )

@@ -24,20 +24,27 @@ LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 
 
 class Group(BaseModel):
-    """A group of settings: fixed once read, nothing unknown in it. The text below a setting is its description."""
+    """A group of settings: fixed once read, nothing unknown in it.
+
+    The text below a setting is its description.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
         super().__setstate__(state)
-        add_secrets_of(self.model_dump())  # in another process: a worker of the service, an executor of Spark
+        add_secrets_of(
+            self.model_dump()
+        )  # in another process: a worker of the service, an executor of Spark
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         return ((name, shown(value, name or "")) for name, value in super().__repr_args__())
 
 
 class KafkaCluster(Group):
-    """One Kafka cluster; `properties` are librdkafka's (security and the like), passed on unchanged."""
+    """One Kafka cluster; `properties` are librdkafka's (security and the like), passed on
+    unchanged.
+    """
 
     bootstrap: str = "127.0.0.1:9092"
     """host:port, comma separated"""
@@ -50,7 +57,10 @@ class KafkaCluster(Group):
 
 
 class Kafka(Group):
-    """The edge cluster takes events from the services, the central one feeds the ETL. They may be one and the same."""
+    """The edge cluster takes events from the services, the central one feeds the ETL.
+
+    They may be one and the same.
+    """
 
     edge: KafkaCluster = KafkaCluster()
     """takes events from the delivery services"""
@@ -70,7 +80,10 @@ class Kafka(Group):
         if self.further_edges and self.central is None:
             raise ValueError("further_edges need kafka.central, to which all sites are mirrored")
         if self.edge_alias in self.further_edges:
-            raise ValueError(f"further_edges.{self.edge_alias} has the alias of kafka.edge; each site has its own")
+            raise ValueError(
+                f"further_edges.{self.edge_alias} has the alias of kafka.edge; each site "
+                "has its own"
+            )
         return self
 
     @property
@@ -118,12 +131,18 @@ class Buckets(Group):
     @classmethod
     def _divides_an_hour(cls, value: int) -> int:
         if value < 60 or value % 60 or 3600 % value:
-            raise ValueError("allowed: 3600, or whole minutes that divide an hour, for tests (60 is a bucket a minute)")
+            raise ValueError(
+                "allowed: 3600, or whole minutes that divide an hour, for tests (60 is a "
+                "bucket a minute)"
+            )
         return value
 
 
 class Limits(Group):
-    """Of event times. They stand in `types/sources.toml`, so that all who apply types mean the same."""
+    """Of event times.
+
+    They stand in `types/sources.toml`, so that all who apply types mean the same.
+    """
 
     future_seconds: int = Field(900, ge=0)
     """an event time further ahead of observed_at is a dead letter `future`"""
@@ -136,7 +155,10 @@ class Parsing(Limits, Buckets):
 
 
 class ServiceTls(Group):
-    """TLS of the Event Delivery Service, 1.2 or newer. Files that change are read again, at once on SIGHUP."""
+    """TLS of the Event Delivery Service, 1.2 or newer.
+
+    Files that change are read again, at once on SIGHUP.
+    """
 
     certificate: Path | None = None
     """PEM: its certificate and those between it and the CA; absent: no TLS"""
@@ -201,18 +223,27 @@ class Service(Group):
         if self.host in LOOPBACK_HOSTS:
             return self
         missing = [] if self.tls.certificate is not None else ["service.tls.certificate"]
-        if not (self.tokens_required or (self.tls.client_ca is not None and self.tls.client_required)):
-            missing.append("service.tokens_required = true, or service.tls.client_ca with service.tls.client_required")
+        if not (
+            self.tokens_required or (self.tls.client_ca is not None and self.tls.client_required)
+        ):
+            missing.append(
+                "service.tokens_required = true, or service.tls.client_ca with "
+                "service.tls.client_required"
+            )
         if missing:
             raise ValueError(
-                f"service.host = {self.host!r} lets other machines in, which needs {'; and '.join(missing)}. "
+                f"service.host = {self.host!r} lets other machines in, which needs "
+                f"{'; and '.join(missing)}. "
                 f"Without: {', '.join(LOOPBACK_HOSTS)}"
             )
         return self
 
 
 class TailedSource(Group):
-    """Files of one kind on this host. `name` is a source that `hourmark types apply` knows; it decides how lines are parsed."""
+    """Files of one kind on this host.
+
+    `name` is a source that `hourmark types apply` knows; it decides how lines are parsed.
+    """
 
     name: Name
     """the source, as types/sources.toml declares it"""

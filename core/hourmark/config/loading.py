@@ -1,11 +1,12 @@
 """Configuration: one typed tree, read from one TOML file, overridden by the environment.
 
-Precedence: environment (`HOURMARK_SERVICE__PORT=8080`), then the file, then `config_groups`' defaults, each with its reason.
-docs/configuration.md is made from the descriptions there (`python -m tools.configuration_page`); `hourmark config show` tells
-what is in force, and from where.
-The file is `--config`, else `$HOURMARK_CONFIG`, else `./hourmark.toml`, else what `hourmark up` wrote for the local stack.
-A wrong setting stops the start: the message names the setting, its value and what is allowed. Unknown settings are refused,
-so that a typing error cannot become a silent default.
+Precedence: environment (`HOURMARK_SERVICE__PORT=8080`), then the file, then `config_groups`'
+defaults, each with its reason. docs/configuration.md is made from the descriptions there (`python
+-m tools.configuration_page`); `hourmark config show` tells what is in force, and from where. The
+file is `--config`, else `$HOURMARK_CONFIG`, else `./hourmark.toml`, else what `hourmark up` wrote
+for the local stack. A wrong setting stops the start: the message names the setting, its value and
+what is allowed. Unknown settings are refused, so that a typing error cannot become a silent
+default.
 """
 
 from __future__ import annotations
@@ -20,9 +21,24 @@ from typing import Any, Final, Literal
 
 import click
 from pydantic import ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
-from hourmark.config.groups import Buckets, Etl, Kafka, Mirror, Registry, Service, Storage, Tailer, Types
+from hourmark.config.groups import (
+    Buckets,
+    Etl,
+    Kafka,
+    Mirror,
+    Registry,
+    Service,
+    Storage,
+    Tailer,
+    Types,
+)
 from hourmark.config.redaction import add_secrets_of, shown
 from hourmark.config.references import resolved
 from hourmark.errors import ConfigError
@@ -32,7 +48,10 @@ _NEXT: Final = "docs/configuration.md lists all"
 
 
 class Config(BaseSettings):
-    """The whole tree. Each group is owned by the room that reads it; `kafka`, `parsing`, `storage` are shared."""
+    """The whole tree.
+
+    Each group is owned by the room that reads it; `kafka`, `parsing`, `storage` are shared.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -78,7 +97,8 @@ class Config(BaseSettings):
 def load_config(path: Path | None = None) -> Config:
     """Read and check the configuration; ConfigError names the wrong setting.
 
-    `path` None looks where the module's docstring says; no file at all means the defaults and the environment.
+    `path` None looks where the module's docstring says; no file at all means the defaults and the
+    environment.
     """
     return checked(*read_file(path))
 
@@ -91,7 +111,9 @@ def read_file(path: Path | None) -> tuple[Path | None, dict[str, Any]]:
     try:
         return file, tomllib.loads(file.read_text())
     except OSError as error:
-        raise ConfigError(f"cannot read the configuration {file}: {error.strerror}; name another with --config") from error
+        raise ConfigError(
+            f"cannot read the configuration {file}: {error.strerror}; name another with --config"
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} is no valid TOML: {error}") from error
 
@@ -105,7 +127,9 @@ def checked(file: Path | None, values: Mapping[str, Any]) -> Config:
     try:
         return Config(**values)
     except ValidationError as error:
-        raise ConfigError(_describe(error, file)) from None  # the cause would show values, passwords too
+        raise ConfigError(
+            _describe(error, file)
+        ) from None  # the cause would show values, passwords too
     except SettingsError as error:
         group = next(iter(re.findall(r'field "(\w+)"', str(error))), "")
         raise ConfigError(
@@ -123,7 +147,9 @@ def default_path() -> Path | None:
 
 
 def home() -> Path:
-    """Where the local stack keeps its state: `$HOURMARK_HOME`, else `.hourmark` in the working directory."""
+    """Where the local stack keeps its state: `$HOURMARK_HOME`, else `.hourmark` in the working
+    directory.
+    """
     return Path(os.environ.get("HOURMARK_HOME", ".hourmark")).absolute()
 
 
@@ -133,7 +159,9 @@ def _describe(error: ValidationError, file: Path | None) -> str:
     for problem in error.errors(include_url=False):
         setting = ".".join(str(part) for part in problem["loc"])
         given, said = f" = {shown(problem['input'], setting)!r:.200}", problem["msg"]
-        if problem["type"] == "extra_forbidden":  # a value under a wrong name may be anything, a password too
+        if (
+            problem["type"] == "extra_forbidden"
+        ):  # a value under a wrong name may be anything, a password too
             given, said = "", f"no such setting; {_NEXT}"
         elif problem["type"] == "missing" or isinstance(problem["input"], (dict, list)):
             given = ""
@@ -152,7 +180,9 @@ def _callback(context: click.Context, _: click.Parameter, path: Path | None) -> 
 
 
 def name_file(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
-    """For an option of a group, or of its command, that names the file and does not read it yet: the nearer one counts."""
+    """For an option of a group, or of its command, that names the file and does not read it yet:
+    the nearer one counts.
+    """
     if path is not None:
         context.meta[_NAMED] = path
     return path
@@ -165,7 +195,9 @@ def named_file() -> Path | None:
 
 
 def named_config() -> tuple[str, ...]:
-    """`--config FILE` as the running command was given it, for a command to be shown beside it; empty where it was not."""
+    """`--config FILE` as the running command was given it, for a command to be shown beside it;
+    empty where it was not.
+    """
     path = named_file()
     return () if path is None else ("--config", str(path))
 
@@ -175,7 +207,11 @@ config_file_option = functools.partial(
     click.option,
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Configuration file (TOML). Default: $HOURMARK_CONFIG, ./hourmark.toml, or the local stack's.",
+    help=(
+        "Configuration file (TOML). Default: $HOURMARK_CONFIG, ./hourmark.toml, or the local "
+        "stack's."
+    ),
 )
-# Every other command that reads settings takes this option; the function receives a checked `Config` as `config`.
+# Every other command that reads settings takes this option; the function receives a checked
+# `Config` as `config`.
 config_option = config_file_option("config", callback=_callback)

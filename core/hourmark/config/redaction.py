@@ -2,24 +2,29 @@
 
 What of a setting's value may be shown: never a password or a key.
 
-Settings of our own hold secrets in URLs only. Maps whose names are others' (librdkafka's, Spark's) may hold them anywhere, so
-there a name that speaks of security is hidden unless it is known to be harmless: too much is hidden rather than too little.
+Settings of our own hold secrets in URLs only. Maps whose names are others' (librdkafka's, Spark's)
+may hold them anywhere, so there a name that speaks of security is hidden unless it is known to be
+harmless: too much is hidden rather than too little.
 
 Redaction of secrets in everything that a process reports about itself.
 
-A registry for each process holds the secrets of its settings: passwords of URLs, values of settings and table entries whose names
-say that they are secret, and texts that came from `${file:…}` or `${env:…}`. Loading a configuration fills it, and so does
-unpickling one (a worker process of the service, an executor of Spark).
+A registry for each process holds the secrets of its settings: passwords of URLs, values of settings
+and table entries whose names say that they are secret, and texts that came from `${file:…}` or
+`${env:…}`. Loading a configuration fills it, and so does unpickling one (a worker process of the
+service, an executor of Spark).
 
-`redact` replaces them in text. It is applied where errors become text for people: the formatter of all logs, the messages of
-errors that end a command, tracebacks that Python prints (`install_redaction`), and reports that quote errors, such as
-`hourmark doctor`. Data on standard output is never changed.
+`redact` replaces them in text. It is applied where errors become text for people: the formatter of
+all logs, the messages of errors that end a command, tracebacks that Python prints
+(`install_redaction`), and reports that quote errors, such as `hourmark doctor`. Data on standard
+output is never changed.
 
-A secret is found in the encodings in which libraries repeat it (percent-encoded, escaped, in an Authorization header), without
-regard to case, and in pieces: a parser that reads `http://user:pass/word@host` reports `pass` as an invalid port.
+A secret is found in the encodings in which libraries repeat it (percent-encoded, escaped, in an
+Authorization header), without regard to case, and in pieces: a parser that reads
+`http://user:pass/word@host` reports `pass` as an invalid port.
 
-Limits: secrets and pieces of fewer than 4 characters, numbers of fewer than 8 digits and a few ordinary words are not searched
-for, because ordinary text is full of them. A secret of fewer than 12 characters is replaced only as a whole word.
+Limits: secrets and pieces of fewer than 4 characters, numbers of fewer than 8 digits and a few
+ordinary words are not searched for, because ordinary text is full of them. A secret of fewer than
+12 characters is replaced only as a whole word.
 """
 
 from __future__ import annotations
@@ -38,7 +43,9 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 HIDDEN: Final = "(hidden)"
-_NAME: Final = re.compile(r"pass|pwd|secret|token|credential|jaas|key|pem|auth|sasl|ssl", re.IGNORECASE)
+_NAME: Final = re.compile(
+    r"pass|pwd|secret|token|credential|jaas|key|pem|auth|sasl|ssl", re.IGNORECASE
+)
 _PLAIN_NAMES: Final = (
     "sasl.mechanism",
     "sasl.mechanisms",
@@ -48,11 +55,16 @@ _PLAIN_NAMES: Final = (
     "token_file",
 )
 # Options within one text, such as `-Djavax.net.ssl.keyStorePassword=…` for Java.
-_ASSIGNED_VALUE: Final = re.compile(r"(pass|pwd|secret|token|credential|jaas|key)[\w.-]*[\"']?\s*[=:]", re.IGNORECASE)
-# Greedy, as a password may hold an `@` or a `/` of its own. SQLite has no users, and a path may hold an `@`.
+_ASSIGNED_VALUE: Final = re.compile(
+    r"(pass|pwd|secret|token|credential|jaas|key)[\w.-]*[\"']?\s*[=:]", re.IGNORECASE
+)
+# Greedy, as a password may hold an `@` or a `/` of its own. SQLite has no users, and a path may
+# hold an `@`.
 _URL_USER: Final = re.compile(r"^(?!sqlite:///)([a-z][\w+.-]*:/+)?.*@", re.IGNORECASE | re.DOTALL)
 # A URL that ends before its host: what is in the place of a port is none, but a password.
-_URL_CUT_OFF: Final = re.compile(r"^([a-z][\w+.-]*:/{1,2})[^:/?#@\[\]]*:(?!\d{0,5}(?:[/?#,]|$))[^@]*$", re.IGNORECASE)
+_URL_CUT_OFF: Final = re.compile(
+    r"^([a-z][\w+.-]*:/{1,2})[^:/?#@\[\]]*:(?!\d{0,5}(?:[/?#,]|$))[^@]*$", re.IGNORECASE
+)
 _SECRET_NAME: Final = re.compile(
     r"pass|pasw|pwd|secret|token|credential|jaas|pem$|user\.?info|(access|account|api|private|keystore)[._-]?key",
     re.IGNORECASE,
@@ -66,7 +78,9 @@ _OPTIONS: Final = re.compile(r"(://[^?]*\?).*", re.DOTALL)
 
 
 class FromElsewhere(str):
-    """A text of which part stood in a file or a variable that a setting refers to: whoever writes that, means a secret."""
+    """A text of which part stood in a file or a variable that a setting refers to: whoever writes
+    that, means a secret.
+    """
 
     __slots__ = ()
 
@@ -77,8 +91,12 @@ def is_secret_name(name: str) -> bool:
 
 
 def shown(value: Any, name: str = "") -> Any:
-    """The value with `(hidden)` in place of secrets; `name` is that of the setting, or of the entry of a map."""
-    if isinstance(value, FromElsewhere) or (value and _NAME.search(name) and name not in _PLAIN_NAMES):
+    """The value with `(hidden)` in place of secrets; `name` is that of the setting, or of the entry
+    of a map.
+    """
+    if isinstance(value, FromElsewhere) or (
+        value and _NAME.search(name) and name not in _PLAIN_NAMES
+    ):
         return HIDDEN
     if isinstance(value, Mapping):
         return {key: shown(inner, str(key)) for key, inner in value.items()}
@@ -97,14 +115,20 @@ _ANYWHERE_CHARACTERS_MIN: Final = 12  # a shorter secret may also be a part of a
 _ORDINARY: Final = frozenset({"hourmark", "password", "hidden", "true", "false", "none"})
 
 # The start of a URL, complete or mistyped, and its user name, which has no delimiters.
-_URL: Final = re.compile(r"\s*(?P<scheme>(?:[a-z][\w+.-]*:/{1,2}|//)(?!/))?(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
+_URL: Final = re.compile(
+    r"\s*(?P<scheme>(?:[a-z][\w+.-]*:/{1,2}|//)(?!/))?(?P<rest>.*)", re.IGNORECASE | re.DOTALL
+)
 _NEXT_URL: Final = re.compile(r"[,;\s]+(?=[a-z][\w+.-]*:/)", re.IGNORECASE)
 _USER: Final = re.compile(r"[\w.+~%-]*")
 # A URL that ends before its host: what is in the place of a port is none, but a password.
 _CUT_OFF: Final = re.compile(r"[^:/?#@\[\]]*:(?!\d{0,5}(?:[/?#,]|$))(.*)", re.DOTALL)
 _ASSIGNED: Final = re.compile(r"""([\w.-]+)["']?\s*[=:]\s*("[^"]*"|'[^']*'|[^\s;,&"']+)""")
-_OPTION: Final = re.compile(r"[?&]([\w.-]+)=([^&]*)")  # of a URL; unlike elsewhere, it may hold a space or a quote
-_JAVA_PROPERTY: Final = re.compile(r"-D([\w.-]+)=(.*?)(?=\s+-|$)", re.DOTALL)  # a mistyped value may hold anything
+_OPTION: Final = re.compile(
+    r"[?&]([\w.-]+)=([^&]*)"
+)  # of a URL; unlike elsewhere, it may hold a space or a quote
+_JAVA_PROPERTY: Final = re.compile(
+    r"-D([\w.-]+)=(.*?)(?=\s+-|$)", re.DOTALL
+)  # a mistyped value may hold anything
 _DELIMITERS: Final = re.compile(r"[/?#@:\[\]\\\s,;&=%]+")
 # The user information of any URL in a text. What messages give as an example is no secret.
 _USER_INFO: Final = re.compile(r"(://)(?!user(?::password)?@)[^\s/?#'\"<>`]*@")
@@ -151,7 +175,9 @@ def add_secret(secret: str) -> None:
 
 
 def add_secrets_of(settings: Any) -> None:
-    """Redact every secret in a tree of settings from now on: mappings, lists and values, checked or as they were read."""
+    """Redact every secret in a tree of settings from now on: mappings, lists and values, checked or
+    as they were read.
+    """
     _REGISTRY.add(secrets_in(settings))
 
 
@@ -161,13 +187,17 @@ def forget_secrets() -> None:
 
 
 def redact(text: str) -> str:
-    """Return the text with `(hidden)` in place of registered secrets, and of the user information of any URL."""
+    """Return the text with `(hidden)` in place of registered secrets, and of the user information
+    of any URL.
+    """
     text = _REGISTRY.redact(text)
     return _USER_INFO.sub(rf"\1{HIDDEN}@", text) if "@" in text else text
 
 
 def secrets_in(value: Any, name: str = "") -> Iterator[str]:
-    """Yield the secrets in the value of a setting, or in a tree of settings; `name` is that of the setting or table entry."""
+    """Yield the secrets in the value of a setting, or in a tree of settings; `name` is that of the
+    setting or table entry.
+    """
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from secrets_in(inner, name if is_secret_name(name) else str(key))
@@ -176,23 +206,32 @@ def secrets_in(value: Any, name: str = "") -> Iterator[str]:
             yield from secrets_in(inner, name)
     elif isinstance(value, (str, Path)) or type(value) is int:
         text = str(value)
-        is_reference = isinstance(value, FromElsewhere) and "://" not in text  # of a URL only a part is secret
+        is_reference = (
+            isinstance(value, FromElsewhere) and "://" not in text
+        )  # of a URL only a part is secret
         if is_reference or is_secret_name(name):
             yield text
         yield from _secrets_within(text)
 
 
 def _secrets_within(text: str) -> Iterator[str]:
-    """Passwords of URLs in the text, and what a secret name is assigned in it (`sasl.jaas.config`, options of Java)."""
+    """Passwords of URLs in the text, and what a secret name is assigned in it (`sasl.jaas.config`,
+    options of Java).
+    """
     for url in _NEXT_URL.split(text.strip()):
         yield from _secrets_of_url(url)
-    for name, assigned in [match for form in (_ASSIGNED, _OPTION, _JAVA_PROPERTY) for match in form.findall(text)]:
+    for name, assigned in [
+        match for form in (_ASSIGNED, _OPTION, _JAVA_PROPERTY) for match in form.findall(text)
+    ]:
         if is_secret_name(name):
             yield from _with_pieces(assigned.strip("\"'"))
 
 
 def _secrets_of_url(url: str) -> Iterator[str]:
-    """The password of one URL and its Authorization header. A user name without a password is a token for HTTP."""
+    """The password of one URL and its Authorization header.
+
+    A user name without a password is a token for HTTP.
+    """
     found = _URL.fullmatch(url)
     assert found is not None, "every text fits"
     scheme, rest = found["scheme"] or "", found["rest"]
@@ -212,7 +251,9 @@ def _secrets_of_url(url: str) -> Iterator[str]:
 
 
 def _with_pieces(password: str) -> Iterator[str]:
-    """A password of a URL, and the pieces of it that parsers report where its delimiters are not escaped."""
+    """A password of a URL, and the pieces of it that parsers report where its delimiters are not
+    escaped.
+    """
     yield password
     for form in (password, unquote(password)):
         yield from _DELIMITERS.split(form)
@@ -221,7 +262,11 @@ def _with_pieces(password: str) -> Iterator[str]:
 def _forms(secret: str) -> Iterator[str]:
     """All encodings in which a message may repeat the secret."""
     for plain in {secret, secret.strip(), unquote(secret)}:
-        escaped = (repr(plain)[1:-1], json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1])
+        escaped = (
+            repr(plain)[1:-1],
+            json.dumps(plain)[1:-1],
+            json.dumps(plain, ensure_ascii=False)[1:-1],
+        )
         for form in (plain, *escaped, quote(plain), quote(plain, safe="")):
             least = _DIGITS_MIN if form.isdigit() else _CHARACTERS_MIN
             if len(form) >= least and form.lower() not in _ORDINARY:
@@ -230,7 +275,11 @@ def _forms(secret: str) -> Iterator[str]:
 
 def _as_pattern(form: str) -> str:
     pattern = re.escape(form)
-    return pattern if len(form) >= _ANYWHERE_CHARACTERS_MIN else rf"(?<![A-Za-z0-9_]){pattern}(?![A-Za-z0-9_])"
+    return (
+        pattern
+        if len(form) >= _ANYWHERE_CHARACTERS_MIN
+        else rf"(?<![A-Za-z0-9_]){pattern}(?![A-Za-z0-9_])"
+    )
 
 
 class RedactingFormatter(logging.Formatter):
@@ -242,15 +291,21 @@ class RedactingFormatter(logging.Formatter):
 
 
 def install_redaction() -> None:
-    """Redact tracebacks of errors that nothing caught, in every thread, and warnings that are logged without a handler."""
+    """Redact tracebacks of errors that nothing caught, in every thread, and warnings that are
+    logged without a handler.
+    """
     sys.excepthook = print_traceback
     threading.excepthook = _print_thread_traceback
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(RedactingFormatter())
 
 
-def print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print a traceback to stderr as Python does, without secrets; a replacement for `sys.excepthook`."""
+def print_traceback(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Print a traceback to stderr as Python does, without secrets; a replacement for
+    `sys.excepthook`.
+    """
     _print_error("".join(traceback.format_exception(kind, error, trace)))
 
 

@@ -1,6 +1,8 @@
-"""Secrets that stand elsewhere: `${file:/path}` and `${env:NAME}` in the text of any setting, or within it.
+"""Secrets that stand elsewhere: `${file:/path}` and `${env:NAME}` in the text of any setting, or
+within it.
 
-As Kafka's own tools write it (KIP-297, KIP-421), so that a password is in one place, of which the configuration names only where.
+As Kafka's own tools write it (KIP-297, KIP-421), so that a password is in one place, of which the
+configuration names only where.
 """
 
 from __future__ import annotations
@@ -19,14 +21,21 @@ _BYTES_MAX: Final = 64 * 1024
 
 
 def resolved(value: Any, name: str = "") -> Any:
-    """The value with what its texts refer to; ConfigError names the setting and the reference, and never what was found."""
+    """The value with what its texts refer to; ConfigError names the setting and the reference, and
+    never what was found.
+    """
     if isinstance(value, Mapping):
-        return {key: resolved(inner, f"{name}.{key}" if name else str(key)) for key, inner in value.items()}
+        return {
+            key: resolved(inner, f"{name}.{key}" if name else str(key))
+            for key, inner in value.items()
+        }
     if isinstance(value, (list, tuple)):
         return [resolved(inner, name) for inner in value]
     if not isinstance(value, str):
         return value
-    text, count = _REFERENCE.subn(lambda found: _secret(found[1], found[2], f"{name} = {found[0]}"), value)
+    text, count = _REFERENCE.subn(
+        lambda found: _secret(found[1], found[2], f"{name} = {found[0]}"), value
+    )
     return FromElsewhere(text) if count else value
 
 
@@ -39,7 +48,10 @@ def _secret(kind: str, where: str, said: str) -> str:
 def _read(kind: str, where: str, said: str) -> str:
     if kind == "env":
         if where not in os.environ:
-            raise ConfigError(f"{said}: there is no variable {where} in the environment; set it, or use ${{file:/path}}")
+            raise ConfigError(
+                f"{said}: there is no variable {where} in the environment; set it, or use "
+                f"${{file:/path}}"
+            )
         return os.environ[where]
     file = Path(where)
     if not file.is_absolute():
@@ -50,7 +62,9 @@ def _read(kind: str, where: str, said: str) -> str:
         text = content.decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"{said}: cannot be read: {why}; put the secret there, readable by this process") from None
+        raise ConfigError(
+            f"{said}: cannot be read: {why}; put the secret there, readable by this process"
+        ) from None
     if not text or len(content) > _BYTES_MAX:
         raise ConfigError(f"{said}: a secret has 1 to {_BYTES_MAX} bytes; put it there, alone")
     return text

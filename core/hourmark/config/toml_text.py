@@ -9,7 +9,9 @@ from typing import Any
 
 
 def render_toml(settings: Mapping[str, Any], prefix: str = "") -> str:
-    """A TOML document of tables, arrays of tables, and values; what is nested in an array is written on its line."""
+    """A TOML document of tables, arrays of tables, and values; what is nested in an array is
+    written on its line.
+    """
     scalars = {name: value for name, value in settings.items() if not _is_table(value)}
     text = f"\n[{prefix[:-1]}]\n" if prefix and scalars else ""
     text += "".join(f"{_key(name)} = {toml_value(value)}\n" for name, value in scalars.items())
@@ -22,9 +24,18 @@ def render_toml(settings: Mapping[str, Any], prefix: str = "") -> str:
 
 
 def toml_value(value: object) -> str:
-    """One value on one line. A pattern keeps its backslashes as they are, where TOML has a way to write it so."""
+    """One value on one line.
+
+    A pattern keeps its backslashes as they are, where TOML has a way to write it so.
+    """
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(name)} = {toml_value(item)}" for name, item in value.items()) + " }" if value else "{}"
+        return (
+            "{ "
+            + ", ".join(f"{_key(name)} = {toml_value(item)}" for name, item in value.items())
+            + " }"
+            if value
+            else "{}"
+        )
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(toml_value, value)) + "]"
     if isinstance(value, str) and "\\" in value and re.fullmatch(r"[^'\x00-\x1f\x7f]*", value):
@@ -43,4 +54,6 @@ def _key(name: str) -> str:
 
 
 def _is_table(value: object) -> bool:
-    return isinstance(value, Mapping) or (isinstance(value, list) and bool(value) and isinstance(value[0], Mapping))
+    return isinstance(value, Mapping) or (
+        isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)
+    )

@@ -1,4 +1,7 @@
-"""Committed records as confluent_kafka's messages: for whoever looks at each of them. See `partitions_reader`."""
+"""Committed records as confluent_kafka's messages: for whoever looks at each of them.
+
+See `partitions_reader`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,16 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka.clients import Partition, consumer_settings, quiet_logger
-from hourmark.kafka.partitions_reader import BATCH, QUEUE_KB, STALL_S, PartitionsReader, Run, Start, Told, reading_settings
+from hourmark.kafka.partitions_reader import (
+    BATCH,
+    QUEUE_KB,
+    STALL_S,
+    PartitionsReader,
+    Run,
+    Start,
+    Told,
+    reading_settings,
+)
 
 MessageRun = Run[list[Message]]
 _offset: Final = operator.methodcaller("offset")
@@ -23,14 +35,24 @@ class CommittedReader(PartitionsReader[list[Message]]):
     """`more` are settings of librdkafka, with `_` for `.`."""
 
     def __init__(
-        self, cluster: KafkaCluster, name: str, *, batch: int = BATCH, stall_s: float = STALL_S, queue_kb: int = QUEUE_KB,
+        self,
+        cluster: KafkaCluster,
+        name: str,
+        *,
+        batch: int = BATCH,
+        stall_s: float = STALL_S,
+        queue_kb: int = QUEUE_KB,
         **more: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(name, batch=batch, stall_s=stall_s)
-        self._consumer = Consumer(consumer_settings(cluster, **(reading_settings(queue_kb) | more)), logger=quiet_logger())
+        self._consumer = Consumer(
+            consumer_settings(cluster, **(reading_settings(queue_kb) | more)), logger=quiet_logger()
+        )
 
     def _end(self) -> None:
-        with contextlib.suppress(KafkaException):  # it is not used again, and other errors have been told
+        with contextlib.suppress(
+            KafkaException
+        ):  # it is not used again, and other errors have been told
             self._consumer.close()
 
     def _assign(self, places: Mapping[Partition, Start]) -> None:
@@ -40,30 +62,47 @@ class CommittedReader(PartitionsReader[list[Message]]):
             self._consumer.unassign()
 
     def _unassign(self, partitions: Iterable[Partition]) -> None:
-        self._consumer.incremental_unassign([TopicPartition(p.topic, p.partition) for p in partitions])
+        self._consumer.incremental_unassign(
+            [TopicPartition(p.topic, p.partition) for p in partitions]
+        )
 
-    def _take(self, count: int, wait_s: float) -> tuple[list[tuple[Partition, int | None, list[Message]]], list[Told]]:
+    def _take(
+        self, count: int, wait_s: float
+    ) -> tuple[list[tuple[Partition, int | None, list[Message]]], list[Told]]:
         messages = self._consumer.consume(count, wait_s)
-        told = [Told(error, _place(m), _offset(m)) for m in messages if (error := m.error()) is not None]
+        told = [
+            Told(error, _place(m), _offset(m)) for m in messages if (error := m.error()) is not None
+        ]
         records = [m for m in messages if m.error() is None] if told else messages
         high, taken = 0, []
         places: Any = zip(
-            [m.topic() for m in records], [m.partition() for m in records], [m.leader_epoch() for m in records], strict=True
+            [m.topic() for m in records],
+            [m.partition() for m in records],
+            [m.leader_epoch() for m in records],
+            strict=True,
         )
         for (topic, number, epoch), run in itertools.groupby(places):
             low, high = high, high + len(list(run))
-            taken += [(Partition(topic, number), epoch, part) for part in _ascending(records[low:high])]
+            taken += [
+                (Partition(topic, number), epoch, part) for part in _ascending(records[low:high])
+            ]
         return taken, told
 
     def _part(self, records: list[Message], end: int) -> tuple[list[Message], int, int]:
         first, last = _offset(records[0]), _offset(records[-1])
-        return records if last < end else records[: bisect.bisect_left(records, end, key=_offset)], first, last
+        return (
+            records if last < end else records[: bisect.bisect_left(records, end, key=_offset)],
+            first,
+            last,
+        )
 
     def _size(self, records: list[Message]) -> int:
         return len(records)
 
     def _high(self, partition: Partition) -> int:
-        known = self._consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.partition), cached=True)
+        known = self._consumer.get_watermark_offsets(
+            TopicPartition(partition.topic, partition.partition), cached=True
+        )
         return -1 if known is None else int(known[1])
 
     def _nothing(self) -> list[Message]:
@@ -77,12 +116,20 @@ def _from(p: Partition, start: Start) -> TopicPartition:
 
 
 def _ascending(records: list[Message]) -> list[list[Message]]:
-    """As one, unless an offset is not greater than the one before it: a batch's base offset is damaged."""
+    """As one, unless an offset is not greater than the one before it: a batch's base offset is
+    damaged.
+    """
     offsets = [*map(_offset, records)]
     cuts = [n for n, (a, b) in enumerate(itertools.pairwise(offsets), 1) if b <= a]
-    return [records[low:high] for low, high in itertools.pairwise((0, *cuts, len(records)))] if cuts else [records]
+    return (
+        [records[low:high] for low, high in itertools.pairwise((0, *cuts, len(records)))]
+        if cuts
+        else [records]
+    )
 
 
 def _place(message: Message) -> Partition:
     number = message.partition()
-    return Partition(message.topic() or "", -1 if number is None else number)  # a fatal error may be of none
+    return Partition(
+        message.topic() or "", -1 if number is None else number
+    )  # a fatal error may be of none

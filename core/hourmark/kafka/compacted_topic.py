@@ -24,9 +24,14 @@ KeyValue = tuple[bytes | None, bytes | None]
 
 
 class TopicFollower:
-    """A topic's committed records, in the order of each partition. Not thread-safe; blocks while reading."""
+    """A topic's committed records, in the order of each partition.
 
-    def __init__(self, settings: KafkaCluster, topic: str, *, cluster_name: str = "central") -> None:
+    Not thread-safe; blocks while reading.
+    """
+
+    def __init__(
+        self, settings: KafkaCluster, topic: str, *, cluster_name: str = "central"
+    ) -> None:
         self.topic = topic
         self._settings = settings
         self._cluster = Cluster(settings, cluster_name)
@@ -36,11 +41,13 @@ class TopicFollower:
         self._next: dict[Partition, Offset] = {}
 
     def poll(self) -> tuple[bool, list[KeyValue]]:
-        """Records since the last call, up to the end the topic has now; and whether they begin anew (drop what was known).
+        """Records since the last call, up to the end the topic has now; and whether they begin anew
+        (drop what was known).
 
-        It begins anew at the first call, and where the topic was deleted and made again. A topic that does not exist (yet) has
-        no records; that one is gone is believed the second time, as a broker that just started knows none. Raises Unavailable
-        when the cluster does not answer, or nothing comes for `STALL_S` before the end is reached.
+        It begins anew at the first call, and where the topic was deleted and made again. A topic
+        that does not exist (yet) has no records; that one is gone is believed the second time, as a
+        broker that just started knows none. Raises Unavailable when the cluster does not answer, or
+        nothing comes for `STALL_S` before the end is reached.
         """
         info = self._cluster.topics([self.topic]).get(self.topic)
         if info is None:
@@ -51,7 +58,9 @@ class TopicFollower:
         self._missed = 0
         ends = self._cluster.ends([Partition(self.topic, p) for p in info.partitions])
         anew = (
-            info.topic_id != self._topic_id or ends.keys() != self._next.keys() or any(ends[p] < n for p, n in self._next.items())
+            info.topic_id != self._topic_id
+            or ends.keys() != self._next.keys()
+            or any(ends[p] < n for p, n in self._next.items())
         )
         try:
             if anew:
@@ -76,7 +85,12 @@ class TopicFollower:
     def _read(self, ends: dict[Partition, Offset]) -> list[KeyValue]:
         assert self._reader is not None
         behind = {p: (self._next[p], end) for p, end in ends.items()}
-        records = [(r.key(), r.value()) for runs in self._reader.read(behind) for run in runs for r in run.records]
+        records = [
+            (r.key(), r.value())
+            for runs in self._reader.read(behind)
+            for run in runs
+            for r in run.records
+        ]
         self._next = ends
         return records
 
@@ -91,9 +105,16 @@ _FLUSH_S: Final = 30.0
 
 
 def append_all(
-    cluster: KafkaCluster, topic: str, records: Iterable[tuple[str, str | None]], bytes_max: int, *, as_java: bool = False
+    cluster: KafkaCluster,
+    topic: str,
+    records: Iterable[tuple[str, str | None]],
+    bytes_max: int,
+    *,
+    as_java: bool = False,
 ) -> None:
-    """Append the records (key and value), of at most `bytes_max` bytes each. Unavailable says what was not taken.
+    """Append the records (key and value), of at most `bytes_max` bytes each.
+
+    Unavailable says what was not taken.
 
     `as_java`: into the partitions in which Kafka's own programs put these keys.
     """
@@ -119,4 +140,7 @@ def append_all(
         producer.poll(0)
     unsent = producer.flush(_FLUSH_S + 5)
     if unsent or failures:
-        raise Unavailable(f"not everything was published to {topic}: {failures[0] if failures else f'{unsent} unsent'}")
+        raise Unavailable(
+            f"not everything was published to {topic}: "
+            f"{failures[0] if failures else f'{unsent} unsent'}"
+        )

@@ -1,17 +1,21 @@
 """Positions and workers of MirrorMaker 2, read from the clusters.
 
-Where the mirror stands: for each topic-partition of the edge the next offset that it will copy; and what may be concluded.
+Where the mirror stands: for each topic-partition of the edge the next offset that it will copy; and
+what may be concluded.
 
-MirrorMaker 2 keeps its positions in the compacted topic `mm2-offsets.<source>.internal` on the target, in the transactions that
-hold the copied records, so a committed position says that everything readable below it is on the target:
+MirrorMaker 2 keeps its positions in the compacted topic `mm2-offsets.<source>.internal` on the
+target, in the transactions that hold the copied records, so a committed position says that
+everything readable below it is on the target:
 
     key    ["MirrorSourceConnector",{"cluster":"edge","partition":0,"topic":"events.click"}]
     value  {"offset":497}      the LAST record copied; here 498 is given out, the next to read, as everywhere in Hourmark
 
-There is no entry for a partition of which nothing was copied, and a tombstone where an operator has reset it. What is no such
-record somebody else has written: it is passed over, with a warning, as it would stay there until it is compacted away.
+There is no entry for a partition of which nothing was copied, and a tombstone where an operator has
+reset it. What is no such record somebody else has written: it is passed over, with a warning, as it
+would stay there until it is compacted away.
 
-Who shares the mirror now, and who leads: its workers are a group of Kafka Connect, `<source>-mm2`, on the target cluster.
+Who shares the mirror now, and who leads: its workers are a group of Kafka Connect, `<source>-mm2`,
+on the target cluster.
 """
 
 from __future__ import annotations
@@ -51,7 +55,9 @@ class MirrorPositions:
         self._positions: dict[Partition, Offset] = {}
 
     def refresh(self) -> dict[Partition, Offset]:
-        """Edge topic-partition → next edge offset to copy, as committed by now; Unavailable when the cluster does not answer."""
+        """Edge topic-partition → next edge offset to copy, as committed by now; Unavailable when
+        the cluster does not answer.
+        """
         anew, records = self._follower.poll()
         if anew:
             self._positions = {}
@@ -78,7 +84,9 @@ def keys(records: Iterable[KeyValue], edge_alias: str) -> dict[Partition, bytes]
     return {partition: key for partition, key, _ in _entries(records, edge_alias)}
 
 
-def _entries(records: Iterable[KeyValue], edge_alias: str) -> Iterator[tuple[Partition, bytes, Offset | None]]:
+def _entries(
+    records: Iterable[KeyValue], edge_alias: str
+) -> Iterator[tuple[Partition, bytes, Offset | None]]:
     strange: list[bytes] = []
     for key, value in records:
         if key is None:
@@ -93,10 +101,12 @@ def _entries(records: Iterable[KeyValue], edge_alias: str) -> Iterator[tuple[Par
             yield partition, key, position
     if strange:
         _LOG.warning(
-            "%d records of the mirror's positions topic are none that MirrorMaker 2 writes, the first under the key %r; they are "
+            "%d records of the mirror's positions topic are none that MirrorMaker 2 writes, "
+            "the first under the key %r; they are "
             "passed over: who else writes there?",
-            len(strange), strange[0][:100],
-        )  # fmt: skip
+            len(strange),
+            strange[0][:100],
+        )
 
 
 def _position(value: bytes) -> Offset | None:
@@ -109,9 +119,16 @@ def _position(value: bytes) -> Offset | None:
 
 
 def _partition(key: bytes, edge_alias: str) -> Partition | None:
-    """None: another connector's, or another site's; KeyError, TypeError or ValueError where it is no key."""
+    """None: another connector's, or another site's; KeyError, TypeError or ValueError where it is
+    no key.
+    """
     entry: Any = json.loads(key) if key else None
-    if not isinstance(entry, list) or len(entry) != 2 or entry[0] != CONNECTOR or not isinstance(entry[1], dict):
+    if (
+        not isinstance(entry, list)
+        or len(entry) != 2
+        or entry[0] != CONNECTOR
+        or not isinstance(entry[1], dict)
+    ):
         return None  # another connector's (heartbeats, checkpoints)
     source = entry[1]
     if source.get("cluster") != edge_alias or not isinstance(source.get("topic"), str):
@@ -121,23 +138,34 @@ def _partition(key: bytes, edge_alias: str) -> Partition | None:
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Behind:
-    """A partition whose cut the mirror has not reached; `position` None: nothing of it was copied yet."""
+    """A partition whose cut the mirror has not reached; `position` None: nothing of it was copied
+    yet.
+    """
 
     partition: Partition
     cut: int
     position: int | None
 
     def __str__(self) -> str:
-        where = "nothing was copied" if self.position is None else f"the mirror stands at {self.position}"
+        where = (
+            "nothing was copied"
+            if self.position is None
+            else f"the mirror stands at {self.position}"
+        )
         return f"{self.partition}: {where}, the cut is {self.cut}"
 
 
-def reached(cut: Mapping[Partition, int], starts: Mapping[Partition, int], positions: Mapping[Partition, int]) -> list[Behind]:
+def reached(
+    cut: Mapping[Partition, int],
+    starts: Mapping[Partition, int],
+    positions: Mapping[Partition, int],
+) -> list[Behind]:
     """The partitions of `cut` that the mirror has not reached; empty when it has reached all.
 
-    A partition has reached its cut when its position has, or when nothing readable lies below the cut (cut ≤ log start), as
-    there is no position then. It relies on edge producers using no transactions: an end past a commit marker would never be
-    reached. Only together with `gaps` and `recreated` does it say that all arrived.
+    A partition has reached its cut when its position has, or when nothing readable lies below the
+    cut (cut ≤ log start), as there is no position then. It relies on edge producers using no
+    transactions: an end past a commit marker would never be reached. Only together with `gaps` and
+    `recreated` does it say that all arrived.
     """
     return [
         Behind(partition, end, positions.get(partition))
@@ -148,7 +176,9 @@ def reached(cut: Mapping[Partition, int], starts: Mapping[Partition, int], posit
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class OffsetGap:
-    """Records of `partition` in [first, end) may never have been copied; `reason` says why that cannot be excluded."""
+    """Records of `partition` in [first, end) may never have been copied; `reason` says why that
+    cannot be excluded.
+    """
 
     partition: Partition
     first: int
@@ -156,19 +186,28 @@ class OffsetGap:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.partition}: offsets {self.first} to {self.end - 1} may be missing: {self.reason}"
+        return (
+            f"{self.partition}: offsets {self.first} to {self.end - 1} may be missing: "
+            f"{self.reason}"
+        )
 
 
-def gaps(previous_positions: Mapping[Partition, int], starts: Mapping[Partition, int]) -> list[OffsetGap]:
+def gaps(
+    previous_positions: Mapping[Partition, int], starts: Mapping[Partition, int]
+) -> list[OffsetGap]:
     """Where retention may have deleted at the edge what the mirror had not copied.
 
-    `previous_positions` are the mirror's at the previous check, `starts` the edge's log starts NOW. Up to the position of then,
-    all was copied; so a log start not past it has deleted nothing uncopied. Past it, one cannot know (the mirror may have been
-    quicker than retention, or not). No position then: nothing had been copied, so anything deleted since is suspect.
+    `previous_positions` are the mirror's at the previous check, `starts` the edge's log starts NOW.
+    Up to the position of then, all was copied; so a log start not past it has deleted nothing
+    uncopied. Past it, one cannot know (the mirror may have been quicker than retention, or not). No
+    position then: nothing had been copied, so anything deleted since is suspect.
     """
     return [
         OffsetGap(
-            partition, previous_positions.get(partition, 0), start, "the edge's log start passed the mirror's last known position"
+            partition,
+            previous_positions.get(partition, 0),
+            start,
+            "the edge's log start passed the mirror's last known position",
         )
         for partition, start in sorted(starts.items())
         if start > previous_positions.get(partition, 0)
@@ -176,24 +215,29 @@ def gaps(previous_positions: Mapping[Partition, int], starts: Mapping[Partition,
 
 
 def recreated(previous_ids: Mapping[str, str], ids: Mapping[str, str]) -> list[str]:
-    """Topics that were deleted, or deleted and made again, since the previous check (topic name → topic id).
+    """Topics that were deleted, or deleted and made again, since the previous check (topic name →
+    topic id).
 
-    Their offsets begin at 0 again while the mirror's positions are those of the old topic: neither `reached` nor `gaps` means
-    anything for them, until an operator has looked.
+    Their offsets begin at 0 again while the mirror's positions are those of the old topic: neither
+    `reached` nor `gaps` means anything for them, until an operator has looked.
     """
     return sorted(topic for topic, topic_id in previous_ids.items() if ids.get(topic) != topic_id)
 
 
 def ahead(ends: Mapping[Partition, int], positions: Mapping[Partition, int]) -> list[Partition]:
-    """Partitions whose position lies past the edge's end: a stale positions topic, or a source that began anew.
+    """Partitions whose position lies past the edge's end: a stale positions topic, or a source that
+    began anew.
 
-    Nothing is copied there until the end passes the position, and nobody complains. `ends` must be taken after `positions`.
+    Nothing is copied there until the end passes the position, and nobody complains. `ends` must be
+    taken after `positions`.
     """
     return sorted(p for p, end in ends.items() if positions.get(p, 0) > end)
 
 
 class Leader(NamedTuple):
-    """As members were told: who it is in the group, anew after each start, and the address of its REST server."""
+    """As members were told: who it is in the group, anew after each start, and the address of its
+    REST server.
+    """
 
     member: str = ""
     address: str = ""
@@ -203,19 +247,29 @@ NOBODY = Leader()
 
 
 class Workers(NamedTuple):
-    """`hosts`: from where each reaches the target; `leader`: NOBODY where none leads, or it is not told."""
+    """`hosts`: from where each reaches the target; `leader`: NOBODY where none leads, or it is not
+    told.
+    """
 
     hosts: tuple[str, ...] = ()
     leader: Leader = NOBODY
 
     @property
     def cut_in_two(self) -> bool:
-        """Whether workers on several hosts have a leader that they would look for on their own: `mirror.rest_host` is wrong."""
-        return len(set(self.hosts)) > 1 and urlsplit(f"//{self.leader.address}").hostname in LOOPBACK_HOSTS
+        """Whether workers on several hosts have a leader that they would look for on their own:
+        `mirror.rest_host` is wrong.
+        """
+        return (
+            len(set(self.hosts)) > 1
+            and urlsplit(f"//{self.leader.address}").hostname in LOOPBACK_HOSTS
+        )
 
 
 def workers(central: Cluster, edge_alias: str) -> Workers:
-    """Those that are in the group now. Unavailable, also where this user may not see them, or nobody knows just now."""
+    """Those that are in the group now.
+
+    Unavailable, also where this user may not see them, or nobody knows just now.
+    """
     group = f"{edge_alias}-mm2"
     with warnings.catch_warnings():  # what should be used instead knows groups of consumers only
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -227,11 +281,17 @@ def workers(central: Cluster, edge_alias: str) -> Workers:
         raise _untold(group, wrong)
     there = [member for each in found for member in each.members]
     leaders = [leader for member in there if (leader := leader_in(member.assignment)) != NOBODY]
-    return Workers(tuple(sorted(str(member.client_host).lstrip("/") for member in there)), next(iter(leaders), NOBODY))
+    return Workers(
+        tuple(sorted(str(member.client_host).lstrip("/") for member in there)),
+        next(iter(leaders), NOBODY),
+    )
 
 
 def _untold(group: str, error: KafkaError) -> Unavailable:
-    return Unavailable(f"the central cluster did not tell of group {group}: {error.str()}; may this user describe it?")
+    return Unavailable(
+        f"the central cluster did not tell of group {group}: {error.str()}; may this user "
+        "describe it?"
+    )
 
 
 def leader_in(assignment: bytes | None) -> Leader:

@@ -1,6 +1,9 @@
-"""Committed records as columns, by the compiled module: for whoever moves many and looks at none. See `partitions_reader`.
+"""Committed records as columns, by the compiled module: for whoever moves many and looks at none.
 
-A client of librdkafka's own, as confluent_kafka makes an object of each record, which costs more than all that librdkafka does.
+See `partitions_reader`.
+
+A client of librdkafka's own, as confluent_kafka makes an object of each record, which costs more
+than all that librdkafka does.
 """
 
 from __future__ import annotations
@@ -15,7 +18,15 @@ from confluent_kafka import KafkaError, KafkaException
 
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka.clients import Partition, consumer_settings
-from hourmark.kafka.partitions_reader import BATCH, QUEUE_KB, STALL_S, PartitionsReader, Start, Told, reading_settings
+from hourmark.kafka.partitions_reader import (
+    BATCH,
+    QUEUE_KB,
+    STALL_S,
+    PartitionsReader,
+    Start,
+    Told,
+    reading_settings,
+)
 
 NO_KEY: Final = 1
 NO_VALUE: Final = 2
@@ -25,7 +36,8 @@ _NO_EPOCH: Final = -1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Packed:
-    """Records in turn of one partition. Of keys and of values: their bytes, and int32s: 0, and where each ends.
+    """Records in turn of one partition. Of keys and of values: their bytes, and int32s: 0, and
+    where each ends.
 
     `nulls`: a byte for each record, NO_KEY and NO_VALUE added up; empty where all have both.
     """
@@ -44,22 +56,39 @@ class Packed:
         """So many of them; bytes of the others are still there, and nothing speaks of them."""
         ends = 4 * (count + 1)
         return Packed(
-            self.offsets[:count], self.key_ends[:ends], self.keys, self.value_ends[:ends], self.values, self.nulls[:count]
+            self.offsets[:count],
+            self.key_ends[:ends],
+            self.keys,
+            self.value_ends[:ends],
+            self.values,
+            self.nulls[:count],
         )
 
 
 class PackedReader(PartitionsReader[Packed]):
-    """`module`: the compiled one, which `takes` these settings. `more` are settings of librdkafka, with `_` for `.`."""
+    """`module`: the compiled one, which `takes` these settings.
+
+    `more` are settings of librdkafka, with `_` for `.`.
+    """
 
     def __init__(
-        self, module: ModuleType, cluster: KafkaCluster, name: str, *, batch: int = BATCH, stall_s: float = STALL_S,
-        queue_kb: int = QUEUE_KB, **more: Any,
-    ) -> None:  # fmt: skip
+        self,
+        module: ModuleType,
+        cluster: KafkaCluster,
+        name: str,
+        *,
+        batch: int = BATCH,
+        stall_s: float = STALL_S,
+        queue_kb: int = QUEUE_KB,
+        **more: Any,
+    ) -> None:
         super().__init__(name, batch=batch, stall_s=stall_s)
         self._module = module
         settings = consumer_settings(cluster, **(reading_settings(queue_kb) | more))
         try:
-            self._reader = module.reader(tuple((key.encode(), _text(value).encode()) for key, value in settings.items()))
+            self._reader = module.reader(
+                tuple((key.encode(), _text(value).encode()) for key, value in settings.items())
+            )
         except ValueError as error:  # as confluent_kafka says it
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from error
 
@@ -68,15 +97,24 @@ class PackedReader(PartitionsReader[Packed]):
 
     def _assign(self, places: Mapping[Partition, Start]) -> None:
         wanted = tuple(
-            (p.topic.encode(), p.partition, s.offset, _NO_EPOCH if s.leader_epoch is None else s.leader_epoch)
+            (
+                p.topic.encode(),
+                p.partition,
+                s.offset,
+                _NO_EPOCH if s.leader_epoch is None else s.leader_epoch,
+            )
             for p, s in places.items()
         )
         _check(self._module.assign(self._reader, wanted))
 
     def _unassign(self, partitions: Iterable[Partition]) -> None:
-        self._module.leave(self._reader, tuple((p.topic.encode(), p.partition, 0, _NO_EPOCH) for p in partitions))
+        self._module.leave(
+            self._reader, tuple((p.topic.encode(), p.partition, 0, _NO_EPOCH) for p in partitions)
+        )
 
-    def _take(self, count: int, wait_s: float) -> tuple[list[tuple[Partition, int | None, Packed]], list[Told]]:
+    def _take(
+        self, count: int, wait_s: float
+    ) -> tuple[list[tuple[Partition, int | None, Packed]], list[Told]]:
         taken = self._module.consume(self._reader, count, round(wait_s * 1000))
         if isinstance(taken, int):
             _check(taken)
@@ -91,14 +129,22 @@ class PackedReader(PartitionsReader[Packed]):
                 for topic, number, epoch, offsets, *columns in runs
             ],
             [
-                Told(_error(code, text.decode(errors="replace")), Partition(topic.decode(), number), offset)
+                Told(
+                    _error(code, text.decode(errors="replace")),
+                    Partition(topic.decode(), number),
+                    offset,
+                )
                 for code, topic, number, offset, text in told
             ],
         )
 
     def _part(self, records: Packed, end: int) -> tuple[Packed, int, int]:
         first, last = records.offsets[0], records.offsets[-1]
-        return records if last < end else records.first(bisect.bisect_left(records.offsets, end)), first, last
+        return (
+            records if last < end else records.first(bisect.bisect_left(records.offsets, end)),
+            first,
+            last,
+        )
 
     def _size(self, records: Packed) -> int:
         return len(records)

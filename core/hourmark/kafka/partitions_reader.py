@@ -1,8 +1,10 @@
-"""Reads [start, end) of topic-partitions, only what is committed, outside of any group: the one way to read a topic here.
+"""Reads [start, end) of topic-partitions, only what is committed, outside of any group: the one way
+to read a topic here.
 
-Transaction markers and aborted records leave gaps that no reader is given. So a partition is read once a record at or past its
-end comes, or once the end of its log is told and is not before it. Memory is bounded by `batch` records and by librdkafka's
-queue, whatever the length of a span. How much to read, and what an offset means that the log no longer has, is the caller's.
+Transaction markers and aborted records leave gaps that no reader is given. So a partition is read
+once a record at or past its end comes, or once the end of its log is told and is not before it.
+Memory is bounded by `batch` records and by librdkafka's queue, whatever the length of a span. How
+much to read, and what an offset means that the log no longer has, is the caller's.
 
 Records come as confluent_kafka's messages (`committed_reader`), or as columns (`packed_reader`).
 """
@@ -20,14 +22,18 @@ from confluent_kafka import KafkaError, KafkaException
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition, end_in_time
 
-BATCH: Final = 2_000  # 500 or 50,000 cost half as much again: the client's objects stay in the processor's cache
+# 500 or 50,000 cost half as much again: the client's objects stay in the processor's cache
+BATCH: Final = 2_000
 STALL_S: Final = 60.0
 _POLL_S: Final = 0.05  # markers are counted on and never come, so most spans end in one such wait
 QUEUE_KB: Final = 32 * 1024  # librdkafka's own default is 64 MiB for each consumer
 _GONE: Final = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 _TRUNCATED: Final = (KafkaError._LOG_TRUNCATION,)
-_SAYS_TRUNCATED: Final = "truncat"  # without a policy for resets, librdkafka has its reason in the text alone
-_DAMAGED: Final = (  # what librdkafka, or the broker itself, says of a batch that is not as it was written
+_SAYS_TRUNCATED: Final = (
+    "truncat"  # without a policy for resets, librdkafka has its reason in the text alone
+)
+# what librdkafka, or the broker itself, says of a batch that is not as it was written
+_DAMAGED: Final = (
     KafkaError._BAD_MSG,
     KafkaError._BAD_COMPRESSION,
     KafkaError._NOT_IMPLEMENTED,  # of another format
@@ -65,11 +71,15 @@ class Truncated(PartitionError):
 
 
 class Damaged(PartitionError):
-    """A batch in the log is not as it was written: its CRC, its length or its base offset is wrong."""
+    """A batch in the log is not as it was written: its CRC, its length or its base offset is
+    wrong.
+    """
 
 
 class Start(NamedTuple):
-    """Where to begin: the next offset to read, and the leader epoch of the record right before it, None if unknown."""
+    """Where to begin: the next offset to read, and the leader epoch of the record right before it,
+    None if unknown.
+    """
 
     offset: int
     leader_epoch: int | None = None
@@ -77,9 +87,11 @@ class Start(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run(Generic[RecordsT]):
-    """The next committed records of a partition, all of them below `next_offset`; none where only a gap was passed.
+    """The next committed records of a partition, all of them below `next_offset`; none where only a
+    gap was passed.
 
-    `epoch`: the leader epoch of all these records, None if unknown; `epoch_next`: the offset after the last of them.
+    `epoch`: the leader epoch of all these records, None if unknown; `epoch_next`: the offset after
+    the last of them.
     """
 
     partition: Partition
@@ -90,7 +102,10 @@ class Run(Generic[RecordsT]):
 
 
 class Told(NamedTuple):
-    """What is told in a record's place: a partition's end, or an error. Of no partition: topic "", -1."""
+    """What is told in a record's place: a partition's end, or an error.
+
+    Of no partition: topic "", -1.
+    """
 
     error: KafkaError
     partition: Partition
@@ -98,21 +113,28 @@ class Told(NamedTuple):
 
 
 def reading_settings(queue_kb: int) -> dict[str, Any]:
-    """librdkafka's, with `_` for `.`: of a consumer without a group that hears of each partition's end."""
+    """librdkafka's, with `_` for `.`: of a consumer without a group that hears of each partition's
+    end.
+    """
     return {
         "group_id": "hourmark-read-only",
         "enable_auto_commit": False,
         "isolation_level": "read_committed",
         "enable_partition_eof": True,
         "auto_offset_reset": "error",
-        "fetch_wait_max_ms": 10,  # the end of a partition is told one empty fetch after its last record
-        "fetch_queue_backoff_ms": 10,  # of a second, the default, a reader that found the queue full idles half
+        # the end of a partition is told one empty fetch after its last record
+        "fetch_wait_max_ms": 10,
+        # of a second, the default, a reader that found the queue full idles half
+        "fetch_queue_backoff_ms": 10,
         "queued_max_messages_kbytes": queue_kb,
     }
 
 
 class PartitionsReader(abc.ABC, Generic[RecordsT]):
-    """One consumer, for one `read` after the other. Not thread-safe. Its client's errors are KafkaException."""
+    """One consumer, for one `read` after the other.
+
+    Not thread-safe. Its client's errors are KafkaException.
+    """
 
     def __init__(self, name: str, *, batch: int, stall_s: float) -> None:
         self._name = name
@@ -130,18 +152,22 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         starts: Mapping[Partition, Start] | None = None,
         failed: Callable[[PartitionError], None] | None = None,
     ) -> Generator[list[Run[RecordsT]], None, None]:
-        """All committed records with start ≤ offset < end of each partition, in its order, as they come.
+        """All committed records with start ≤ offset < end of each partition, in its order, as they
+        come.
 
-        `starts`: by partition, where to begin instead of its span's start, with the leader epoch that the broker compares. No
-        committed record may lie between the two: one is Truncated. An empty span with a start is compared, too.
-        `failed`: takes the error of a partition, which is then left, while the others are read on; without it the error is
-        raised.
+        `starts`: by partition, where to begin instead of its span's start, with the leader epoch
+        that the broker compares. No committed record may lie between the two: one is Truncated. An
+        empty span with a start is compared, too. `failed`: takes the error of a partition, which is
+        then left, while the others are read on; without it the error is raised.
 
-        OutOfRange for an offset that the log does not have; Truncated and Damaged as those say; Unavailable, naming a partition,
-        for an error that does not pass without help, and after `stall_s` in which nothing came of any.
+        OutOfRange for an offset that the log does not have; Truncated and Damaged as those say;
+        Unavailable, naming a partition, for an error that does not pass without help, and after
+        `stall_s` in which nothing came of any.
         """
         known = starts or {}
-        self._behind = {p: (start, end) for p, (start, end) in spans.items() if start < end or p in known}
+        self._behind = {
+            p: (start, end) for p, (start, end) in spans.items() if start < end or p in known
+        }
         self._failed = failed
         if not self._behind:
             return
@@ -150,7 +176,8 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             self._assign({p: known.get(p, Start(start)) for p, (start, _) in self._behind.items()})
             moved_s = time.monotonic()
             while self._behind:
-                # No more than can come: a batch is waited for until it is full. Each partition's end is told as one more.
+                # No more than can come: a batch is waited for until it is full. Each partition's
+                # end is told as one more.
                 wanted = sum(end - at for at, end in self._behind.values()) + len(self._behind)
                 left = len(self._behind)
                 runs = list(self._runs(min(self._batch, wanted)))
@@ -162,7 +189,9 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
                     for partition in list(self._behind):
                         self._fail(self._stalled(partition))
         except KafkaException as error:
-            raise Unavailable(f"reading {', '.join(map(str, spans))} of the {self._name} cluster failed: {error}") from error
+            raise Unavailable(
+                f"reading {', '.join(map(str, spans))} of the {self._name} cluster failed: {error}"
+            ) from error
         finally:
             if not self._closed:
                 self._assign({})
@@ -192,10 +221,13 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         """Read no more of these, which are read."""
 
     @abc.abstractmethod
-    def _take(self, count: int, wait_s: float) -> tuple[list[tuple[Partition, int | None, RecordsT]], list[Told]]:
+    def _take(
+        self, count: int, wait_s: float
+    ) -> tuple[list[tuple[Partition, int | None, RecordsT]], list[Told]]:
         """Return at most `count` records and events, in the order in which they came.
 
-        Neighbours of one partition, with one leader epoch and ascending offsets, are one element with that epoch; none is empty.
+        Neighbours of one partition, with one leader epoch and ascending offsets, are one element
+        with that epoch; none is empty.
         """
 
     @abc.abstractmethod
@@ -212,13 +244,16 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
 
     @abc.abstractmethod
     def _high(self, partition: Partition) -> int:
-        """Return the end of the partition's log as of the last fetch; below 0 if it is unknown. Does not ask the broker."""
+        """Return the end of the partition's log as of the last fetch; below 0 if it is unknown.
+        Does not ask the broker.
+        """
 
     def _runs(self, count: int) -> Iterator[Run[RecordsT]]:
         """What came of partitions that are read.
 
-        The end of a partition comes after its last record, often among the same messages. So does an error: of what came with
-        it, the records before its offset count, as a client may skip what it cannot read and go on behind it.
+        The end of a partition comes after its last record, often among the same messages. So does
+        an error: of what came with it, the records before its offset count, as a client may skip
+        what it cannot read and go on behind it.
         """
         taken, told = self._take(count, _POLL_S)
         errors = {t.partition: t for t in told if t.error.code() != KafkaError._PARTITION_EOF}
@@ -236,7 +271,9 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             if last >= high >= 0:
                 self._fail(self._beyond(partition, at, last))
                 continue
-            is_sure = last < end or high >= 0  # else the next fetch was refused, and its error says whether `last` can be true
+            is_sure = (
+                last < end or high >= 0
+            )  # else the next fetch was refused, and its error says whether `last` can be true
             if not is_sure:
                 before = min(before, (self._part(below, end)[2] + 1) if self._size(below) else at)
             if partition in errors and not self._size(below):
@@ -262,22 +299,46 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
                 yield Run(partition, self._nothing(), reached)
             if at is not None and reached >= end:
                 del self._behind[partition]
-        elif at is not None and (code in _TRUNCATED or (code in _GONE and _SAYS_TRUNCATED in str(error))):
+        elif at is not None and (
+            code in _TRUNCATED or (code in _GONE and _SAYS_TRUNCATED in str(error))
+        ):
             self._fail(
-                Truncated(f"{partition} of the {self._name} cluster lost records before offset {at}: {error}", partition, at)
+                Truncated(
+                    f"{partition} of the {self._name} cluster lost records before offset "
+                    f"{at}: {error}",
+                    partition,
+                    at,
+                )
             )
         elif at is not None and code in _GONE:
-            self._fail(OutOfRange(f"{partition} of the {self._name} cluster has no offset {at}: {error}", partition, at))
+            self._fail(
+                OutOfRange(
+                    f"{partition} of the {self._name} cluster has no offset {at}: {error}",
+                    partition,
+                    at,
+                )
+            )
         elif at is not None and code in _DAMAGED:
             self._fail(
                 Damaged(
-                    f"topic {partition.topic} partition {partition.partition} of the {self._name} cluster: the batch at offset "
-                    f"{at} is damaged in the broker's log: {error}", partition, at,
+                    f"topic {partition.topic} partition {partition.partition} of the "
+                    f"{self._name} cluster: the batch at offset "
+                    f"{at} is damaged in the broker's log: {error}",
+                    partition,
+                    at,
                 )
-            )  # fmt: skip
+            )
         elif at is not None and code in _OF_ONE:
-            self._fail(PartitionError(f"reading {partition} of the {self._name} cluster failed: {error}", partition, at))
-        elif error.fatal() or (at is not None and not error.retriable() and code != KafkaError._TRANSPORT):
+            self._fail(
+                PartitionError(
+                    f"reading {partition} of the {self._name} cluster failed: {error}",
+                    partition,
+                    at,
+                )
+            )
+        elif error.fatal() or (
+            at is not None and not error.retriable() and code != KafkaError._TRANSPORT
+        ):
             what = partition if partition.topic else "records"
             raise Unavailable(f"reading {what} of the {self._name} cluster failed: {error}")
 
@@ -290,27 +351,43 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             self._unassign([error.partition])
             self._failed(error)
 
-    def _out_of_order(self, partition: Partition, at: int, found: int, epoch: int | None) -> PartitionError:
+    def _out_of_order(
+        self, partition: Partition, at: int, found: int, epoch: int | None
+    ) -> PartitionError:
         if at > self._begun[partition] or found >= self._begun[partition]:
             return Damaged(
-                f"topic {partition.topic} partition {partition.partition} of the {self._name} cluster: a record with offset "
-                f"{found} came after those below {at}: the base offset of a batch is damaged in the broker's log", partition, at,
-            )  # fmt: skip
+                f"topic {partition.topic} partition {partition.partition} of the {self._name} "
+                "cluster: a record with offset "
+                f"{found} came after those below {at}: the base offset of a batch is damaged in "
+                "the broker's log",
+                partition,
+                at,
+            )
         return Truncated(
-            f"{partition} of the {self._name} cluster has a committed record at offset {found} (leader epoch {epoch}), where "
-            f"there was none when it was read up to {at}: it lost records", partition, at,
-        )  # fmt: skip
+            f"{partition} of the {self._name} cluster has a committed record at offset {found} "
+            f"(leader epoch {epoch}), where "
+            f"there was none when it was read up to {at}: it lost records",
+            partition,
+            at,
+        )
 
     def _beyond(self, partition: Partition, at: int, found: int) -> PartitionError:
         return Damaged(
-            f"topic {partition.topic} partition {partition.partition} of the {self._name} cluster: a record has offset {found}, "
-            "and the log ends before it: the base offset of a batch is damaged in the broker's log", partition, at,
-        )  # fmt: skip
+            f"topic {partition.topic} partition {partition.partition} of the {self._name} "
+            f"cluster: a record has offset {found}, "
+            "and the log ends before it: the base offset of a batch is damaged in the broker's "
+            "log",
+            partition,
+            at,
+        )
 
     def _stalled(self, partition: Partition) -> PartitionError:
         at, end = self._behind[partition]
         return PartitionError(
-            f"topic {partition.topic} partition {partition.partition} of the {self._name} cluster: nothing came after offset "
-            f"{at} (of {end}) for {self._stall_s:g} s; is the cluster healthy? `hourmark status` shows the local stack",
-            partition, at,
-        )  # fmt: skip
+            f"topic {partition.topic} partition {partition.partition} of the {self._name} "
+            "cluster: nothing came after offset "
+            f"{at} (of {end}) for {self._stall_s:g} s; is the cluster healthy? `hourmark "
+            "status` shows the local stack",
+            partition,
+            at,
+        )

@@ -1,4 +1,6 @@
-"""The newest reports in `hourmark.hosts`: who has been heard of lately. Reads the topic's end only."""
+"""The newest reports in `hourmark.hosts`: who has been heard of lately. Reads the topic's end
+only.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +20,29 @@ _READ_S: Final = 5.0
 
 
 def recent_reports(edge: KafkaCluster) -> dict[str, HostReport]:
-    """By host id, the last report of each host among the topic's last records. Unavailable where the cluster does not answer."""
+    """By host id, the last report of each host among the topic's last records.
+
+    Unavailable where the cluster does not answer.
+    """
     cluster = Cluster(edge, "edge")
     info = cluster.topics([HOSTS]).get(HOSTS)
-    partitions = [Partition(HOSTS, number) for number in info.partitions] if info is not None else []
+    partitions = (
+        [Partition(HOSTS, number) for number in info.partitions] if info is not None else []
+    )
     starts, ends = cluster.starts(partitions), cluster.ends(partitions)
     found: dict[str, HostReport] = {}
     with contextlib.closing(CommittedReader(edge, "edge", stall_s=_READ_S)) as reader:
-        for runs in reader.read({p: (max(starts[p], ends[p] - RECORDS_MAX), ends[p]) for p in partitions}):
+        for runs in reader.read(
+            {p: (max(starts[p], ends[p] - RECORDS_MAX), ends[p]) for p in partitions}
+        ):
             for value in (record.value() for run in runs for record in run.records):
                 if value is None:
                     continue
                 try:
                     report = HostReport.decode(unframe(value)[1])
                 except ValueError as error:
-                    raise Unavailable(f"a report in {HOSTS} of the edge cluster cannot be read: {error}") from error
+                    raise Unavailable(
+                        f"a report in {HOSTS} of the edge cluster cannot be read: {error}"
+                    ) from error
                 found[report.host_id] = report
     return found

@@ -1,7 +1,8 @@
 """Names of topics; the type's name is the only source of them.
 
-On the central cluster a topic carries the source cluster's alias, as MirrorMaker 2's default replication policy has it
-(`edge.events.click`), so that each site can be verified on its own. Where one cluster is both, names stay as they are.
+On the central cluster a topic carries the source cluster's alias, as MirrorMaker 2's default
+replication policy has it (`edge.events.click`), so that each site can be verified on its own. Where
+one cluster is both, names stay as they are.
 """
 
 from __future__ import annotations

@@ -7,7 +7,14 @@ import time
 from collections.abc import Mapping, Sequence
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 from hourmark.errors import Finding, Unavailable
 from hourmark.kafka.clients import TIMEOUT_S, Cluster, Partition
@@ -25,19 +32,25 @@ class WantedTopic:
 def ensure_topics(cluster: Cluster, wanted: Sequence[WantedTopic]) -> list[str]:
     """Create what is missing and check the rest; returns the names created.
 
-    Finding names every topic whose partitions or settings are not as wanted: changing them is left to an operator.
+    Finding names every topic whose partitions or settings are not as wanted: changing them is left
+    to an operator.
     """
     existing = cluster.topics([t.name for t in wanted])
     missing = [t for t in wanted if t.name not in existing]
     create_topics(cluster, missing)
     there = [(t, len(existing[t.name].partitions)) for t in wanted if t.name in existing]
-    wrong = [f"{t.name} has {count} partitions, not {t.partitions}" for t, count in there if count < t.partitions]
+    wrong = [
+        f"{t.name} has {count} partitions, not {t.partitions}"
+        for t, count in there
+        if count < t.partitions
+    ]
     wrong += _wrong_settings(cluster, [t for t, _ in there])
     if wrong:
         listed = "\n  ".join(wrong)
         raise Finding(
             f"topics of the {cluster.name} cluster are not as declared:\n  {listed}\n"
-            "alter them with Kafka's own tools (kafka-configs.sh, kafka-topics.sh), or change the declaration"
+            "alter them with Kafka's own tools (kafka-configs.sh, kafka-topics.sh), or change "
+            "the declaration"
         )
     return [t.name for t in missing]
 
@@ -57,33 +70,49 @@ def create_topics(cluster: Cluster, missing: Sequence[WantedTopic]) -> None:
             future.result(TIMEOUT_S + 1)
         except KafkaException as error:
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":  # somebody else was faster: fine
-                raise Unavailable(f"the {cluster.name} cluster did not create {name}: {error.args[0].str()}") from error
+                raise Unavailable(
+                    f"the {cluster.name} cluster did not create {name}: {error.args[0].str()}"
+                ) from error
         except TimeoutError as error:
-            raise Unavailable(f"the {cluster.name} cluster did not create {name} within {TIMEOUT_S:.0f} s") from error
+            raise Unavailable(
+                f"the {cluster.name} cluster did not create {name} within {TIMEOUT_S:.0f} s"
+            ) from error
     _wait_for_leaders(cluster, [Partition(t.name, n) for t in missing for n in range(t.partitions)])
 
 
 def add_partitions(cluster: Cluster, topic: str, count: int) -> None:
     """The topic has so many partitions afterwards; that another was faster is fine."""
-    future = cluster.admin.create_partitions([NewPartitions(topic, count)], operation_timeout=TIMEOUT_S)[topic]
+    future = cluster.admin.create_partitions(
+        [NewPartitions(topic, count)], operation_timeout=TIMEOUT_S
+    )[topic]
     try:
         future.result(TIMEOUT_S + 1)
     except KafkaException as error:
         there = cluster.topics([topic]).get(topic)
         if there is None or len(there.partitions) < count:
-            raise Unavailable(f"the {cluster.name} cluster did not add partitions to {topic}: {error.args[0].str()}") from error
+            raise Unavailable(
+                f"the {cluster.name} cluster did not add partitions to {topic}: "
+                f"{error.args[0].str()}"
+            ) from error
     _wait_for_leaders(cluster, [Partition(topic, n) for n in range(count)])
 
 
 def alter_topic(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> None:
     """Change these settings of a topic, and no others."""
-    changes = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()]
+    changes = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in settings.items()
+    ]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
-    (future,) = cluster.admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S).values()
+    (future,) = cluster.admin.incremental_alter_configs(
+        [resource], request_timeout=TIMEOUT_S
+    ).values()
     try:
         future.result(TIMEOUT_S + 1)
     except KafkaException as error:
-        raise Unavailable(f"the {cluster.name} cluster did not alter {topic}: {error.args[0].str()}") from error
+        raise Unavailable(
+            f"the {cluster.name} cluster did not alter {topic}: {error.args[0].str()}"
+        ) from error
 
 
 def _wait_for_leaders(cluster: Cluster, partitions: Sequence[Partition]) -> None:

@@ -1,10 +1,11 @@
 """Alarms: their names and texts, and how they are logged.
 
-Alarms: what an operator must know of, before events are lost, when they are, and when nobody can tell.
+Alarms: what an operator must know of, before events are lost, when they are, and when nobody can
+tell.
 
-Each alarm has a name that never changes, a page of that name in `docs/runbooks`, and one sentence on what to do now. `seen` is
-what was observed, with topic, partition and offsets. Alarms are made by pure functions from what was observed; commands and
-watchers only tell them.
+Each alarm has a name that never changes, a page of that name in `docs/runbooks`, and one sentence
+on what to do now. `seen` is what was observed, with topic, partition and offsets. Alarms are made
+by pure functions from what was observed; commands and watchers only tell them.
 
 Tells alarms in the log: each once when it begins, and once when it is over.
 """
@@ -42,26 +43,42 @@ class AlarmName(StrEnum):
 
 _TO_DO: Final = {
     AlarmName.RETENTION_NEAR: "make the mirror quicker, or raise retention.ms of the edge's topic, before that time",
-    AlarmName.OVERTAKEN: "name what is missing with `hourmark mirror verify`; what is gone for good: `hourmark bucket force`",
-    AlarmName.TOPIC_RECREATED: "find out who deleted it; `hourmark mirror reset-offsets`, then `hourmark mirror verify`",
-    AlarmName.STALE_OFFSETS: "`hourmark mirror reset-offsets`: nothing is copied there until the topic outgrows the position",
+    AlarmName.OVERTAKEN: (
+        "name what is missing with `hourmark mirror verify`; what is gone for good: "
+        "`hourmark bucket force`"
+    ),
+    AlarmName.TOPIC_RECREATED: (
+        "find out who deleted it; `hourmark mirror reset-offsets`, then `hourmark mirror verify`"
+    ),
+    AlarmName.STALE_OFFSETS: (
+        "`hourmark mirror reset-offsets`: nothing is copied there until the topic outgrows "
+        "the position"
+    ),
     AlarmName.TARGET_TRUNCATED: "name what is missing with `hourmark mirror verify`, while the edge still has it",
     AlarmName.REMOTE_MISSING: "start `hourmark mirror run` again: it makes the topics that are missing",
     AlarmName.TASK_STOPPED: "see that `hourmark mirror run` runs, and what its log says of this task",
-    AlarmName.WORKER_MISSING: "start `hourmark mirror run` on the host that is missing: copying goes on, with less in reserve",
+    AlarmName.WORKER_MISSING: (
+        "start `hourmark mirror run` on the host that is missing: copying goes on, with less "
+        "in reserve"
+    ),
     AlarmName.RECORD_BLOCKS: "raise max.message.bytes of the topic on the central cluster above the record's size",
     AlarmName.CONTENTS_DIFFER: "look at the records that `hourmark mirror verify` names; who else writes there?",
     AlarmName.ONLY_CENTRAL: "find out who made it; if it may be there: `hourmark mirror verify --accept`",
     AlarmName.NOT_COMPARED: "raise retention.ms, and ask again: what is deleted meanwhile cannot be compared",
     AlarmName.UNWATCHED: "bring the clusters back: until then nobody knows whether records are lost",
-    AlarmName.NO_TRAFFIC: "look at the sources of this type; where the canary is silent too, at the delivery service first",
+    AlarmName.NO_TRAFFIC: (
+        "look at the sources of this type; where the canary is silent too, at the delivery "
+        "service first"
+    ),
     AlarmName.CANARY_LATE: "look at the step that is named: the ones before it work",
 }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Alarm:
-    """One alarm. `subject`: what it is about, of which there is one alarm of a name; `topic`: at the edge, where it is of one."""
+    """One alarm. `subject`: what it is about, of which there is one alarm of a name; `topic`: at
+    the edge, where it is of one.
+    """
 
     name: AlarmName
     subject: str
@@ -80,7 +97,13 @@ class Alarm:
 
     def as_object(self) -> dict[str, str]:
         """For programs."""
-        return {"name": self.name, "subject": self.subject, "seen": self.seen, "to_do": self.to_do, "runbook": self.runbook}
+        return {
+            "name": self.name,
+            "subject": self.subject,
+            "seen": self.seen,
+            "to_do": self.to_do,
+            "runbook": self.runbook,
+        }
 
     def __str__(self) -> str:
         return f"{self.name}: {self.seen}; {self.to_do} ({self.runbook})"

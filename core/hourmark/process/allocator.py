@@ -1,9 +1,11 @@
 """How the C library keeps memory.
 
-One arena for all threads: glibc gives each its own, which keeps what its largest ranges took, though only one is at work. A wave
-of requests stays resident in such an arena for ever, as malloc_trim(3) gives back no arena's end but the first one's.
+One arena for all threads: glibc gives each its own, which keeps what its largest ranges took,
+though only one is at work. A wave of requests stays resident in such an arena for ever, as
+malloc_trim(3) gives back no arena's end but the first one's.
 
-Threads of Python wait for each other anyway, so a common arena costs no time that could be measured.
+Threads of Python wait for each other anyway, so a common arena costs no time that could be
+measured.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ def use_one_arena() -> bool:
 
 
 def give_back_large_blocks() -> bool:
-    """Blocks of 2 MiB and more return to the system when they are freed; whether the C library can be told.
+    """Blocks of 2 MiB and more return to the system when they are freed; whether the C library can
+    be told.
 
-    glibc does so until the first one is freed; then it takes those of that size from the heap, where small ones between them
-    keep what the large ones took. Each costs its page faults: what is needed all the time, as a range's compressed body, is less.
+    glibc does so until the first one is freed; then it takes those of that size from the heap,
+    where small ones between them keep what the large ones took. Each costs its page faults: what is
+    needed all the time, as a range's compressed body, is less.
     """
     return _set(_M_MMAP_THRESHOLD, _LARGE_BYTES) and _set(_M_TRIM_THRESHOLD, _SPARE_BYTES)
 
@@ -39,6 +43,8 @@ def _set(option: int, value: int) -> bool:
 
 
 def give_back_what_is_free() -> None:
-    """What a start has left behind, in whole pages: a few MiB that large blocks would not fit into."""
+    """What a start has left behind, in whole pages: a few MiB that large blocks would not
+    fit into.
+    """
     if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(ctypes.c_size_t(0))

@@ -11,13 +11,19 @@ Answer = TypeVar("Answer")
 
 
 def ask_all(asks: Mapping[str, Callable[[], Answer]], seconds: float) -> dict[str, Answer]:
-    """What those answered that did within `seconds`, by name, in the order of `asks`. A question must not raise."""
+    """What those answered that did within `seconds`, by name, in the order of `asks`.
+
+    A question must not raise.
+    """
     found: dict[str, Answer] = {}
 
     def ask(name: str) -> None:
         found[name] = asks[name]()
 
-    asking = [threading.Thread(target=ask, args=(name,), daemon=True, name=f"asking {name}") for name in asks]
+    asking = [
+        threading.Thread(target=ask, args=(name,), daemon=True, name=f"asking {name}")
+        for name in asks
+    ]
     for thread in asking:
         thread.start()
     until_s = time.monotonic() + seconds

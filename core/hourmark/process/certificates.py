@@ -15,7 +15,9 @@ def load_pair(context: ssl.SSLContext, group: str, certificate: Path, key: Path 
         context.load_cert_chain(certificate, key, password=_no_passphrase)
     except (OSError, ValueError) as error:
         files = f"{group}.certificate = {certificate}, {group}.key = {key or '(in it)'}"
-        raise ConfigError(f"{files}: {_why(error)}; both must be PEM, readable, and belong together") from error
+        raise ConfigError(
+            f"{files}: {_why(error)}; both must be PEM, readable, and belong together"
+        ) from error
 
 
 def load_cas(context: ssl.SSLContext, setting: str, file: Path) -> None:
@@ -27,7 +29,9 @@ def load_cas(context: ssl.SSLContext, setting: str, file: Path) -> None:
 
 
 class WatchedFiles:
-    """Whether files are others than when they were looked at last: written, replaced, linked elsewhere, gone or back."""
+    """Whether files are others than when they were looked at last: written, replaced, linked
+    elsewhere, gone or back.
+    """
 
     def __init__(self, files: Iterable[Path | None]) -> None:
         self._files = [file for file in files if file is not None]

@@ -1,7 +1,7 @@
 """Files that survive a crash: whoever returns from here may rely on the disk having it.
 
-The one helper for the pattern temp file → fsync → rename → fsync of the folder. Readers see the old content or the new,
-never a part.
+The one helper for the pattern temp file → fsync → rename → fsync of the folder. Readers see the old
+content or the new, never a part.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from pathlib import Path
 
 
 def write_durably(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Replace `path` with `content`, atomically and durably; the folder is made where it is missing.
+    """Replace `path` with `content`, atomically and durably; the folder is made where it is
+    missing.
 
     Raises OSError (disk full, read-only, …); then the old content still stands.
     """

@@ -1,8 +1,9 @@
 """SIGTERM and SIGINT end a daemon in order.
 
-Python runs a signal's handler between two instructions of the main thread, wherever that is: also within `Event.wait`, which
-holds the lock that `Event.set` takes. A handler that sets the event then waits for its own thread, for ever. So a thread of its
-own does it; one of `_thread`, as to start one of `threading` takes locks, too.
+Python runs a signal's handler between two instructions of the main thread, wherever that is: also
+within `Event.wait`, which holds the lock that `Event.set` takes. A handler that sets the event then
+waits for its own thread, for ever. So a thread of its own does it; one of `_thread`, as to start
+one of `threading` takes locks, too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def hold_reloads() -> None:
-    """Hold SIGHUP back from now on: a program that reloads on it must not end by one that comes before it listens."""
+    """Hold SIGHUP back from now on: a program that reloads on it must not end by one that comes
+    before it listens.
+    """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
 
@@ -27,7 +30,10 @@ def release_reloads() -> None:
 
 
 def stop_on_signals(stop: Callable[[int], object]) -> Callable[[], bool]:
-    """From now on each of the two calls this, with its number, in another thread. What it gives says whether one came."""
+    """From now on each of the two calls this, with its number, in another thread.
+
+    What it gives says whether one came.
+    """
     came: list[int] = []
 
     def take(number: int, _: FrameType | None) -> None:

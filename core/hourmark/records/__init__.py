@@ -1,1 +1,3 @@
-"""The contracts of what travels: ranges, event ids, audit records, host reports, bucket manifests."""
+"""The contracts of what travels: ranges, event ids, audit records, host reports, bucket
+manifests.
+"""

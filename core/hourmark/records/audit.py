@@ -1,12 +1,13 @@
 """Audit records: what was promised, range by range (topic `hourmark.audit`, keyed by range id).
 
-The delivery service appends one after all of a range is in Kafka and before it acknowledges it. A retry makes the very same
-record, so two records with one key and different content are an alarm. What is in Kafka without an audit record was never
-acknowledged.
+The delivery service appends one after all of a range is in Kafka and before it acknowledges it. A
+retry makes the very same record, so two records with one key and different content are an alarm.
+What is in Kafka without an audit record was never acknowledged.
 
-`lines = events + dead letters + blanks`: a blank line makes no record. Ranges whose rules are of a parser that made dead letters
-of blank lines have records without `blanks`, in the schema of then, byte for byte. Since 0.4.0 a record has a checksum of the
-record values of each promise (`value_hash`). Each later schema has the same fields first, so an older reader ignores the later
+`lines = events + dead letters + blanks`: a blank line makes no record. Ranges whose rules are of a
+parser that made dead letters of blank lines have records without `blanks`, in the schema of then,
+byte for byte. Since 0.4.0 a record has a checksum of the record values of each promise
+(`value_hash`). Each later schema has the same fields first, so an older reader ignores the later
 ones, and a newer one distinguishes the schemas by where they end.
 """
 
@@ -36,14 +37,12 @@ _DATUM_BEFORE_BLANKS: Final = Datum(SCHEMA_BEFORE_BLANKS)
 class Promise:
     """What one range promises for one type and hour.
 
-    Attributes:
-        event_type: The type's name.
-        hour_start_s: Unix seconds at the start of the hour.
-        count: The number of distinct event ids.
-        sum: The sum of the ids' low 64 bits, modulo 2^64.
-        checksum: The sum of the value hashes (`value_hash`) of these records, modulo 2^64. A pair of event id and hash counts
-            once, so a client's event that a batch has with two contents counts with both. None in records of services before
-            0.4.0, and in records of parsers that count no blank lines.
+    Attributes: event_type: The type's name. hour_start_s: Unix seconds at the start of the hour.
+        count: The number of distinct event ids. sum: The sum of the ids' low 64 bits, modulo 2^64.
+        checksum: The sum of the value hashes (`value_hash`) of these records, modulo 2^64. A pair
+        of event id and hash counts
+            once, so a client's event that a batch has with two contents counts with both. None in
+            records of services before 0.4.0, and in records of parsers that count no blank lines.
     """
 
     event_type: str
@@ -76,17 +75,27 @@ class AuditRecord:
     path: str
     lines: int
     promised: tuple[Promise, ...]
-    ids: bytes = b""  # digest of the records' ids in their order: it also tells a time that moved within its hour
+    # digest of the records' ids in their order: it also tells a time that moved within its hour
+    ids: bytes = b""
     blanks: int | None = None  # None: its parser made dead letters of blank lines
 
     def encode(self, *, with_checksums: bool = True) -> bytes:
-        """Return the Avro datum, without framing; without checksums it is one that has the schema of 0.3.0."""
+        """Return the Avro datum, without framing; without checksums it is one that has the schema
+        of 0.3.0.
+        """
         promised = [
-            {"type": p.event_type, "hour_start": p.hour_start_s, "count": p.count, "sum": p.sum.to_bytes(8, "big")}
+            {
+                "type": p.event_type,
+                "hour_start": p.hour_start_s,
+                "count": p.count,
+                "sum": p.sum.to_bytes(8, "big"),
+            }
             for p in self.promised
         ]
         checksums = [p.checksum.to_bytes(8, "big") for p in self.promised if p.checksum is not None]
-        assert len(checksums) in (0, len(promised)), "all promises of a record have checksums, or none has"
+        assert len(checksums) in (0, len(promised)), (
+            "all promises of a record have checksums, or none has"
+        )
         datum = _DATUM if checksums and with_checksums else _DATUM_BEFORE_CHECKSUMS
         if self.blanks is None:
             assert not checksums, "records of parsers that count no blank lines have no checksums"
@@ -96,19 +105,32 @@ class AuditRecord:
 
     @classmethod
     def decode(cls, datum: bytes) -> AuditRecord:
-        """Decode an Avro datum of this version or an older one. Raises ValueError if it is not an audit record."""
+        """Decode an Avro datum of this version or an older one. Raises ValueError if it is not an
+        audit record.
+        """
         row = decode_grown((_DATUM, _DATUM_BEFORE_CHECKSUMS, _DATUM_BEFORE_BLANKS), datum)
         promised, checksums = row.pop("promised"), row.pop("checksums", [])
         if any(p["count"] < 1 for p in promised):
             raise ValueError("it is no record of an audit: it promises nothing of a type")
         if len(checksums) not in (0, len(promised)):
-            raise ValueError(f"it is no record of an audit: it has {len(promised)} promises and {len(checksums)} checksums")
-        known: list[int | None] = [int.from_bytes(c, "big") for c in checksums] or [None] * len(promised)
+            raise ValueError(
+                f"it is no record of an audit: it has {len(promised)} promises and "
+                f"{len(checksums)} checksums"
+            )
+        known: list[int | None] = [int.from_bytes(c, "big") for c in checksums] or [None] * len(
+            promised
+        )
         return cls(
             range_id=RangeId(row.pop("range_id")),
             observed_at_ms=unix_ms(row.pop("observed_at")),
             promised=tuple(
-                Promise(p["type"], p["hour_start"], p["count"], int.from_bytes(p["sum"], "big"), checksum)
+                Promise(
+                    p["type"],
+                    p["hour_start"],
+                    p["count"],
+                    int.from_bytes(p["sum"], "big"),
+                    checksum,
+                )
                 for p, checksum in zip(promised, known, strict=True)
             ),
             **row,
@@ -118,15 +140,23 @@ class AuditRecord:
 def promises(events: Iterable[tuple[str, int, EventId, int]]) -> tuple[Promise, ...]:
     """Return the promises of a range's records, sorted by type and hour.
 
-    Args:
-        events: Type, hour start (Unix seconds), event id and value hash of each record. An id that occurs twice counts once; a
+    Args: events: Type, hour start (Unix seconds), event id and value hash of each record. An id
+        that occurs twice counts once; a
             pair of id and hash that occurs twice counts once in the checksum.
     """
     hashes: dict[tuple[str, int], dict[EventId, set[int]]] = {}
     for event_type, hour_start_s, event_id, value_hash in events:
-        hashes.setdefault((event_type, hour_start_s), {}).setdefault(event_id, set()).add(value_hash)
+        hashes.setdefault((event_type, hour_start_s), {}).setdefault(event_id, set()).add(
+            value_hash
+        )
     return tuple(
-        Promise(t, h, len(found), sum_low64(found), sum(sum(of_id) for of_id in found.values()) % _MODULUS)
+        Promise(
+            t,
+            h,
+            len(found),
+            sum_low64(found),
+            sum(sum(of_id) for of_id in found.values()) % _MODULUS,
+        )
         for (t, h), found in sorted(hashes.items())
     )
 

@@ -1,7 +1,9 @@
-"""Lines of container logs, as container runtimes write them for Kubernetes (CRI): `<time> <stream> <P or F> <text>`.
+"""Lines of container logs, as container runtimes write them for Kubernetes (CRI): `<time> <stream>
+<P or F> <text>`.
 
-What a container wrote on one line may stand in several: those with P are partial, and the next of the same stream goes on, up
-to one with F. Lines of the other stream come in between. Tailer and service read them by this one form.
+What a container wrote on one line may stand in several: those with P are partial, and the next of
+the same stream goes on, up to one with F. Lines of the other stream come in between. Tailer and
+service read them by this one form.
 
     2026-11-23T09:00:00.123456789Z stdout P the first half of a long line,
     2026-11-23T09:00:00.123456790Z stderr F a line of the other stream
@@ -24,7 +26,9 @@ _LINES: Final = re.compile(rb"^" + _FORM + rb"$", re.MULTILINE)
 
 
 class Record(NamedTuple):
-    """What a container wrote on one line. `stream` empty: a line of another form, which is `text`."""
+    """What a container wrote on one line. `stream` empty: a line of another form, which is
+    `text`.
+    """
 
     at: int
     time: bytes
@@ -33,7 +37,10 @@ class Record(NamedTuple):
 
 
 def records(body: bytes) -> Iterator[tuple[int, Record | None]]:
-    """For each line where it ends, and the record that it ends, if it does. Those without an end come last, as far as they go."""
+    """For each line where it ends, and the record that it ends, if it does.
+
+    Those without an end come last, as far as they go.
+    """
     unended: dict[bytes, tuple[int, bytes, list[bytes]]] = {}
     at = 0
     while at < len(body):
@@ -57,7 +64,9 @@ def records(body: bytes) -> Iterator[tuple[int, Record | None]]:
 
 
 def clean_end(body: bytes) -> int:
-    """The last place between these lines at which no line of a stream is partial; 0 if there is none."""
+    """The last place between these lines at which no line of a stream is partial; 0 if there is
+    none.
+    """
     if not any(tag in body for tag in (b" P ", b" P:", b" P\n")):
         return len(body)
     for since, until in reversed([*_partial(body)]):

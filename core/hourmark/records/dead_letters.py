@@ -1,7 +1,7 @@
 """Dead letters: what could not become an event, kept with its reason and its raw bytes.
 
-They are an event type of their own, always in the hour of the range's `observed_at`, made by the delivery service alone, and
-staged, deduplicated and closed into buckets like any other type.
+They are an event type of their own, always in the hour of the range's `observed_at`, made by the
+delivery service alone, and staged, deduplicated and closed into buckets like any other type.
 """
 
 from __future__ import annotations

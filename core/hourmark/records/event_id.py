@@ -8,8 +8,9 @@ A UUID of RFC 9562, version 8, so that any tool prints it and ids sort by event 
     bits  64..65   variant, 0b10
     bits  66..127  digest bits 12..73
 
-The digest is BLAKE2b (RFC 7693, unkeyed, digest length 10 bytes) over length-prefixed parts: each part is preceded by its
-length as 4 bytes big-endian, so that no two lists of parts run together. Its first 74 bits are used. The parts are
+The digest is BLAKE2b (RFC 7693, unkeyed, digest length 10 bytes) over length-prefixed parts: each
+part is preceded by its length as 4 bytes big-endian, so that no two lists of parts run together.
+Its first 74 bits are used. The parts are
 
     of a line             "line", host id, file id, generation (8 bytes big-endian), offset (the same), the bytes without the LF
     of an API event       "client", type, the client's own id
@@ -62,28 +63,40 @@ class LineIds:
     """Makes the ids of one file's lines; the part that all of them share is hashed once."""
 
     def __init__(self, host_id: str, file_id: str, generation: int) -> None:
-        self.prefix = _framed(b"line", host_id.encode(), file_id.encode(), generation.to_bytes(8, "big"))  # of what is hashed
+        self.prefix = _framed(
+            b"line", host_id.encode(), file_id.encode(), generation.to_bytes(8, "big")
+        )  # of what is hashed
         self._prefix = hashlib.blake2b(self.prefix, digest_size=_DIGEST_SIZE)
 
     def make(self, time_ms: int, offset: int, line: bytes) -> EventId:
-        """The id of `line` (without its LF) that begins at byte `offset`. ValueError if the time does not fit 48 bits."""
+        """The id of `line` (without its LF) that begins at byte `offset`.
+
+        ValueError if the time does not fit 48 bits.
+        """
         digest = self._prefix.copy()
-        digest.update(b"\x00\x00\x00\x08" + offset.to_bytes(8, "big") + len(line).to_bytes(4, "big"))
+        digest.update(
+            b"\x00\x00\x00\x08" + offset.to_bytes(8, "big") + len(line).to_bytes(4, "big")
+        )
         digest.update(line)
         return _assemble(time_ms, digest.digest())
 
 
 def client_event_id(time_ms: int, event_type: str, client_id: str) -> EventId:
-    """The id of an API event that carries the client's own `event_id`: the same id, type and time give the same event.
+    """The id of an API event that carries the client's own `event_id`: the same id, type and time
+    give the same event.
 
-    Who sends it has no part in it, so that a service which tries again under another client's name doubles nothing.
+    Who sends it has no part in it, so that a service which tries again under another client's name
+    doubles nothing.
     """
     return _assemble(time_ms, _digest(b"client", event_type.encode(), client_id.encode()))
 
 
 def batch_event_id(time_ms: int, event_type: str, batch_key: str, index: int) -> EventId:
     """The id of the API event at `index` (from 0) of the batch with this idempotency key."""
-    return _assemble(time_ms, _digest(b"batch", event_type.encode(), batch_key.encode(), index.to_bytes(8, "big")))
+    return _assemble(
+        time_ms,
+        _digest(b"batch", event_type.encode(), batch_key.encode(), index.to_bytes(8, "big")),
+    )
 
 
 def _digest(*parts: bytes) -> bytes:
@@ -96,7 +109,9 @@ def _framed(*parts: bytes) -> bytes:
 
 def _assemble(time_ms: int, digest: bytes) -> EventId:
     if not 0 <= time_ms <= TIME_MS_MAX:
-        raise ValueError(f"event time {time_ms} ms is outside of what an id can hold (0 to {TIME_MS_MAX})")
+        raise ValueError(
+            f"event time {time_ms} ms is outside of what an id can hold (0 to {TIME_MS_MAX})"
+        )
     bits = int.from_bytes(digest, "big") >> 6
     value = (time_ms << 80) | _VERSION | ((bits >> 62) << 64) | _VARIANT | (bits & _LOW_62)
     return EventId(value.to_bytes(SIZE, "big"))

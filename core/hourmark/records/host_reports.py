@@ -1,8 +1,10 @@
-"""Host reports: how far each source of a host has been read and acknowledged (topic `hourmark.hosts`).
+"""Host reports: how far each source of a host has been read and acknowledged (topic
+`hourmark.hosts`).
 
-They replace end-of-file markers: a bucket waits until every live source says that it had caught up at some time past the
-hour's end. Tailers report through the delivery service (`POST /v1/reports`); services report likewise, which covers
-API traffic. A first report precedes a host's first range; a goodbye follows its drain.
+They replace end-of-file markers: a bucket waits until every live source says that it had caught up
+at some time past the hour's end. Tailers report through the delivery service (`POST /v1/reports`);
+services report likewise, which covers API traffic. A first report precedes a host's first range; a
+goodbye follows its drain.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from hourmark.avro.framing import read_schema, unix_ms
 if TYPE_CHECKING:
     from hourmark.avro.datum import Datum
 
-CLOCKS_APART_MS_MAX: Final = 300_000  # more than any healthy clock, report, mirror and staging together
+CLOCKS_APART_MS_MAX: Final = (
+    300_000  # more than any healthy clock, report, mirror and staging together
+)
 API_SOURCE: Final = "api"  # the source name under which a delivery service reports its own requests
 
 SCHEMA: Final = read_schema("host_report.avsc")
@@ -27,9 +31,13 @@ _FORMS: Final = tuple(  # each with one field more at its end, the first is that
     for later in (("unknown_losses", "unrepeatable"), ("unrepeatable",), ())
 )
 SCHEMA_BEFORE_UNKNOWN: Final = _FORMS[0]
-_AS_SENT: Final = ConfigDict(extra="forbid", strict=True)  # how a report that came as JSON is checked
+_AS_SENT: Final = ConfigDict(
+    extra="forbid", strict=True
+)  # how a report that came as JSON is checked
 _Count = Annotated[int, Field(ge=0, lt=1 << 63)]
-_Amount = Annotated[int, Field(ge=0, lt=1 << 53)]  # 9 PB: above what a host has, and sums of a thousand fit into 64 bits
+_Amount = Annotated[
+    int, Field(ge=0, lt=1 << 53)
+]  # 9 PB: above what a host has, and sums of a thousand fit into 64 bits
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,15 +71,24 @@ class HostReport:
 
     def encode(self, *, tells_unknown: bool = True) -> bytes:
         """The Avro datum, without framing; or that of versions before `unknown_losses`."""
-        sources = [dataclasses.asdict(s) | {"caught_up_at": s.caught_up_at_ms} for s in self.sources]
+        sources = [
+            dataclasses.asdict(s) | {"caught_up_at": s.caught_up_at_ms} for s in self.sources
+        ]
         unknown = {s.source: s.unknown_losses for s in self.sources if s.unknown_losses}
         unrepeatable = [s.source for s in self.sources if s.unrepeatable]
-        row = {"received_at": self.received_at_ms, "sources": sources, "unknown_losses": unknown, "unrepeatable": unrepeatable}
+        row = {
+            "received_at": self.received_at_ms,
+            "sources": sources,
+            "unknown_losses": unknown,
+            "unrepeatable": unrepeatable,
+        }
         return _datum(-1 if tells_unknown else 0).encode(dataclasses.asdict(self) | row)
 
     @classmethod
     def decode(cls, datum: bytes) -> HostReport:
-        """The inverse of `encode`; also of versions before, whose reports end where a later field begins. ValueError for none."""
+        """The inverse of `encode`; also of versions before, whose reports end where a later field
+        begins. ValueError for none.
+        """
         from hourmark.avro.datum import decode_grown
 
         row = decode_grown([_datum(form) for form in reversed(range(len(_FORMS)))], datum)
@@ -92,7 +109,12 @@ class HostReport:
     def received(self, clock_ms: int) -> HostReport:
         """As the service stores it: stamped with its clock, no `caught_up_at` later than that."""
         sources = tuple(
-            dataclasses.replace(s, caught_up_at_ms=None if s.caught_up_at_ms is None else min(s.caught_up_at_ms, clock_ms))
+            dataclasses.replace(
+                s,
+                caught_up_at_ms=None
+                if s.caught_up_at_ms is None
+                else min(s.caught_up_at_ms, clock_ms),
+            )
             for s in self.sources
         )
         return dataclasses.replace(self, received_at_ms=clock_ms, sources=sources)

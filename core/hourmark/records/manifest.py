@@ -1,8 +1,9 @@
 """The manifest of a closed bucket: the content of `_SUCCESS`, JSON.
 
-Its presence says that the bucket is complete, for ever. Readers trust what it lists, and nothing else in the folder. It
-vouches for itself: `software` ends with the digest of all of it, so that no reader takes a damaged one for what was written.
-Markers of before 0.3.0 have none; the one after each has its digest.
+Its presence says that the bucket is complete, for ever. Readers trust what it lists, and nothing
+else in the folder. It vouches for itself: `software` ends with the digest of all of it, so that no
+reader takes a damaged one for what was written. Markers of before 0.3.0 have none; the one after
+each has its digest.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from hourmark.config.groups import Group, Positive
 MARKER: Final = "_SUCCESS"
 FORMAT: Final = 1
 _OWN_DIGEST: Final = re.compile(rb'"software": ?"[^"\\]* blake2b=([0-9a-f]{32})"')
-_SOFTWARE_CHARS_MAX: Final = 40  # without a digest, so that none is taken for one without because it was damaged there
+_SOFTWARE_CHARS_MAX: Final = (
+    40  # without a digest, so that none is taken for one without because it was damaged there
+)
 _BLANK: Final = b"0" * 32  # stands in the place of the digest that is taken
 
 
@@ -46,7 +49,9 @@ class BucketFile(Group):
 
 
 class Previous(Group):
-    """The marker of the hour before: markers of a type are chained, so none can be changed, added or left out unseen."""
+    """The marker of the hour before: markers of a type are chained, so none can be changed, added
+    or left out unseen.
+    """
 
     hour: str
     blake2b: str
@@ -59,7 +64,9 @@ class Previous(Group):
 
 
 class Offsets(Group):
-    """A topic-partition of the central cluster at the freeze: `next` is the first offset not in this bucket or before."""
+    """A topic-partition of the central cluster at the freeze: `next` is the first offset not in
+    this bucket or before.
+    """
 
     topic: str
     topic_id: str
@@ -84,7 +91,10 @@ class Evidence(Group):
 
 
 class Book(Group):
-    """One origin hour in this bucket. What was promised = the events of all buckets' books of that hour, less unaudited."""
+    """One origin hour in this bucket.
+
+    What was promised = the events of all buckets' books of that hour, less unaudited.
+    """
 
     rows: int
     """listed, duplicates counted each time"""
@@ -116,8 +126,18 @@ class Lacks(Group):
     """whether rows of ranges that nothing names may be missing, too"""
 
 
-# Fields that a marker has only where they say something. 0.2.0 knows none of them, 0.3.0 not the last five.
-_LATER: Final = ("lost", "unknown", "unrepeatable", "checked", "set_aside", "set_aside_records", "left_out", "lacks")
+# Fields that a marker has only where they say something. 0.2.0 knows none of them, 0.3.0 not the
+# last five.
+_LATER: Final = (
+    "lost",
+    "unknown",
+    "unrepeatable",
+    "checked",
+    "set_aside",
+    "set_aside_records",
+    "left_out",
+    "lacks",
+)
 
 
 class Manifest(Group):
@@ -171,11 +191,18 @@ class Manifest(Group):
     def sealed(self) -> Manifest:
         """The same, with the digest of itself."""
         blank = self.model_copy(update={"software": f"{self.software} blake2b={_BLANK.decode()}"})
-        return self.model_copy(update={"software": f"{self.software} blake2b={_digest(blank.encode())}"})
+        return self.model_copy(
+            update={"software": f"{self.software} blake2b={_digest(blank.encode())}"}
+        )
 
     def encode(self) -> bytes:
-        """Indented JSON, human-readable. Later fields stand in it where they say something: readers of before know none."""
-        return self.model_dump_json(indent=1, exclude={name for name in _LATER if not getattr(self, name)}).encode()
+        """Indented JSON, human-readable.
+
+        Later fields stand in it where they say something: readers of before know none.
+        """
+        return self.model_dump_json(
+            indent=1, exclude={name for name in _LATER if not getattr(self, name)}
+        ).encode()
 
     @classmethod
     def decode(cls, content: bytes) -> Manifest:
@@ -191,8 +218,14 @@ class Manifest(Group):
 
 def _check_own_digest(content: bytes) -> None:
     own = _OWN_DIGEST.search(content, max(content.rfind(b'"software"'), 0))
-    if own is None or _digest(content[: own.start(1)] + _BLANK + content[own.end(1) :]) != own[1].decode():
-        raise ValueError("it was changed since it was written: its digest of itself is another; bring it back from a copy")
+    if (
+        own is None
+        or _digest(content[: own.start(1)] + _BLANK + content[own.end(1) :]) != own[1].decode()
+    ):
+        raise ValueError(
+            "it was changed since it was written: its digest of itself is another; bring "
+            "it back from a copy"
+        )
 
 
 def _digest(content: bytes) -> str:

@@ -1,15 +1,16 @@
 """Byte ranges of files: their host, file and range ids, and the fields that travel with them.
 
-What a tailer's source says of each of its events: names and texts that travel in the range, and are part of what it is.
+What a tailer's source says of each of its events: names and texts that travel in the range, and are
+part of what it is.
 
-Written in one way alone, so that equal fields are equal ranges: a JSON object, sorted by name, without spaces, and nothing
-escaped that need not be. Bounded, as they come with every range.
+Written in one way alone, so that equal fields are equal ranges: a JSON object, sorted by name,
+without spaces, and nothing escaped that need not be. Bounded, as they come with every range.
 
 Byte ranges of files, and the identities they rest on: host id, file id, range id.
 
-A range is what the tailer ships and the delivery service parses: raw bytes and everything that parsing depends on. It is
-durable on the host before its first send, so a retry is the same range and has the same range id.
-Golden vectors: tests/contract/vectors/ranges.json.
+A range is what the tailer ships and the delivery service parses: raw bytes and everything that
+parsing depends on. It is durable on the host before its first send, so a retry is the same range
+and has the same range id. Golden vectors: tests/contract/vectors/ranges.json.
 """
 
 from __future__ import annotations
@@ -34,12 +35,22 @@ def range_fields(fields: Mapping[str, str]) -> str:
         raise ValueError(f"there are {len(fields)} fields, allowed are {FIELDS_MAX}")
     for name, value in fields.items():
         if not _NAME.fullmatch(name):
-            raise ValueError(f"the field {name!r:.120}: allowed are up to 100 letters, digits and _, not beginning with a digit")
+            raise ValueError(
+                f"the field {name!r:.120}: allowed are up to 100 letters, digits and _, "
+                "not beginning with a digit"
+            )
         if not isinstance(value, str):
             raise ValueError(f"the field {name} must be a text")
-    written = json.dumps(dict(fields), ensure_ascii=False, separators=(",", ":"), sort_keys=True) if fields else ""
+    written = (
+        json.dumps(dict(fields), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        if fields
+        else ""
+    )
     if len(written.encode()) > FIELDS_BYTES_MAX:
-        raise ValueError(f"the fields have {len(written.encode())} bytes together, allowed are {FIELDS_BYTES_MAX}")
+        raise ValueError(
+            f"the fields have {len(written.encode())} bytes together, allowed are "
+            f"{FIELDS_BYTES_MAX}"
+        )
     return written
 
 
@@ -52,7 +63,10 @@ def read_range_fields(written: str) -> dict[str, str]:
     except RecursionError as error:
         raise ValueError("the fields of a range must be a JSON object of texts") from error
     if not isinstance(read, dict) or range_fields(read) != written:
-        raise ValueError("the fields of a range must be a JSON object of texts, sorted by name and without spaces")
+        raise ValueError(
+            "the fields of a range must be a JSON object of texts, sorted by name and "
+            "without spaces"
+        )
     return read
 
 
@@ -66,15 +80,21 @@ HEX_128: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Part(enum.Enum):
-    """What the bytes are. A line over the hard limit is shipped as chunks, each of which becomes a dead letter."""
+    """What the bytes are.
 
-    LINES = "lines"  # whole lines, each with its LF; where records are more than one line, whole records
+    A line over the hard limit is shipped as chunks, each of which becomes a dead letter.
+    """
+
+    # whole lines, each with its LF; where records are more than one line, whole records
+    LINES = "lines"
     CHUNK = "chunk"  # a piece of an over-long line, or record, not its last
     LAST_CHUNK = "last-chunk"  # the piece that ends with its LF
 
 
 class RangeId(bytes):
-    """Eight bytes that name a range or an API batch: BLAKE2b over every field that parsing depends on, and its bytes."""
+    """Eight bytes that name a range or an API batch: BLAKE2b over every field that parsing depends
+    on, and its bytes.
+    """
 
     __slots__ = ()
 
@@ -89,7 +109,8 @@ class RangeId(bytes):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ByteRange:
-    """Where bytes come from and how they are to be read. Raises ValueError, naming the field, when something is off.
+    """Where bytes come from and how they are to be read. Raises ValueError, naming the field, when
+    something is off.
 
     `start` and `end` are byte offsets in the file's generation; `end` is the next byte to read.
     """
@@ -106,7 +127,9 @@ class ByteRange:
     path: str  # where the file was found
     host_name: str  # human-readable; the envelope's `host`
     part: Part = Part.LINES
-    record_start: str = ""  # RE2, in lines that begin a record (see `record_start`); empty: each line is one
+    record_start: str = (
+        ""  # RE2, in lines that begin a record (see `record_start`); empty: each line is one
+    )
     fields: str = ""  # what its source says of every event, as `range_fields` writes it
     format: str = ""  # "cri": a container's log, see `cri`; empty: as it is
 
@@ -118,27 +141,43 @@ class ByteRange:
             if not 0 <= getattr(self, name) < 1 << 63:
                 raise ValueError(f"{name} must be from 0 to 2^63 - 1, not {getattr(self, name)}")
         if self.end <= self.start:
-            raise ValueError(f"a range holds at least a byte: end {self.end} is not after start {self.start}")
-        for name, longest in (("rules", 64), ("zone", 64), ("source", 100), ("path", 4096), ("host_name", 255)):
+            raise ValueError(
+                f"a range holds at least a byte: end {self.end} is not after start {self.start}"
+            )
+        for name, longest in (
+            ("rules", 64),
+            ("zone", 64),
+            ("source", 100),
+            ("path", 4096),
+            ("host_name", 255),
+        ):
             if not 0 < len(getattr(self, name).encode(errors="surrogateescape")) <= longest:
                 raise ValueError(f"{name} must have 1 to {longest} bytes")
         if len(self.record_start.encode()) > RECORD_START_BYTES_MAX:
             raise ValueError(f"record_start must have at most {RECORD_START_BYTES_MAX} bytes")
         if self.format not in ("", "cri") or (self.format and self.record_start):
-            raise ValueError(f"format must be cri, and without record_start, or absent, not {self.format!r:.40}")
+            raise ValueError(
+                f"format must be cri, and without record_start, or absent, not {self.format!r:.40}"
+            )
         if self.fields:
             read_range_fields(self.fields)
 
     @property
     def extras(self) -> dict[str, str]:
-        """What came after 0.2.0, by name, where it says something. All else stays what it was: its id, its headers, its spool."""
+        """What came after 0.2.0, by name, where it says something. All else stays what it was: its
+        id, its headers, its spool.
+        """
         return {name: value for name in LATER_FIELDS if (value := getattr(self, name))}
 
     def range_id(self, body: bytes) -> RangeId:
         """The id of this range with these bytes (inflated)."""
         if len(body) != self.end - self.start:
-            raise ValueError(f"the range says {self.end - self.start} bytes, the body has {len(body)}")
-        fields = dataclasses.astuple(self)[:_FIELDS]  # in the order above, which must stay: it is part of the id
+            raise ValueError(
+                f"the range says {self.end - self.start} bytes, the body has {len(body)}"
+            )
+        fields = dataclasses.astuple(self)[
+            :_FIELDS
+        ]  # in the order above, which must stay: it is part of the id
         more = (text for name, value in self.extras.items() for text in (name, value))
         return _range_id(("range", *map(str, fields), self.part.value, *more), body)
 
@@ -146,13 +185,18 @@ class ByteRange:
 _FIELDS: Final = 11  # before `part`
 
 
-def batch_range_id(event_type: str, batch_key: str, client: str, observed_at_ms: int, rules: str, body: bytes) -> RangeId:
-    """The range id of an API batch: its idempotency key, its time and rules, and its body (inflated)."""
+def batch_range_id(
+    event_type: str, batch_key: str, client: str, observed_at_ms: int, rules: str, body: bytes
+) -> RangeId:
+    """The range id of an API batch: its idempotency key, its time and rules, and its body
+    (inflated).
+    """
     return _range_id(("batch", event_type, batch_key, client, str(observed_at_ms), rules), body)
 
 
 def file_id(device: int, inode: int, birth_ns: int) -> str:
-    """The id of a file: 32 hex digits of BLAKE2b over device, inode and birth time (nanoseconds; 0 where unknown).
+    """The id of a file: 32 hex digits of BLAKE2b over device, inode and birth time (nanoseconds; 0
+    where unknown).
 
     Taken when the file is first seen and kept in the checkpoint from then on.
     """

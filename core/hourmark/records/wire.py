@@ -5,9 +5,9 @@
     POST /v1/reports          a host report, JSON
     POST /v1/events/{type}    events of one type, NDJSON or a JSON array
 
-Every answer, of any status, carries `Hourmark-Clock` (the service's Unix milliseconds) and, once it knows one,
-`Hourmark-Rules` (the revision to name in the next range). 503 carries `Retry-After`. Values that may hold other than ASCII
-are percent-encoded.
+Every answer, of any status, carries `Hourmark-Clock` (the service's Unix milliseconds) and, once it
+knows one, `Hourmark-Rules` (the revision to name in the next range). 503 carries `Retry-After`.
+Values that may hold other than ASCII are percent-encoded.
 """
 
 from __future__ import annotations
@@ -50,48 +50,79 @@ RANGE_HEADERS: Final = {
     "Hourmark-Path": "path",
 }
 PART_HEADER: Final = "Hourmark-Part"
-# What came after 0.2.0, sent only where it says something. The part names each as needed, which a service refuses that does not
-# know it, be it of 0.2.0 or of now: read without it, a range would be other records.
-EXTRA_HEADERS: Final = {"Hourmark-Record-Start": "record_start", "Hourmark-Fields": "fields", "Hourmark-Format": "format"}
+# What came after 0.2.0, sent only where it says something. The part names each as needed, which a
+# service refuses that does not know it, be it of 0.2.0 or of now: read without it, a range would be
+# other records.
+EXTRA_HEADERS: Final = {
+    "Hourmark-Record-Start": "record_start",
+    "Hourmark-Fields": "fields",
+    "Hourmark-Format": "format",
+}
 _NEEDS: Final = "; needs="
-_KNOWN: Final = frozenset(header.lower() for header in (*RANGE_HEADERS, *EXTRA_HEADERS, PART_HEADER))
+_KNOWN: Final = frozenset(
+    header.lower() for header in (*RANGE_HEADERS, *EXTRA_HEADERS, PART_HEADER)
+)
 _INTEGERS: Final = frozenset({"generation", "start", "end", "observed_at_ms"})
 _REPORT: Final = TypeAdapter(HostReport)
 
 
 def range_headers(byte_range: ByteRange) -> dict[str, str]:
-    """A range as headers of `POST /v1/ranges`. Bytes that are no UTF-8 (surrogate escapes, as in paths) stay what they are."""
-    headers = {header: _escape(str(getattr(byte_range, name))) for header, name in RANGE_HEADERS.items()}
+    """A range as headers of `POST /v1/ranges`.
+
+    Bytes that are no UTF-8 (surrogate escapes, as in paths) stay what they are.
+    """
+    headers = {
+        header: _escape(str(getattr(byte_range, name))) for header, name in RANGE_HEADERS.items()
+    }
     extras = byte_range.extras
-    headers |= {header: _escape(extras[name]) for header, name in EXTRA_HEADERS.items() if name in extras}
+    headers |= {
+        header: _escape(extras[name]) for header, name in EXTRA_HEADERS.items() if name in extras
+    }
     headers[PART_HEADER] = byte_range.part.value + (_NEEDS + ",".join(extras) if extras else "")
     return headers
 
 
 def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
-    """The inverse, from a case-insensitive mapping; ValueError names the header that is missing, wrong or not known."""
-    if unknown := sorted(name for name in headers if name.lower().startswith("hourmark-") and name.lower() not in _KNOWN):
-        raise ValueError(f"this version does not know the header {unknown[0]}; upgrade this service first")
+    """The inverse, from a case-insensitive mapping; ValueError names the header that is missing,
+    wrong or not known.
+    """
+    if unknown := sorted(
+        name
+        for name in headers
+        if name.lower().startswith("hourmark-") and name.lower() not in _KNOWN
+    ):
+        raise ValueError(
+            f"this version does not know the header {unknown[0]}; upgrade this service first"
+        )
     values: dict[str, str | int] = {}
     part, needs = _part_of(headers.get(PART_HEADER, Part.LINES.value))
-    for header, name in (*RANGE_HEADERS.items(), *((h, name) for h, name in EXTRA_HEADERS.items() if name in needs)):
+    for header, name in (
+        *RANGE_HEADERS.items(),
+        *((h, name) for h, name in EXTRA_HEADERS.items() if name in needs),
+    ):
         text = headers.get(header)
         if text is None:
             raise ValueError(f"the header {header} is missing")
         if not text.isascii():
-            raise ValueError(f"the header {header} must be percent-encoded: it has bytes that are not ASCII")
+            raise ValueError(
+                f"the header {header} must be percent-encoded: it has bytes that are not ASCII"
+            )
         if name in _INTEGERS:
             if not (text.isdigit() and len(text) <= 19 and int(text) < 1 << 63):
-                raise ValueError(f"the header {header} must be a whole number below 2^63, not {text[:40]!r}")
+                raise ValueError(
+                    f"the header {header} must be a whole number below 2^63, not {text[:40]!r}"
+                )
             values[name] = int(text)
         else:
             values[name] = unquote_to_bytes(text).decode(errors="surrogateescape")
     for header, name in EXTRA_HEADERS.items():
         if (name in needs) != (header in headers) or values.get(name) == "":
             raise ValueError(
-                f"the header {header} comes with {name} among what {PART_HEADER} needs, or not at all, and says something"
+                f"the header {header} comes with {name} among what {PART_HEADER} needs, "
+                "or not at all, and says something"
             )
-    return ByteRange(part=part, **values)  # type: ignore[arg-type]  # names and kinds come from the tables above
+    # names and kinds come from the tables above
+    return ByteRange(part=part, **values)  # type: ignore[arg-type]
 
 
 def _part_of(text: str) -> tuple[Part, list[str]]:
@@ -101,25 +132,37 @@ def _part_of(text: str) -> tuple[Part, list[str]]:
     try:
         part = Part(kind)
     except ValueError:
-        raise ValueError(f"the header {PART_HEADER} must be one of {[p.value for p in Part]}") from None
+        raise ValueError(
+            f"the header {PART_HEADER} must be one of {[p.value for p in Part]}"
+        ) from None
     if unknown := [name for name in needs if name not in EXTRA_HEADERS.values()]:
-        raise ValueError(f"the range needs {unknown[0]!r:.40}, which this version does not know; upgrade this service first")
+        raise ValueError(
+            f"the range needs {unknown[0]!r:.40}, which this version does not know; "
+            "upgrade this service first"
+        )
     return part, needs
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RangeAnswer:
-    """What a tailer takes from a 200 to `POST /v1/ranges`: the next byte to send, and what became of the bytes before it."""
+    """What a tailer takes from a 200 to `POST /v1/ranges`: the next byte to send, and what became
+    of the bytes before it.
+    """
 
     end: int
     events: int
     dead_letters: int
-    blanks: int = 0  # blank lines, which made neither; a service before this one says nothing of them
+    blanks: int = (
+        0  # blank lines, which made neither; a service before this one says nothing of them
+    )
     dead_letter_reasons: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 def report_to_json(report: HostReport, *, tells_unknown: bool = True) -> bytes:
-    """A report as the body of `POST /v1/reports`. Services of before a field refuse it: what says nothing is left out."""
+    """A report as the body of `POST /v1/reports`.
+
+    Services of before a field refuse it: what says nothing is left out.
+    """
     row = dataclasses.asdict(report)
     for source in row["sources"]:
         for later in ("unknown_losses", "unrepeatable"):

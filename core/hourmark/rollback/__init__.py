@@ -1,4 +1,5 @@
-"""What keeps this installation from going back to an older version: `hourmark rollback check --to VERSION`.
+"""What keeps this installation from going back to an older version: `hourmark rollback check --to
+VERSION`.
 
 | module     | what it holds                                                                      |
 |------------|------------------------------------------------------------------------------------|
@@ -8,6 +9,7 @@
 | `rooms`    | each room looks at what it wrote, and is found by name, as commands are            |
 | `cli`      | the command                                                                        |
 
-A room's function gets the configuration and the version, and changes nothing. What it looks at is what is on this machine, or
-reached from it: a log host asks of its checkpoint, the machine of the ETL of ledger and markers.
+A room's function gets the configuration and the version, and changes nothing. What it looks at is
+what is on this machine, or reached from it: a log host asks of its checkpoint, the machine of the
+ETL of ledger and markers.
 """

@@ -1,4 +1,6 @@
-"""`hourmark rollback`: whether an older version could go on from here, before anything is taken back."""
+"""`hourmark rollback`: whether an older version could go on from here, before anything is taken
+back.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,26 @@ def rollback() -> None:
 def _only(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
     named = [name.strip() for name in value.split(",")] if value else []
     if unknown := [name for name in named if name not in ROOMS]:
-        raise UsageError(f"--only {', '.join(unknown)}: there is no such component; allowed: {', '.join(ROOMS)}")
+        raise UsageError(
+            f"--only {', '.join(unknown)}: there is no such component; allowed: {', '.join(ROOMS)}"
+        )
     return named
 
 
 @rollback.command()
-@click.option("--to", "to", required=True, type=click.Choice(list(VERSIONS)), help="The version to go back to.")
-@click.option("--only", metavar="NAME,…", callback=_only, help=f"Of these only: {', '.join(ROOMS)}. Default: all.")
+@click.option(
+    "--to",
+    "to",
+    required=True,
+    type=click.Choice(list(VERSIONS)),
+    help="The version to go back to.",
+)
+@click.option(
+    "--only",
+    metavar="NAME,…",
+    callback=_only,
+    help=f"Of these only: {', '.join(ROOMS)}. Default: all.",
+)
 @json_option
 @config_file_option("path")
 def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
@@ -50,12 +65,24 @@ def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
     older = VERSIONS[to]
     file, values = read_file(path)
     answers = look(checked(file, values), older, only)
-    settings = [*unknown_settings(str(file), values, older), *unknown_settings("the environment", _environment(), older)]
+    settings = [
+        *unknown_settings(str(file), values, older),
+        *unknown_settings("the environment", _environment(), older),
+    ]
     found = [*settings, *(obstacle for answer in answers.values() for obstacle in answer.obstacles)]
-    unasked = {name: answer.not_asked for name, answer in answers.items() if answer.not_asked is not None}
+    unasked = {
+        name: answer.not_asked for name, answer in answers.items() if answer.not_asked is not None
+    }
     if as_json:
         told = {name: dataclasses.asdict(answer) for name, answer in answers.items()}
-        say_json({"to": to, "possible": not found and not unasked, "settings": [dataclasses.asdict(s) for s in settings], **told})
+        say_json(
+            {
+                "to": to,
+                "possible": not found and not unasked,
+                "settings": [dataclasses.asdict(s) for s in settings],
+                **told,
+            }
+        )
     else:
         for obstacle in found:
             click.echo(f"IN THE WAY  {obstacle}")
@@ -63,10 +90,15 @@ def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
             click.echo(f"not asked   {name}: {why}")
         for name, answer in answers.items():
             if not answer.obstacles and answer.not_asked is None:
-                click.echo(f"{'well':<11} {name}" if answer.absent is None else f"{'absent':<11} {name}: {answer.absent}")
+                click.echo(
+                    f"{'well':<11} {name}"
+                    if answer.absent is None
+                    else f"{'absent':<11} {name}: {answer.absent}"
+                )
     if found or unasked:
         raise Finding(
-            f"{to} could not go on from here: {len(found)} things in the way, {len(unasked)} not asked. Nothing was changed"
+            f"{to} could not go on from here: {len(found)} things in the way, "
+            f"{len(unasked)} not asked. Nothing was changed"
         )
 
 

@@ -20,4 +20,7 @@ class Obstacle:
 
 
 class NothingHere(HourmarkError):
-    """What a room would look at is not here, and where that was looked for. Whether it is elsewhere, it cannot know."""
+    """What a room would look at is not here, and where that was looked for.
+
+    Whether it is elsewhere, it cannot know.
+    """

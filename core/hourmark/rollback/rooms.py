@@ -15,7 +15,9 @@ from hourmark.process.asking import ask_all
 from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.version import Older
 
-ANSWER_SECONDS: Final = 120.0  # markers are many, and a cluster that is away takes its time to say so
+ANSWER_SECONDS: Final = (
+    120.0  # markers are many, and a cluster that is away takes its time to say so
+)
 ROOMS: Final[Mapping[str, str]] = {
     # component: module:function
     "tailer": "hourmark_producer.rollback:obstacles",
@@ -29,7 +31,9 @@ Look = Callable[[Config, Older], Iterable[Obstacle]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """Of one component. `not_asked`: why it could not say, which is no yes; `absent`: what of it is not here."""
+    """Of one component. `not_asked`: why it could not say, which is no yes; `absent`: what of it is
+    not here.
+    """
 
     obstacles: tuple[Obstacle, ...] = ()
     not_asked: str | None = None
@@ -37,11 +41,18 @@ class Answer:
 
 
 def look(
-    config: Config, older: Older, only: Iterable[str] = (), table: Mapping[str, str] = ROOMS, seconds: float = ANSWER_SECONDS
+    config: Config,
+    older: Older,
+    only: Iterable[str] = (),
+    table: Mapping[str, str] = ROOMS,
+    seconds: float = ANSWER_SECONDS,
 ) -> dict[str, Answer]:
     """What each component of `only` (none: of all) says, in the order of the table."""
     kinds = {name: place for name, place in table.items() if not only or name in only}
-    found = ask_all({name: functools.partial(_answer, place, config, older) for name, place in kinds.items()}, seconds)
+    found = ask_all(
+        {name: functools.partial(_answer, place, config, older) for name, place in kinds.items()},
+        seconds,
+    )
     late = Answer(not_asked=f"no answer within {seconds:g} s")
     return {name: found.get(name, late) for name in kinds}
 

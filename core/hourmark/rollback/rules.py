@@ -11,11 +11,15 @@ from hourmark.rules.revision import Rules
 
 
 def unusable_rules(revisions: Iterable[Rules], older: Older) -> Iterator[Obstacle]:
-    """Once tailers know a revision their ranges name it, and wait for a service that can parse by it, whatever comes after."""
+    """Once tailers know a revision their ranges name it, and wait for a service that can parse by
+    it, whatever comes after.
+    """
     if later := [rules for rules in revisions if rules.parser.parser not in older.parsers]:
         yield Obstacle(
             f"topic {TYPES}",
-            f"revision {later[0].id} names parser {later[0].parser.parser}, which {older.name} has not: ranges under it would "
+            f"revision {later[0].id} names parser {later[0].parser.parser}, which {older.name} "
+            "has not: ranges under it would "
             "wait there for ever",
-            f"nothing: from the first `hourmark types apply` by this version on there is no way back to services of {older.name}",
+            "nothing: from the first `hourmark types apply` by this version on there is "
+            f"no way back to services of {older.name}",
         )

@@ -1,4 +1,7 @@
-"""Settings of this configuration that an older version does not know: it would refuse to start. Pure."""
+"""Settings of this configuration that an older version does not know: it would refuse to start.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,25 @@ def unknown_settings(name: str, values: Mapping[str, Any], older: Older) -> Iter
     unknown = sorted({key for key, _ in leaves if not_known(key, older)})
     if unknown:
         yield Obstacle(
-            name, f"{older.name} does not know {', '.join(unknown)}, and does not start with it",
-            "go back with a configuration without; what it stood for is then not there: see docs/configuration.md",
-        )  # fmt: skip
-    referring = sorted({key for key, value in leaves if isinstance(value, str) and ("${file:" in value or "${env:" in value)})
+            name,
+            f"{older.name} does not know {', '.join(unknown)}, and does not start with it",
+            "go back with a configuration without; what it stood for is then not there: "
+            "see docs/configuration.md",
+        )
+    referring = sorted(
+        {
+            key
+            for key, value in leaves
+            if isinstance(value, str) and ("${file:" in value or "${env:" in value)
+        }
+    )
     if referring and not older.references:
         yield Obstacle(
-            name, f"{older.name} takes what {', '.join(referring)} refers to (${{file:…}}, ${{env:…}}) for the text itself",
+            name,
+            f"{older.name} takes what {', '.join(referring)} refers to (${{file:…}}, "
+            f"${{env:…}}) for the text itself",
             "write the values into a configuration of its own, which only its user may read",
-        )  # fmt: skip
+        )
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

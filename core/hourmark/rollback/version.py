@@ -1,7 +1,7 @@
 """What an older version does not read of what this one may have written.
 
-A change of a form that an older version does not read is told here, in the same commit. `tests/faults/test_older_version.py`
-asks its own code.
+A change of a form that an older version does not read is told here, in the same commit.
+`tests/faults/test_older_version.py` asks its own code.
 """
 
 from __future__ import annotations
@@ -37,40 +37,81 @@ class Older:
     """its mirrors go on with alarms that stand"""
 
 
-VERSIONS: Final[Mapping[str, Older]] = MappingProxyType({
-    "0.2.0": Older(
-        name="0.2.0",
-        ledger=2,
-        checkpoints=(1,),
-        parsers=(1,),
-        no_marker_fields=("lost", "unknown", "unrepeatable", "checked", "set_aside", "set_aside_records", "left_out", "lacks"),
-        no_range_fields=("record_start", "fields", "format"),
-        no_settings=frozenset((
-            "registry.ca", "registry.certificate", "registry.key",
-            "service.workers", "service.connections_max", "service.header_bytes_max", "service.headers_max",
-            "service.header_seconds", "service.body_seconds", "service.idle_seconds", "service.tokens_required", "service.tls.*",
-            "tailer.second_state_dir", "tailer.token_file", "tailer.tls.*", "tailer.range_bytes_min", "tailer.ranges_in_flight",
-            "tailer.metrics_port", "tailer.metrics_host", "tailer.unwell_seconds", "tailer.spool.*", "tailer.syslog.*",
-            "tailer.sources.exclude", "tailer.sources.read_from", "tailer.sources.ignore_older_seconds", "tailer.sources.input",
-            "tailer.sources.format", "tailer.sources.record_start", "tailer.sources.flush_seconds", "tailer.sources.fields.*",
-            "mirror.rest_host", "mirror.workers", "mirror.retention_alarm_hours", "mirror.traffic_seconds.*",
-            "mirror.metrics_port", "mirror.metrics_host", "kafka.further_edges.*",
-            "types.first_hour",
-        )),
-        references=False,
-        finds_the_rest=False,
-        keeps_alarms=False,
-    ),
-    "0.3.0": Older(
-        name="0.3.0",
-        ledger=5,
-        checkpoints=(1, 2, 3),
-        parsers=(1, 2),  # 3 reads more forms of syslog
-        no_marker_fields=("checked", "set_aside", "set_aside_records", "left_out", "lacks"),
-        no_range_fields=(),
-        no_settings=frozenset(),
-        references=True,
-        finds_the_rest=True,
-        keeps_alarms=True,
-    ),
-})  # fmt: skip
+VERSIONS: Final[Mapping[str, Older]] = MappingProxyType(
+    {
+        "0.2.0": Older(
+            name="0.2.0",
+            ledger=2,
+            checkpoints=(1,),
+            parsers=(1,),
+            no_marker_fields=(
+                "lost",
+                "unknown",
+                "unrepeatable",
+                "checked",
+                "set_aside",
+                "set_aside_records",
+                "left_out",
+                "lacks",
+            ),
+            no_range_fields=("record_start", "fields", "format"),
+            no_settings=frozenset(
+                (
+                    "registry.ca",
+                    "registry.certificate",
+                    "registry.key",
+                    "service.workers",
+                    "service.connections_max",
+                    "service.header_bytes_max",
+                    "service.headers_max",
+                    "service.header_seconds",
+                    "service.body_seconds",
+                    "service.idle_seconds",
+                    "service.tokens_required",
+                    "service.tls.*",
+                    "tailer.second_state_dir",
+                    "tailer.token_file",
+                    "tailer.tls.*",
+                    "tailer.range_bytes_min",
+                    "tailer.ranges_in_flight",
+                    "tailer.metrics_port",
+                    "tailer.metrics_host",
+                    "tailer.unwell_seconds",
+                    "tailer.spool.*",
+                    "tailer.syslog.*",
+                    "tailer.sources.exclude",
+                    "tailer.sources.read_from",
+                    "tailer.sources.ignore_older_seconds",
+                    "tailer.sources.input",
+                    "tailer.sources.format",
+                    "tailer.sources.record_start",
+                    "tailer.sources.flush_seconds",
+                    "tailer.sources.fields.*",
+                    "mirror.rest_host",
+                    "mirror.workers",
+                    "mirror.retention_alarm_hours",
+                    "mirror.traffic_seconds.*",
+                    "mirror.metrics_port",
+                    "mirror.metrics_host",
+                    "kafka.further_edges.*",
+                    "types.first_hour",
+                )
+            ),
+            references=False,
+            finds_the_rest=False,
+            keeps_alarms=False,
+        ),
+        "0.3.0": Older(
+            name="0.3.0",
+            ledger=5,
+            checkpoints=(1, 2, 3),
+            parsers=(1, 2),  # 3 reads more forms of syslog
+            no_marker_fields=("checked", "set_aside", "set_aside_records", "left_out", "lacks"),
+            no_range_fields=(),
+            no_settings=frozenset(),
+            references=True,
+            finds_the_rest=True,
+            keeps_alarms=True,
+        ),
+    }
+)

@@ -13,44 +13,60 @@ from hourmark.rules.revision import PARSER, Rules, RulesBook, TypeVersion
 RECORD_OVERHEAD: Final = 1024  # of a record in Kafka's batch, with room to spare
 
 
-def check_change(latest: Rules | None, declared: Declarations, bucket_seconds: int, *, may_remove: bool) -> None:
+def check_change(
+    latest: Rules | None, declared: Declarations, bucket_seconds: int, *, may_remove: bool
+) -> None:
     """Whether these declarations may follow the revision in force. UsageError if not:
 
-    the bucket length would change (promises are counted by bucket, and closed ones never change), or types or sources in force
-    are missing and `may_remove` is not set (their new lines would become dead letters).
+    the bucket length would change (promises are counted by bucket, and closed ones never change),
+    or types or sources in force are missing and `may_remove` is not set (their new lines would
+    become dead letters).
     """
     if latest is None:
         return
     if latest.parsing.bucket_seconds != bucket_seconds:
         raise UsageError(
             f"parsing.bucket_seconds is {bucket_seconds}, but types were applied with "
-            f"{latest.parsing.bucket_seconds}; a root's bucket length is fixed: set it back, or begin a new root and cluster"
+            f"{latest.parsing.bucket_seconds}; a root's bucket length is fixed: set it back, or "
+            "begin a new root and cluster"
         )
-    missing = (set(latest.types) - {t.name for t in declared.types}) | (set(latest.sources) - {s.name for s in declared.sources})
+    missing = (set(latest.types) - {t.name for t in declared.types}) | (
+        set(latest.sources) - {s.name for s in declared.sources}
+    )
     if missing and not may_remove:
         raise UsageError(
-            f"{', '.join(sorted(missing))}: in force, but not declared here; their new lines would become dead letters. "
+            f"{', '.join(sorted(missing))}: in force, but not declared here; their new lines "
+            "would become dead letters. "
             "Declare them, or mean it with --remove"
         )
 
 
-def next_rules(book: RulesBook, declared: Declarations, schema_ids: Mapping[str, int], bucket_seconds: int) -> Rules:
+def next_rules(
+    book: RulesBook, declared: Declarations, schema_ids: Mapping[str, int], bucket_seconds: int
+) -> Rules:
     """The revision that these declarations make; the very same as the latest if nothing changed."""
     latest, sequence = book.latest, book.next_sequence
     versions = {t.name: TypeVersion(t, schema_ids[t.name]) for t in declared.types}
     parsing = Parsing(bucket_seconds=bucket_seconds, **declared.limits.model_dump())
     proposed = Rules(
-        sequence=sequence, types=versions, sources={s.name: s for s in declared.sources}, parsing=parsing, parser=PARSER
+        sequence=sequence,
+        types=versions,
+        sources={s.name: s for s in declared.sources},
+        parsing=parsing,
+        parser=PARSER,
     )
     return latest if latest is not None and proposed.same_content(latest) else proposed
 
 
 def check_sizes(rules: Rules, bytes_max: int) -> None:
-    """UsageError if a record of the revision is larger than Kafka takes: it could be put in force, and never published."""
+    """UsageError if a record of the revision is larger than Kafka takes: it could be put in force,
+    and never published.
+    """
     for key, value in rules.records():
         if (size := len(key.encode()) + len(value.encode()) + RECORD_OVERHEAD) > bytes_max:
             raise UsageError(
-                f"{key} has {size} bytes, kafka.max_message_bytes allows {bytes_max}: declare fewer fields or symbols in a type, "
+                f"{key} has {size} bytes, kafka.max_message_bytes allows {bytes_max}: declare "
+                "fewer fields or symbols in a type, "
                 "fewer types for one edge, or raise it, there and for the topics"
             )
 
@@ -63,7 +79,11 @@ def changes(before: Rules | None, after: Rules) -> str:
         now: Mapping[str, object] = getattr(after, kind)
         told += [f"{kind[:-1]} {name} added" for name in sorted(now.keys() - was.keys())]
         told += [f"{kind[:-1]} {name} removed" for name in sorted(was.keys() - now.keys())]
-        told += [f"{kind[:-1]} {name} changed" for name in sorted(now.keys() & was.keys()) if now[name] != was[name]]
+        told += [
+            f"{kind[:-1]} {name} changed"
+            for name in sorted(now.keys() & was.keys())
+            if now[name] != was[name]
+        ]
     if before is not None and before.parsing != after.parsing:
         told.append("limits changed")
     return ", ".join(told) or "nothing that declarations say"

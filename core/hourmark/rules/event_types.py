@@ -1,6 +1,7 @@
 """Event types and sources: what a declaration says, read from TOML.
 
-One file a type, `types/<name>.toml`; the sources stand together in `types/sources.toml`. See docs/event-types.md.
+One file a type, `types/<name>.toml`; the sources stand together in `types/sources.toml`. See
+docs/event-types.md.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from hourmark.rules.line_rule import DECLARED
 from hourmark.rules.line_rule import LineRule as LineRule  # part of a declaration
 
 TypeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
-# Of topics that end with `.internal` or `-internal` (ReplicationPolicy.isInternalTopic), or `.replica` (DefaultTopicFilter).
+# Of topics that end with `.internal` or `-internal` (ReplicationPolicy.isInternalTopic), or
+# `.replica` (DefaultTopicFilter).
 _NEVER_COPIED = re.compile(r"(?:.*-)?internal|replica")
 SOURCES_FILE = "sources.toml"
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -54,20 +56,27 @@ class EventType(Group):
     @field_validator("name")
     @classmethod
     def _copied(cls, name: str, info: ValidationInfo) -> str:
-        """A type in force is read as it stands: where one cluster is both edge and central, nothing need be copied."""
+        """A type in force is read as it stands: where one cluster is both edge and central, nothing
+        need be copied.
+        """
         if info.context == DECLARED and _NEVER_COPIED.fullmatch(name):
             raise ValueError(
-                f"{name}: MirrorMaker 2 takes events.{name} for a topic of its own, and never copies it; name it otherwise"
+                f"{name}: MirrorMaker 2 takes events.{name} for a topic of its own, and "
+                "never copies it; name it otherwise"
             )
         return name
 
     @field_validator("fields")
     @classmethod
     def _usable(cls, fields: list[dict[str, Any]], info: ValidationInfo) -> list[dict[str, Any]]:
-        """TOML has no null: a union that begins with it has it as its default, unless another is declared."""
+        """TOML has no null: a union that begins with it has it as its default, unless another is
+        declared.
+        """
         fields = [
             {**field, "default": None}
-            if "default" not in field and isinstance(field.get("type"), list) and field["type"][:1] == ["null"]
+            if "default" not in field
+            and isinstance(field.get("type"), list)
+            and field["type"][:1] == ["null"]
             else field
             for field in fields
         ]
@@ -81,7 +90,10 @@ class EventType(Group):
         names = [str(field.get("name")) for field in self.fields]
         for name in names:
             if not FIELD_NAME.fullmatch(name):
-                raise ValueError(f"field name {name!r}: allowed are letters, digits and _, not beginning with a digit")
+                raise ValueError(
+                    f"field name {name!r}: allowed are letters, digits and _, not "
+                    "beginning with a digit"
+                )
             if name in ENVELOPE_NAMES:
                 raise ValueError(f"field {name!r} is the envelope's; name it otherwise")
         if len(set(names)) < len(names):
@@ -93,7 +105,8 @@ class EventType(Group):
             raise ValueError(f"the fields make no valid Avro schema: {error!r}") from error
         return self
 
-    def schema(self) -> Schema:  # type: ignore[override]  # pydantic's deprecated classmethod of the same name
+    # pydantic's deprecated classmethod of the same name
+    def schema(self) -> Schema:  # type: ignore[override]
         """The Avro schema of its events, envelope included."""
         schema: Schema = plain_spelling(event_schema(self.name, self.fields, self.doc))
         return schema
@@ -116,7 +129,9 @@ class Source(Group):
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """`host` came after 0.2.0: said only where it says something, as with `LineRule`."""
         settings: dict[str, Any] = serialize(self)
-        return {name: value for name, value in settings.items() if (name, value) != ("host", "line")}
+        return {
+            name: value for name, value in settings.items() if (name, value) != ("host", "line")
+        }
 
 
 DEAD_LETTERS = EventType(
@@ -127,7 +142,8 @@ DEAD_LETTERS = EventType(
 )
 
 
-# Lines of any stock system log. Whoever wants it otherwise declares a syslog.toml. A later field needs a default.
+# Lines of any stock system log. Whoever wants it otherwise declares a syslog.toml. A later field
+# needs a default.
 SYSLOG = EventType(
     name="syslog",
     doc="A line of a system log: RFC 5424, RFC 3164, or as syslog daemons write files.",
@@ -135,22 +151,37 @@ SYSLOG = EventType(
         {"name": "program", "type": ["null", "string"], "default": None},
         {"name": "pid", "type": ["null", "string"], "default": None},
         {"name": "message", "type": "bytes", "doc": "what follows the header, byte for byte"},
-        {"name": "facility", "type": ["null", "int"], "default": None, "doc": "0 to 23; files mostly have none"},
+        {
+            "name": "facility",
+            "type": ["null", "int"],
+            "default": None,
+            "doc": "0 to 23; files mostly have none",
+        },
         {"name": "severity", "type": ["null", "int"], "default": None, "doc": "0 (worst) to 7"},
         {"name": "msgid", "type": ["null", "string"], "default": None},
-        {"name": "structured_data", "type": {"type": "map", "values": "string"}, "default": {}, "doc": "by `id param`"},
+        {
+            "name": "structured_data",
+            "type": {"type": "map", "values": "string"},
+            "default": {},
+            "doc": "by `id param`",
+        },
     ],
     line=LineRule(
         payload="text",
         field="message",
         time="observed",
-        header={name: name for name in ("program", "pid", "facility", "severity", "msgid", "structured_data")},
+        header={
+            name: name
+            for name in ("program", "pid", "facility", "severity", "msgid", "structured_data")
+        },
     ),
 )
 
 
 class Declarations(NamedTuple):
-    """What a folder declares: types, `dead-letters` included, and sources, both sorted by name, and limits."""
+    """What a folder declares: types, `dead-letters` included, and sources, both sorted by name, and
+    limits.
+    """
 
     types: list[EventType]
     sources: list[Source]
@@ -160,13 +191,23 @@ class Declarations(NamedTuple):
 def read_folder(folder: Path) -> Declarations:
     """All declarations of a folder; TypeFileError names file and field."""
     if not folder.is_dir():
-        raise TypeFileError(f"there is no folder {folder} with event types; name it with --dir or types.dir")
-    types = [_read_type(file) for file in sorted(folder.glob("*.toml")) if file.name != SOURCES_FILE]
+        raise TypeFileError(
+            f"there is no folder {folder} with event types; name it with --dir or types.dir"
+        )
+    types = [
+        _read_type(file) for file in sorted(folder.glob("*.toml")) if file.name != SOURCES_FILE
+    ]
     sources, limits = _read_sources(folder / SOURCES_FILE)
-    if SYSLOG.name not in {t.name for t in types} and any(SYSLOG.name in source.types for source in sources):
+    if SYSLOG.name not in {t.name for t in types} and any(
+        SYSLOG.name in source.types for source in sources
+    ):
         types.append(SYSLOG)
     check_together(types, sources)
-    return Declarations(sorted([*types, DEAD_LETTERS], key=lambda t: t.name), sorted(sources, key=lambda s: s.name), limits)
+    return Declarations(
+        sorted([*types, DEAD_LETTERS], key=lambda t: t.name),
+        sorted(sources, key=lambda s: s.name),
+        limits,
+    )
 
 
 def check_together(types: list[EventType], sources: list[Source]) -> None:
@@ -179,11 +220,18 @@ def check_together(types: list[EventType], sources: list[Source]) -> None:
     for source in sources:
         for name in [*source.types, *([source.catch_all] if source.catch_all else [])]:
             if name not in known:
-                raise TypeFileError(f"source {source.name} names the type {name}, which no file declares; known: {sorted(known)}")
+                raise TypeFileError(
+                    f"source {source.name} names the type {name}, which no file declares; "
+                    f"known: {sorted(known)}"
+                )
         _check_source(source, [known[name] for name in source.types])
-        if source.catch_all and (known[source.catch_all].line.field is None or known[source.catch_all].line.time != "observed"):
+        if source.catch_all and (
+            known[source.catch_all].line.field is None
+            or known[source.catch_all].line.time != "observed"
+        ):
             raise TypeFileError(
-                f"the catch_all {source.catch_all} of source {source.name} needs line.field and line.time = 'observed'"
+                f"the catch_all {source.catch_all} of source {source.name} needs "
+                "line.field and line.time = 'observed'"
             )
         _check_catch_all(source, known)
 
@@ -192,18 +240,26 @@ def _check_source(source: Source, types: list[EventType]) -> None:
     """Types that their source's lines could never become, or never as they are meant."""
     taking: dict[str, str] = {}  # payload of which every line fits: the type that takes it
     for declared in types:
-        rule, said = declared.line, f"source {source.name} has format {source.format}, but its type {declared.name}"
+        rule, said = (
+            declared.line,
+            f"source {source.name} has format {source.format}, but its type {declared.name}",
+        )
         if source.format == "rfc5424":
             if rule.payload == "pattern" or rule.programs:
                 raise TypeFileError(
-                    f"{said} has {'payload pattern' if rule.payload == 'pattern' else 'line.programs'}; patterns go with 'free' "
+                    f"{said} has "
+                    f"{'payload pattern' if rule.payload == 'pattern' else 'line.programs'}; "
+                    "patterns go with 'free' "
                     "and 'syslog', programs with 'syslog': here the MSGID names the type"
                 )
             continue
         if source.format == "free":
             _check_free(rule, said)
         if before := taking.get("text") or taking.get(rule.payload):
-            raise TypeFileError(f"source {source.name}: its type {declared.name} is never reached: {before} takes all such lines")
+            raise TypeFileError(
+                f"source {source.name}: its type {declared.name} is never reached: "
+                f"{before} takes all such lines"
+            )
         if rule.payload in ("text", "json", "logfmt") and not rule.programs:
             taking[rule.payload] = declared.name
 
@@ -211,10 +267,13 @@ def _check_source(source: Source, types: list[EventType]) -> None:
 def _check_free(rule: LineRule, said: str) -> None:
     """What lines without a header cannot have."""
     if rule.header or rule.programs:
-        raise TypeFileError(f"{said} has line.header or line.programs; a header goes with 'rfc5424' and 'syslog'")
+        raise TypeFileError(
+            f"{said} has line.header or line.programs; a header goes with 'rfc5424' and 'syslog'"
+        )
     if rule.payload != "pattern" and rule.time_field is None and rule.time == "event":
         raise TypeFileError(
-            f"{said} has payload {rule.payload} with neither line.time_field nor line.time = 'observed'; without a header there "
+            f"{said} has payload {rule.payload} with neither line.time_field nor line.time = "
+            "'observed'; without a header there "
             "would be no timestamp"
         )
 
@@ -227,15 +286,19 @@ def _check_catch_all(source: Source, known: Mapping[str, EventType]) -> None:
     rule = known[source.catch_all].line
     if rule.field not in {redaction.field for redaction in rule.redact}:
         raise TypeFileError(
-            f"source {source.name}: its type {redacts[0]} redacts, and the catch_all {source.catch_all} would take lines of it "
-            f"whole; give {source.catch_all} a [[line.redact]] for its field {rule.field}, or take the catch_all away"
+            f"source {source.name}: its type {redacts[0]} redacts, and the catch_all "
+            f"{source.catch_all} would take lines of it "
+            f"whole; give {source.catch_all} a [[line.redact]] for its field {rule.field}, or "
+            "take the catch_all away"
         )
 
 
 def _read_type(file: Path) -> EventType:
     declared = _read(file, EventType)
     if declared.name != file.stem:
-        raise TypeFileError(f"{file} declares the type {declared.name}; file and type must have one name")
+        raise TypeFileError(
+            f"{file} declares the type {declared.name}; file and type must have one name"
+        )
     return declared
 
 
@@ -253,12 +316,19 @@ def _read(file: Path, model: type[_Model]) -> _Model:
         declared = tomllib.loads(file.read_text())
     except OSError as error:
         raise TypeFileError(f"cannot read {file}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # also of numbers without end, which are no TOMLDecodeError
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # also of numbers without end, which are no TOMLDecodeError
         raise TypeFileError(f"{file} is no valid TOML: {error}") from error
     try:
         return model.model_validate(declared, context=DECLARED)
     except ValidationError as error:
         problems = "\n".join(
-            f"  {'.'.join(map(str, p['loc'])) or 'the file'}: {p['msg'].removeprefix('Value error, ')}" for p in error.errors()
+            (
+                f"  {'.'.join(map(str, p['loc'])) or 'the file'}: "
+                f"{p['msg'].removeprefix('Value error, ')}"
+            )
+            for p in error.errors()
         )
         raise TypeFileError(f"{file}:\n{problems}") from error

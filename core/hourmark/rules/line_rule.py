@@ -1,4 +1,7 @@
-"""How lines of a type are parsed: what the table `[line]` of its declaration says. See docs/event-types.md."""
+"""How lines of a type are parsed: what the table `[line]` of its declaration says.
+
+See docs/event-types.md.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,29 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, model_serializer, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    model_serializer,
+    model_validator,
+)
 
 from hourmark.config.groups import Group
 
-DECLARED: Final = {"declared": True}  # a file's fields are checked to the last; a revision in force is read as it stands
+DECLARED: Final = {
+    "declared": True
+}  # a file's fields are checked to the last; a revision in force is read as it stands
 SKIPPED: Final = "-"  # a column that goes nowhere
 TIME_WORDS: Final = ("rfc3339", "unix", "unix-ms", "unix-us", "unix-ns")
 HEADER_PARTS: Final = ("host", "program", "pid", "facility", "severity", "msgid", "structured_data")
-SD_PARAM: Final = re.compile(r"\[([!#-<>-\\^-~]{1,255}) ([!#-<>-\\^-~]{1,255})\]")  # of RFC 5424's structured data
+SD_PARAM: Final = re.compile(
+    r"\[([!#-<>-\\^-~]{1,255}) ([!#-<>-\\^-~]{1,255})\]"
+)  # of RFC 5424's structured data
 _GROUP_NAME: Final = re.compile(r"\(\?P?<(\w+)>")  # both of RE2's spellings
-_LITERAL: Final = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]", re.DOTALL)  # holds no groups
+_LITERAL: Final = re.compile(
+    r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]", re.DOTALL
+)  # holds no groups
 _OF_0_2_0: Final = ("payload", "field", "pattern", "time_format", "time")
 _GOES_WITH: Final = {
     "pattern": ("pattern",),
@@ -84,18 +99,31 @@ class LineRule(Group):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Settings that came after 0.2.0 only where they say something: all else stays, digest by digest, what it was."""
+        """Settings that came after 0.2.0 only where they say something: all else stays, digest by
+        digest, what it was.
+        """
         settings: dict[str, Any] = serialize(self)
         fields = type(self).model_fields
-        return {k: v for k, v in settings.items() if k in _OF_0_2_0 or v != fields[k].get_default(call_default_factory=True)}
+        return {
+            k: v
+            for k, v in settings.items()
+            if k in _OF_0_2_0 or v != fields[k].get_default(call_default_factory=True)
+        }
 
     @property
     def is_plain(self) -> bool:
         """Whether fields are filled by their names and by nothing else."""
         return not (
-            self.payload in ("logfmt", "tsv") or self.time_field or self.host_field or self.header or self.programs
-            or self.unknown != "refuse" or self.coerce or self.null_text is not None or self.redact
-        )  # fmt: skip
+            self.payload in ("logfmt", "tsv")
+            or self.time_field
+            or self.host_field
+            or self.header
+            or self.programs
+            or self.unknown != "refuse"
+            or self.coerce
+            or self.null_text is not None
+            or self.redact
+        )
 
     @property
     def groups(self) -> frozenset[str]:
@@ -111,7 +139,9 @@ class LineRule(Group):
     def _complete(self, info: ValidationInfo) -> Self:
         for name, payloads in _GOES_WITH.items():
             if getattr(self, name) and self.payload not in payloads:
-                raise ValueError(f"{name} goes with payload = {' or '.join(map(repr, payloads))} only")
+                raise ValueError(
+                    f"{name} goes with payload = {' or '.join(map(repr, payloads))} only"
+                )
         if self.payload == "pattern":
             self._check_pattern(info.context == DECLARED)
         if self.payload == "text" and self.field is None:
@@ -123,10 +153,15 @@ class LineRule(Group):
         if self.unknown != "refuse" and self.payload not in ("json", "logfmt"):
             raise ValueError("unknown goes with payload = 'json' or 'logfmt' only")
         if (self.unknown == "keep") != (self.unknown_field is not None):
-            raise ValueError("unknown = 'keep' and unknown_field, the map that keeps them, need each other")
+            raise ValueError(
+                "unknown = 'keep' and unknown_field, the map that keeps them, need each other"
+            )
         for field, part in self.header.items():
             if part not in HEADER_PARTS and not SD_PARAM.fullmatch(part):
-                raise ValueError(f'header.{field} = {part!r}: allowed are {", ".join(HEADER_PARTS)} and "[id param]"')
+                raise ValueError(
+                    f"header.{field} = {part!r}: allowed are {', '.join(HEADER_PARTS)} "
+                    'and "[id param]"'
+                )
         return self
 
     def _check_pattern(self, declared: bool) -> None:
@@ -143,36 +178,55 @@ class LineRule(Group):
             _check_groups(self.pattern)
 
     def check_names(self, fields: Iterable[dict[str, Any]]) -> None:
-        """ValueError where it names what is none of these fields, or one that cannot take what it is given."""
+        """ValueError where it names what is none of these fields, or one that cannot take what it
+        is given.
+        """
         types = {str(field.get("name")): field.get("type") for field in fields}
         named = {
             "field": [self.field] if self.field else [],
             "columns": [
-                name for name in self.columns or () if name not in (SKIPPED, self.time_field, self.host_field)
+                name
+                for name in self.columns or ()
+                if name not in (SKIPPED, self.time_field, self.host_field)
             ],
             "header": list(self.header),
             "coerce": self.coerce,
             "unknown_field": [self.unknown_field] if self.unknown_field else [],
             "redact": [redaction.field for redaction in self.redact],
-        }  # fmt: skip
+        }
         for setting, names in named.items():
             for name in names:
                 if name not in types:
-                    raise ValueError(f"line.{setting} = {name!r} is none of the fields {list(types)}")
-        if self.columns and (twice := {name for name in self.columns if name != SKIPPED and self.columns.count(name) > 1}):
+                    raise ValueError(
+                        f"line.{setting} = {name!r} is none of the fields {list(types)}"
+                    )
+        if self.columns and (
+            twice := {
+                name for name in self.columns if name != SKIPPED and self.columns.count(name) > 1
+            }
+        ):
             raise ValueError(f"line.columns: {', '.join(sorted(twice))} is there twice")
         for name in ("time_field", "host_field"):
             if self.columns and (value := getattr(self, name)) and value not in self.columns:
                 raise ValueError(f"line.{name} = {value!r} is none of the columns {self.columns}")
-        maps = [self.unknown_field, *(field for field, part in self.header.items() if part == "structured_data")]
+        maps = [
+            self.unknown_field,
+            *(field for field, part in self.header.items() if part == "structured_data"),
+        ]
         for name in filter(None, maps):
             if types[name] != {"type": "map", "values": "string"}:
-                raise ValueError(f'the field {name!r} must be of the type {{ type = "map", values = "string" }}')
+                raise ValueError(
+                    f'the field {name!r} must be of the type {{ type = "map", values = "string" }}'
+                )
 
 
 def _check_groups(pattern: str) -> None:
-    """RE2 takes a name twice, and then knows the first group alone: what the other matched would be lost."""
+    """RE2 takes a name twice, and then knows the first group alone: what the other matched would be
+    lost.
+    """
     names = _GROUP_NAME.findall(_LITERAL.sub("", pattern))
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"the pattern names the group {name} twice; put what differs within one group")
+            raise ValueError(
+                f"the pattern names the group {name} twice; put what differs within one group"
+            )

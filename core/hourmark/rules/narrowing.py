@@ -1,7 +1,9 @@
-"""Which lines that are events under the rules in force would be dead letters under new declarations, told from the two; pure.
+"""Which lines that are events under the rules in force would be dead letters under new
+declarations, told from the two; pure.
 
-Only what is certain from the declarations is told: something that was accepted and no longer is. Whether a changed pattern
-fits the lines that come, none of them can say: docs/decisions/2026-11-23-declarations-that-refuse-lines.md.
+Only what is certain from the declarations is told: something that was accepted and no longer is.
+Whether a changed pattern fits the lines that come, none of them can say:
+docs/decisions/2026-11-23-declarations-that-refuse-lines.md.
 """
 
 from __future__ import annotations
@@ -17,20 +19,26 @@ from hourmark.rules.revision import Rules
 
 
 def check_lines(latest: Rules | None, declared: Declarations, *, may_refuse: bool) -> None:
-    """UsageError, naming types, sources and fields, where lines that come now would be refused and `may_refuse` is not set."""
+    """UsageError, naming types, sources and fields, where lines that come now would be refused and
+    `may_refuse` is not set.
+    """
     refused = [] if latest is None or may_refuse else [*_refused(latest, declared)]
     if refused:
         raise UsageError(
             f"lines that are events now would become dead letters: {'; '.join(refused[:10])}"
-            f"{f'; and {len(refused) - 10} more' if len(refused) > 10 else ''}. Nothing was changed. Declare it so that they are "
-            "accepted, or, once no program writes such lines any more, mean it with --refuse-lines"
+            f"{f'; and {len(refused) - 10} more' if len(refused) > 10 else ''}. Nothing was "
+            "changed. Declare it so that they are "
+            "accepted, or, once no program writes such lines any more, mean it with "
+            "--refuse-lines"
         )
 
 
 def _refused(latest: Rules, declared: Declarations) -> Iterator[str]:
     for new in declared.types:
         if new.name != dead_letters.TYPE and (old := latest.types.get(new.name)) is not None:
-            yield from (f"{new.name}: {what}" for what in _of_type(old.declaration, old.schema, new))
+            yield from (
+                f"{new.name}: {what}" for what in _of_type(old.declaration, old.schema, new)
+            )
     for source in declared.sources:
         if (before := latest.sources.get(source.name)) is not None:
             yield from (f"source {source.name}: {what}" for what in _of_source(before, source))
@@ -40,7 +48,11 @@ def _of_type(old: EventType, old_schema: Mapping[str, Any], new: EventType) -> I
     yield from _Comparison().of(old_schema, new.schema())
     yield from _of_lines(old.line, new.line)
     if old.line.pattern is not None and new.line.pattern is not None:
-        needed = {field["name"] for field in new.fields if "default" not in field and not _takes_null(field["type"])}
+        needed = {
+            field["name"]
+            for field in new.fields
+            if "default" not in field and not _takes_null(field["type"])
+        }
         for group in sorted(needed & (old.line.groups - new.line.groups) - {new.line.field}):
             yield f"its pattern lost the group {group}, and that field has no default"
 
@@ -68,7 +80,9 @@ class _Comparison:
 
     old_named: dict[str, Any] = dataclasses.field(default_factory=dict)  # as they come
     new_named: dict[str, Any] = dataclasses.field(default_factory=dict)
-    seen: set[tuple[str, str]] = dataclasses.field(default_factory=set)  # records: one may hold itself
+    seen: set[tuple[str, str]] = dataclasses.field(
+        default_factory=set
+    )  # records: one may hold itself
 
     def of(self, old: Any, new: Any, path: str = "") -> Iterator[str]:
         old, new = _resolved(old, self.old_named), _resolved(new, self.new_named)
@@ -87,7 +101,9 @@ class _Comparison:
             case list(), list():
                 for branch in old:
                     kind = _kind(_resolved(branch, self.old_named))
-                    for same in (other for other in new if _kind(_resolved(other, self.new_named)) == kind):
+                    for same in (
+                        other for other in new if _kind(_resolved(other, self.new_named)) == kind
+                    ):
                         yield from self.of(branch, same, path)
 
     def _of_fields(self, old: list[Any], new: list[Any], within: str) -> Iterator[str]:
@@ -114,7 +130,11 @@ def _resolved(schema: Any, named: dict[str, Any]) -> Any:
 def _kind(schema: Any) -> Any:
     if not isinstance(schema, Mapping):
         return schema
-    return (schema["type"], str(schema["name"]).rpartition(".")[2]) if "name" in schema else schema["type"]
+    return (
+        (schema["type"], str(schema["name"]).rpartition(".")[2])
+        if "name" in schema
+        else schema["type"]
+    )
 
 
 def _takes_null(schema: Any) -> bool:

@@ -1,15 +1,18 @@
 """A rules revision: everything that parsing depends on, under one name.
 
-`hourmark types apply` writes revisions to the ledger, and then to the topic `hourmark.types` (compacted, one partition):
+`hourmark types apply` writes revisions to the ledger, and then to the topic `hourmark.types`
+(compacted, one partition):
 
     key `type/<name>/<digest>`   value: that version of the type, JSON: its declaration and its Avro schema
     key `rules/<id>`             value: the revision, JSON: its types by digest and schema id, sources, limits, parser
 
-Keys are made of content: compaction never removes what a range may name years later, repeating a publication changes nothing,
-and the order of records means nothing. A revision whose types have not all been seen waits for them. A schema id means one type
-and one schema for ever: the revision fixes it, whatever a registry says later.
+Keys are made of content: compaction never removes what a range may name years later, repeating a
+publication changes nothing, and the order of records means nothing. A revision whose types have not
+all been seen waits for them. A schema id means one type and one schema for ever: the revision fixes
+it, whatever a registry says later.
 
-A revision's id is `<sequence>-<digest>`; services use the highest, ranges name the one they are to be parsed under.
+A revision's id is `<sequence>-<digest>`; services use the highest, ranges name the one they are to
+be parsed under.
 """
 
 from __future__ import annotations
@@ -31,28 +34,39 @@ Record = tuple[str, str]  # key and value in the topic and in the ledger
 
 
 class ParserVersion(NamedTuple):
-    """What a revision is parsed by. `parser` counts up where a result may differ; `zones` is a version of the IANA zone data."""
+    """What a revision is parsed by.
+
+    `parser` counts up where a result may differ; `zones` is a version of the IANA zone data.
+    """
 
     parser: int
     zones: str
 
     @property
     def counts_blanks(self) -> bool:
-        """Whether a blank line is counted and makes no record. The first parser made a dead letter of it."""
+        """Whether a blank line is counted and makes no record. The first parser made a dead letter
+        of it.
+        """
         return self.parser >= 2
 
     @property
     def reads_json_bodies(self) -> bool:
-        """Whether a batch may be one JSON value over several lines. To the first parser each of its lines was one."""
+        """Whether a batch may be one JSON value over several lines. To the first parser each of its
+        lines was one.
+        """
         return self.parser >= 2
 
     @property
     def reads_syslog_forms(self) -> bool:
-        """Whether `format = "syslog"` takes what devices write (`parsing.syslog_forms`). Parsers 1 and 2 know RFC 3164's form."""
+        """Whether `format = "syslog"` takes what devices write (`parsing.syslog_forms`). Parsers 1
+        and 2 know RFC 3164's form.
+        """
         return self.parser >= 3
 
 
-PARSER: Final = ParserVersion(3, "2026.6")  # of new revisions; the delivery service's `parsing` knows which it can still be
+PARSER: Final = ParserVersion(
+    3, "2026.6"
+)  # of new revisions; the delivery service's `parsing` knows which it can still be
 
 
 class SchemaMeaning(NamedTuple):
@@ -69,8 +83,9 @@ class SchemaMeaning(NamedTuple):
 class TypeVersion:
     """A type as a revision has it. `schema_id` is the registry's.
 
-    `published` is its text in the topic, where it was read from there. Digests are of that text, and not of what this software
-    would write: a later one, whose declarations or envelope know more, must still know old revisions by their names.
+    `published` is its text in the topic, where it was read from there. Digests are of that text,
+    and not of what this software would write: a later one, whose declarations or envelope know
+    more, must still know old revisions by their names.
     """
 
     declaration: EventType
@@ -82,12 +97,21 @@ class TypeVersion:
         """The version as JSON."""
         if self.published is not None:
             return self.published
-        return canonical_json({"declaration": self.declaration.model_dump(mode="json"), "schema": self.declaration.schema()})
+        return canonical_json(
+            {
+                "declaration": self.declaration.model_dump(mode="json"),
+                "schema": self.declaration.schema(),
+            }
+        )
 
     @functools.cached_property
     def schema(self) -> Schema:
         """The Avro schema that its events are written with."""
-        schema: Schema = self.declaration.schema() if self.published is None else json.loads(self.published)["schema"]
+        schema: Schema = (
+            self.declaration.schema()
+            if self.published is None
+            else json.loads(self.published)["schema"]
+        )
         return schema
 
     @functools.cached_property
@@ -115,12 +139,18 @@ class Rules:
     sources: Mapping[str, Source]
     parsing: Parsing
     parser: ParserVersion = PARSER
-    published: str | None = dataclasses.field(default=None, compare=False, repr=False)  # see `TypeVersion`
+    published: str | None = dataclasses.field(
+        default=None, compare=False, repr=False
+    )  # see `TypeVersion`
 
     @functools.cached_property
     def text(self) -> str:
         """The revision as JSON."""
-        return self.published if self.published is not None else canonical_json({"sequence": self.sequence, **self._content()})
+        return (
+            self.published
+            if self.published is not None
+            else canonical_json({"sequence": self.sequence, **self._content()})
+        )
 
     @functools.cached_property
     def id(self) -> str:
@@ -129,7 +159,10 @@ class Rules:
 
     def _content(self) -> dict[str, Any]:
         return {
-            "types": {name: {"digest": t.digest, "schema_id": t.schema_id} for name, t in self.types.items()},
+            "types": {
+                name: {"digest": t.digest, "schema_id": t.schema_id}
+                for name, t in self.types.items()
+            },
             "sources": {name: s.model_dump(mode="json") for name, s in self.sources.items()},
             "parsing": self.parsing.model_dump(mode="json"),
             "parser": self.parser._asdict(),
@@ -145,7 +178,8 @@ class Rules:
 
 
 class KnownSchema(NamedTuple):
-    """What the ledger keeps of a schema id: its type (or `hourmark.audit`, `hourmark.hosts`), fingerprint, and text as JSON.
+    """What the ledger keeps of a schema id: its type (or `hourmark.audit`, `hourmark.hosts`),
+    fingerprint, and text as JSON.
 
     `text` is empty where only a marker tells of it.
     """
@@ -174,7 +208,9 @@ class KnownSchema(NamedTuple):
     @property
     def topic(self) -> str:
         """Whose values are written with it."""
-        return self.event_type if self.event_type in (AUDIT, HOSTS) else events_topic(self.event_type)
+        return (
+            self.event_type if self.event_type in (AUDIT, HOSTS) else events_topic(self.event_type)
+        )
 
 
 class _TypeEntry(Group):
@@ -194,7 +230,9 @@ class _Content(Group):
     @property
     def schema_ids(self) -> dict[str, int]:
         """Keys of its types, and their schema ids."""
-        return {f"type/{name}/{entry.digest}": entry.schema_id for name, entry in self.types.items()}
+        return {
+            f"type/{name}/{entry.digest}": entry.schema_id for name, entry in self.types.items()
+        }
 
 
 class RulesBook:
@@ -204,23 +242,34 @@ class RulesBook:
         self.records: dict[str, str] = {}
         self.unusable: dict[str, str] = {}  # revisions that this software cannot read, and why
         self._types: dict[str, EventType] = {}  # by key
-        self._versions: dict[tuple[str, int], TypeVersion] = {}  # by key and schema id: revisions share them
+        self._versions: dict[
+            tuple[str, int], TypeVersion
+        ] = {}  # by key and schema id: revisions share them
         self._contents: dict[str, _Content] = {}
         self._revisions: dict[str, Rules] = {}
-        self._missing: dict[str, set[str]] = {}  # revisions that wait, and the keys of the types that they wait for
+        self._missing: dict[
+            str, set[str]
+        ] = {}  # revisions that wait, and the keys of the types that they wait for
         for key, value in records:
             self.add(key, value)
 
     def add(self, key: str, value: str) -> None:
-        """Take one record. ValueError, naming the key, if it is not what `Rules.records` makes; then it is not taken."""
+        """Take one record.
+
+        ValueError, naming the key, if it is not what `Rules.records` makes; then it is not taken.
+        """
         if key in self.records:
             return
         if not is_named_by(key, value):
-            raise ValueError(f"record {key!r} of the rules is not usable: its content has another digest")
+            raise ValueError(
+                f"record {key!r} of the rules is not usable: its content has another digest"
+            )
         kind, _, rest = key.partition("/")
         try:
             if kind == "type":
-                version = TypeVersion(EventType.model_validate(json.loads(value)["declaration"]), 0, value)
+                version = TypeVersion(
+                    EventType.model_validate(json.loads(value)["declaration"]), 0, value
+                )
                 if version.key != key:
                     raise ValueError(f"its content has the key {version.key}")
                 _ = version.meaning  # its schema can be read
@@ -228,11 +277,15 @@ class RulesBook:
             else:
                 self._contents[rest] = _Content.model_validate(json.loads(value))
                 if not rest.startswith(f"{self._contents[rest].sequence}-"):
-                    raise ValueError(f"its content has the sequence {self._contents[rest].sequence}")
+                    raise ValueError(
+                        f"its content has the sequence {self._contents[rest].sequence}"
+                    )
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             if kind == "rules":
                 self.unusable[rest] = f"{error!s:.500}"
-            raise ValueError(f"record {key!r} of the rules is not usable: {error!s:.500}") from error
+            raise ValueError(
+                f"record {key!r} of the rules is not usable: {error!s:.500}"
+            ) from error
         self.records[key] = value
         if kind == "rules":
             self._missing[rest] = self._contents[rest].schema_ids.keys() - self._types.keys()
@@ -272,14 +325,19 @@ class RulesBook:
         return 1 + max((order_of(r)[0] for r in self.ids | self.unusable.keys()), default=0)
 
     def schemas(self) -> dict[int, TypeVersion]:
-        """What each schema id of a whole revision stands for. ValueError, naming the id, if it stands for two."""
+        """What each schema id of a whole revision stands for.
+
+        ValueError, naming the id, if it stands for two.
+        """
         known: dict[int, TypeVersion] = {}
         for version in self._versions.values():
             _remember(known, version)
         return known
 
     def check(self, rules: Rules, among: Collection[str]) -> None:
-        """ValueError if a schema id of this revision stood for something else in one of `among` before it, or twice in it."""
+        """ValueError if a schema id of this revision stood for something else in one of `among`
+        before it, or twice in it.
+        """
         known: dict[int, TypeVersion] = {}
         for earlier in self.revisions:
             if earlier.id in among and order_of(earlier.id) < order_of(rules.id):
@@ -291,7 +349,9 @@ class RulesBook:
     def _assemble(self, revision: str) -> None:
         content = self._contents[revision]
         versions = [
-            self._versions.setdefault((key, schema_id), TypeVersion(self._types[key], schema_id, self.records[key]))
+            self._versions.setdefault(
+                (key, schema_id), TypeVersion(self._types[key], schema_id, self.records[key])
+            )
             for key, schema_id in content.schema_ids.items()
         ]
         self._revisions[revision] = Rules(
@@ -305,7 +365,9 @@ class RulesBook:
 
 
 def _remember(known: dict[int, TypeVersion], version: TypeVersion) -> None:
-    check_second_meaning(version.schema_id, known.setdefault(version.schema_id, version).meaning, version.meaning)
+    check_second_meaning(
+        version.schema_id, known.setdefault(version.schema_id, version).meaning, version.meaning
+    )
 
 
 def is_named_by(key: str, value: str) -> bool:
@@ -326,6 +388,7 @@ def check_second_meaning(schema_id: int, known: SchemaMeaning, other: SchemaMean
     """ValueError, naming the id, if these are not one."""
     if known != other:
         raise ValueError(
-            f"schema id {schema_id} stands for {known}, and now for {other} too: was the schema registry recreated or restored "
+            f"schema id {schema_id} stands for {known}, and now for {other} too: was the schema "
+            "registry recreated or restored "
             "from an older copy, or is hourmark.types another site's?"
         )

@@ -15,7 +15,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def read_rules(cluster: KafkaCluster) -> RulesBook:
-    """Every revision published so far. What is not usable is said, and left out: the ledger has what counts."""
+    """Every revision published so far.
+
+    What is not usable is said, and left out: the ledger has what counts.
+    """
     book = RulesBook()
     for key, value in read_topic(cluster, TYPES, cluster_name="edge"):
         if key is not None and value is not None:
@@ -27,8 +30,12 @@ def read_rules(cluster: KafkaCluster) -> RulesBook:
 
 
 def publish(cluster: KafkaCluster, records: Iterable[Record], bytes_max: int) -> None:
-    """Append the records, of at most `bytes_max` bytes, and return once all in-sync replicas have them."""
+    """Append the records, of at most `bytes_max` bytes, and return once all in-sync replicas have
+    them.
+    """
     try:
         append_all(cluster, TYPES, records, bytes_max)
     except Unavailable as error:
-        raise Unavailable(f"{error}; the ledger has them all: run `hourmark types apply` again") from error
+        raise Unavailable(
+            f"{error}; the ledger has them all: run `hourmark types apply` again"
+        ) from error

@@ -25,7 +25,9 @@ IMAGE: Final = f"hourmark-java:{version('hourmark')}"
 BROKERS: Final = ("edge-1", "edge-2", "edge-3")
 _NAMES: Final = (*BROKERS, "registry", "service")
 _TYPES: Final = "/var/lib/hourmark/types"
-_PORT_RANGE: Final = range(20_000, 32_000)  # below those that the system gives to outgoing connections
+_PORT_RANGE: Final = range(
+    20_000, 32_000
+)  # below those that the system gives to outgoing connections
 _PAUSE_S: Final = 0.5
 _ASK_S: Final = 5.0
 _LOG_BYTES: Final = 4000
@@ -33,13 +35,19 @@ _LOG_BYTES: Final = 4000
 
 @contextmanager
 def stack(
-    types: Path | None = None, *, clusters: Literal[1, 2] = 1, image: str = IMAGE, seconds: float = 300.0
+    types: Path | None = None,
+    *,
+    clusters: Literal[1, 2] = 1,
+    image: str = IMAGE,
+    seconds: float = 300.0,
 ) -> Iterator[Stack]:
-    """A whole stack whose service takes events, with buckets of a minute; gone after the block, with all that is in it.
+    """A whole stack whose service takes events, with buckets of a minute; gone after the block,
+    with all that is in it.
 
-    `types`: a folder of declarations, as `hourmark types apply` takes it; default: those of examples/types. `clusters`: 1 of
-    Kafka, or 2 with a mirror between them. `seconds`: how long the start may take. Raises NoEngine; Unavailable where
-    the image is not there or nothing is ready in time, with the end of its log.
+    `types`: a folder of declarations, as `hourmark types apply` takes it; default: those of
+    examples/types. `clusters`: 1 of Kafka, or 2 with a mirror between them. `seconds`: how long the
+    start may take. Raises NoEngine; Unavailable where the image is not there or nothing is ready in
+    time, with the end of its log.
     """
     with engine(), WholeContainer(image, types, clusters) as container:
         made = Stack(
@@ -53,7 +61,11 @@ def stack(
 
 
 class WholeContainer(DockerContainer):
-    """The container. `published`: its ports by server, the same numbers within and without, on this machine's loopback alone."""
+    """The container.
+
+    `published`: its ports by server, the same numbers within and without, on this machine's
+    loopback alone.
+    """
 
     def __init__(self, image: str, types: Path | None, clusters: int) -> None:
         super().__init__(image, command="whole")
@@ -61,7 +73,11 @@ class WholeContainer(DockerContainer):
         for port in self.published.values():
             # Typed as a number alone, and handed on to docker, which takes an address as well.
             self.ports[f"{port}/tcp"] = ("127.0.0.1", port)  # type: ignore[assignment]
-        self.with_envs(WHOLE_PORTS=json.dumps(self.published), WHOLE_CLUSTERS=str(clusters), SITE_BUCKET_SECONDS="60")
+        self.with_envs(
+            WHOLE_PORTS=json.dumps(self.published),
+            WHOLE_CLUSTERS=str(clusters),
+            SITE_BUCKET_SECONDS="60",
+        )
         self.with_kwargs(cap_drop=["ALL"], security_opt=["no-new-privileges:true"])
         if types is not None:
             self.with_env("WHOLE_TYPES", _TYPES)
@@ -74,17 +90,23 @@ class WholeContainer(DockerContainer):
             self.get_docker_client().client.images.get(self.image)
         except ImageNotFound as error:
             raise Unavailable(
-                f"there is no image {self.image}; build it in a checkout of Hourmark: docker compose build etl, or podman-compose"
+                f"there is no image {self.image}; build it in a checkout of Hourmark: "
+                "docker compose build etl, or podman-compose"
             ) from error
         super().start()
         return self
 
     def run(self, *command: str) -> str:
-        """The output of a command within. Unavailable, with what it said, where it does not end well."""
+        """The output of a command within.
+
+        Unavailable, with what it said, where it does not end well.
+        """
         code, (said, wrong) = self.get_wrapped_container().exec_run(list(command), demux=True)
         if code != 0:
             told = ((said or b"") + (wrong or b"")).decode(errors="replace")
-            raise Unavailable(f"{' '.join(command)[:200]} failed in the stack's container: {told[-_LOG_BYTES:]}")
+            raise Unavailable(
+                f"{' '.join(command)[:200]} failed in the stack's container: {told[-_LOG_BYTES:]}"
+            )
         return (said or b"").decode()
 
     def wait_ready(self, url: str, seconds: float) -> None:
@@ -94,8 +116,14 @@ class WholeContainer(DockerContainer):
         while not _answers(url):
             self.reload()
             if self.status != "running" or clock.monotonic_s() > until:
-                what = f"was not ready after {seconds:g} s" if self.status == "running" else "has ended"
-                raise Unavailable(f"the stack in the container {what}; its log ends with:\n{self._log_end()}")
+                what = (
+                    f"was not ready after {seconds:g} s"
+                    if self.status == "running"
+                    else "has ended"
+                )
+                raise Unavailable(
+                    f"the stack in the container {what}; its log ends with:\n{self._log_end()}"
+                )
             clock.sleep(_PAUSE_S)
 
     def _log_end(self) -> str:
@@ -107,7 +135,9 @@ def declarations(types: Path) -> dict[str, bytes]:
     """The files of a folder of types. UsageError where there is none."""
     found = {file.name: file.read_bytes() for file in sorted(types.glob("*.toml"))}
     if not found:
-        raise UsageError(f"there are no types in {types}; name a folder that `hourmark types check --dir` takes")
+        raise UsageError(
+            f"there are no types in {types}; name a folder that `hourmark types check --dir` takes"
+        )
     return found
 
 
@@ -128,7 +158,10 @@ def _held(held: ExitStack, port: int) -> bool:
 
 
 def _answers(url: str) -> bool:
-    with suppress(OSError, urllib.error.URLError), urllib.request.urlopen(url, timeout=_ASK_S) as answer:  # noqa: S310
+    with (
+        suppress(OSError, urllib.error.URLError),
+        urllib.request.urlopen(url, timeout=_ASK_S) as answer,  # noqa: S310
+    ):
         status: Any = answer.status
         return bool(status == 200)
     return False

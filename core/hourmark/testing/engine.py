@@ -1,6 +1,7 @@
 """Which container engine there is: docker's, or podman's, whose service speaks the same.
 
-Asked in this order; the first that answers is taken, but for $DOCKER_HOST, which is taken or nothing:
+Asked in this order; the first that answers is taken, but for $DOCKER_HOST, which is taken or
+nothing:
 
     $DOCKER_HOST
     /var/run/docker.sock
@@ -38,12 +39,16 @@ class NoEngine(Unavailable):
 
 @contextmanager
 def engine() -> Iterator[None]:
-    """Meanwhile $DOCKER_HOST names an engine that answers, for testcontainers and whatever else reads it. Raises NoEngine."""
+    """Meanwhile $DOCKER_HOST names an engine that answers, for testcontainers and whatever else
+    reads it. Raises NoEngine.
+    """
     with ExitStack() as ended:
         address, name = _found(ended)
         before, reaps_not = os.environ.get("DOCKER_HOST"), testcontainers_config.ryuk_disabled
         os.environ["DOCKER_HOST"] = address
-        if "podman" in name:  # the reaper of testcontainers would need podman's socket in a privileged container
+        if (
+            "podman" in name
+        ):  # the reaper of testcontainers would need podman's socket in a privileged container
             testcontainers_config.ryuk_disabled = True
         try:
             yield
@@ -64,14 +69,21 @@ def sockets(environment: Mapping[str, str]) -> list[Path]:
 def _found(ended: ExitStack) -> tuple[str, str]:
     """Address and name of the engine."""
     named = os.environ.get("DOCKER_HOST")
-    for address in [named] if named else [f"unix://{path}" for path in sockets(os.environ) if path.exists()]:
+    for address in (
+        [named] if named else [f"unix://{path}" for path in sockets(os.environ) if path.exists()]
+    ):
         if name := name_of_engine(address):
             return address, name
     if named:
-        raise NoEngine(f"no container engine answers at DOCKER_HOST={named}; start it, or unset DOCKER_HOST")
+        raise NoEngine(
+            f"no container engine answers at DOCKER_HOST={named}; start it, or unset DOCKER_HOST"
+        )
     podman = shutil.which("podman")
     if podman is None:
-        raise NoEngine("no container engine here: no socket of docker or podman that answers, and no program podman; install one")
+        raise NoEngine(
+            "no container engine here: no socket of docker or podman that answers, and "
+            "no program podman; install one"
+        )
     return ended.enter_context(_podman_service(podman)), "podman"
 
 
@@ -116,7 +128,10 @@ def _podman_service(podman: str) -> Iterator[str]:
                 while not name_of_engine(address):
                     if service.poll() is not None or time.monotonic() > until:
                         log.seek(0)
-                        raise NoEngine(f"`podman system service` does not answer: {log.read()[-1000:].decode(errors='replace')}")
+                        raise NoEngine(
+                            "`podman system service` does not answer: "
+                            f"{log.read()[-1000:].decode(errors='replace')}"
+                        )
                     time.sleep(_PAUSE_S)
                 yield address
             finally:

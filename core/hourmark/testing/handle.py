@@ -16,7 +16,9 @@ from hourmark.errors import Finding, Unavailable
 from hourmark.records.event_id import client_event_id
 
 Event = Mapping[str, Any]
-CLOSED_S: Final = 300.0  # a bucket of a minute closes within three; a loaded machine is slow, not broken
+CLOSED_S: Final = (
+    300.0  # a bucket of a minute closes within three; a loaded machine is slow, not broken
+)
 _POST_S: Final = 60.0
 _ANSWER_S: Final = 30.0
 _AGAIN_S: Final = 1.0
@@ -28,14 +30,18 @@ _APPEND: Final = 'printf "%s\\n" "$@" >> "$0"'
 
 
 class Posted(NamedTuple):
-    """Acknowledged events of one type: their ids, as buckets have them in `event_id`, in the order they were given in."""
+    """Acknowledged events of one type: their ids, as buckets have them in `event_id`, in the order
+    they were given in.
+    """
 
     event_type: str
     ids: tuple[str, ...]
 
 
 class Placed(NamedTuple):
-    """An event, as `hourmark bucket cat --json` prints it, and the closed bucket (2026-11-21T05:07) that it is in for good."""
+    """An event, as `hourmark bucket cat --json` prints it, and the closed bucket (2026-11-21T05:07)
+    that it is in for good.
+    """
 
     bucket: str
     event: Event
@@ -56,26 +62,35 @@ class Stack:
     registry_url: str
     run: Callable[..., str]
     clock: Clock = field(default_factory=SystemClock)
-    _read: dict[tuple[str, str], list[Event]] = field(default_factory=dict)  # what is closed never changes
+    _read: dict[tuple[str, str], list[Event]] = field(
+        default_factory=dict
+    )  # what is closed never changes
 
     def post(self, event_type: str, *events: Event) -> Posted:
         """Post events and return once they are acknowledged, sent again until then.
 
-        Each gets an `event_time`, now, and an `event_id` of its own, unless it has them. Finding where one becomes a dead letter.
+        Each gets an `event_time`, now, and an `event_id` of its own, unless it has them. Finding
+        where one becomes a dead letter.
         """
         now_ms = self.clock.now_ms()
         named = [{"event_time": now_ms, "event_id": str(uuid.uuid4()), **event} for event in events]
         answer = self._acknowledged(event_type, "\n".join(map(json.dumps, named)).encode(), now_ms)
         if answer["dead_letters"]:
             raise Finding(
-                f"of {len(events)} events of {event_type} some are dead letters: {answer['dead_letter_reasons']}; make them fit "
+                f"of {len(events)} events of {event_type} some are dead letters: "
+                f"{answer['dead_letter_reasons']}; make them fit "
                 "the type's declaration (docs/event-types.md)"
             )
-        ids = (client_event_id(_milliseconds(event["event_time"]), event_type, event["event_id"]) for event in named)
+        ids = (
+            client_event_id(_milliseconds(event["event_time"]), event_type, event["event_id"])
+            for event in named
+        )
         return Posted(event_type, tuple(map(str, ids)))
 
     def write(self, *lines: str, source: str = "app") -> None:
-        """Append lines to the log file that a File Tailer follows as this source, which the stack's types declare."""
+        """Append lines to the log file that a File Tailer follows as this source, which the stack's
+        types declare.
+        """
         self.run("sh", "-c", _APPEND, f"/var/log/app/{source}.log", *lines)
 
     def closed(self, event_type: str) -> list[str]:
@@ -87,35 +102,55 @@ class Stack:
         """All events of a closed bucket."""
         key = event_type, bucket
         if key not in self._read:
-            lines = self.run(_HOURMARK, "bucket", "cat", event_type, bucket, "--json", "--config", _CONFIG).splitlines()
+            lines = self.run(
+                _HOURMARK, "bucket", "cat", event_type, bucket, "--json", "--config", _CONFIG
+            ).splitlines()
             self._read[key] = list(map(json.loads, lines))
         return self._read[key]
 
     def wait_for(self, posted: Posted, seconds: float = CLOSED_S) -> list[Placed]:
-        """Each of these events with its bucket, once all are in closed ones; in the order they were posted in."""
+        """Each of these events with its bucket, once all are in closed ones; in the order they were
+        posted in.
+        """
         ids = set(posted.ids)
-        placed = self.wait_until(posted.event_type, lambda event: event["event_id"] in ids, len(ids), seconds)
+        placed = self.wait_until(
+            posted.event_type, lambda event: event["event_id"] in ids, len(ids), seconds
+        )
         by_id = {each.event["event_id"]: each for each in placed}
         return [by_id[event_id] for event_id in posted.ids]
 
     def wait_until(
-        self, event_type: str, wanted: Callable[[Event], bool], count: int = 1, seconds: float = CLOSED_S
+        self,
+        event_type: str,
+        wanted: Callable[[Event], bool],
+        count: int = 1,
+        seconds: float = CLOSED_S,
     ) -> list[Placed]:
-        """All events in closed buckets that are wanted, once they are `count`; Unavailable, with what is waited for, if never."""
+        """All events in closed buckets that are wanted, once they are `count`; Unavailable, with
+        what is waited for, if never.
+        """
         until = self.clock.monotonic_s() + seconds
         while True:
             buckets = self.closed(event_type)
-            found = [Placed(bucket, event) for bucket in buckets for event in self.read(event_type, bucket) if wanted(event)]
+            found = [
+                Placed(bucket, event)
+                for bucket in buckets
+                for event in self.read(event_type, bucket)
+                if wanted(event)
+            ]
             if len(found) >= count:
                 return found
             if self.clock.monotonic_s() > until:
                 raise Unavailable(
-                    f"{len(found)} of {count} events of {event_type} in closed buckets after {seconds:g} s; {self._why()}"
+                    f"{len(found)} of {count} events of {event_type} in closed buckets "
+                    f"after {seconds:g} s; {self._why()}"
                 )
             self.clock.sleep(_ASK_S)
 
     def hourmark(self, *arguments: str) -> Any:
-        """What a command of Hourmark says with --json, as `stack.hourmark("dead-letters", "ls")`."""
+        """What a command of Hourmark says with --json, as `stack.hourmark("dead-
+        letters", "ls")`.
+        """
         return json.loads(self.run(_HOURMARK, *arguments, "--json", "--config", _CONFIG))
 
     def _why(self) -> str:
@@ -130,7 +165,9 @@ class Stack:
 
     def _acknowledged(self, event_type: str, body: bytes, now_ms: int) -> Any:
         headers = {"Idempotency-Key": str(uuid.uuid4()), "Hourmark-Observed-At": str(now_ms)}
-        request = urllib.request.Request(f"{self.service_url}/v1/events/{event_type}", body, headers)  # noqa: S310
+        request = urllib.request.Request(  # noqa: S310
+            f"{self.service_url}/v1/events/{event_type}", body, headers
+        )
         until = self.clock.monotonic_s() + _POST_S
         while True:
             try:
@@ -139,11 +176,15 @@ class Stack:
             except urllib.error.HTTPError as error:
                 told = error.read().decode(errors="replace")
                 if error.code not in (429, 503):
-                    raise Finding(f"the service refuses events of {event_type}: {error.code} {told}") from error
+                    raise Finding(
+                        f"the service refuses events of {event_type}: {error.code} {told}"
+                    ) from error
             except OSError as error:
                 told = str(error)
             if self.clock.monotonic_s() > until:
-                raise Unavailable(f"the service took no events of {event_type} in {_POST_S:g} s: {told}")
+                raise Unavailable(
+                    f"the service took no events of {event_type} in {_POST_S:g} s: {told}"
+                )
             self.clock.sleep(_AGAIN_S)
 
 

@@ -1,4 +1,5 @@
-"""Asks the servers that the configuration names, and this machine, for what Hourmark needs: `hourmark doctor`.
+"""Asks the servers that the configuration names, and this machine, for what Hourmark needs:
+`hourmark doctor`.
 
 | module            | what it holds                                                         |
 |-------------------|-----------------------------------------------------------------------|

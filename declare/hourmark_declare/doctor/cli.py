@@ -1,4 +1,6 @@
-"""`hourmark doctor`: what is wrong with servers and machine, and what to do. Exit 1 on a finding."""
+"""`hourmark doctor`: what is wrong with servers and machine, and what to do. Exit 1 on a
+finding.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,19 @@ from hourmark_declare.doctor.finding import Verdict
 def _kinds(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
     kinds = [kind.strip() for kind in value.split(",")] if value else []
     if unknown := [kind for kind in kinds if kind not in CHECKS]:
-        raise UsageError(f"--only {', '.join(unknown)}: there is no such kind; allowed: {', '.join(CHECKS)}")
+        raise UsageError(
+            f"--only {', '.join(unknown)}: there is no such kind; allowed: {', '.join(CHECKS)}"
+        )
     return kinds
 
 
 @click.command()
-@click.option("--only", metavar="KIND,…", callback=_kinds, help=f"Of these kinds only: {', '.join(CHECKS)}. Default: all.")
+@click.option(
+    "--only",
+    metavar="KIND,…",
+    callback=_kinds,
+    help=f"Of these kinds only: {', '.join(CHECKS)}. Default: all.",
+)
 @json_option
 @config_option
 def doctor(only: list[str], as_json: bool, config: Config) -> None:
@@ -40,9 +49,14 @@ def doctor(only: list[str], as_json: bool, config: Config) -> None:
     answers = examine(config, only)
     findings = sum(answer.verdict is Verdict.FINDING for answer in answers)
     if as_json:
-        say_json({"findings": findings, "answers": [dataclasses.asdict(answer) for answer in answers]})
+        say_json(
+            {"findings": findings, "answers": [dataclasses.asdict(answer) for answer in answers]}
+        )
     else:
         for answer in answers:
             click.echo(answer)
     if findings:
-        raise Finding(f"{findings} finding{'' if findings == 1 else 's'}; each says what to do. Nothing was changed")
+        raise Finding(
+            f"{findings} finding{'' if findings == 1 else 's'}; each says what to do. "
+            "Nothing was changed"
+        )

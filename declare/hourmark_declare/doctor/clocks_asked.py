@@ -1,4 +1,6 @@
-"""Compares this machine's clock with those of the servers that tell theirs: PostgreSQL, and all that answer over HTTP."""
+"""Compares this machine's clock with those of the servers that tell theirs: PostgreSQL, and all
+that answer over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from hourmark_etl.ledger.standing import standing
 
 
 def ask(config: Config) -> Iterator[Answer]:
-    """A server that is away is a finding of its own kind. Kafka tells no clock: of its brokers services and the ETL see it."""
+    """A server that is away is a finding of its own kind.
+
+    Kafka tells no clock: of its brokers services and the ETL see it.
+    """
     for subject, url, context in _http_servers(config):
         try:
             told = http_asked.ask(url, context)
@@ -27,19 +32,33 @@ def ask(config: Config) -> Iterator[Answer]:
         if told.date_ms is None:
             yield not_asked(CHECK, subject, "it does not tell its clock")
         else:
-            yield clock_judged(subject, told.date_ms, told.begun_ms, told.ended_ms, tick_ms=http_asked.TICK_MS)
+            yield clock_judged(
+                subject, told.date_ms, told.begun_ms, told.ended_ms, tick_ms=http_asked.TICK_MS
+            )
     if sqlite_file(config.etl.ledger) is None:
         yield _of_postgresql(config.etl.ledger)
 
 
 def _http_servers(config: Config) -> Iterator[tuple[str, str, ssl.SSLContext | None]]:
     registry, tailer = config.registry, config.tailer
-    yield "registry.url", registry.url, http_asked.tls("registry", registry.ca, registry.certificate, registry.key)
+    yield (
+        "registry.url",
+        registry.url,
+        http_asked.tls("registry", registry.ca, registry.certificate, registry.key),
+    )
     if config.storage.root.startswith("hdfs://"):
-        yield "storage.webhdfs", f"{config.storage.webhdfs.rstrip('/')}/webhdfs/v1/?op=GETFILESTATUS", None
+        yield (
+            "storage.webhdfs",
+            f"{config.storage.webhdfs.rstrip('/')}/webhdfs/v1/?op=GETFILESTATUS",
+            None,
+        )
     if tailer.sources:
         for url in tailer.service_urls:
-            yield shown(url), url, http_asked.tls("tailer.tls", tailer.tls.ca, tailer.tls.certificate, tailer.tls.key)
+            yield (
+                shown(url),
+                url,
+                http_asked.tls("tailer.tls", tailer.tls.ca, tailer.tls.certificate, tailer.tls.key),
+            )
 
 
 def _of_postgresql(url: str) -> Answer:
@@ -50,4 +69,6 @@ def _of_postgresql(url: str) -> Answer:
         found = None
     if found is None or found.clock_ms is None:
         return not_asked(CHECK, "PostgreSQL", "it does not answer")
-    return clock_judged("PostgreSQL", found.clock_ms, begun_ms, time.time_ns() // 1_000_000, tick_ms=0)
+    return clock_judged(
+        "PostgreSQL", found.clock_ms, begun_ms, time.time_ns() // 1_000_000, tick_ms=0
+    )

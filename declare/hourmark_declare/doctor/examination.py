@@ -1,4 +1,6 @@
-"""Asks all kinds at once, for a bounded time: a server that is away, or hangs, is a finding, and keeps none from being asked."""
+"""Asks all kinds at once, for a bounded time: a server that is away, or hangs, is a finding, and
+keeps none from being asked.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,15 @@ CHECKS: Final[Mapping[str, Ask]] = {
 
 
 def examine(
-    config: Config, only: Sequence[str] = (), table: Mapping[str, Ask] = CHECKS, seconds: float = ANSWER_SECONDS
+    config: Config,
+    only: Sequence[str] = (),
+    table: Mapping[str, Ask] = CHECKS,
+    seconds: float = ANSWER_SECONDS,
 ) -> list[Answer]:
-    """What there is to say of each kind of `only` (none: of all), in the order of the table. Takes no longer than `seconds`."""
+    """What there is to say of each kind of `only` (none: of all), in the order of the table.
+
+    Takes no longer than `seconds`.
+    """
     kinds = {kind: ask for kind, ask in table.items() if not only or kind in only}
     told = {kind: functools.partial(_told, kind, ask, config) for kind, ask in kinds.items()}
     found = ask_all(told, seconds)
@@ -54,17 +62,40 @@ def _told(kind: str, ask: Ask, config: Config) -> list[Answer]:
         for answer in ask(config):
             answers.append(_redacted(answer))  # one by one: what came before an error counts
     except HourmarkError as error:
-        answers.append(finding(kind, "server", redact(str(error)), "see that it runs, and that the configuration names it"))
+        answers.append(
+            finding(
+                kind,
+                "server",
+                redact(str(error)),
+                "see that it runs, and that the configuration names it",
+            )
+        )
     except Exception as error:  # noqa: BLE001  # the others' answers must not be lost to it
         said = redact(f"{type(error).__name__}: {error}")
-        answers.append(finding(kind, "doctor", f"it could not look at all: {said}", "look at it by hand, and report this"))
+        answers.append(
+            finding(
+                kind,
+                "doctor",
+                f"it could not look at all: {said}",
+                "look at it by hand, and report this",
+            )
+        )
     return answers
 
 
 def _redacted(answer: Answer) -> Answer:
-    """The answer without secrets: its subject may be an address, and what was seen an error of a library."""
-    return dataclasses.replace(answer, subject=redact(answer.subject), seen=redact(answer.seen), to_do=redact(answer.to_do))
+    """The answer without secrets: its subject may be an address, and what was seen an error of a
+    library.
+    """
+    return dataclasses.replace(
+        answer, subject=redact(answer.subject), seen=redact(answer.seen), to_do=redact(answer.to_do)
+    )
 
 
 def _late(kind: str, seconds: float) -> Answer:
-    return finding(kind, "server", f"no answer within {seconds:g} s", "see that it runs and is not overloaded, then ask again")
+    return finding(
+        kind,
+        "server",
+        f"no answer within {seconds:g} s",
+        "see that it runs and is not overloaded, then ask again",
+    )

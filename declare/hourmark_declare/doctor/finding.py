@@ -11,12 +11,15 @@ class Verdict(StrEnum):
 
     WELL = "well"
     FINDING = "finding"
-    NOT_ASKED = "not asked"  # nothing depends on it here, or what it is asked through is away, which is a finding of its own
+    # nothing depends on it here, or what it is asked through is away, which is a finding of its own
+    NOT_ASKED = "not asked"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """`check`: the kind that `--only` names; `subject`: a server, a topic, a folder. `to_do`: of findings only."""
+    """`check`: the kind that `--only` names; `subject`: a server, a topic, a folder. `to_do`: of
+    findings only.
+    """
 
     check: str
     subject: str

@@ -1,4 +1,6 @@
-"""One question over HTTP, without a proxy: what was answered, and at what time by the server's clock."""
+"""One question over HTTP, without a proxy: what was answered, and at what time by the server's
+clock.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ TICK_MS: Final = 1000  # of the header Date
 
 
 class Answered(NamedTuple):
-    """`date_ms`: None where the server does not say; asked between `begun_ms` and `ended_ms` by this machine's clock."""
+    """`date_ms`: None where the server does not say; asked between `begun_ms` and `ended_ms` by
+    this machine's clock.
+    """
 
     status: int
     body: bytes
@@ -29,7 +33,10 @@ class Answered(NamedTuple):
 
 
 def ask(url: str, context: ssl.SSLContext | None = None) -> Answered:
-    """Whatever the status is. OSError where nothing answers, it is no HTTP that does, or TLS does not come about."""
+    """Whatever the status is.
+
+    OSError where nothing answers, it is no HTTP that does, or TLS does not come about.
+    """
     opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context))
     begun_ms = _now_ms()
     try:
@@ -55,7 +62,11 @@ def tls(group: str, ca: Path | None, certificate: Path | None, key: Path | None)
 
 def _date_ms(date: str | None) -> int | None:
     try:
-        return None if date is None else round(email.utils.parsedate_to_datetime(date).timestamp() * 1000)
+        return (
+            None
+            if date is None
+            else round(email.utils.parsedate_to_datetime(date).timestamp() * 1000)
+        )
     except ValueError:
         return None
 

@@ -1,4 +1,7 @@
-"""Asks both clusters for their brokers, and for the topics of Hourmark with their settings. Changes nothing."""
+"""Asks both clusters for their brokers, and for the topics of Hourmark with their settings.
+
+Changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,27 @@ from hourmark.config.groups import Kafka, KafkaCluster
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import TIMEOUT_S, Cluster, TopicAccess
-from hourmark.kafka.topic_names import AUDIT, EVENTS_PREFIX, HOSTS, TOKENS, TYPES, central_topic, edge_topic
+from hourmark.kafka.topic_names import (
+    AUDIT,
+    EVENTS_PREFIX,
+    HOSTS,
+    TOKENS,
+    TYPES,
+    central_topic,
+    edge_topic,
+)
 from hourmark.kafka.topic_setup import WantedTopic
 from hourmark.rules.event_types import EventType
 from hourmark.rules.rules_topic import read_rules
 from hourmark_declare.doctor.finding import Answer, finding, not_asked
-from hourmark_declare.doctor.kafka_judged import CHECK, TopicFacts, access_judged, brokers_judged, mirrored_judged, topics_judged
+from hourmark_declare.doctor.kafka_judged import (
+    CHECK,
+    TopicFacts,
+    access_judged,
+    brokers_judged,
+    mirrored_judged,
+    topics_judged,
+)
 from hourmark_declare.topics import central_topics, edge_topics
 
 _OF_HOURMARK: Final = (AUDIT, HOSTS, TYPES, TOKENS)
@@ -27,7 +45,9 @@ Facts = Mapping[str, TopicFacts]
 
 
 def ask(config: Config) -> Iterator[Answer]:
-    """Of each edge, of the central cluster where there is one of its own, and of both against each other, site by site."""
+    """Of each edge, of the central cluster where there is one of its own, and of both against each
+    other, site by site.
+    """
     for n, kafka in enumerate(config.kafka.sites):
         yield from _site(kafka, "edge" if n == 0 else f"further_edges.{kafka.edge_alias}")
 
@@ -42,11 +62,22 @@ def _site(kafka: Kafka, name: str) -> Iterator[Answer]:
         try:
             types = _types_in_force(kafka.edge) if TYPES in edge else None
         except Unavailable as error:
-            yield finding(CHECK, f"{name} {TYPES}", str(error), "what types declare is not compared; mend this, then ask again")
+            yield finding(
+                CHECK,
+                f"{name} {TYPES}",
+                str(error),
+                "what types declare is not compared; mend this, then ask again",
+            )
         else:
             if types is None:
-                yield not_asked(CHECK, "types", "none are applied yet, so no topic has to be there: `hourmark types apply`")
-        yield from topics_judged(name, kafka.edge, edge, _wanted(_edge_topics(kafka, types, edge), types, edge))
+                yield not_asked(
+                    CHECK,
+                    "types",
+                    "none are applied yet, so no topic has to be there: `hourmark types apply`",
+                )
+        yield from topics_judged(
+            name, kafka.edge, edge, _wanted(_edge_topics(kafka, types, edge), types, edge)
+        )
     except Unavailable as error:
         yield _away(name, error)
     if kafka.central is not None:
@@ -56,7 +87,9 @@ def _site(kafka: Kafka, name: str) -> Iterator[Answer]:
             yield _away("central", error)
 
 
-def _central(kafka: Kafka, settings: KafkaCluster, edge: Facts, types: Sequence[EventType] | None) -> Iterator[Answer]:
+def _central(
+    kafka: Kafka, settings: KafkaCluster, edge: Facts, types: Sequence[EventType] | None
+) -> Iterator[Answer]:
     alias = kafka.edge_alias
     brokers, central = _asked(settings, "central", lambda name: edge_topic(name, alias))
     yield from brokers_judged("central", settings, brokers)
@@ -64,18 +97,23 @@ def _central(kafka: Kafka, settings: KafkaCluster, edge: Facts, types: Sequence[
     named = {central_topic(name, alias): facts for name, facts in central.items()}
     wanted = _wanted(central_topics(kafka, types or ()), types, named)
     yield from topics_judged("central", settings, named, wanted)
-    yield from mirrored_judged({central_topic(name, alias): facts for name, facts in edge.items()}, named)
+    yield from mirrored_judged(
+        {central_topic(name, alias): facts for name, facts in edge.items()}, named
+    )
 
 
 def _asked(settings: KafkaCluster, name: str, at_edge: Callable[[str], str]) -> tuple[int, Facts]:
-    """How many brokers are up, and the topics of Hourmark by their names at the edge. Unavailable."""
+    """How many brokers are up, and the topics of Hourmark by their names at the edge.
+    Unavailable.
+    """
     must_listen(settings, name)
     cluster = Cluster(settings, name)
     metadata = _metadata(cluster)
     topics = {topic: told for topic, told in metadata.topics.items() if _is_ours(topic, at_edge)}
     configs, access = cluster.topic_configs(topics), cluster.topic_access(topics)
     return len(metadata.brokers), {
-        at_edge(topic): _facts(told, configs[topic], access.get(topic, TopicAccess())) for topic, told in topics.items()
+        at_edge(topic): _facts(told, configs[topic], access.get(topic, TopicAccess()))
+        for topic, told in topics.items()
     }
 
 
@@ -111,12 +149,16 @@ def _types_in_force(edge: KafkaCluster) -> list[EventType] | None:
     return None if rules is None else [version.declaration for version in rules.types.values()]
 
 
-def _wanted(all_topics: Sequence[WantedTopic], types: Sequence[EventType] | None, there: Facts) -> dict[str, WantedTopic]:
+def _wanted(
+    all_topics: Sequence[WantedTopic], types: Sequence[EventType] | None, there: Facts
+) -> dict[str, WantedTopic]:
     """What topics are judged by. Without types in force none has to be there."""
     return {t.name: t for t in all_topics if types is not None or t.name in there}
 
 
-def _edge_topics(kafka: Kafka, types: Sequence[EventType] | None, there: Facts) -> list[WantedTopic]:
+def _edge_topics(
+    kafka: Kafka, types: Sequence[EventType] | None, there: Facts
+) -> list[WantedTopic]:
     wanted = edge_topics(kafka, types or ())
     if TOKENS in there:  # made with the first token, as that of types is
         wanted += [dataclasses.replace(t, name=TOKENS) for t in wanted if t.name == TYPES]
@@ -125,6 +167,9 @@ def _edge_topics(kafka: Kafka, types: Sequence[EventType] | None, there: Facts) 
 
 def _away(cluster: str, error: Unavailable) -> Answer:
     return finding(
-        CHECK, cluster, str(error),
-        f"see that its brokers run, and that kafka.{cluster}.bootstrap (and properties, for TLS and login) names them",
-    )  # fmt: skip
+        CHECK,
+        cluster,
+        str(error),
+        f"see that its brokers run, and that kafka.{cluster}.bootstrap (and properties, "
+        "for TLS and login) names them",
+    )

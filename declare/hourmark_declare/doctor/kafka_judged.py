@@ -15,7 +15,11 @@ CHECK: Final = "kafka"
 _APPLY: Final = "`hourmark types apply` makes it"
 _RIGHTS: Final[Mapping[str, Mapping[str, str]]] = {
     # cluster: right: who cannot work without it
-    "edge": {"WRITE": "delivery services", "READ": "the mirror, or the ETL where there is none,", "DESCRIBE": "the ETL"},
+    "edge": {
+        "WRITE": "delivery services",
+        "READ": "the mirror, or the ETL where there is none,",
+        "DESCRIBE": "the ETL",
+    },
     "central": {"WRITE": "the mirror", "READ": "the ETL", "DESCRIBE": "the ETL"},
 }
 _AT_LEAST: Final[Mapping[str, str]] = {
@@ -29,7 +33,9 @@ _UNTOLD: Final = TopicAccess()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """A topic as its cluster has it. `replicas`: of the partition with the fewest; the lists are of partitions."""
+    """A topic as its cluster has it. `replicas`: of the partition with the fewest; the lists are of
+    partitions.
+    """
 
     partitions: int
     replicas: int
@@ -40,28 +46,42 @@ class TopicFacts:
 
 
 def brokers_judged(cluster: str, settings: KafkaCluster, brokers: int) -> Iterator[Answer]:
-    """Whether there are as many brokers as topics are to have replicas, and as many replicas as an ack waits for."""
+    """Whether there are as many brokers as topics are to have replicas, and as many replicas as an
+    ack waits for.
+    """
     needed, in_sync = settings.replication_factor, settings.min_insync_replicas
     if in_sync > needed:
         yield finding(
-            CHECK, cluster, f"min_insync_replicas = {in_sync}, of {needed} replicas: nothing is ever acknowledged",
-            f"set kafka.{cluster}.min_insync_replicas to {needed} at most; 2 of 3 survives one broker",
-        )  # fmt: skip
+            CHECK,
+            cluster,
+            f"min_insync_replicas = {in_sync}, of {needed} replicas: nothing is ever acknowledged",
+            f"set kafka.{cluster}.min_insync_replicas to {needed} at most; 2 of 3 "
+            "survives one broker",
+        )
     if brokers < needed:
         yield finding(
-            CHECK, cluster, f"{brokers} brokers are up, and topics are to have {needed} replicas",
-            f"bring the others up, or set kafka.{cluster}.replication_factor where there are no more",
-        )  # fmt: skip
+            CHECK,
+            cluster,
+            f"{brokers} brokers are up, and topics are to have {needed} replicas",
+            f"bring the others up, or set kafka.{cluster}.replication_factor where there "
+            "are no more",
+        )
     else:
         yield well(CHECK, cluster, f"{brokers} brokers, replication factor {needed}")
 
 
 def topics_judged(
-    cluster: str, settings: KafkaCluster, topics: Mapping[str, TopicFacts], wanted: Mapping[str, WantedTopic]
+    cluster: str,
+    settings: KafkaCluster,
+    topics: Mapping[str, TopicFacts],
+    wanted: Mapping[str, WantedTopic],
 ) -> Iterator[Answer]:
-    """Of each topic that is there what is wrong with it, and each that is wanted and is not; one line where all is well."""
+    """Of each topic that is there what is wrong with it, and each that is wanted and is not; one
+    line where all is well.
+    """
     found = [
-        finding(CHECK, f"{cluster} {name}", "the topic does not exist", _APPLY) for name in sorted(wanted.keys() - topics.keys())
+        finding(CHECK, f"{cluster} {name}", "the topic does not exist", _APPLY)
+        for name in sorted(wanted.keys() - topics.keys())
     ]
     for name, facts in sorted(topics.items()):
         found += topic_judged(cluster, settings, name, facts, wanted.get(name))
@@ -74,18 +94,32 @@ def topics_judged(
 def topic_judged(
     cluster: str, settings: KafkaCluster, name: str, facts: TopicFacts, wanted: WantedTopic | None
 ) -> Iterator[Answer]:
-    """What is wrong with one topic. `wanted` None: no type in force has it, so how long it is kept is not known."""
+    """What is wrong with one topic.
+
+    `wanted` None: no type in force has it, so how long it is kept is not known.
+    """
     subject = f"{cluster} {name}"
     if facts.replicas < settings.replication_factor:
         yield finding(
-            CHECK, subject, f"replication factor {facts.replicas}, configured are {settings.replication_factor}",
-            "give it more replicas by kafka-reassign-partitions.sh; a broker that is lost takes with it what has no other",
-        )  # fmt: skip
-    least = {"min.insync.replicas": str(settings.min_insync_replicas), **(wanted.settings if wanted else {})}
+            CHECK,
+            subject,
+            f"replication factor {facts.replicas}, configured are {settings.replication_factor}",
+            "give it more replicas by kafka-reassign-partitions.sh; a broker that is "
+            "lost takes with it what has no other",
+        )
+    least = {
+        "min.insync.replicas": str(settings.min_insync_replicas),
+        **(wanted.settings if wanted else {}),
+    }
     for setting, why in _AT_LEAST.items():
         if setting in least and _less(facts.settings.get(setting), least[setting]):
             given = facts.settings[setting]
-            yield finding(CHECK, subject, f"{setting} = {given}, configured are {least[setting]}: {why}", _alter(least, setting))
+            yield finding(
+                CHECK,
+                subject,
+                f"{setting} = {given}, configured are {least[setting]}: {why}",
+                _alter(least, setting),
+            )
     yield from _election(subject, facts)
     yield from _in_sync_possible(subject, facts)
     yield from _cleanup(subject, facts, wanted)
@@ -95,118 +129,181 @@ def topic_judged(
 
 
 def access_judged(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[Answer]:
-    """Whether this user may do with all topics what components do, and whether the cluster knows one topic from its successor."""
+    """Whether this user may do with all topics what components do, and whether the cluster knows
+    one topic from its successor.
+    """
     found = []
     for right, who in _RIGHTS[cluster].items():
         may = {name: facts.access.may for name, facts in topics.items()}
-        if lacking := sorted(name for name, rights in may.items() if rights is not None and right not in rights):
-            found.append(finding(
-                CHECK, cluster,
-                f"this user has not the right {right} on {_named(lacking)}: {who} cannot work with this configuration",
-                f"kafka-acls.sh --add --allow-principal User:… --operation {right} --topic …, or give {who} a user of its own",
-            ))  # fmt: skip
+        if lacking := sorted(
+            name for name, rights in may.items() if rights is not None and right not in rights
+        ):
+            found.append(
+                finding(
+                    CHECK,
+                    cluster,
+                    f"this user has not the right {right} on {_named(lacking)}: {who} cannot "
+                    "work with this configuration",
+                    f"kafka-acls.sh --add --allow-principal User:… --operation {right} "
+                    f"--topic …, or give {who} a user of its own",
+                )
+            )
     if without := sorted(name for name, facts in topics.items() if not facts.access.has_id):
-        found.append(finding(
-            CHECK, cluster, f"it tells no id of {_named(without)}: a topic that was deleted and recreated would be taken for the "
-            "one before", "upgrade its brokers: topic ids came with Kafka 2.8, and need the metadata version of then",
-        ))  # fmt: skip
+        found.append(
+            finding(
+                CHECK,
+                cluster,
+                f"it tells no id of {_named(without)}: a topic that was deleted and "
+                "recreated would be taken for the "
+                "one before",
+                "upgrade its brokers: topic ids came "
+                "with Kafka 2.8, and need the metadata "
+                "version of then",
+            )
+        )
     yield from found
     if topics and not found:
-        yield well(CHECK, f"{cluster} access", "topics have ids, and this user may read, write and describe them")
+        yield well(
+            CHECK,
+            f"{cluster} access",
+            "topics have ids, and this user may read, write and describe them",
+        )
 
 
 def _named(topics: Sequence[str]) -> str:
     return ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")
 
 
-def mirrored_judged(edge: Mapping[str, TopicFacts], central: Mapping[str, TopicFacts]) -> Iterator[Answer]:
-    """What the central cluster could not take of the edge's topics; both by their names at the edge."""
+def mirrored_judged(
+    edge: Mapping[str, TopicFacts], central: Mapping[str, TopicFacts]
+) -> Iterator[Answer]:
+    """What the central cluster could not take of the edge's topics; both by their names at the
+    edge.
+    """
     for name in sorted(edge.keys() & central.keys()):
         subject = f"central {name}"
         here, there = edge[name], central[name]
         if there.partitions < here.partitions:
             yield finding(
-                CHECK, subject, f"{there.partitions} partitions, the edge's topic has {here.partitions}",
-                "give it as many by kafka-topics.sh --alter; until then what the others hold is not mirrored",
-            )  # fmt: skip
+                CHECK,
+                subject,
+                f"{there.partitions} partitions, the edge's topic has {here.partitions}",
+                "give it as many by kafka-topics.sh --alter; until then what the others "
+                "hold is not mirrored",
+            )
         for setting in ("max.message.bytes", "retention.ms"):
             given, needed = there.settings.get(setting), here.settings.get(setting)
             if needed is not None and _less(given, needed):
                 yield finding(
-                    CHECK, subject, f"{setting} = {given}, at the edge it is {needed}: {_AT_LEAST[setting]}",
+                    CHECK,
+                    subject,
+                    f"{setting} = {given}, at the edge it is {needed}: {_AT_LEAST[setting]}",
                     _alter({setting: needed}, setting),
-                )  # fmt: skip
+                )
 
 
 def _election(subject: str, facts: TopicFacts) -> Iterator[Answer]:
     if facts.settings.get("unclean.leader.election.enable") == "true":
         yield finding(
-            CHECK, subject, "unclean.leader.election.enable = true: a broker that lacks acknowledged records may become leader",
+            CHECK,
+            subject,
+            "unclean.leader.election.enable = true: a broker that lacks "
+            "acknowledged "
+            "records may become leader",
             _alter({"unclean.leader.election.enable": "false"}, "unclean.leader.election.enable"),
-        )  # fmt: skip
+        )
 
 
 def _in_sync_possible(subject: str, facts: TopicFacts) -> Iterator[Answer]:
     in_sync = facts.settings.get("min.insync.replicas", "1")
     if _less(str(facts.replicas), in_sync):
         yield finding(
-            CHECK, subject, f"min.insync.replicas = {in_sync}, and it has {facts.replicas} replicas: nothing is acknowledged",
+            CHECK,
+            subject,
+            f"min.insync.replicas = {in_sync}, and it has {facts.replicas} "
+            "replicas: "
+            "nothing is acknowledged",
             "give it more replicas by kafka-reassign-partitions.sh",
-        )  # fmt: skip
+        )
 
 
 def _cleanup(subject: str, facts: TopicFacts, wanted: WantedTopic | None) -> Iterator[Answer]:
     policies = facts.settings.get("cleanup.policy", "delete").split(",")
     needed = wanted.settings.get("cleanup.policy", "delete") if wanted else "delete"
     if policies != [needed]:
-        comes_of = "records that share a key are deleted" if needed == "delete" else "rules in force are deleted by age"
+        comes_of = (
+            "records that share a key are deleted"
+            if needed == "delete"
+            else "rules in force are deleted by age"
+        )
         yield finding(
-            CHECK, subject, f"cleanup.policy = {','.join(policies)}, needed is {needed}: {comes_of}",
+            CHECK,
+            subject,
+            f"cleanup.policy = {','.join(policies)}, needed is {needed}: {comes_of}",
             _alter({"cleanup.policy": needed}, "cleanup.policy"),
-        )  # fmt: skip
+        )
     if (limit := facts.settings.get("retention.bytes", "-1")) != "-1" and needed == "delete":
         yield finding(
-            CHECK, subject, f"retention.bytes = {limit}: records are deleted by size, however young they are",
+            CHECK,
+            subject,
+            f"retention.bytes = {limit}: records are deleted by size, however young they are",
             _alter({"retention.bytes": "-1"}, "retention.bytes"),
-        )  # fmt: skip
+        )
 
 
 def _as_wanted(subject: str, facts: TopicFacts, wanted: WantedTopic) -> Iterator[Answer]:
     if facts.partitions < wanted.partitions:
         yield finding(
-            CHECK, subject, f"{facts.partitions} partitions, declared are {wanted.partitions}",
+            CHECK,
+            subject,
+            f"{facts.partitions} partitions, declared are {wanted.partitions}",
             "give it as many by kafka-topics.sh --alter, or change the declaration",
-        )  # fmt: skip
+        )
     setting = "message.timestamp.type"
     if (given := facts.settings.get(setting, "CreateTime")) != "CreateTime":
         yield finding(
-            CHECK, subject, f"{setting} = {given}, needed is CreateTime: times of records are not those that were sent",
+            CHECK,
+            subject,
+            f"{setting} = {given}, needed is CreateTime: times of records are "
+            "not those "
+            "that were sent",
             _alter({setting: "CreateTime"}, setting),
-        )  # fmt: skip
+        )
 
 
 def _partitions_served(subject: str, facts: TopicFacts) -> Iterator[Answer]:
     if facts.leaderless:
         yield finding(
-            CHECK, subject, f"no leader for partitions {_listed(facts.leaderless)}: they take and give nothing",
+            CHECK,
+            subject,
+            f"no leader for partitions {_listed(facts.leaderless)}: they take and give nothing",
             "bring the brokers back that hold them (kafka-topics.sh --describe names them)",
-        )  # fmt: skip
+        )
     if behind := tuple(p for p in facts.out_of_sync if p not in facts.leaderless):
         yield finding(
-            CHECK, subject, f"replicas of partitions {_listed(behind)} are away or behind",
-            "see that all brokers are up; they catch up by themselves (kafka-topics.sh --describe --under-replicated-partitions)",
-        )  # fmt: skip
+            CHECK,
+            subject,
+            f"replicas of partitions {_listed(behind)} are away or behind",
+            "see that all brokers are up; they catch up by themselves (kafka-topics.sh "
+            "--describe --under-replicated-partitions)",
+        )
 
 
 def _less(given: str | None, needed: str) -> bool:
-    """Of numbers in Kafka's settings, where -1 has no limit. What a cluster does not tell is not less."""
+    """Of numbers in Kafka's settings, where -1 has no limit.
+
+    What a cluster does not tell is not less.
+    """
     if given is None or given == "-1":
         return False
     return needed == "-1" or int(given) < int(needed)
 
 
 def _alter(settings: Mapping[str, str], setting: str) -> str:
-    return f"kafka-configs.sh --alter --entity-type topics --entity-name … --add-config {setting}={settings[setting]}"
+    return (
+        "kafka-configs.sh --alter --entity-type topics --entity-name … --add-config "
+        f"{setting}={settings[setting]}"
+    )
 
 
 def _listed(partitions: tuple[int, ...]) -> str:

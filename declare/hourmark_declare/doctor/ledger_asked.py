@@ -7,21 +7,33 @@ from collections.abc import Iterator
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark_declare.doctor.finding import Answer, finding, well
-from hourmark_declare.doctor.ledger_judged import CHECK, RIGHTS, SETTINGS, VERSION, postgresql_judged, rights_judged
+from hourmark_declare.doctor.ledger_judged import (
+    CHECK,
+    RIGHTS,
+    SETTINGS,
+    VERSION,
+    postgresql_judged,
+    rights_judged,
+)
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.standing import standing
 
 
 def ask(config: Config) -> Iterator[Answer]:
-    """Whether there is a ledger, it answers, and nothing says that it is lost; of PostgreSQL, how it keeps what it commits."""
+    """Whether there is a ledger, it answers, and nothing says that it is lost; of PostgreSQL, how
+    it keeps what it commits.
+    """
     try:
         found = standing(config.etl.ledger, (*SETTINGS, VERSION), RIGHTS)
     except Unavailable as error:
         yield finding(
-            CHECK, "etl.ledger", f"it cannot be read: {error}",
-            "check that its server runs and this user may connect, or, for a file, path and rights; a damaged one: restore "
+            CHECK,
+            "etl.ledger",
+            f"it cannot be read: {error}",
+            "check that its server runs and this user may connect, or, for a file, path and "
+            "rights; a damaged one: restore "
             "the newest copy, or `hourmark ledger rebuild`",
-        )  # fmt: skip
+        )
         return
     if found is not None and found.settings:
         yield from postgresql_judged(found.settings)
@@ -36,5 +48,14 @@ def ask(config: Config) -> Iterator[Answer]:
 
 def _other_version(older: bool) -> Answer:
     if older:
-        return well(CHECK, "etl.ledger", "of an older version; `hourmark etl run` or `hourmark ledger upgrade` migrates it")
-    return finding(CHECK, "etl.ledger", "the database holds no ledger", "`hourmark types apply --dir types` makes it")
+        return well(
+            CHECK,
+            "etl.ledger",
+            "of an older version; `hourmark etl run` or `hourmark ledger upgrade` migrates it",
+        )
+    return finding(
+        CHECK,
+        "etl.ledger",
+        "the database holds no ledger",
+        "`hourmark types apply --dir types` makes it",
+    )

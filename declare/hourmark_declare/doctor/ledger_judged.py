@@ -10,10 +10,22 @@ from hourmark_declare.doctor.finding import Answer, finding, well
 CHECK: Final = "ledger"
 SETTINGS: Final[Mapping[str, tuple[str, str]]] = {
     # setting: (what comes of off, what to do)
-    "fsync": ("what was committed is lost, or damaged, when its machine stops", "set fsync = on, then reload"),
-    "full_page_writes": ("a page half written when its machine stops stays damaged", "set full_page_writes = on, then reload"),
-    "synchronous_commit": ("the last commits are lost when its server stops", "set synchronous_commit = on, then reload"),
-    "data_checksums": ("what its disk damages is read as if it were right", "stop the server, and run pg_checksums --enable"),
+    "fsync": (
+        "what was committed is lost, or damaged, when its machine stops",
+        "set fsync = on, then reload",
+    ),
+    "full_page_writes": (
+        "a page half written when its machine stops stays damaged",
+        "set full_page_writes = on, then reload",
+    ),
+    "synchronous_commit": (
+        "the last commits are lost when its server stops",
+        "set synchronous_commit = on, then reload",
+    ),
+    "data_checksums": (
+        "what its disk damages is read as if it were right",
+        "stop the server, and run pg_checksums --enable",
+    ),
 }
 
 VERSION: Final = "server_version_num"
@@ -21,11 +33,17 @@ VERSION_MIN: Final = 10  # psycopg 3 speaks with none before
 RIGHTS: Final[Mapping[str, tuple[str, str]]] = {
     # question: (what comes of no, what to do)
     "has_schema_privilege(current_schema(), 'CREATE')": (
-        "this user may make no tables: `hourmark types apply` cannot make the ledger, and no later version can migrate it",
+        (
+            "this user may make no tables: `hourmark types apply` cannot make the ledger, "
+            "and no later version can migrate it"
+        ),
         "GRANT CREATE ON SCHEMA … TO its user, as the schema's owner",
     ),
     "has_database_privilege(current_database(), 'CREATE')": (
-        "this user may make no schema, in which the ledger is copied before it is migrated: a later version will not start",
+        (
+            "this user may make no schema, in which the ledger is copied before it is "
+            "migrated: a later version will not start"
+        ),
         "GRANT CREATE ON DATABASE … TO its user, as the database's owner",
     ),
 }
@@ -35,7 +53,12 @@ def postgresql_judged(settings: Mapping[str, str]) -> Iterator[Answer]:
     """Whether PostgreSQL keeps what it commits, and knows what its disk has damaged."""
     major = int(settings.get(VERSION, "0")) // 10_000
     if 0 < major < VERSION_MIN:
-        yield finding(CHECK, "PostgreSQL", f"version {major}, needed is {VERSION_MIN}", "upgrade it, by pg_upgrade or a dump")
+        yield finding(
+            CHECK,
+            "PostgreSQL",
+            f"version {major}, needed is {VERSION_MIN}",
+            "upgrade it, by pg_upgrade or a dump",
+        )
     off = [name for name in SETTINGS if settings.get(name) == "off"]
     for name in off:
         comes_of, to_do = SETTINGS[name]

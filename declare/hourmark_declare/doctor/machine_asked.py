@@ -11,7 +11,14 @@ from pathlib import Path
 from hourmark.config.loading import Config
 from hourmark.java_version import ALLOWED, version_of
 from hourmark_declare.doctor.finding import Answer, not_asked
-from hourmark_declare.doctor.machine_judged import CHECK, Room, java_judged, open_files_judged, python_judged, room_judged
+from hourmark_declare.doctor.machine_judged import (
+    CHECK,
+    Room,
+    java_judged,
+    open_files_judged,
+    python_judged,
+    room_judged,
+)
 from hourmark_delivery_service.limits.connections import OTHER_FILES
 from hourmark_etl.ledger.engines import sqlite_file
 
@@ -20,11 +27,17 @@ def ask(config: Config) -> Iterator[Answer]:
     """What components need of the machine that they would run on."""
     yield python_judged(sys.version_info[:3])
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield open_files_judged(None if hard == resource.RLIM_INFINITY else hard, config.service.connections_max, OTHER_FILES)
+    yield open_files_judged(
+        None if hard == resource.RLIM_INFINITY else hard,
+        config.service.connections_max,
+        OTHER_FILES,
+    )
     for setting, folder in _folders(config):
         yield room_judged(setting, str(folder), _room(folder))
     if config.kafka.mirrored:
-        yield java_judged("mirror.java", config.mirror.java, version_of(Path(config.mirror.java)), ALLOWED)
+        yield java_judged(
+            "mirror.java", config.mirror.java, version_of(Path(config.mirror.java)), ALLOWED
+        )
     else:
         yield not_asked(CHECK, "Java of mirror.java", "without kafka.central there is no mirror")
 

@@ -16,7 +16,9 @@ FREE_NAMES_MIN: Final = 10_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Room:
-    """What is free where a folder stands, for those who are not root. `names`: inodes; None where the disk has no limit."""
+    """What is free where a folder stands, for those who are not root. `names`: inodes; None where
+    the disk has no limit.
+    """
 
     bytes: int
     names: int | None
@@ -26,47 +28,80 @@ def python_judged(version: Sequence[int]) -> Answer:
     """Whether this Python is new enough."""
     needed, given = (".".join(map(str, v)) for v in (PYTHON_MIN, version[:3]))
     if tuple(version[:2]) < PYTHON_MIN:
-        return finding(CHECK, "Python", f"version {given}, needed is {needed}", f"install Python {needed} or newer")
+        return finding(
+            CHECK,
+            "Python",
+            f"version {given}, needed is {needed}",
+            f"install Python {needed} or newer",
+        )
     return well(CHECK, "Python", f"version {given}")
 
 
 def open_files_judged(hard: int | None, connections_max: int, others: int) -> Answer:
-    """Whether a delivery service started from here could have its connections. It raises the soft limit to what it needs itself.
+    """Whether a delivery service started from here could have its connections.
+
+    It raises the soft limit to what it needs itself.
 
     `hard`: None without a limit.
     """
     needed = connections_max + others
     if hard is not None and hard < needed:
         return finding(
-            CHECK, "open files", f"at most {hard}, and a delivery service needs {needed} (service.connections_max)",
-            f"allow more (ulimit -Hn, LimitNOFILE), or set service.connections_max to {max(0, hard - others)} at most",
-        )  # fmt: skip
-    return well(CHECK, "open files", f"at most {'any number' if hard is None else hard}, {needed} are needed")
+            CHECK,
+            "open files",
+            f"at most {hard}, and a delivery service needs {needed} (service.connections_max)",
+            "allow more (ulimit -Hn, LimitNOFILE), or set service.connections_max to "
+            f"{max(0, hard - others)} at most",
+        )
+    return well(
+        CHECK,
+        "open files",
+        f"at most {'any number' if hard is None else hard}, {needed} are needed",
+    )
 
 
 def room_judged(setting: str, folder: str, room: Room | None) -> Answer:
     """Whether the disk of a state folder has room; `room` None where the folder does not exist."""
     subject = f"{setting} ({folder})"
     if room is None:
-        return not_asked(CHECK, subject, "it is not there: what uses it has not run on this machine")
+        return not_asked(
+            CHECK, subject, "it is not there: what uses it has not run on this machine"
+        )
     if room.bytes < FREE_BYTES_MIN:
         return finding(
-            CHECK, subject, f"{room.bytes >> 20} MiB are free, at least {FREE_BYTES_MIN >> 20} should be",
+            CHECK,
+            subject,
+            f"{room.bytes >> 20} MiB are free, at least {FREE_BYTES_MIN >> 20} should be",
             f"free space on its disk, or move it ({setting}); where it is full, what uses it stops",
-        )  # fmt: skip
+        )
     if room.names is not None and room.names < FREE_NAMES_MIN:
         return finding(
-            CHECK, subject, f"{room.names} files more may be made on its disk (inodes), at least {FREE_NAMES_MIN} should be",
+            CHECK,
+            subject,
+            f"{room.names} files more may be made on its disk (inodes), at "
+            "least "
+            f"{FREE_NAMES_MIN} should be",
             "delete files that are not needed: df -i shows the disk",
-        )  # fmt: skip
+        )
     return well(CHECK, subject, f"{room.bytes >> 20} MiB are free")
 
 
-def java_judged(setting: str, executable: str, version: int | None, allowed: Sequence[int]) -> Answer:
-    """Whether the Java that would be started is of an allowed version; `version` None where it does not run."""
+def java_judged(
+    setting: str, executable: str, version: int | None, allowed: Sequence[int]
+) -> Answer:
+    """Whether the Java that would be started is of an allowed version; `version` None where it does
+    not run.
+    """
     subject, versions = f"Java of {setting} ({executable})", " or ".join(map(str, allowed))
     if version is None:
-        return finding(CHECK, subject, "it does not run", f"install Java {versions}, and name it in {setting}")
+        return finding(
+            CHECK, subject, "it does not run", f"install Java {versions}, and name it in {setting}"
+        )
     if version not in allowed:
-        return finding(CHECK, subject, f"version {version}, needed is {versions}", f"name a Java {versions} in {setting}")
+        return finding(
+            CHECK,
+            subject,
+            f"version {version}, needed is {versions}",
+            f"name a Java {versions} in {setting}",
+        )
     return well(CHECK, subject, f"version {version}")

@@ -28,27 +28,38 @@ def ask(config: Config) -> Iterator[Answer]:
             with existing_ledger(config) as ledger:
                 known = LedgerRules(ledger).schemas()
         except HourmarkError:
-            yield not_asked(CHECK, "schemas", "which it must have, the ledger knows, and that cannot be asked")
+            yield not_asked(
+                CHECK, "schemas", "which it must have, the ledger knows, and that cannot be asked"
+            )
             return
         yield from schemas_judged(registry, known)
 
 
 def schemas_judged(registry: Registry, known: Mapping[int, KnownSchema]) -> Iterator[Answer]:
-    """Of each id of the ledger whether the registry has it, for what it was, under its topic's subject."""
+    """Of each id of the ledger whether the registry has it, for what it was, under its topic's
+    subject.
+    """
     wrong = 0
     for schema_id, schema in sorted((n, s) for n, s in known.items() if s.text):
         subject, standing = f"id {schema_id} of {schema.event_type}", registry.schema(schema_id)
         if standing is not None and fingerprint(plain_spelling(standing)) != schema.fingerprint:
             wrong += 1
             yield finding(
-                CHECK, subject, f"it stands for another schema, {standing.get('name')}",
-                "restore a copy of the registry, or set registry.url to an empty one and run `hourmark types repair`",
-            )  # fmt: skip
+                CHECK,
+                subject,
+                f"it stands for another schema, {standing.get('name')}",
+                "restore a copy of the registry, or set registry.url to an empty one and "
+                "run `hourmark types repair`",
+            )
         elif standing is None or registry.find(schema.topic, schema.schema) != schema_id:
             wrong += 1
             yield finding(
-                CHECK, subject, f"it is not registered under subject {schema.topic}-value",
+                CHECK,
+                subject,
+                f"it is not registered under subject {schema.topic}-value",
                 "`hourmark types repair` registers it again, under the same id",
-            )  # fmt: skip
+            )
     if not wrong:
-        yield well(CHECK, "schemas", f"{len(known)} that the ledger knows, all registered under their ids")
+        yield well(
+            CHECK, "schemas", f"{len(known)} that the ledger knows, all registered under their ids"
+        )

@@ -17,24 +17,38 @@ _H_MS: Final = 3_600_000
 def retention_judged(
     cluster: str, open_hours: Mapping[str, Hour], retention_ms: Mapping[str, int], now_ms: int
 ) -> Iterator[Answer]:
-    """Of each type whether its oldest open hour is young enough. `retention_ms`: by type, of its topic; -1 is for ever."""
+    """Of each type whether its oldest open hour is young enough.
+
+    `retention_ms`: by type, of its topic; -1 is for ever.
+    """
     found = []
     for name, hour in sorted(open_hours.items()):
         kept_ms, age_ms = retention_ms.get(name, -1), now_ms - hour.start_s * 1000
         if kept_ms < 0 or age_ms <= kept_ms * _PART:
             continue
-        what = f"hour {hour} is open and {age_ms / _H_MS:.1f} h old, and {events_topic(name)} keeps {kept_ms / _H_MS:.1f} h"
+        what = (
+            f"hour {hour} is open and {age_ms / _H_MS:.1f} h old, and {events_topic(name)} "
+            f"keeps {kept_ms / _H_MS:.1f} h"
+        )
         comes_of = (
             "what was not staged may be deleted already, and what is staged cannot be staged again"
             if age_ms > kept_ms
             else "soon what was not staged is deleted"
         )
-        found.append(finding(
-            CHECK, f"{cluster} {name}", f"{what}: {comes_of}",
-            f"`hourmark bucket why {name} {hour}` says what it waits for; raise the topic's retention.ms until it is closed",
-        ))  # fmt: skip
+        found.append(
+            finding(
+                CHECK,
+                f"{cluster} {name}",
+                f"{what}: {comes_of}",
+                f"`hourmark bucket why {name} {hour}` says what it waits for; raise the "
+                "topic's retention.ms until it is closed",
+            )
+        )
     yield from found
     if open_hours and not found:
         yield well(
-            CHECK, cluster, f"the oldest open hour is {min(open_hours.values(), key=lambda h: h.start_s)}; topics keep more"
+            CHECK,
+            cluster,
+            "the oldest open hour is "
+            f"{min(open_hours.values(), key=lambda h: h.start_s)}; topics keep more",
         )

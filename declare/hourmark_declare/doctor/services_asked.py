@@ -20,7 +20,9 @@ CHECK: Final = "services"
 def ask(config: Config) -> Iterator[Answer]:
     """Each of `tailer.service_urls`, where there are sources."""
     if not config.tailer.sources:
-        yield not_asked(CHECK, "tailer.service_urls", "without tailer.sources nothing is sent to them")
+        yield not_asked(
+            CHECK, "tailer.service_urls", "without tailer.sources nothing is sent to them"
+        )
         return
     told = config.tailer.tls
     context = http_asked.tls("tailer.tls", told.ca, told.certificate, told.key)
@@ -41,16 +43,21 @@ def service_judged(url: str, status: int, body: bytes) -> Answer:
     with contextlib.suppress(ValueError, AttributeError):
         reasons = "; ".join(map(str, json.loads(body).get("reasons", [])))
     return finding(
-        CHECK, url, f"it answers with {status}, and takes nothing now{f': {reasons}' if reasons else ''}",
+        CHECK,
+        url,
+        f"it answers with {status}, and takes nothing now{f': {reasons}' if reasons else ''}",
         "see its log; where it is no delivery service, tailer.service_urls names another server",
-    )  # fmt: skip
+    )
 
 
 def _away(url: str, error: OSError) -> Answer:
     why = str(getattr(error, "reason", error))
     if _is_here(url) and "refused" in why:
         return not_asked(
-            CHECK, shown(url), "no delivery service runs on this machine: `hourmark serve` starts one, and tailers wait for it"
+            CHECK,
+            shown(url),
+            "no delivery service runs on this machine: `hourmark serve` starts one, and "
+            "tailers wait for it",
         )
     return finding(
         CHECK,

@@ -1,4 +1,6 @@
-"""Lists the root of staged files and buckets, asks the NameNode how it stands, and tries what storage must refuse."""
+"""Lists the root of staged files and buckets, asks the NameNode how it stands, and tries what
+storage must refuse.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from hourmark_etl.storage import Entry, NotFound, open_storage
 
 _ENDED_MS: Final = 3_600_000  # a doctor ends within a minute
 _JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
-_DIRECT: Final = build_opener(ProxyHandler({}))  # as storage asks: a cluster's addresses are not the internet's
+_DIRECT: Final = build_opener(
+    ProxyHandler({})
+)  # as storage asks: a cluster's addresses are not the internet's
 
 
 def ask(config: Config) -> Iterator[Answer]:
@@ -31,16 +35,22 @@ def ask(config: Config) -> Iterator[Answer]:
         yield from _left_behind(entries, config.storage.root)
         if others := _owner_of(config.storage.root):
             yield not_asked(
-                CHECK, "what it must refuse", f"the root is the user {others}'s: ask as that one, whose files must lie there"
+                CHECK,
+                "what it must refuse",
+                f"the root is the user {others}'s: ask as that one, whose files must lie there",
             )
         else:
             yield from probed(storage)
     except NotFound:  # whoever writes first owns it
-        yield well(CHECK, "storage.root", f"it answers; nothing was written yet at {config.storage.root}")
+        yield well(
+            CHECK, "storage.root", f"it answers; nothing was written yet at {config.storage.root}"
+        )
     if config.storage.root.startswith("hdfs://"):
         bean = _namenode(config.storage.webhdfs.rstrip("/"))
         if bean is None:
-            yield not_asked(CHECK, "NameNode", "storage.webhdfs has no /jmx that can be read: is it a gateway?")
+            yield not_asked(
+                CHECK, "NameNode", "storage.webhdfs has no /jmx that can be read: is it a gateway?"
+            )
         else:
             yield from namenode_judged(bean, config.storage.replication)
 
@@ -48,7 +58,11 @@ def ask(config: Config) -> Iterator[Answer]:
 def _left_behind(entries: Iterable[Entry], root: str) -> Iterator[Answer]:
     """Folders of doctors that were killed, or took too long; younger ones may be at work."""
     until_ms = SystemClock().now_ms() - _ENDED_MS
-    if old := [entry.name for entry in entries if entry.name.startswith(FOLDER) and entry.changed_ms < until_ms]:
+    if old := [
+        entry.name
+        for entry in entries
+        if entry.name.startswith(FOLDER) and entry.changed_ms < until_ms
+    ]:
         yield finding(
             CHECK,
             "storage.root",

@@ -16,24 +16,38 @@ def namenode_judged(bean: Mapping[str, Any], replication: int) -> Iterator[Answe
     """`bean`: NameNodeInfo, as the NameNode's /jmx has it."""
     if bean.get("Safemode"):
         yield finding(
-            CHECK, "NameNode", "it is in safe mode: nothing can be written",
-            "see that its datanodes run; where it does not leave by itself: hdfs dfsadmin -safemode get",
-        )  # fmt: skip
+            CHECK,
+            "NameNode",
+            "it is in safe mode: nothing can be written",
+            "see that its datanodes run; where it does not leave by itself: hdfs "
+            "dfsadmin -safemode get",
+        )
     if missing := int(bean.get("NumberOfMissingBlocks", 0)):
         yield finding(
-            CHECK, "NameNode", f"{missing} blocks have no replica left", "bring datanodes back; hdfs fsck names the files"
+            CHECK,
+            "NameNode",
+            f"{missing} blocks have no replica left",
+            "bring datanodes back; hdfs fsck names the files",
         )
     if (free := float(bean.get("PercentRemaining", 100.0))) < FREE_PERCENT_MIN:
         yield finding(
-            CHECK, "NameNode", f"{free:.1f} % of its datanodes' disks are free, at least {FREE_PERCENT_MIN:g} should be",
-            "add disks or datanodes, or delete what is not needed: where they are full, nothing is staged and nothing closes",
-        )  # fmt: skip
+            CHECK,
+            "NameNode",
+            f"{free:.1f} % of its datanodes' disks are free, at least "
+            f"{FREE_PERCENT_MIN:g} should be",
+            "add disks or datanodes, or delete what is not needed: where they are full, "
+            "nothing is staged and nothing closes",
+        )
     live = len(json.loads(bean.get("LiveNodes", "{}")))
     if live < replication:
         yield finding(
-            CHECK, "NameNode", f"{live} datanodes live, and files are to have {replication} replicas (storage.replication)",
+            CHECK,
+            "NameNode",
+            f"{live} datanodes live, and files are to have {replication} "
+            "replicas "
+            "(storage.replication)",
             "bring the others up, or set storage.replication where there are no more",
-        )  # fmt: skip
+        )
     else:
         version = f"version {bean['SoftwareVersion']}, " if "SoftwareVersion" in bean else ""
         yield well(CHECK, "NameNode", f"{version}{live} datanodes live, {replication} replicas")

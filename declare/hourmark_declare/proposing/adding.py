@@ -1,4 +1,6 @@
-"""Log files that join a configuration that is there: their sources and types are written behind what stands in it. Pure."""
+"""Log files that join a configuration that is there: their sources and types are written behind
+what stands in it. Pure.
+"""
 
 from __future__ import annotations
 
@@ -47,14 +49,26 @@ class Existing:
             for text in (settings, sources):
                 tomllib.loads(text)
         except (OSError, ValueError) as error:
-            raise UsageError(f"{folder} is there already, and cannot be added to: {error}; name another with --out") from error
-        return cls(folder, settings, sources, frozenset(file.stem for file in (folder / SOURCES).parent.glob("*.toml")))
+            raise UsageError(
+                f"{folder} is there already, and cannot be added to: {error}; name "
+                "another with --out"
+            ) from error
+        return cls(
+            folder,
+            settings,
+            sources,
+            frozenset(file.stem for file in (folder / SOURCES).parent.glob("*.toml")),
+        )
 
     @property
     def names(self) -> frozenset[str]:
         """Of sources and types."""
         followed = (source.get("name", "") for source in self._followed)
-        return self.types | {source.get("name", "") for source in tomllib.loads(self.sources).get("source", [])} | {*followed}
+        return (
+            self.types
+            | {source.get("name", "") for source in tomllib.loads(self.sources).get("source", [])}
+            | {*followed}
+        )
 
     @property
     def bucket_seconds(self) -> int:
@@ -62,7 +76,9 @@ class Existing:
         return int(tomllib.loads(self.settings).get("parsing", {}).get("bucket_seconds", 3600))
 
     def begins(self, wanted: Hour, now_ms: int) -> Hour | None:
-        """Where buckets of types that join begin, whose lines want this one; None: when they are applied."""
+        """Where buckets of types that join begin, whose lines want this one; None: when they are
+        applied.
+        """
         begins = self._types_of(self.settings).get("first_hour")
         try:
             first = first_hour_beside(begins, wanted, now_ms)
@@ -78,23 +94,33 @@ class Existing:
             for source in self._followed:
                 if any(fnmatch.fnmatch(str(file), path) for path in source.get("paths", [])):
                     raise UsageError(
-                        f"{file} is followed already, as source {source['name']} of {self.folder / SETTINGS}; `hourmark run` "
-                        f"goes on with it. To begin anew, remove {self.folder}, and what the local stack holds by "
+                        f"{file} is followed already, as source {source['name']} of "
+                        f"{self.folder / SETTINGS}; `hourmark run` "
+                        f"goes on with it. To begin anew, remove {self.folder}, and what the "
+                        "local stack holds by "
                         "`hourmark purge --yes`"
                     )
 
     @property
     def _followed(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = tomllib.loads(self.settings).get("tailer", {}).get("sources", [])
+        found: list[dict[str, Any]] = (
+            tomllib.loads(self.settings).get("tailer", {}).get("sources", [])
+        )
         return found
 
-    def with_(self, proposals: Sequence[Proposal], zone: str, now_ms: int, begins: Hour | None) -> dict[Path, str]:
-        """The files that change or are new, whole. UsageError if only their author can change them."""
+    def with_(
+        self, proposals: Sequence[Proposal], zone: str, now_ms: int, begins: Hour | None
+    ) -> dict[Path, str]:
+        """The files that change or are new, whole. UsageError if only their author can
+        change them.
+        """
         settings = self._beginning(begins) if begins else self.settings
         return {
             SETTINGS: settings.rstrip("\n") + "\n" + followed_text(proposals, zone),
             **type_files(proposals),
-            SOURCES: self._late_enough(lateness_seconds(proposals, now_ms)).rstrip("\n") + "\n" + sources_text(proposals),
+            SOURCES: self._late_enough(lateness_seconds(proposals, now_ms)).rstrip("\n")
+            + "\n"
+            + sources_text(proposals),
         }
 
     def _beginning(self, first: Hour) -> str:
@@ -113,7 +139,8 @@ class Existing:
             return self.sources.rstrip("\n") + "\n" + limits_text(needed)
         if limits_text(allowed) not in self.sources:
             raise UsageError(
-                f"{self.folder / SOURCES}: limits.lateness_seconds is {allowed}, and must be {needed} for the oldest line that "
+                f"{self.folder / SOURCES}: limits.lateness_seconds is {allowed}, and must be "
+                f"{needed} for the oldest line that "
                 "is there to be an event; set it, then try again"
             )
         return self.sources.replace(limits_text(allowed), limits_text(needed))

@@ -17,7 +17,9 @@ _ALWAYS: Final = Limits(lateness_seconds=10**10)  # how old a sample is says not
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One form. `line` and `fields`: as the type's file has them; empty where the built-in type `syslog` takes the lines."""
+    """One form. `line` and `fields`: as the type's file has them; empty where the built-in type
+    `syslog` takes the lines.
+    """
 
     form: str
     line: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -32,7 +34,11 @@ class Candidate:
 
     def type_file(self, name: str) -> dict[str, Any]:
         """What its file declares."""
-        return {"name": name, "line": dict(self.line), "fields": [dict(field) for field in self.fields]}
+        return {
+            "name": name,
+            "line": dict(self.line),
+            "fields": [dict(field) for field in self.fields],
+        }
 
     def source(self, name: str) -> dict[str, Any]:
         """What `sources.toml` says of it."""
@@ -45,8 +51,19 @@ class Candidate:
         return dataclasses.replace(self, catches_all=False)
 
     def declared(self, name: str) -> Declarations:
-        """Ready to be tried, on lines however old. ValueError where it is no declaration, or a pattern is none."""
+        """Ready to be tried, on lines however old.
+
+        ValueError where it is no declaration, or a pattern is none.
+        """
         if self.record_start:
             record_start(self.record_start)
-        own = EventType.model_validate(self.type_file(name), context=DECLARED) if self.line else SYSLOG
-        return Declarations([own, DEAD_LETTERS], [Source.model_validate(self.source(name), context=DECLARED)], _ALWAYS)
+        own = (
+            EventType.model_validate(self.type_file(name), context=DECLARED)
+            if self.line
+            else SYSLOG
+        )
+        return Declarations(
+            [own, DEAD_LETTERS],
+            [Source.model_validate(self.source(name), context=DECLARED)],
+            _ALWAYS,
+        )

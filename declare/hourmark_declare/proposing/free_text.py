@@ -1,4 +1,6 @@
-"""Forms of text: system logs, access logs, lines that begin with a time, records of several lines, and any text at all."""
+"""Forms of text: system logs, access logs, lines that begin with a time, records of several lines,
+and any text at all.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,21 @@ _ACCESS: Final = (
     + rf")?(?P<{MESSAGE}>.*)"
 )
 _ACCESS_FIELDS: Final = {
-    "client": "string", "user": "string", "request": "string", "status": "long", "bytes": "long", "referrer": "string",
-    "agent": "string", MESSAGE: "bytes",
-}  # fmt: skip
+    "client": "string",
+    "user": "string",
+    "request": "string",
+    "status": "long",
+    "bytes": "long",
+    "referrer": "string",
+    "agent": "string",
+    MESSAGE: "bytes",
+}
 _CLOSED: Final = r"[\])]?:?[ \t]*"  # what may stand right behind a time
 _DASHED: Final = r"(?:[\-|][ \t]+)?"
 _CATCHING: Final = {"time": "observed", "field": MESSAGE}  # what lines of another form need
-_UNSTAMPED_MIN: Final = 0.02  # fewer lines without a time than that are no sign of records of several
+_UNSTAMPED_MIN: Final = (
+    0.02  # fewer lines without a time than that are no sign of records of several
+)
 
 
 def system_log(_: Sequence[bytes]) -> Iterator[Candidate]:
@@ -45,16 +55,30 @@ def system_log(_: Sequence[bytes]) -> Iterator[Candidate]:
 
 def access_log(_: Sequence[bytes]) -> Iterator[Candidate]:
     """As Apache and nginx write them, common or combined."""
-    line = {"payload": "pattern", "pattern": _ACCESS, "time_format": "%d/%b/%Y:%H:%M:%S %z", "null_text": "-", **_CATCHING}
+    line = {
+        "payload": "pattern",
+        "pattern": _ACCESS,
+        "time_format": "%d/%b/%Y:%H:%M:%S %z",
+        "null_text": "-",
+        **_CATCHING,
+    }
     fields = tuple(field(name, of) for name, of in _ACCESS_FIELDS.items())
     yield Candidate(form="an access log", line=line, fields=fields, catches_all=True)
 
 
 def stamped_lines(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Lines that begin with a time, or records that do; with a level behind it, where most have one."""
+    """Lines that begin with a time, or records that do; with a level behind it, where most have
+    one.
+    """
     if (found := prefixed(lines)) is None:
         return
-    behind = _behind([line[at.end :] for line in lines if (at := stamped(line)) is not None and at.form == found.form])
+    behind = _behind(
+        [
+            line[at.end :]
+            for line in lines
+            if (at := stamped(line)) is not None and at.form == found.form
+        ]
+    )
     if found.before is not None and found.share < 1 - _UNSTAMPED_MIN:
         yield _stamped(found, behind, records=True)
     yield _stamped(found, behind, records=False)
@@ -63,7 +87,9 @@ def stamped_lines(lines: Sequence[bytes]) -> Iterator[Candidate]:
 def any_text(_: Sequence[bytes]) -> Iterator[Candidate]:
     """Lines as they are, with the time at which they were read."""
     line = {"payload": "text", "field": MESSAGE, "time": "observed"}
-    yield Candidate(form="lines of text without a time", line=line, fields=({"name": MESSAGE, "type": "bytes"},))
+    yield Candidate(
+        form="lines of text without a time", line=line, fields=({"name": MESSAGE, "type": "bytes"},)
+    )
 
 
 def _stamped(found: Prefixed, behind: str, *, records: bool) -> Candidate:
@@ -79,7 +105,8 @@ def _stamped(found: Prefixed, behind: str, *, records: bool) -> Candidate:
 
 
 def _behind(rests: Sequence[bytes]) -> str:
-    """The pattern of what stands between time and message: a level, and a dash or a bar, as far as most lines have them.
+    """The pattern of what stands between time and message: a level, and a dash or a bar, as far as
+    most lines have them.
 
     Whatever else there is belongs to the message.
     """
@@ -104,7 +131,9 @@ def _level(rests: Sequence[bytes]) -> str:
 def _dash(rests: Sequence[bytes]) -> tuple[str, Sequence[bytes]]:
     """Its pattern, where most have one, and what is left; else nothing, and all."""
     without = _without(_DASHED, rests)
-    if 2 * sum(len(rest) < len(before) for rest, before in zip(without, rests, strict=True)) > len(rests):
+    if 2 * sum(len(rest) < len(before) for rest, before in zip(without, rests, strict=True)) > len(
+        rests
+    ):
         return _DASHED, without
     return "", rests
 

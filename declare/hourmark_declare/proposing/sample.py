@@ -10,7 +10,12 @@ from hourmark.errors import UsageError
 
 LINES_MAX: Final = 1000  # of the beginning, and as many of the end
 _BYTES_MAX: Final = 1 << 20  # read at either end
-_PACKED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+_PACKED: Final = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+}
 
 
 class Sample(NamedTuple):
@@ -38,15 +43,29 @@ def read_sample(path: Path) -> Sample:
     except IsADirectoryError as error:
         raise UsageError(f"{path} is a folder; name its files, such as {path}/*.log") from error
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; name a file that may be read") from error
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}; name a file that may be read"
+        ) from error
     for magic, name in _PACKED.items():
         if head.startswith(magic):
-            raise UsageError(f"{path} is packed by {name}; name the log that is written to, or unpack it first")
+            raise UsageError(
+                f"{path} is packed by {name}; name the log that is written to, or unpack it first"
+            )
     whole = status.st_size <= len(head) + len(tail)
-    first = (head + tail).split(b"\n") if whole else head.split(b"\n")[:-1]  # its last line may go on
-    last = first[LINES_MAX:] if whole else tail.split(b"\n")[1:]  # and the first of these may have begun before
+    first = (
+        (head + tail).split(b"\n") if whole else head.split(b"\n")[:-1]
+    )  # its last line may go on
+    last = (
+        first[LINES_MAX:] if whole else tail.split(b"\n")[1:]
+    )  # and the first of these may have begun before
     if not any(first):
-        raise UsageError(f"{path} has no line yet; name a file that has some, so that their form can be seen")
+        raise UsageError(
+            f"{path} has no line yet; name a file that has some, so that their form can be seen"
+        )
     if b"\x00" in head[:4096]:
-        raise UsageError(f"{path} is no text: there are NUL bytes in its first 4 KiB; name a log file")
-    return Sample(path, first[:LINES_MAX], last[-LINES_MAX:], status.st_size, status.st_mtime_ns // 10**6)
+        raise UsageError(
+            f"{path} is no text: there are NUL bytes in its first 4 KiB; name a log file"
+        )
+    return Sample(
+        path, first[:LINES_MAX], last[-LINES_MAX:], status.st_size, status.st_mtime_ns // 10**6
+    )

@@ -24,8 +24,15 @@ TIME_KEYS: Final = (
     "created_at",
 )
 _RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)")
-_LOCAL: Final = re.compile(r"\d{4}-\d\d-\d\d(?P<sep>[T ])\d\d:\d\d:\d\d(?:(?P<mark>[.,])\d+)?(?P<zone>[+-]\d{4})?")
-_UNIX: Final = (("unix", 10**9, 10**10), ("unix-ms", 10**12, 10**13), ("unix-us", 10**15, 10**16), ("unix-ns", 10**18, 10**19))
+_LOCAL: Final = re.compile(
+    r"\d{4}-\d\d-\d\d(?P<sep>[T ])\d\d:\d\d:\d\d(?:(?P<mark>[.,])\d+)?(?P<zone>[+-]\d{4})?"
+)
+_UNIX: Final = (
+    ("unix", 10**9, 10**10),
+    ("unix-ms", 10**12, 10**13),
+    ("unix-us", 10**15, 10**16),
+    ("unix-ns", 10**18, 10**19),
+)
 _PAIR: Final = re.compile(r'(?P<key>[^\s="]+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s"]*))')
 _MORE: Final = "more"
 
@@ -59,20 +66,36 @@ def logfmt(lines: Sequence[bytes]) -> Iterator[Candidate]:
 
 def tab_separated(lines: Sequence[bytes]) -> Iterator[Candidate]:
     """Columns, always as many; they are numbered, as nothing names them."""
-    rows = [line.decode(errors="replace").rstrip("\r").split("\t") for line in lines if line.strip()]
+    rows = [
+        line.decode(errors="replace").rstrip("\r").split("\t") for line in lines if line.strip()
+    ]
     widths = collections.Counter(map(len, rows))
     if not widths or (width := widths.most_common(1)[0][0]) < 3:
         return
-    columns = {f"column_{n + 1}": [row[n] for row in rows if len(row) == width] for n in range(width)}
-    times = {name: form for name, values in columns.items() if (form := time_form(values)) is not None}
-    time = dict(zip(("time_field", "time_format"), next(iter(times.items())), strict=True)) if times else {"time": "observed"}
-    fields = [field(name, text_type(values)) for name, values in columns.items() if name != time.get("time_field")]
+    columns = {
+        f"column_{n + 1}": [row[n] for row in rows if len(row) == width] for n in range(width)
+    }
+    times = {
+        name: form for name, values in columns.items() if (form := time_form(values)) is not None
+    }
+    time = (
+        dict(zip(("time_field", "time_format"), next(iter(times.items())), strict=True))
+        if times
+        else {"time": "observed"}
+    )
+    fields = [
+        field(name, text_type(values))
+        for name, values in columns.items()
+        if name != time.get("time_field")
+    ]
     line = {"payload": "tsv", "columns": [*columns], **time, "null_text": "-"}
     yield Candidate(form=f"{width} columns with tabs between", line=line, fields=tuple(fields))
 
 
 def time_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """What `[line]` says of the time: the key that holds it and its format, or that it is when the line was read."""
+    """What `[line]` says of the time: the key that holds it and its format, or that it is when the
+    line was read.
+    """
     rows = [*rows]
     for key in TIME_KEYS:
         values = [row[key] for row in rows if key in row]
@@ -88,12 +111,18 @@ def time_form(values: Sequence[Any]) -> str | None:
         return "rfc3339"
     local = [_LOCAL.fullmatch(text) for text in texts]
     formats = {
-        f"%Y-%m-%d{m['sep']}%H:%M:%S{m['mark'] + '%f' if m['mark'] else ''}{'%z' if m['zone'] else ''}" for m in local if m
+        f"%Y-%m-%d{m['sep']}%H:%M:%S{m['mark'] + '%f' if m['mark'] else ''}{'%z' if m['zone'] else ''}"
+        for m in local
+        if m
     }
     if texts and all(local) and len(formats) == 1:
         return formats.pop()
     numbers = [float(text) for text in texts if re.fullmatch(r"\d{1,19}(?:\.\d{1,9})?", text)]
-    fitting = [form for form, least, most in _UNIX if numbers and all(least <= number < most for number in numbers)]
+    fitting = [
+        form
+        for form, least, most in _UNIX
+        if numbers and all(least <= number < most for number in numbers)
+    ]
     return fitting[0] if fitting and len(numbers) == len(texts) else None
 
 

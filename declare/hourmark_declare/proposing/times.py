@@ -1,4 +1,6 @@
-"""Timestamps at or near the beginning of lines: how they are written, and what stands before them."""
+"""Timestamps at or near the beginning of lines: how they are written, and what stands before
+them.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,13 @@ _DATES: Final = (  # what is looked for, its pattern in a type, and as `strptime
 )
 _REST: Final = (
     r"(?P<between>T|:| {1,3})(?P<clock>\d\d:\d\d:\d\d|\d{6})(?P<fraction>[.,]\d{1,9})?"
-    r"(?P<zone>Z\b| ?[+-]\d\d:?\d\d\b| (?:UTC|GMT|CES?T|BST|[ECMP][SD]T)\b)?(?P<year> (?:19|20)\d\d\b)?"
+    r"(?P<zone>Z\b| ?[+-]\d\d:?\d\d\b| (?:UTC|GMT|CES?T|BST|[ECMP][SD]T)\b)?(?P<year> "
+    r"(?:19|20)\d\d\b)?"
 )
-_TIMES: Final = [(re.compile(f"(?P<date>{looked}){_REST}".encode()), of_date, fmt) for looked, of_date, fmt in _DATES]
+_TIMES: Final = [
+    (re.compile(f"(?P<date>{looked}){_REST}".encode()), of_date, fmt)
+    for looked, of_date, fmt in _DATES
+]
 
 
 class TimeForm(NamedTuple):
@@ -42,7 +48,11 @@ class Stamped(NamedTuple):
 
 def stamped(line: bytes) -> Stamped | None:
     """The first time in the beginning of the line."""
-    found = [(match.start(), n, match) for n, (form, _, _) in enumerate(_TIMES) if (match := form.search(line[: 2 * _WITHIN]))]
+    found = [
+        (match.start(), n, match)
+        for n, (form, _, _) in enumerate(_TIMES)
+        if (match := form.search(line[: 2 * _WITHIN]))
+    ]
     if not found or min(found)[0] > _WITHIN:
         return None
     _, number, match = min(found)
@@ -66,7 +76,9 @@ def _form(match: re.Match[bytes], date: str, date_format: str) -> TimeForm:
 
 
 class Prefixed(NamedTuple):
-    """Lines that bear times: what stands before the time (None: not always the same), and the form of most of them."""
+    """Lines that bear times: what stands before the time (None: not always the same), and the form
+    of most of them.
+    """
 
     before: bytes | None
     form: TimeForm
@@ -82,9 +94,14 @@ def prefixed(lines: Sequence[bytes]) -> Prefixed | None:
     forms = collections.Counter(of.form for _, of in found)
     form, _ = forms.most_common(1)[0]
     before = collections.Counter(line[: of.start] for line, of in found if of.form == form)
-    (most, count), first = before.most_common(1)[0], next(line[: of.start] for line, of in found if of.form == form)
+    (most, count), first = (
+        before.most_common(1)[0],
+        next(line[: of.start] for line, of in found if of.form == form),
+    )
     if count >= 0.9 * before.total() or (len(found) == len(written) and len(before) == 1):
         return Prefixed(most, form, count / len(written))
-    if len(found) < len(written) and 2 * before[first] >= count:  # the first line of each record, and times further down in it
+    if (
+        len(found) < len(written) and 2 * before[first] >= count
+    ):  # the first line of each record, and times further down in it
         return Prefixed(first, form, before[first] / len(written))
     return Prefixed(None, form, before.total() / len(written))

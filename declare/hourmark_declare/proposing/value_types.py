@@ -20,12 +20,18 @@ def field(name: str, of: str) -> dict[str, Any]:
 
 
 def fields_of(rows: Iterable[Mapping[str, Any]], leave: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Fields for the keys of these rows, in the order of their first time; keys that can be none are left out."""
+    """Fields for the keys of these rows, in the order of their first time; keys that can be none
+    are left out.
+    """
     values: dict[str, list[Any]] = {}
     for row in rows:
         for key, value in row.items():
             values.setdefault(key, []).append(value)
-    usable = [key for key in values if FIELD_NAME.fullmatch(key) and key not in ENVELOPE_NAMES and key not in leave]
+    usable = [
+        key
+        for key in values
+        if FIELD_NAME.fullmatch(key) and key not in ENVELOPE_NAMES and key not in leave
+    ]
     types = ((key, json_type(values[key])) for key in usable)
     return [field(key, of) for key, of in types if of is not None][:FIELDS_MAX]
 
@@ -43,7 +49,11 @@ def text_type(values: Iterable[str]) -> str:
     seen = [value for value in values if value not in ("", "-")]
     if seen and all(re.fullmatch(r"-?(?:0|[1-9]\d{0,17})", value) for value in seen):
         return "long"
-    if seen and all(re.fullmatch(r"-?\d+(?:\.\d+)?", value) for value in seen) and any("." in value for value in seen):
+    if (
+        seen
+        and all(re.fullmatch(r"-?\d+(?:\.\d+)?", value) for value in seen)
+        and any("." in value for value in seen)
+    ):
         return "double"
     return "boolean" if seen and set(seen) <= {"true", "false"} else "string"
 

@@ -7,8 +7,9 @@
     topic    the topic: made, written, read                          Kafka
     cli      `hourmark token`
 
-A token's secret is 256 random bits, shown once; the topic holds its SHA-256, which nobody can turn round or guess, so a slow
-password hash would cost each request time and add nothing. What a service has read it goes on with while Kafka is away. A
-revoked token stays in the topic as revoked, for ever: a tombstone would be forgotten, and a copy of its record, restored by
-whatever accident, would be valid again.
+A token's secret is 256 random bits, shown once; the topic holds its SHA-256, which nobody can turn
+round or guess, so a slow password hash would cost each request time and add nothing. What a service
+has read it goes on with while Kafka is away. A revoked token stays in the topic as revoked, for
+ever: a tombstone would be forgotten, and a copy of its record, restored by whatever accident, would
+be valid again.
 """

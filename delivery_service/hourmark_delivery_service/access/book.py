@@ -15,8 +15,9 @@ _LOG = logging.getLogger(__name__)
 class TokenBook:
     """Feed it from one thread, ask it from the event loop: what is asked is replaced whole.
 
-    What was read once is kept, though the topic be away, deleted or made anew: whoever was let in goes on, and whoever was
-    revoked stays out. Only a service that starts while the topic is gone knows nobody, and then takes nothing.
+    What was read once is kept, though the topic be away, deleted or made anew: whoever was let in
+    goes on, and whoever was revoked stays out. Only a service that starts while the topic is gone
+    knows nobody, and then takes nothing.
     """
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
@@ -41,7 +42,9 @@ class TokenBook:
         self._read_ms = self._clock.now_ms()
         self._metrics.tokens_read.set(self._read_ms / 1000)
         self._metrics.tokens.set(sum(not t.revoked for t in tokens.values()))
-        self._note_lost(sum(1 for t in tokens.values() if not t.revoked and t.id not in self._published))
+        self._note_lost(
+            sum(1 for t in tokens.values() if not t.revoked and t.id not in self._published)
+        )
 
     def get(self, token_id: str) -> Token | None:
         """The token of that id, revoked or not."""
@@ -55,7 +58,11 @@ class TokenBook:
     @trouble.setter
     def trouble(self, why: str) -> None:
         if why and not self._trouble:
-            _LOG.error("tokens cannot be followed%s; those known are in force, revocations are not heard of", why)
+            _LOG.error(
+                "tokens cannot be followed%s; those known are in force, revocations are "
+                "not heard of",
+                why,
+            )
         elif self._trouble and not why:
             _LOG.warning("tokens are followed again")
         self._trouble = why
@@ -65,7 +72,10 @@ class TokenBook:
         found = []
         if self._trouble and self.caught_up:
             age_s = (self._clock.now_ms() - self._read_ms) / 1000
-            found.append(f"tokens are as they were {age_s:.0f} s ago, revocations since then are not heard of{self._trouble}")
+            found.append(
+                f"tokens are as they were {age_s:.0f} s ago, revocations since then are "
+                f"not heard of{self._trouble}"
+            )
         if self._lost:
             found.append(_lost_text(self._lost))
         return found
@@ -79,7 +89,12 @@ class TokenBook:
         try:
             token = Token.from_json(key, value)
         except ValueError as error:
-            _LOG.error("the record %.40r of hourmark.tokens cannot be read, so nobody is let in by it: %.500s", key, error)
+            _LOG.error(
+                "the record %.40r of hourmark.tokens cannot be read, so nobody is let in "
+                "by it: %.500s",
+                key,
+                error,
+            )
             tokens.pop(key, None)
             return
         self._published.add(key)
@@ -95,6 +110,7 @@ class TokenBook:
 
 def _lost_text(lost: int) -> str:
     return (
-        f"hourmark.tokens no longer holds {lost} of the tokens that are in force here; services that start now refuse them: "
+        f"hourmark.tokens no longer holds {lost} of the tokens that are in force here; services "
+        "that start now refuse them: "
         "restore the topic, or `hourmark token create` new ones, and restart this service"
     )

@@ -21,17 +21,33 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @click.group()
 def token() -> None:
-    """Tokens of those who may post to delivery services (service.tokens_required): create, list, revoke."""
+    """Tokens of those who may post to delivery services (service.tokens_required): create, list,
+    revoke.
+    """
 
 
 @token.command()
 @click.argument("name")
 @click.option(
-    "--type", "types", multiple=True, metavar="PATTERN", help="A type it covers, or a pattern of * and ?. Default: all."
+    "--type",
+    "types",
+    multiple=True,
+    metavar="PATTERN",
+    help="A type it covers, or a pattern of * and ?. Default: all.",
 )
-@click.option("--host", "hosts", multiple=True, metavar="PATTERN", help="A host name whose ranges it covers. Default: all.")
 @click.option(
-    "--host-id", "host_ids", multiple=True, metavar="ID", help="A host id it covers, of ranges and reports. Default: all."
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="PATTERN",
+    help="A host name whose ranges it covers. Default: all.",
+)
+@click.option(
+    "--host-id",
+    "host_ids",
+    multiple=True,
+    metavar="ID",
+    help="A host id it covers, of ranges and reports. Default: all.",
 )
 @click.option(
     "--reports",
@@ -40,11 +56,26 @@ def token() -> None:
     help="A host name whose tailer reports with it. Tailers need one. Default: none.",
 )
 @click.option(
-    "--service-reports", multiple=True, metavar="PATTERN", help="A service name that reports with it over HTTP. Default: none."
+    "--service-reports",
+    multiple=True,
+    metavar="PATTERN",
+    help="A service name that reports with it over HTTP. Default: none.",
 )
-@click.option("--expires-in", metavar="TIME", help="How long it is in force, such as 90d or 12h. Default: until revoked.")
-@click.option("--bytes-per-second", type=click.IntRange(min=1), help="At each service instance, inflated. Default: no limit.")
-@click.option("--events-per-second", type=click.IntRange(min=1), help="At each service instance. Default: no limit.")
+@click.option(
+    "--expires-in",
+    metavar="TIME",
+    help="How long it is in force, such as 90d or 12h. Default: until revoked.",
+)
+@click.option(
+    "--bytes-per-second",
+    type=click.IntRange(min=1),
+    help="At each service instance, inflated. Default: no limit.",
+)
+@click.option(
+    "--events-per-second",
+    type=click.IntRange(min=1),
+    help="At each service instance. Default: no limit.",
+)
 @json_option
 @config_option
 def create(
@@ -70,24 +101,37 @@ def create(
       hourmark token create web-tailers --host 'web-*' --reports 'web-*' > token
       hourmark token create shop --type 'order-*' --expires-in 90d --bytes-per-second 1000000
     """
-    from hourmark_delivery_service.access.topic import write_token  # Kafka's client is loaded only now
+    from hourmark_delivery_service.access.topic import (
+        write_token,
+    )  # Kafka's client is loaded only now
 
     set_up_logging(config.log_level)
     now_ms = SystemClock().now_ms()
     try:
         made = new_token(
-            name, now_ms, types=types or ("*",), hosts=hosts or ("*",), host_ids=host_ids,
-            reports=reports, service_reports=service_reports,
+            name,
+            now_ms,
+            types=types or ("*",),
+            hosts=hosts or ("*",),
+            host_ids=host_ids,
+            reports=reports,
+            service_reports=service_reports,
             expires_at_ms=None if expires_in is None else now_ms + _duration_ms(expires_in),
-            bytes_per_second=bytes_per_second, events_per_second=events_per_second,
-        )  # fmt: skip
+            bytes_per_second=bytes_per_second,
+            events_per_second=events_per_second,
+        )
     except ValueError as error:
-        raise UsageError(f"there is no such token: {error}; `hourmark token create --help` has examples") from None
+        raise UsageError(
+            f"there is no such token: {error}; `hourmark token create --help` has examples"
+        ) from None
     write_token(config.kafka, made.token)
     if as_json:
         say_json({**_row(made.token), "token": made.text})
         return
-    click.echo(f"token {made.token.id} ({made.token.name}) is in force; it is shown this once, on stdout:", err=True)
+    click.echo(
+        f"token {made.token.id} ({made.token.name}) is in force; it is shown this once, on stdout:",
+        err=True,
+    )
     click.echo(made.text)
 
 
@@ -108,17 +152,25 @@ def list_tokens(config: Config, as_json: bool) -> None:
         return
     now_ms = SystemClock().now_ms()
     for t in tokens:
-        covers = f"types {', '.join(t.types)}; hosts {', '.join((*t.hosts, *t.host_ids))}; {_reports_text(t)}"
+        covers = (
+            f"types {', '.join(t.types)}; hosts {', '.join((*t.hosts, *t.host_ids))}; "
+            f"{_reports_text(t)}"
+        )
         click.echo(f"{t.id}  {_state(t, now_ms):40} {t.name}: {covers}")
 
 
 @token.command()
 @click.argument("token_id", metavar="ID")
-@click.option("--unlisted", is_flag=True, help="Also if hourmark.tokens does not hold it: it may have lost it.")
+@click.option(
+    "--unlisted",
+    is_flag=True,
+    help="Also if hourmark.tokens does not hold it: it may have lost it.",
+)
 @json_option
 @config_option
 def revoke(config: Config, token_id: str, unlisted: bool, as_json: bool) -> None:
-    """Refuse the token of this ID, as `hourmark token list` has it, from now on: within 5 s wherever Kafka is heard.
+    """Refuse the token of this ID, as `hourmark token list` has it, from now on: within 5 s
+    wherever Kafka is heard.
 
     Example:  hourmark token revoke 3f2a90c1b7d4e856
     """
@@ -127,14 +179,22 @@ def revoke(config: Config, token_id: str, unlisted: bool, as_json: bool) -> None
     set_up_logging(config.log_level)
     known = read_tokens(config.kafka).get(token_id)
     if known is None and not unlisted:
-        raise UsageError(f"there is no token {token_id!r:.40} in hourmark.tokens; `hourmark token list` shows all")
+        raise UsageError(
+            f"there is no token {token_id!r:.40} in hourmark.tokens; `hourmark token "
+            "list` shows all"
+        )
     now_ms = SystemClock().now_ms()
     try:
-        revoked = (known or new_token("unlisted", now_ms).token.model_copy(update={"id": token_id})).revoke(now_ms)
-        revoked = Token.from_json(token_id, revoked.to_json().encode())  # checked again: the id is the user's
+        revoked = (
+            known or new_token("unlisted", now_ms).token.model_copy(update={"id": token_id})
+        ).revoke(now_ms)
+        revoked = Token.from_json(
+            token_id, revoked.to_json().encode()
+        )  # checked again: the id is the user's
     except ValueError as error:
         raise UsageError(
-            f"{token_id!r:.40} is no token's id, which has 16 hex digits; `hourmark token list` shows all"
+            f"{token_id!r:.40} is no token's id, which has 16 hex digits; `hourmark token "
+            "list` shows all"
         ) from error
     write_token(config.kafka, revoked)
     if as_json:
@@ -146,7 +206,9 @@ def revoke(config: Config, token_id: str, unlisted: bool, as_json: bool) -> None
 def _duration_ms(text: str) -> int:
     form = _DURATION.fullmatch(text)
     if form is None or int(form[1]) == 0:
-        raise UsageError(f"--expires-in {text!r:.40}: allowed are a whole number and s, m, h or d, such as 90d")
+        raise UsageError(
+            f"--expires-in {text!r:.40}: allowed are a whole number and s, m, h or d, such as 90d"
+        )
     return int(form[1]) * _SECONDS[form[2]] * 1000
 
 

@@ -1,7 +1,8 @@
 """What a request may do: who is let in (401), to what (403), and how much of it (429).
 
-Who it is, is settled before anything of the body is read; a request that is under way when its token expires or is revoked is
-finished. What it may post is asked by the endpoints, of what they have read themselves, so that nothing is read in two ways.
+Who it is, is settled before anything of the body is read; a request that is under way when its
+token expires or is revoked is finished. What it may post is asked by the endpoints, of what they
+have read themselves, so that nothing is read in two ways.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Grant:
         token = self._allowance.token
         for event_type in event_types:
             if not token.covers_type(event_type):
-                raise self._forbidden(f"the type {event_type!r:.120}", f"types {', '.join(token.types)}")
+                raise self._forbidden(
+                    f"the type {event_type!r:.120}", f"types {', '.join(token.types)}"
+                )
 
     def check_host(self, name: str, host_id: str) -> None:
         """Forbidden unless the token covers the host."""
@@ -52,10 +55,14 @@ class Grant:
         token = self._allowance.token
         if not token.covers_host(name, host_id):
             what = f"the host {name!r:.120} (host id {host_id:.32})"
-            raise self._forbidden(what, f"hosts {', '.join(token.hosts)} {' '.join(token.host_ids)}".rstrip())
+            raise self._forbidden(
+                what, f"hosts {', '.join(token.hosts)} {' '.join(token.host_ids)}".rstrip()
+            )
 
     def check_report(self, report: HostReport) -> None:
-        """Raise Forbidden unless the token may report for the host: whose hours wait for it, and no other's."""
+        """Raise Forbidden unless the token may report for the host: whose hours wait for it, and no
+        other's.
+        """
         if self._allowance is None:
             return
         token, name, host_id = self._allowance.token, report.host_name, report.host_id
@@ -65,13 +72,18 @@ class Grant:
                 option, hosts = "--service-reports", token.service_reports
             covers = ", ".join(token.hosts if hosts is None else hosts) or "none"
             what = f"reports of the {report.kind} {name!r:.120} (host id {host_id:.32})"
-            raise self._forbidden(what, f"reports of {covers} {' '.join(token.host_ids)}".rstrip() + f" ({option})")
+            raise self._forbidden(
+                what, f"reports of {covers} {' '.join(token.host_ids)}".rstrip() + f" ({option})"
+            )
 
     def check_rate(self) -> None:
         """TooMuch while what was sent before has used up the token's rate."""
         if self._allowance is not None and (wait_s := self._allowance.retry_after_s()):
             self._metrics.denied.labels("rate").inc()
-            raise TooMuch(f"the token {self._allowance.token.id} has used up its rate at this instance", wait_s)
+            raise TooMuch(
+                f"the token {self._allowance.token.id} has used up its rate at this instance",
+                wait_s,
+            )
 
     def charge(self, *, size: int = 0, events: int = 0) -> None:
         """What the request brought."""
@@ -82,7 +94,10 @@ class Grant:
         self._metrics.denied.labels("not_covered").inc()
         assert self._allowance is not None
         token = self._allowance.token
-        return Forbidden("not_covered", f"the token {token.id} ({token.name}) does not cover {what}: it covers {covers:.500}")
+        return Forbidden(
+            "not_covered",
+            f"the token {token.id} ({token.name}) does not cover {what}: it covers {covers:.500}",
+        )
 
 
 class Access:
@@ -100,14 +115,19 @@ class Access:
         """What is missing before anybody is let in."""
         if not self.required or self.book.caught_up:
             return []
-        return [f"no tokens are known yet: hourmark.tokens was not read, or `hourmark token create` never ran{self.book.trouble}"]
+        return [
+            "no tokens are known yet: hourmark.tokens was not read, or `hourmark token "
+            f"create` never ran{self.book.trouble}"
+        ]
 
     def warnings(self) -> list[str]:
         """What is not as it should be although requests are taken."""
         return self.book.warnings() if self.required else []
 
     def grant(self, headers: Headers) -> Grant:
-        """What a request with these headers may do. Unauthorized; NotNow before any token is known."""
+        """What a request with these headers may do. Unauthorized; NotNow before any
+        token is known.
+        """
         if not self.required:
             return self._everything
         try:
@@ -125,9 +145,13 @@ class Access:
             raise Unauthorized("unknown_token", "this token is not known here", _CREATE)
         assert token is not None, "is_text_of says so"
         if token.revoked:
-            raise Unauthorized("revoked_token", f"the token {token.id} ({token.name}) was revoked", _CREATE)
+            raise Unauthorized(
+                "revoked_token", f"the token {token.id} ({token.name}) was revoked", _CREATE
+            )
         if token.expired(self._clock.now_ms()):
-            raise Unauthorized("expired_token", f"the token {token.id} ({token.name}) has expired", _CREATE)
+            raise Unauthorized(
+                "expired_token", f"the token {token.id} ({token.name}) has expired", _CREATE
+            )
         return token
 
     def _allowance(self, token: Token) -> Allowance:
@@ -145,10 +169,16 @@ def grant_of(request: Request) -> Grant:
 
 
 def _bearer(headers: Headers) -> str:
-    """The token's text; Unauthorized where there is none, or more than one header that could hold it."""
+    """The token's text; Unauthorized where there is none, or more than one header that could hold
+    it.
+    """
     given = headers.getlist("authorization")
     if len(given) != 1:
-        many = "there are several Authorization headers" if given else "there is no Authorization header"
+        many = (
+            "there are several Authorization headers"
+            if given
+            else "there is no Authorization header"
+        )
         raise Unauthorized("no_token", many, _CREATE)
     scheme, _, text = given[0].partition(" ")
     if scheme.lower() != "bearer":

@@ -1,7 +1,8 @@
 """What a token may still send through this instance: a bucket for bytes, another for events.
 
-A request is let in while nothing is owed, and then charged all it brought, however large: so whether it is let in does not depend
-on its size, a large one is not refused for ever, and a retry is treated as the first try was. What is owed is waited for.
+A request is let in while nothing is owed, and then charged all it brought, however large: so
+whether it is let in does not depend on its size, a large one is not refused for ever, and a retry
+is treated as the first try was. What is owed is waited for.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class Allowance:
 
     def retry_after_s(self) -> int:
         """Whole seconds until something may be sent; 0: now."""
-        return max((bucket.wait_s() for bucket in (self._bytes, self._events) if bucket is not None), default=0)
+        return max(
+            (bucket.wait_s() for bucket in (self._bytes, self._events) if bucket is not None),
+            default=0,
+        )
 
     def charge(self, *, size: int = 0, events: int = 0) -> None:
         """Of a request that was let in."""

@@ -1,4 +1,8 @@
-"""One bearer token. Its text is `hmk_<id>_<secret>`: found by scanners for leaked secrets, and by its id without the secret."""
+"""One bearer token.
+
+Its text is `hmk_<id>_<secret>`: found by scanners for leaked secrets, and by its id without the
+secret.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,10 @@ Rate = Annotated[int, Field(ge=1, lt=1 << 53)]
 
 
 class Token(BaseModel):
-    """A token as the topic has it. Fields that are not known are refused: they may narrow what it covers."""
+    """A token as the topic has it.
+
+    Fields that are not known are refused: they may narrow what it covers.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -63,13 +70,18 @@ class Token(BaseModel):
         return _fits(name, self.hosts) and self._covers_id(host_id)
 
     def covers_report(self, kind: str, name: str, host_id: str) -> bool:
-        """Return whether a host report may be posted with it. `kind`: of the host, `tailer` or `service`.
+        """Return whether a host report may be posted with it.
 
-        A token of 0.3.0 or earlier covers the tailers of its hosts, so that they go on reporting after an upgrade.
+        `kind`: of the host, `tailer` or `service`.
+
+        A token of 0.3.0 or earlier covers the tailers of its hosts, so that they go on reporting
+        after an upgrade.
         """
         if kind == "service":
             return _fits(name, self.service_reports) and self._covers_id(host_id)
-        return _fits(name, self.hosts if self.reports is None else self.reports) and self._covers_id(host_id)
+        return _fits(
+            name, self.hosts if self.reports is None else self.reports
+        ) and self._covers_id(host_id)
 
     def _covers_id(self, host_id: str) -> bool:
         return not self.host_ids or host_id in self.host_ids
@@ -79,8 +91,12 @@ class Token(BaseModel):
         return self if self.revoked else self.model_copy(update={"revoked_at_ms": now_ms})
 
     def to_json(self) -> str:
-        """Return the value of its record; the key is its id. 0.3.0 reads what it wrote itself, revoked or not."""
-        return self.model_dump_json(exclude={"reports", "service_reports"} if self.reports is None else None)
+        """Return the value of its record; the key is its id. 0.3.0 reads what it wrote itself,
+        revoked or not.
+        """
+        return self.model_dump_json(
+            exclude={"reports", "service_reports"} if self.reports is None else None
+        )
 
     @classmethod
     def from_json(cls, key: str, text: bytes) -> Token:
@@ -117,19 +133,31 @@ def new_token(
         reports: Names of hosts, or patterns of them, whose tailers may report with it.
         service_reports: Likewise of delivery services.
 
-    Raises:
-        ValueError: If a value is not allowed. A pattern of reports must name hosts: `*` alone is refused without host ids.
+    Raises: ValueError: If a value is not allowed. A pattern of reports must name hosts: `*` alone
+        is refused without host ids.
     """
     for pattern in (*reports, *service_reports):
         if not (host_ids or pattern.strip("*?")):
-            raise ValueError(f"reports of {pattern!r} would be those of every host: name them (`web-*`), or give their host ids")
+            raise ValueError(
+                f"reports of {pattern!r} would be those of every host: name them "
+                "(`web-*`), or give their host ids"
+            )
     token_id = secrets.token_hex(8)
     text = f"hmk_{token_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
     token = Token(
-        id=token_id, digest=digest_of(text), name=name, types=types, hosts=hosts, host_ids=host_ids, reports=reports,
-        service_reports=service_reports, created_at_ms=now_ms, expires_at_ms=expires_at_ms, bytes_per_second=bytes_per_second,
+        id=token_id,
+        digest=digest_of(text),
+        name=name,
+        types=types,
+        hosts=hosts,
+        host_ids=host_ids,
+        reports=reports,
+        service_reports=service_reports,
+        created_at_ms=now_ms,
+        expires_at_ms=expires_at_ms,
+        bytes_per_second=bytes_per_second,
         events_per_second=events_per_second,
-    )  # fmt: skip
+    )
     return NewToken(token, text)
 
 
@@ -145,7 +173,9 @@ def digest_of(text: str) -> str:
 
 
 def is_text_of(token: Token | None, text: str) -> bool:
-    """Whether this is the token's text, in a time that tells nothing of it, nor whether there is such a token."""
+    """Whether this is the token's text, in a time that tells nothing of it, nor whether there is
+    such a token.
+    """
     same = hmac.compare_digest(digest_of(text), token.digest if token is not None else NO_SECRET)
     return same and token is not None
 

@@ -17,11 +17,15 @@ from hourmark_delivery_service.access.token import Token
 
 _LOG = logging.getLogger(__name__)
 
-TOKEN_BYTES_MAX: Final = 1 << 20  # of a record; also what one poll of a topic of tokens may hold many of
+TOKEN_BYTES_MAX: Final = (
+    1 << 20
+)  # of a record; also what one poll of a topic of tokens may hold many of
 
 
 def read_tokens(kafka: Kafka) -> dict[str, Token]:
-    """By id, as the topic has them now. What cannot be read is said, and left out, as services do."""
+    """By id, as the topic has them now. What cannot be read is said, and left out, as
+    services do.
+    """
     found: dict[str, Token] = {}
     for key, value in read_topic(kafka.edge, TOKENS, cluster_name="edge"):
         token_id = (key or b"").decode("latin-1")
@@ -42,5 +46,7 @@ def write_token(kafka: Kafka, token: Token) -> None:
 
 
 def _wanted(kafka: Kafka) -> WantedTopic:
-    settings = topic_settings(kafka.retention_hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas)
+    settings = topic_settings(
+        kafka.retention_hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas
+    )
     return WantedTopic(TOKENS, 1, {**settings, "cleanup.policy": "compact", "retention.ms": "-1"})

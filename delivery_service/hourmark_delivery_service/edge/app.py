@@ -15,7 +15,13 @@ from hourmark_delivery_service.edge.openapi import OPENAPI_PATH
 from hourmark_delivery_service.edge.probes import Probes
 from hourmark_delivery_service.edge.ranges_endpoint import RangesEndpoint
 from hourmark_delivery_service.edge.reports_endpoint import ReportsEndpoint
-from hourmark_delivery_service.edge.responses import EveryAnswer, fault, gone, http_error, service_error
+from hourmark_delivery_service.edge.responses import (
+    EveryAnswer,
+    fault,
+    gone,
+    http_error,
+    service_error,
+)
 from hourmark_delivery_service.errors import ServiceError
 from hourmark_delivery_service.work.service import Service
 
@@ -33,7 +39,14 @@ def create_app(service: Service) -> ASGIApp:
         Route("/metrics", probes.metrics),
         Route(OPENAPI_PATH, probes.openapi),
     ]
-    handlers = {ServiceError: service_error, HTTPException: http_error, ClientDisconnect: gone, Exception: fault}
+    handlers = {
+        ServiceError: service_error,
+        HTTPException: http_error,
+        ClientDisconnect: gone,
+        Exception: fault,
+    }
     app = Starlette(routes=list(routes), exception_handlers=handlers)
-    app.router.redirect_slashes = False  # a path with a slash more is no path, and is said to be none
+    app.router.redirect_slashes = (
+        False  # a path with a slash more is no path, and is said to be none
+    )
     return EveryAnswer(Gate(app, service.access), service, routes)

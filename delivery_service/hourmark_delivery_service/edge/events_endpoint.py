@@ -1,4 +1,6 @@
-"""`POST /v1/events/{type}`: events of one type, from any client, as NDJSON or as a JSON array or object."""
+"""`POST /v1/events/{type}`: events of one type, from any client, as NDJSON or as a JSON array or
+object.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hourmark.records import dead_letters
-from hourmark.records.wire import ATOMIC_HEADER, CLIENT_HEADER, IDEMPOTENCY_HEADER, OBSERVED_AT_HEADER, RULES_HEADER
+from hourmark.records.wire import (
+    ATOMIC_HEADER,
+    CLIENT_HEADER,
+    IDEMPOTENCY_HEADER,
+    OBSERVED_AT_HEADER,
+    RULES_HEADER,
+)
 from hourmark_delivery_service.access.grants import grant_of
 from hourmark_delivery_service.edge.request_headers import check_headers
 from hourmark_delivery_service.edge.responses import json_answer
@@ -35,14 +43,21 @@ from hourmark_delivery_service.work.service import Service, check_observed_at
 from hourmark_delivery_service.work.turns import Job
 from hourmark_delivery_service.work.workers import LONG_BYTES
 
-_TIMES_MS: Final = range(946_684_800_000, 4_102_444_800_000)  # 2000 to 2099; others are what looks like a time by chance
-_UUID7: Final = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_TIMES_MS: Final = range(
+    946_684_800_000, 4_102_444_800_000
+)  # 2000 to 2099; others are what looks like a time by chance
+_UUID7: Final = re.compile(
+    r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+)
 _ULID: Final = re.compile(r"([0-7][0-9a-hjkmnp-tv-z]{9})[0-9a-hjkmnp-tv-z]{16}")
 _CROCKFORD: Final = {digit: value for value, digit in enumerate("0123456789abcdefghjkmnpqrstvwxyz")}
 
 
 def time_of_key(key: str) -> int | None:
-    """Unix milliseconds, or None. Letters may be capitals, and some clients put a key between double quotes."""
+    """Unix milliseconds, or None.
+
+    Letters may be capitals, and some clients put a key between double quotes.
+    """
     text = key.removeprefix('"').removesuffix('"').lower()
     if match := _UUID7.fullmatch(text):
         time_ms = int(match[1] + match[2], 16)
@@ -59,20 +74,25 @@ _CLIENT_DEFAULT: Final = "api"
 _NAME_CHARS_MAX: Final = 255
 _SPACE: Final = b" \t\r\n\xef\xbb\xbf"  # and a byte order mark
 _NEXT_STEP: Final = (
-    "sent again, this may be doubled; send as Idempotency-Key a UUIDv7 or a ULID that is made with the batch and kept for its "
+    "sent again, this may be doubled; send as Idempotency-Key a UUIDv7 or a ULID that is made "
+    "with the batch and kept for its "
     "retries, or see docs/http-api.md"
 )
 
 
 class _Fixed(NamedTuple):
-    """Whether the request itself says the batch's key and time; what it leaves out is another one on every try."""
+    """Whether the request itself says the batch's key and time; what it leaves out is another one
+    on every try.
+    """
 
     key: bool
     time: bool
 
 
 class EventsEndpoint:
-    """A bad line becomes a dead letter and is counted in the answer; only a batch that is none is refused."""
+    """A bad line becomes a dead letter and is counted in the answer; only a batch that is none is
+    refused.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -82,7 +102,8 @@ class EventsEndpoint:
     async def post(self, http: Request) -> Response:
         """200 once everything is on all in-sync replicas.
 
-        `repeat` in the answer, of an error too, holds the headers with which a retry is the same batch.
+        `repeat` in the answer, of an error too, holds the headers with which a retry is the same
+        batch.
         """
         service = self._service
         with service.inflight.request() as request:
@@ -114,7 +135,9 @@ class EventsEndpoint:
             except ServiceError as error:
                 error.problem["repeat"] = _repeat(batch)
                 raise
-            exactly = (fixed.key or not parser.rests_on_key) and (fixed.time or not parser.rests_on_time)
+            exactly = (fixed.key or not parser.rests_on_key) and (
+                fixed.time or not parser.rests_on_time
+            )
             return json_answer(
                 {
                     "events": parser.event_count,
@@ -122,7 +145,11 @@ class EventsEndpoint:
                     "blanks": parser.blanks,
                     "dead_letter_reasons": parser.reasons,
                     **({"rejected": _rejected(parser)} if parser.rejected else {}),
-                    **({"delivery": "exactly once"} if exactly else {"delivery": "at least once", "next_step": _NEXT_STEP}),
+                    **(
+                        {"delivery": "exactly once"}
+                        if exactly
+                        else {"delivery": "at least once", "next_step": _NEXT_STEP}
+                    ),
                     "repeat": _repeat(batch),
                 }
             )
@@ -143,7 +170,10 @@ class EventsEndpoint:
         return batch, _Fixed(key is not None, time_ms is not None)
 
     async def _check_all(self, parser: BatchParser, body: bytes, peer: Peer) -> None:
-        """Raise BatchRejected if any event cannot be taken. Parsing is pure: the delivery parses the batch in the same way."""
+        """Raise BatchRejected if any event cannot be taken.
+
+        Parsing is pure: the delivery parses the batch in the same way.
+        """
         await self._service.read_through(parser, body, peer)
         if count := parser.dead_letter_count:
             which = f"{count} of {count + parser.event_count} events cannot be taken, so none was"
@@ -156,7 +186,11 @@ class EventsEndpoint:
 
     def _check_size(self, body: bytes) -> None:
         if len(body) > self._batch_max and body.find(b"\n") not in (-1, len(body) - 1):
-            raise TooLarge("too_large", f"a batch of several lines may have {self._batch_max} bytes", "send smaller batches")
+            raise TooLarge(
+                "too_large",
+                f"a batch of several lines may have {self._batch_max} bytes",
+                "send smaller batches",
+            )
 
 
 def _media_type(http: Request) -> str:
@@ -169,23 +203,43 @@ def _check_media_type(http: Request) -> None:
 
 
 def _check_no_form(http: Request, body: bytes) -> None:
-    """Raise UnknownEncoding for a body in the form encoding. `curl -d` calls JSON a form: by itself that means nothing."""
-    if _media_type(http) == "application/x-www-form-urlencoded" and body.lstrip(_SPACE)[:1] not in (b"", b"{", b"["):
+    """Raise UnknownEncoding for a body in the form encoding.
+
+    `curl -d` calls JSON a form: by itself that means nothing.
+    """
+    if _media_type(http) == "application/x-www-form-urlencoded" and body.lstrip(_SPACE)[:1] not in (
+        b"",
+        b"{",
+        b"[",
+    ):
         raise _unknown_media_type(http)
 
 
 def _unknown_media_type(http: Request) -> UnknownEncoding:
-    command = f"curl -H 'Content-Type: application/x-ndjson' --data-binary @events.ndjson {http.url.replace(query='')}"
-    return UnknownEncoding("media_type", f"the body is {_media_type(http):.80}, not JSON", f"send an event a line: {command}")
+    command = (
+        "curl -H 'Content-Type: application/x-ndjson' --data-binary @events.ndjson "
+        f"{http.url.replace(query='')}"
+    )
+    return UnknownEncoding(
+        "media_type",
+        f"the body is {_media_type(http):.80}, not JSON",
+        f"send an event a line: {command}",
+    )
 
 
 def _check_type(event_type: str, rules: CompiledRules) -> None:
     if event_type == dead_letters.TYPE:
-        raise NotFound("unknown_type", "dead letters are made by the service alone", "post events of a declared type")
+        raise NotFound(
+            "unknown_type",
+            "dead letters are made by the service alone",
+            "post events of a declared type",
+        )
     if event_type not in rules.types:
         known = ", ".join(sorted(set(rules.types) - {dead_letters.TYPE})[:50])
         raise NotFound(
-            "unknown_type", f"there is no type {event_type!r:.120}; there are {known}", "`hourmark types apply` adds types"
+            "unknown_type",
+            f"there is no type {event_type!r:.120}; there are {known}",
+            "`hourmark types apply` adds types",
         )
 
 
@@ -197,7 +251,10 @@ def _atomic(http: Request) -> bool:
 
 
 def _rejected(parser: BatchParser) -> list[dict[str, Any]]:
-    """Return the rejected events as the answer names them. Details quote the payload, so a type that redacts has none."""
+    """Return the rejected events as the answer names them.
+
+    Details quote the payload, so a type that redacts has none.
+    """
     rows = [dataclasses.asdict(event) for event in parser.rejected]
     if parser.withholds:
         for row in rows:
@@ -225,13 +282,21 @@ def _name(http: Request, header: str) -> str | None:
     if text is None:
         return None
     try:
-        name = unquote_to_bytes(text.encode("latin-1")).decode()  # as it came: HTTP's header values are bytes
+        name = unquote_to_bytes(
+            text.encode("latin-1")
+        ).decode()  # as it came: HTTP's header values are bytes
     except UnicodeDecodeError as error:
         raise BadRequest(
-            "headers", f"{header} is not UTF-8 once its percent-encoding is undone", "percent-encode the UTF-8 of the name"
+            "headers",
+            f"{header} is not UTF-8 once its percent-encoding is undone",
+            "percent-encode the UTF-8 of the name",
         ) from error
     if not 0 < len(name) <= _NAME_CHARS_MAX or not name.isprintable():
-        raise BadRequest("headers", f"{header} must have 1 to {_NAME_CHARS_MAX} printable characters", "choose a shorter name")
+        raise BadRequest(
+            "headers",
+            f"{header} must have 1 to {_NAME_CHARS_MAX} printable characters",
+            "choose a shorter name",
+        )
     return name
 
 

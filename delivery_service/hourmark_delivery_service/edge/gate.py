@@ -1,4 +1,6 @@
-"""The gate around the application: nothing but `OPEN_PATHS` is reached without a token where tokens are required."""
+"""The gate around the application: nothing but `OPEN_PATHS` is reached without a token where tokens
+are required.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ from hourmark_delivery_service.edge.responses import service_error
 from hourmark_delivery_service.errors import ServiceError
 from hourmark_delivery_service.work.workers import CLIENT
 
-OPEN_PATHS: Final = ("/healthz", "/readyz")  # asked by what watches over processes and knows no tokens
+OPEN_PATHS: Final = (
+    "/healthz",
+    "/readyz",
+)  # asked by what watches over processes and knows no tokens
 
 
 class Gate:

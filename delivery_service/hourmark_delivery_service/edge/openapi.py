@@ -1,7 +1,8 @@
-"""The service's interface as an OpenAPI 3.1 document, with the limits of this instance: `GET /openapi.json`.
+"""The service's interface as an OpenAPI 3.1 document, with the limits of this instance: `GET
+/openapi.json`.
 
-It is written by hand, as docs/http-api.md is, and held against the running service by schemathesis: an answer with a status, a
-media type or a form that does not stand here fails a test.
+It is written by hand, as docs/http-api.md is, and held against the running service by schemathesis:
+an answer with a status, a media type or a form that does not stand here fails a test.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ _REJECTED: Final[_Json] = {
         "type": "object",
         "required": ["index", "reason", "field"],
         "properties": {
-            "index": {**_COUNT, "description": "of the line, or of the element of an array, from 0"},
+            "index": {
+                **_COUNT,
+                "description": "of the line, or of the element of an array, from 0",
+            },
             "reason": {"enum": [reason.value for reason in Reason]},
             "field": {"type": ["string", "null"], "description": "null where no field is wrong"},
             "detail": {"type": "string", "description": "absent where the type redacts"},
@@ -88,7 +92,10 @@ def document(settings: ServiceSettings) -> _Json:
         "info": {
             "title": "Hourmark Event Delivery Service",
             "version": version("hourmark-delivery-service"),
-            "summary": "Takes byte ranges from tailers and events from any client; 200 means that all replicas have them.",
+            "summary": (
+                "Takes byte ranges from tailers and events from any client; 200 means that "
+                "all replicas have them."
+            ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "security": [{"token": []}] if settings.tokens_required else [],
@@ -98,40 +105,75 @@ def document(settings: ServiceSettings) -> _Json:
             REPORTS_PATH: {"post": _reports()},
             HELLO_PATH: {"get": _hello()},
             "/healthz": {
-                "get": {**_probe("alive", "Whether the process runs", _object(alive={"type": "boolean"})), "security": []}
+                "get": {
+                    **_probe(
+                        "alive", "Whether the process runs", _object(alive={"type": "boolean"})
+                    ),
+                    "security": [],
+                }
             },
             "/readyz": {"get": _ready()},
-            "/metrics": {"get": _probe("metrics", "Prometheus' text format", {"type": "string"}, _TEXT)},
+            "/metrics": {
+                "get": _probe("metrics", "Prometheus' text format", {"type": "string"}, _TEXT)
+            },
             OPENAPI_PATH: {"get": _probe("openapi", "This document", {"type": "object"})},
         },
         "components": {
             "schemas": {
                 "Problem": _problem(),
-                "HostReport": TypeAdapter(HostReport).json_schema(ref_template="#/components/schemas/HostReport/$defs/{model}"),
+                "HostReport": TypeAdapter(HostReport).json_schema(
+                    ref_template="#/components/schemas/HostReport/$defs/{model}"
+                ),
             },
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "of `hourmark token create`"}},
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "of `hourmark token create`",
+                }
+            },
             "headers": {
-                CLOCK_HEADER: {"description": "the service's Unix milliseconds", "schema": {"type": "string"}},
-                RULES_HEADER: {"description": "the rules revision to name in the next range", "schema": {"type": "string"}},
-                "Retry-After": {"description": "seconds", "schema": {"type": "string", "pattern": "^[0-9]+$"}},
+                CLOCK_HEADER: {
+                    "description": "the service's Unix milliseconds",
+                    "schema": {"type": "string"},
+                },
+                RULES_HEADER: {
+                    "description": "the rules revision to name in the next range",
+                    "schema": {"type": "string"},
+                },
+                "Retry-After": {
+                    "description": "seconds",
+                    "schema": {"type": "string", "pattern": "^[0-9]+$"},
+                },
             },
         },
     }
 
 
 def _ranges(settings: ServiceSettings) -> _Json:
-    headers = [_header(name, _HEADER_SCHEMAS.get(name, {"type": "string"}), required=True) for name in RANGE_HEADERS]
+    headers = [
+        _header(name, _HEADER_SCHEMAS.get(name, {"type": "string"}), required=True)
+        for name in RANGE_HEADERS
+    ]
     extras = [_header(name, {"type": "string"}, required=False) for name in EXTRA_HEADERS]
     kinds = f"^({'|'.join(part.value for part in Part)})(; needs=[a-z_,]+)?$"
     part = _header(PART_HEADER, {"type": "string", "pattern": kinds, "default": Part.LINES.value})
     return {
         "operationId": "postRange",
         "summary": "A byte range of a file, from a tailer",
-        "description": f"End - Offset bytes, up to {settings.range_bytes_max}; a record up to {settings.line_bytes_max}.",
+        "description": (
+            f"End - Offset bytes, up to {settings.range_bytes_max}; a record up to "
+            f"{settings.line_bytes_max}."
+        ),
         "parameters": [*headers, part, *extras, _encoding()],
-        "requestBody": {"required": True, "content": {_STREAM: {"schema": {"type": "string", "contentEncoding": "binary"}}}},
+        "requestBody": {
+            "required": True,
+            "content": {_STREAM: {"schema": {"type": "string", "contentEncoding": "binary"}}},
+        },
         "responses": {
-            "200": _answer("All of it is on all in-sync replicas", _object(end=_COUNT, **_delivered())),
+            "200": _answer(
+                "All of it is on all in-sync replicas", _object(end=_COUNT, **_delivered())
+            ),
             **_problems(*_BODY, *_DENIED, *_COMMON),
         },
     }
@@ -147,14 +189,29 @@ def _events(settings: ServiceSettings) -> _Json:
     delivery = {"enum": ["exactly once", "at least once"]}
     answer = _object(**_delivered(), delivery=delivery, repeat=repeat)
     answer["properties"]["rejected"] = _REJECTED
-    answer["properties"]["next_step"] = {"type": "string", "description": "how to change `at least once`"}
-    name = _header(IDEMPOTENCY_HEADER, _NAME, description="the batch's name; a UUIDv7 or a ULID is its time, too")
+    answer["properties"]["next_step"] = {
+        "type": "string",
+        "description": "how to change `at least once`",
+    }
+    name = _header(
+        IDEMPOTENCY_HEADER,
+        _NAME,
+        description="the batch's name; a UUIDv7 or a ULID is its time, too",
+    )
     return {
         "operationId": "postEvents",
         "summary": "Events of one type, from any client",
-        "description": f"At most {settings.range_bytes_max} bytes; a single event up to {settings.line_bytes_max}.",
+        "description": (
+            f"At most {settings.range_bytes_max} bytes; a single event up to "
+            f"{settings.line_bytes_max}."
+        ),
         "parameters": [
-            {"name": "type", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
+            {
+                "name": "type",
+                "in": "path",
+                "required": True,
+                "schema": {"type": "string", "minLength": 1},
+            },
             name,
             _header(CLIENT_HEADER, {**_NAME, "default": "api"}, description="who sends"),
             _header(
@@ -162,15 +219,21 @@ def _events(settings: ServiceSettings) -> _Json:
                 {"enum": ["true", "false"], "default": "false"},
                 description="true: if any event cannot be taken, none is, and the answer is 422",
             ),
-            _header(OBSERVED_AT_HEADER, _OBSERVED_AT, description="the batch's time, Unix milliseconds"),
-            _header(RULES_HEADER, {"type": "string"}, description="the rules revision to read it by"),
+            _header(
+                OBSERVED_AT_HEADER, _OBSERVED_AT, description="the batch's time, Unix milliseconds"
+            ),
+            _header(
+                RULES_HEADER, {"type": "string"}, description="the rules revision to read it by"
+            ),
             _encoding(),
         ],
         "requestBody": {
             "required": True,
             "content": {
                 _NDJSON: {"schema": {"type": "string", "description": "an event a line"}},
-                _JSON: {"schema": {"oneOf": [event, {"type": "array", "minItems": 1, "items": event}]}},
+                _JSON: {
+                    "schema": {"oneOf": [event, {"type": "array", "minItems": 1, "items": event}]}
+                },
             },
         },
         "responses": {
@@ -181,7 +244,10 @@ def _events(settings: ServiceSettings) -> _Json:
 
 
 def _reports() -> _Json:
-    body = {"required": True, "content": {_JSON: {"schema": {"$ref": "#/components/schemas/HostReport"}}}}
+    body = {
+        "required": True,
+        "content": {_JSON: {"schema": {"$ref": "#/components/schemas/HostReport"}}},
+    }
     return {
         "operationId": "postReport",
         "summary": "A tailer's host report",
@@ -195,15 +261,33 @@ def _reports() -> _Json:
 
 
 def _hello() -> _Json:
-    answer = _answer("What a client asks once before its first post", _object(clock_ms=_MILLISECONDS, rules={"type": "string"}))
-    return {"operationId": "hello", "summary": "Clock and rules", "responses": {"200": answer, **_problems(*_COMMON)}}
+    answer = _answer(
+        "What a client asks once before its first post",
+        _object(clock_ms=_MILLISECONDS, rules={"type": "string"}),
+    )
+    return {
+        "operationId": "hello",
+        "summary": "Clock and rules",
+        "responses": {"200": answer, **_problems(*_COMMON)},
+    }
 
 
 def _ready() -> _Json:
     texts = {"type": "array", "items": {"type": "string"}}
-    schema = _object(ready={"type": "boolean"}, reasons=texts, warnings=texts, native_pass={"type": "boolean"})
-    responses = {"200": _answer("A range could be taken now", schema), "503": _answer("It could not", schema), **_problems(500)}
-    return {"operationId": "ready", "security": [], "summary": "Whether a range could be taken now", "responses": responses}
+    schema = _object(
+        ready={"type": "boolean"}, reasons=texts, warnings=texts, native_pass={"type": "boolean"}
+    )
+    responses = {
+        "200": _answer("A range could be taken now", schema),
+        "503": _answer("It could not", schema),
+        **_problems(500),
+    }
+    return {
+        "operationId": "ready",
+        "security": [],
+        "summary": "Whether a range could be taken now",
+        "responses": responses,
+    }
 
 
 def _probe(name: str, summary: str, schema: _Json, media_type: str = _JSON) -> _Json:
@@ -212,7 +296,12 @@ def _probe(name: str, summary: str, schema: _Json, media_type: str = _JSON) -> _
 
 
 def _delivered() -> _Json:
-    return {"events": _COUNT, "dead_letters": _COUNT, "blanks": _COUNT, "dead_letter_reasons": _REASONS}
+    return {
+        "events": _COUNT,
+        "dead_letters": _COUNT,
+        "blanks": _COUNT,
+        "dead_letter_reasons": _REASONS,
+    }
 
 
 def _problem() -> _Json:
@@ -230,7 +319,10 @@ def _problem() -> _Json:
 def _problems(*statuses: int) -> _Json:
     """Answers other than 200, each a problem."""
     return {
-        str(status): _answer(HTTPStatus(status).phrase, {"$ref": "#/components/schemas/Problem"}, PROBLEM) for status in statuses
+        str(status): _answer(
+            HTTPStatus(status).phrase, {"$ref": "#/components/schemas/Problem"}, PROBLEM
+        )
+        for status in statuses
     }
 
 
@@ -248,7 +340,9 @@ def _object(**properties: _Json) -> _Json:
     return {"type": "object", "required": list(properties), "properties": properties}
 
 
-def _header(name: str, schema: _Json, *, required: bool = False, description: str | None = None) -> _Json:
+def _header(
+    name: str, schema: _Json, *, required: bool = False, description: str | None = None
+) -> _Json:
     said = {} if description is None else {"description": description}
     return {"name": name, "in": "header", "required": required, "schema": schema, **said}
 

@@ -34,7 +34,9 @@ class Probes:
         self._expositions: Twins[bytes] = Twins()
 
     async def hello(self, _: Request) -> Response:
-        """The clock and the rules revision; 503 while no revision is known, or the clock cannot be right."""
+        """The clock and the rules revision; 503 while no revision is known, or the clock cannot be
+        right.
+        """
         latest, now_ms = self._service.rules.latest, self._service.clock.now_ms()
         if latest is None or clock_trouble(now_ms):
             raise NotNow("not_ready", "; ".join(self._service.waits()))
@@ -45,17 +47,31 @@ class Probes:
         return json_answer({"alive": True})
 
     async def ready(self, http: Request) -> Response:
-        """200 if a range could be taken now, else 503 with every reason; and what is not as it should be all the same."""
+        """200 if a range could be taken now, else 503 with every reason; and what is not as it
+        should be all the same.
+        """
         reasons = self._service.waits() + await self._queue_problems()
         warnings = self._service.access.warnings()
-        told = {"ready": not reasons, "reasons": reasons, "warnings": warnings, "native_pass": native.MODULE is not None}
-        if self._service.access.required and not _of_this_machine(http):  # they name brokers and topics
+        told = {
+            "ready": not reasons,
+            "reasons": reasons,
+            "warnings": warnings,
+            "native_pass": native.MODULE is not None,
+        }
+        if self._service.access.required and not _of_this_machine(
+            http
+        ):  # they name brokers and topics
             told |= {"reasons": _ELSEWHERE[: len(reasons)], "warnings": _ELSEWHERE[: len(warnings)]}
         return json_answer(told, 503, {"Retry-After": "1"}) if reasons else json_answer(told)
 
     async def metrics(self, http: Request) -> Response:
-        """Prometheus' text format. It takes milliseconds: so it takes a turn, and all who wait for one get the same."""
-        text = await self._expositions.join("metrics", b"", lambda _: self._exposition(), peer_of(http))
+        """Prometheus' text format.
+
+        It takes milliseconds: so it takes a turn, and all who wait for one get the same.
+        """
+        text = await self._expositions.join(
+            "metrics", b"", lambda _: self._exposition(), peer_of(http)
+        )
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def openapi(self, _: Request) -> Response:
@@ -71,7 +87,9 @@ class Probes:
             if self._problems is None or now_s - self._problems[0] >= _ANSWER_KEPT_S:
                 latest = self._service.rules.latest
                 types = sorted(latest.types) if latest is not None else []
-                found = await self._service.queue.problems([HOSTS, AUDIT, *map(events_topic, types)])
+                found = await self._service.queue.problems(
+                    [HOSTS, AUDIT, *map(events_topic, types)]
+                )
                 self._problems = (self._service.clock.monotonic_s(), found)
             return self._problems[1]
 

@@ -20,14 +20,20 @@ from hourmark_delivery_service.work.service import Service, check_observed_at
 
 
 class RangesEndpoint:
-    """Refuses (4xx) only what no tailer makes: whatever a file holds becomes events and dead letters."""
+    """Refuses (4xx) only what no tailer makes: whatever a file holds becomes events and dead
+    letters.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._inflated_max = service.settings.line_bytes_max + 1  # a single record of the longest line, with its LF
+        self._inflated_max = (
+            service.settings.line_bytes_max + 1
+        )  # a single record of the longest line, with its LF
 
     async def post(self, http: Request) -> Response:
-        """200 once everything is on all in-sync replicas; a retry of the same range gets the same answer."""
+        """200 once everything is on all in-sync replicas; a retry of the same range gets the same
+        answer.
+        """
         service = self._service
         with service.inflight.request() as request:
             check_headers(http.headers)
@@ -41,7 +47,9 @@ class RangesEndpoint:
             size = byte_range.end - byte_range.start
             if size > self._inflated_max:
                 raise TooLarge(
-                    "too_large", f"the range has {size} bytes, allowed are {self._inflated_max}", "send smaller ranges"
+                    "too_large",
+                    f"the range has {size} bytes, allowed are {self._inflated_max}",
+                    "send smaller ranges",
                 )
             service.check_accepting()
             service.check_clock(byte_range.observed_at_ms)
@@ -66,16 +74,26 @@ class RangesEndpoint:
     def _check_size(self, byte_range: ByteRange, body: bytes) -> None:
         size = byte_range.end - byte_range.start
         if len(body) != size:
-            raise BadRequest("length", f"the headers say {size} bytes, the body has {len(body)}", "send all bytes of the range")
+            raise BadRequest(
+                "length",
+                f"the headers say {size} bytes, the body has {len(body)}",
+                "send all bytes of the range",
+            )
         limit = self._service.settings.range_bytes_max
         joined = byte_range.record_start or byte_range.format  # records may be more than one line
         single = joined or byte_range.part is not Part.LINES or body.find(b"\n") == len(body) - 1
         if len(body) > limit and not single:
-            raise TooLarge("too_large", f"a range of several lines may have {limit} bytes", "send smaller ranges")
+            raise TooLarge(
+                "too_large",
+                f"a range of several lines may have {limit} bytes",
+                "send smaller ranges",
+            )
 
 
 def _types_of(source: str, rules: CompiledRules) -> list[str]:
-    """What lines of the source may become: a token for one type must not get others in by way of a file."""
+    """What lines of the source may become: a token for one type must not get others in by way of a
+    file.
+    """
     declared = rules.sources.get(source)
     if declared is None:
         return []

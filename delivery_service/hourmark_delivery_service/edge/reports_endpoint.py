@@ -28,14 +28,24 @@ class ReportsEndpoint:
         if trouble := clock_trouble(service.clock.now_ms()):
             raise NotNow("not_ready", trouble)
         with service.inflight.request() as request:
-            return await self._keep(await service.bodies.plain(http, request, REPORT_BYTES_MAX), grant_of(http))
+            return await self._keep(
+                await service.bodies.plain(http, request, REPORT_BYTES_MAX), grant_of(http)
+            )
 
     async def _keep(self, body: bytes, grant: Grant) -> Response:
         with bad_request("report", "send a report as docs/http-api.md shows"):
             sent = report_from_json(body)
             if len(sent.host_id) != 32:
                 raise ValueError("host_id must be 32 hex digits")
-            if any("\0" in text for text in (sent.host_id, sent.host_name, sent.incarnation, *(s.source for s in sent.sources))):
+            if any(
+                "\0" in text
+                for text in (
+                    sent.host_id,
+                    sent.host_name,
+                    sent.incarnation,
+                    *(s.source for s in sent.sources),
+                )
+            ):
                 raise ValueError("a text holds a NUL (\\u0000)")
         grant.check_report(sent)
         report = sent.received(self._service.clock.now_ms())

@@ -1,4 +1,6 @@
-"""Checks of the headers of a range or a batch before any of them is read: one request must not have two readings."""
+"""Checks of the headers of a range or a batch before any of them is read: one request must not have
+two readings.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,21 @@ _OURS: Final = "hourmark-"
 
 
 def check_headers(headers: Headers) -> None:
-    """Raise BadRequest if a header of Hourmark comes twice with different values, or Hourmark-Rules names no revision."""
-    for name in {name.lower() for name in headers if name.lower().startswith(_OURS)} | {IDEMPOTENCY_HEADER.lower()}:
+    """Raise BadRequest if a header of Hourmark comes twice with different values, or Hourmark-Rules
+    names no revision.
+    """
+    for name in {name.lower() for name in headers if name.lower().startswith(_OURS)} | {
+        IDEMPOTENCY_HEADER.lower()
+    }:
         if len(set(headers.getlist(name))) > 1:
-            raise BadRequest("headers", f"the header {name.title()} comes more than once, with different values", "send it once")
+            raise BadRequest(
+                "headers",
+                f"the header {name.title()} comes more than once, with different values",
+                "send it once",
+            )
     if headers.get(RULES_HEADER, "any") == "":
-        raise BadRequest("headers", f"the header {RULES_HEADER} is empty", "name a revision, or leave the header out of a batch")
+        raise BadRequest(
+            "headers",
+            f"the header {RULES_HEADER} is empty",
+            "name a revision, or leave the header out of a batch",
+        )

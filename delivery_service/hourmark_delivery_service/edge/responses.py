@@ -25,7 +25,8 @@ _HTTP_ERRORS: Final = {
     405: ("method", "this path does not take this method", "see docs/http-api.md for the methods"),
 }
 PROBLEM: Final = "application/problem+json"
-REFUSED: Final = "hourmark.refused"  # in a scope's extensions: a ServiceError, and this request's body is never read
+# in a scope's extensions: a ServiceError, and this request's body is never read
+REFUSED: Final = "hourmark.refused"
 _CLOSE: Final = {"Connection": "close"}
 
 
@@ -34,8 +35,13 @@ def json_answer(content: Any, status: int = 200, headers: dict[str, str] | None 
     return Response(json.dumps(content) + "\n", status, headers, media_type="application/json")
 
 
-def problem(error: ServiceError, status: int | None = None, headers: dict[str, str] | None = None) -> Response:
-    """An error as its answer. `type` is left out: by RFC 9457 the title then is the status' own, and `code` tells kinds apart."""
+def problem(
+    error: ServiceError, status: int | None = None, headers: dict[str, str] | None = None
+) -> Response:
+    """An error as its answer.
+
+    `type` is left out: by RFC 9457 the title then is the status' own, and `code` tells kinds apart.
+    """
     status = error.status if status is None else status
     content = {"title": HTTPStatus(status).phrase, "status": status, **error.problem}
     return Response(json.dumps(content) + "\n", status, headers, media_type=PROBLEM)
@@ -50,8 +56,12 @@ async def service_error(_: Request, error: Exception) -> Response:
 async def http_error(_: Request, error: Exception) -> Response:
     """The framework's own refusals: unknown path, wrong method."""
     assert isinstance(error, HTTPException)
-    code, message, next_step = _HTTP_ERRORS.get(error.status_code, ("refused", error.detail, "see docs/http-api.md"))
-    return problem(ServiceError(code, message, next_step), error.status_code, dict(error.headers or {}))
+    code, message, next_step = _HTTP_ERRORS.get(
+        error.status_code, ("refused", error.detail, "see docs/http-api.md")
+    )
+    return problem(
+        ServiceError(code, message, next_step), error.status_code, dict(error.headers or {})
+    )
 
 
 async def gone(_: Request, __: Exception) -> Response:
@@ -60,8 +70,15 @@ async def gone(_: Request, __: Exception) -> Response:
 
 
 async def fault(_: Request, __: Exception) -> Response:
-    """What nobody expected. The framework raises it again after this answer, and `EveryAnswer` logs it."""
-    return problem(ServiceError("fault", "the service failed; nothing was acknowledged", "send it again; see its log"))
+    """What nobody expected.
+
+    The framework raises it again after this answer, and `EveryAnswer` logs it.
+    """
+    return problem(
+        ServiceError(
+            "fault", "the service failed; nothing was acknowledged", "send it again; see its log"
+        )
+    )
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,7 +86,9 @@ async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class EveryAnswer:
-    """Around the whole application: clock and rules on every answer, whatever its status, and the request metrics."""
+    """Around the whole application: clock and rules on every answer, whatever its status, and the
+    request metrics.
+    """
 
     def __init__(self, app: ASGIApp, service: Service, routes: list[Route]) -> None:
         self._app = app
@@ -100,7 +119,9 @@ class EveryAnswer:
                 raise
         finally:
             self._service.metrics.requests.labels(path, str(status)).inc()
-            self._service.metrics.request_seconds.labels(path).observe(self._service.clock.monotonic_s() - began_s)
+            self._service.metrics.request_seconds.labels(path).observe(
+                self._service.clock.monotonic_s() - began_s
+            )
 
     def refusal(self, error: ServiceError) -> Response:
         """The answer to what never became a request; the connection ends with it."""
@@ -119,4 +140,7 @@ class EveryAnswer:
 
     def _path(self, scope: Scope) -> str:
         """The route's path, so that metrics have few labels."""
-        return next((route.path for route in self._routes if route.matches(scope)[0] is not Match.NONE), "other")
+        return next(
+            (route.path for route in self._routes if route.matches(scope)[0] is not Match.NONE),
+            "other",
+        )

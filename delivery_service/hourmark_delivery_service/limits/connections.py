@@ -1,8 +1,10 @@
 """Connections of clients: their number and age, and the TLS handshake within the same limits.
 
-Which connections a client keeps open without need: those overdue, and the one that makes room for another. Pure.
+Which connections a client keeps open without need: those overdue, and the one that makes room for
+another. Pure.
 
-A connection is in one phase at a time. In each but `ANSWER` the service waits for the client, which has until a deadline:
+A connection is in one phase at a time. In each but `ANSWER` the service waits for the client, which
+has until a deadline:
 
     HANDSHAKE for its part of TLS
     HEAD      for the rest of a request's headers, or for the first byte on a new connection
@@ -11,15 +13,17 @@ A connection is in one phase at a time. In each but `ANSWER` the service waits f
     READ      until it reads what was answered
     LINGER    until it has seen an answer that came before its body was whole, and ends the connection itself
 
-So thousands of half-open connections take no place from a client that speaks: where all places are taken, the connection whose
-deadline is the nearest goes. A flood can push out an idle client, which connects anew, and never a request that came whole.
+So thousands of half-open connections take no place from a client that speaks: where all places are
+taken, the connection whose deadline is the nearest goes. A flood can push out an idle client, which
+connects anew, and never a request that came whole.
 
 What all connections of one server share: their places, and the time that each client has.
 
 The TLS handshake of a connection, within the same limits as all that follows it.
 
-A listener that is given certificates shakes hands out of sight: half-open connections would take no place, and have a limit of
-their own. So it listens plainly, a connection takes its place as it comes, and becomes one of HTTP after its handshake.
+A listener that is given certificates shakes hands out of sight: half-open connections would take no
+place, and have a limit of their own. So it listens plainly, a connection takes its place as it
+comes, and becomes one of HTTP after its handshake.
 """
 
 from __future__ import annotations
@@ -52,13 +56,18 @@ class Phase(enum.Enum):
 
 
 class Connections(Generic[C]):
-    """Those that are open. `limits_s`: how long a client may take for each phase; times are of one monotonic clock."""
+    """Those that are open.
+
+    `limits_s`: how long a client may take for each phase; times are of one monotonic clock.
+    """
 
     def __init__(self, connections_max: int, limits_s: Mapping[Phase, float]) -> None:
         self._connections_max = connections_max
         self._limits_s = limits_s
         self._phases: dict[C, Phase] = {}
-        self._since: dict[Phase, dict[C, float]] = {phase: {} for phase in Phase}  # in order of time: the first is the oldest
+        self._since: dict[Phase, dict[C, float]] = {
+            phase: {} for phase in Phase
+        }  # in order of time: the first is the oldest
 
     def __len__(self) -> int:
         return len(self._phases)
@@ -88,7 +97,9 @@ class Connections(Generic[C]):
         return len(self._phases) >= self._connections_max
 
     def nearest(self) -> C | None:
-        """The one whose deadline is the nearest. None where the service owes all of them an answer."""
+        """The one whose deadline is the nearest. None where the service owes all of them
+        an answer.
+        """
         oldest = [
             (since_s + self._limits_s[phase], connection)
             for phase, connections in self._since.items()
@@ -132,7 +143,10 @@ class Connection(Protocol):
 
 
 class Door:
-    """Lets connections in. Without a place for one more, the one goes whose client is nearest to its time limit."""
+    """Lets connections in.
+
+    Without a place for one more, the one goes whose client is nearest to its time limit.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -150,7 +164,9 @@ class Door:
         self._sweeping = False
 
     def enter(self, connection: Connection, phase: Phase) -> bool:
-        """A new connection, for which another one goes if there is no place; False if none may go."""
+        """A new connection, for which another one goes if there is no place; False if
+        none may go.
+        """
         loop = asyncio.get_running_loop()
         if self.connections.full():
             nearest = self.connections.nearest()
@@ -172,7 +188,10 @@ class Door:
 
 
 class Handshake(asyncio.Protocol):
-    """The protocol of a plain connection, whose socket it takes over at once. `then`: what speaks on it once it is secure."""
+    """The protocol of a plain connection, whose socket it takes over at once.
+
+    `then`: what speaks on it once it is secure.
+    """
 
     door: ClassVar[Door]
     context: ClassVar[ssl.SSLContext]
@@ -185,7 +204,8 @@ class Handshake(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = transport.get_extra_info("socket").dup()
-        transport.abort()  # type: ignore[attr-defined]  # of its own descriptor, before it reads from it
+        # of its own descriptor, before it reads from it
+        transport.abort()  # type: ignore[attr-defined]
         if self.door.enter(self, Phase.HANDSHAKE):
             self._shaking = asyncio.get_running_loop().create_task(self._shake())
         else:
@@ -194,7 +214,10 @@ class Handshake(asyncio.Protocol):
     def drop(self) -> None:
         """Close it at once."""
         self.door.connections.leave(self)
-        shaking, self._shaking = self._shaking, None  # no circle: a cancelled task's traceback holds this object
+        shaking, self._shaking = (
+            self._shaking,
+            None,
+        )  # no circle: a cancelled task's traceback holds this object
         if shaking is not None:
             shaking.cancel()
         if self._socket is not None:
@@ -217,8 +240,12 @@ class Handshake(asyncio.Protocol):
         limit_s = self.door.settings.header_seconds
         loop = asyncio.get_running_loop()
         try:
-            with contextlib.suppress(OSError):  # the client left, does not speak TLS, or is not trusted
-                await loop.connect_accepted_socket(lambda: _Secure(self), taken, ssl=self.context, ssl_handshake_timeout=limit_s)
+            with contextlib.suppress(
+                OSError
+            ):  # the client left, does not speak TLS, or is not trusted
+                await loop.connect_accepted_socket(
+                    lambda: _Secure(self), taken, ssl=self.context, ssl_handshake_timeout=limit_s
+                )
         finally:
             self.door.connections.leave(self)
 

@@ -1,11 +1,14 @@
-"""The HTTP server's edge: what a connection may cost before there is a request, and refusals of what is none.
+"""The HTTP server's edge: what a connection may cost before there is a request, and refusals of
+what is none.
 
-uvicorn and httptools bound neither headers nor connections. What is bounded here, each by a setting of `[service]`: bytes and
-number of headers, the time for headers and between requests, and how many connections there are (see `connections`). Bytes of a
-message that are not its body (headers, chunk sizes, trailers) are counted as they come, since httptools keeps a header that
-does not end. An answer that is given before the body was read whole ends the connection: its rest must never be the next
-request. A request whose headers contradict HTTP (RFC 9112) reaches the application with its refusal, so that it is answered in
-turn; what is no request at all is refused once all requests before it are answered.
+uvicorn and httptools bound neither headers nor connections. What is bounded here, each by a setting
+of `[service]`: bytes and number of headers, the time for headers and between requests, and how many
+connections there are (see `connections`). Bytes of a message that are not its body (headers, chunk
+sizes, trailers) are counted as they come, since httptools keeps a header that does not end. An
+answer that is given before the body was read whole ends the connection: its rest must never be the
+next request. A request whose headers contradict HTTP (RFC 9112) reaches the application with its
+refusal, so that it is answered in turn; what is no request at all is refused once all requests
+before it are answered.
 """
 
 from __future__ import annotations
@@ -23,7 +26,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from hourmark.config.groups import Service as Settings
 from hourmark.errors import Finding
 from hourmark_delivery_service.edge.responses import REFUSED, EveryAnswer
-from hourmark_delivery_service.errors import BadRequest, HeadersTooLarge, NotNow, NotSupported, ServiceError, TooSlow
+from hourmark_delivery_service.errors import (
+    BadRequest,
+    HeadersTooLarge,
+    NotNow,
+    NotSupported,
+    ServiceError,
+    TooSlow,
+)
 from hourmark_delivery_service.limits.connections import Door, Handshake, Phase
 from hourmark_delivery_service.work.peer import Peer, extensions
 
@@ -34,11 +44,24 @@ _FRAMING_HEADERS: Final = (b"content-length", b"transfer-encoding")
 _PIPELINE_MAX: Final = 32  # requests that came before an earlier one was answered
 
 
-_UVICORN: Final = "0.54"  # the minor version whose inner attributes these are; pyproject.toml pins it
+_UVICORN: Final = (
+    "0.54"  # the minor version whose inner attributes these are; pyproject.toml pins it
+)
 _PROTOCOL_METHODS: Final = (
-    "_unset_keepalive_if_required", "connection_lost", "connection_made", "on_body", "on_header", "on_headers_complete",
-    "on_message_begin", "on_message_complete", "on_response_complete", "on_url", "pause_writing", "resume_writing", "shutdown",
-)  # fmt: skip
+    "_unset_keepalive_if_required",
+    "connection_lost",
+    "connection_made",
+    "on_body",
+    "on_header",
+    "on_headers_complete",
+    "on_message_begin",
+    "on_message_complete",
+    "on_response_complete",
+    "on_url",
+    "pause_writing",
+    "resume_writing",
+    "shutdown",
+)
 _PROTOCOL_ATTRIBUTES: Final = (
     "config",
     "cycle",
@@ -52,8 +75,15 @@ _PROTOCOL_ATTRIBUTES: Final = (
     "transport",
 )
 _CYCLE_ATTRIBUTES: Final = (
-    "disconnected", "keep_alive", "message_event", "more_body", "response_complete", "response_started", "scope", "transport",
-)  # fmt: skip
+    "disconnected",
+    "keep_alive",
+    "message_event",
+    "more_body",
+    "response_complete",
+    "response_started",
+    "scope",
+    "transport",
+)
 
 
 def check_uvicorn(
@@ -63,16 +93,23 @@ def check_uvicorn(
 ) -> None:
     """Check that uvicorn has what `HttpProtocol` uses beyond its public interface.
 
-    Raises:
-        Finding: If the installed version is not the tested one, or lacks an attribute: limits might silently not hold.
+    Raises: Finding: If the installed version is not the tested one, or lacks an attribute: limits
+        might silently not hold.
     """
     missing = [name for name in _PROTOCOL_METHODS if not callable(getattr(protocol, name, None))]
-    missing += [name for name in _PROTOCOL_ATTRIBUTES if name not in protocol.__init__.__code__.co_names]
-    missing += [f"cycle.{name}" for name in _CYCLE_ATTRIBUTES if name not in cycle.__init__.__code__.co_names]
+    missing += [
+        name for name in _PROTOCOL_ATTRIBUTES if name not in protocol.__init__.__code__.co_names
+    ]
+    missing += [
+        f"cycle.{name}"
+        for name in _CYCLE_ATTRIBUTES
+        if name not in cycle.__init__.__code__.co_names
+    ]
     if missing or version.split(".")[:2] != _UVICORN.split("."):
         lacks = f" and lacks {', '.join(missing)}" if missing else ""
         raise Finding(
-            f"uvicorn {version} is installed{lacks}; this software was tested with uvicorn {_UVICORN} and uses its inner "
+            f"uvicorn {version} is installed{lacks}; this software was tested with uvicorn "
+            f"{_UVICORN} and uses its inner "
             "attributes. Next step: install the version that requirements.lock names"
         )
 
@@ -81,7 +118,11 @@ def protocol_of(settings: Settings, tls: ssl.SSLContext | None = None) -> type[a
     """The protocol of one server with these limits."""
     door = Door(settings)
     served = type("ServersProtocol", (HttpProtocol,), {"door": door})
-    return served if tls is None else type("ServersHandshake", (Handshake,), {"door": door, "context": tls, "then": served})
+    return (
+        served
+        if tls is None
+        else type("ServersHandshake", (Handshake,), {"door": door, "context": tls, "then": served})
+    )
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -99,17 +140,26 @@ class HttpProtocol(HttpToolsProtocol):
         self._began = False  # whether a message began in it
         self._allowance = 0  # bytes of this message that may still come without being its body
         self._keep_alive = False  # of the newest request, once its body is whole
-        self._refusal: ServiceError | None = None  # why a callback of the parser gave up; never raised itself
+        self._refusal: ServiceError | None = (
+            None  # why a callback of the parser gave up; never raised itself
+        )
         self._ended = False  # nothing that comes any more is read
         self._owed = 0  # answers to requests whose headers came
-        self._waiting_refusal: ServiceError | None = None  # of what came behind requests that are not answered yet
-        self._body_after_upgrade = False  # the parser left HTTP before the body of a request whose offer is passed over
+        self._waiting_refusal: ServiceError | None = (
+            None  # of what came behind requests that are not answered yet
+        )
+        self._body_after_upgrade = (
+            False  # the parser left HTTP before the body of a request whose offer is passed over
+        )
         self._replaying = False  # a new parser is fed what it must know of that request
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]  # uvicorn narrows it
         if not self.door.enter(self, Phase.HEAD):
-            busy = f"the service owes an answer on each of {self.door.settings.connections_max} connections"
+            busy = (
+                f"the service owes an answer on each of {self.door.settings.connections_max} "
+                "connections"
+            )
             self._write(NotNow("connections", busy))
             self.transport.close()
 
@@ -120,7 +170,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._peer.leave()
         self.pipeline.clear()
-        self.cycle = None  # type: ignore[assignment]  # no circle: its memory is free once its endpoint ends
+        # no circle: its memory is free once its endpoint ends
+        self.cycle = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
         if self._ended or self._waiting_refusal is not None:
@@ -130,8 +181,12 @@ class HttpProtocol(HttpToolsProtocol):
         while data and not self._ended:
             data = self._feed(data)
         reads_on = not self._ended and self._waiting_refusal is None
-        if reads_on and not self._began:  # what came with a message's first bytes may be of the one before
-            self._allowance = min(self._allowance_max, self._allowance - size + _FRAMING * self._body_bytes)
+        if (
+            reads_on and not self._began
+        ):  # what came with a message's first bytes may be of the one before
+            self._allowance = min(
+                self._allowance_max, self._allowance - size + _FRAMING * self._body_bytes
+            )
             if self._allowance < 0:
                 self._refuse(self._too_much())
         self._move()
@@ -158,7 +213,13 @@ class HttpProtocol(HttpToolsProtocol):
         """The client took too long."""
         if phase is Phase.HEAD and self._in_head:
             limit_s = self.door.settings.header_seconds
-            self._refuse(TooSlow("slow_headers", f"the headers did not come within {limit_s:g} s", "send the same request again"))
+            self._refuse(
+                TooSlow(
+                    "slow_headers",
+                    f"the headers did not come within {limit_s:g} s",
+                    "send the same request again",
+                )
+            )
         else:
             self.drop()
 
@@ -172,7 +233,13 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_bytes, self._allowance = 0, self._allowance_max
         self._chunks = self._chunked_bytes = 0
         if len(self.pipeline) >= _PIPELINE_MAX:
-            raise self._give_up(BadRequest("pipeline", f"over {_PIPELINE_MAX} requests wait for one answer", "send one by one"))
+            raise self._give_up(
+                BadRequest(
+                    "pipeline",
+                    f"over {_PIPELINE_MAX} requests wait for one answer",
+                    "send one by one",
+                )
+            )
 
     def on_url(self, url: bytes) -> None:
         if self._replaying:
@@ -186,25 +253,33 @@ class HttpProtocol(HttpToolsProtocol):
             self._count(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
-        """Mark a request that is refused by its headers, and one after whose headers the parser leaves HTTP before the body."""
+        """Mark a request that is refused by its headers, and one after whose headers the parser
+        leaves HTTP before the body.
+        """
         if self._replaying:
             return
         self._in_head = False
         self._owed += 1
-        self.scope["extensions"] = extensions(self._peer)  # type: ignore[typeddict-item]  # an object, for the application alone
+        # an object, for the application alone
+        self.scope["extensions"] = extensions(self._peer)  # type: ignore[typeddict-item]
         connect = self.parser.get_method() == b"CONNECT"
         if connect:
             self.url = b"/"  # uvicorn cannot read host:port
         refusal = _refusal_of_head(self.parser.get_http_version(), self.headers, connect=connect)
         if refusal is not None:
             self.scope["extensions"][REFUSED] = refusal  # type: ignore[assignment]  # as above
-        self._body_after_upgrade = self.parser.should_upgrade() and refusal is None and _has_body(self.headers)
+        self._body_after_upgrade = (
+            self.parser.should_upgrade() and refusal is None and _has_body(self.headers)
+        )
         super().on_headers_complete()
         self._keep_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
-        self.cycle.transport = _Answering(self)  # type: ignore[assignment]  # it has what a cycle uses of a transport
+        # it has what a cycle uses of a transport
+        self.cycle.transport = _Answering(self)  # type: ignore[assignment]
 
     def on_chunk_header(self) -> None:
-        """Each chunk is a call of this program, and a hundred thousand fit into what is read at once."""
+        """Each chunk is a call of this program, and a hundred thousand fit into what is read at
+        once.
+        """
         self._chunks += 1
         if self._chunks > _CHUNKS_FREE + self._chunked_bytes // _CHUNK_BYTES_MIN:
             raise self._give_up(self._too_much())
@@ -232,11 +307,20 @@ class HttpProtocol(HttpToolsProtocol):
             self._answer_refusal(self._waiting_refusal)
 
     def end(self) -> None:
-        """After an answer. A client that still sends is let read it: closing at once would reset the connection and lose it."""
+        """After an answer.
+
+        A client that still sends is let read it: closing at once would reset the connection and
+        lose it.
+        """
         if self._ended:
             return
         self._ended = True
-        if self.cycle is None or self.cycle.more_body or self._in_head or self.parser.should_upgrade():
+        if (
+            self.cycle is None
+            or self.cycle.more_body
+            or self._in_head
+            or self.parser.should_upgrade()
+        ):
             if self.transport.can_write_eof():
                 self.transport.write_eof()
             self.flow.resume_reading()
@@ -255,12 +339,18 @@ class HttpProtocol(HttpToolsProtocol):
                 self._read_body_after_upgrade()
             return data[upgrade.args[0] :]
         except httptools.HttpParserError:
-            malformed = BadRequest("malformed", "this is no request of HTTP/1.1", "send one, to a path of docs/http-api.md")
+            malformed = BadRequest(
+                "malformed",
+                "this is no request of HTTP/1.1",
+                "send one, to a path of docs/http-api.md",
+            )
             self._refuse(self._refusal or malformed)
         return b""
 
     def _read_body_after_upgrade(self) -> None:
-        """Go on with a new parser, which is told how long the body is: llhttp leaves HTTP after headers that offer to upgrade."""
+        """Go on with a new parser, which is told how long the body is: llhttp leaves HTTP after
+        headers that offer to upgrade.
+        """
         framing = [b": ".join(header) for header in self.headers if header[0] in _FRAMING_HEADERS]
         self.parser = httptools.HttpRequestParser(self)
         self._replaying = True
@@ -269,7 +359,10 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
-        if self._head_bytes > self._allowance_max or len(self.headers) > self.door.settings.headers_max:
+        if (
+            self._head_bytes > self._allowance_max
+            or len(self.headers) > self.door.settings.headers_max
+        ):
             raise self._give_up(self._too_much())
 
     @property
@@ -279,20 +372,31 @@ class HttpProtocol(HttpToolsProtocol):
     def _too_much(self) -> ServiceError:
         settings = self.door.settings
         if not self._in_head:
-            return BadRequest("malformed", "chunks of a few bytes, or trailers, outweigh the body", "send larger chunks")
+            return BadRequest(
+                "malformed",
+                "chunks of a few bytes, or trailers, outweigh the body",
+                "send larger chunks",
+            )
         limits = f"{settings.header_bytes_max} bytes and {settings.headers_max} headers"
-        return HeadersTooLarge("headers_too_large", f"a request may have {limits}", "send fewer or shorter headers")
+        return HeadersTooLarge(
+            "headers_too_large", f"a request may have {limits}", "send fewer or shorter headers"
+        )
 
     def _give_up(self, error: ServiceError) -> Exception:
-        """What a callback raises to end parsing. Not the refusal: its traceback would hold this connection, and what came on it,
-        in a circle."""
+        """What a callback raises to end parsing.
+
+        Not the refusal: its traceback would hold this connection, and what came on it, in a circle.
+        """
         self._refusal = error
         return _GivenUp()
 
     def _refuse(self, error: ServiceError) -> None:
-        """Answer in place of the request that came last, once all before it are answered: its client would take it for the
-        answer of one of them."""
-        pending = self.cycle if self.cycle is not None and not self.cycle.response_complete else None
+        """Answer in place of the request that came last, once all before it are answered: its
+        client would take it for the answer of one of them.
+        """
+        pending = (
+            self.cycle if self.cycle is not None and not self.cycle.response_complete else None
+        )
         if pending and pending.more_body and not self._in_head:  # it is the one that is refused
             if pending.response_started:
                 self.drop()
@@ -360,15 +464,28 @@ class _Answering:
 
 
 def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
-    return any(name == b"transfer-encoding" or (name == b"content-length" and int(value) > 0) for name, value in headers)
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and int(value) > 0)
+        for name, value in headers
+    )
 
 
-def _refusal_of_head(version: str, headers: list[tuple[bytes, bytes]], *, connect: bool) -> ServiceError | None:
-    """Return why a request is refused by its headers alone (RFC 9112, 3.2, 2.6 and 6.1), None if it is not."""
+def _refusal_of_head(
+    version: str, headers: list[tuple[bytes, bytes]], *, connect: bool
+) -> ServiceError | None:
+    """Return why a request is refused by its headers alone (RFC 9112, 3.2, 2.6 and 6.1), None if it
+    is not.
+    """
     if connect:
-        return BadRequest("upgrade", "this service is no proxy", "send the request itself, without CONNECT")
+        return BadRequest(
+            "upgrade", "this service is no proxy", "send the request itself, without CONNECT"
+        )
     if version not in ("1.0", "1.1"):
-        return BadRequest("http_version", f"the request says HTTP/{version}, this service speaks HTTP/1.1", "send HTTP/1.1")
+        return BadRequest(
+            "http_version",
+            f"the request says HTTP/{version}, this service speaks HTTP/1.1",
+            "send HTTP/1.1",
+        )
     hosts = sum(name == b"host" for name, _ in headers)
     if hosts > 1 or (hosts == 0 and version == "1.1"):
         return BadRequest("host", f"the request has {hosts} Host headers", "send one Host header")

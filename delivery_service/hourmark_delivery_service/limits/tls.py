@@ -1,6 +1,9 @@
-"""TLS of the service's port. Certificates are replaced while it runs: whoever connects from then on sees the new ones.
+"""TLS of the service's port.
 
-New files are taken only as a whole: a certificate without its key, or half a file, is told and leaves the old ones in force.
+Certificates are replaced while it runs: whoever connects from then on sees the new ones.
+
+New files are taken only as a whole: a certificate without its key, or half a file, is told and
+leaves the old ones in force.
 """
 
 from __future__ import annotations
@@ -20,7 +23,10 @@ LOOK_S: Final = 2.0  # between looks whether files changed
 
 
 class Tls:
-    """What the server's listener is given as `context`. ConfigError where the files cannot be used at the start."""
+    """What the server's listener is given as `context`.
+
+    ConfigError where the files cannot be used at the start.
+    """
 
     def __init__(self, settings: ServiceTls) -> None:
         assert settings.certificate is not None, "without a certificate there is no TLS"
@@ -31,7 +37,10 @@ class Tls:
         self.context.sni_callback = self._choose
 
     def reload(self) -> bool:
-        """Read the files again; whether they could be used. Connections that stand are left as they are."""
+        """Read the files again; whether they could be used.
+
+        Connections that stand are left as they are.
+        """
         try:
             self._current = _context(self._settings)
         except ConfigError as error:
@@ -48,7 +57,9 @@ class Tls:
                 self.reload()
 
     def _choose(self, connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
-        """Called in each handshake, with or without a name: a listener cannot be given another context."""
+        """Called in each handshake, with or without a name: a listener cannot be given another
+        context.
+        """
         connection.context = self._current
 
 

@@ -1,9 +1,11 @@
-"""Parsing of an API batch: NDJSON lines, each an object of the type's own fields, with two of its own beside them.
+"""Parsing of an API batch: NDJSON lines, each an object of the type's own fields, with two of its
+own beside them.
 
     event_id     the client's own name of the event, 1 to 255 characters
     event_time   Unix milliseconds, or RFC 3339; default: observed_at
 
-As with ranges, a bad line becomes a dead letter and stops nothing, and equal arguments give equal records.
+As with ranges, a bad line becomes a dead letter and stops nothing, and equal arguments give equal
+records.
 """
 
 from __future__ import annotations
@@ -21,7 +23,13 @@ from hourmark.records.ranges import batch_range_id
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.json_payload import json_object
 from hourmark_delivery_service.parsing.lines import check_plausible
-from hourmark_delivery_service.parsing.records import DETAIL_CHARS_MAX, Event, Origin, Parser, avro_string
+from hourmark_delivery_service.parsing.records import (
+    DETAIL_CHARS_MAX,
+    Event,
+    Origin,
+    Parser,
+    avro_string,
+)
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 
@@ -33,7 +41,9 @@ _NO_FILE: Final = b"\x00"  # the union's branch 0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Whose it is and how it is to be read. `key`: the client's idempotency key, else a random one."""
+    """Whose it is and how it is to be read. `key`: the client's idempotency key, else a
+    random one.
+    """
 
     event_type: str
     client: str
@@ -44,7 +54,9 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RejectedEvent:
-    """An event of a batch that became a dead letter. `index`: of its line, or of its element of an array, from 0."""
+    """An event of a batch that became a dead letter. `index`: of its line, or of its element of an
+    array, from 0.
+    """
 
     index: int
     reason: str
@@ -53,10 +65,12 @@ class RejectedEvent:
 
 
 class BatchParser(Parser):
-    """Parses one batch in slices. ValueError for a body without lines, or an `observed_at` where no calendar goes.
+    """Parses one batch in slices.
 
-    Ids of events without the client's own come from client, key, a digest of the body, and index: a key used twice by
-    mistake, for different bodies, doubles nothing and hides nothing.
+    ValueError for a body without lines, or an `observed_at` where no calendar goes.
+
+    Ids of events without the client's own come from client, key, a digest of the body, and index: a
+    key used twice by mistake, for different bodies, doubles nothing and hides nothing.
     """
 
     def __init__(self, batch: Batch, body: bytes, rules: CompiledRules) -> None:
@@ -67,11 +81,17 @@ class BatchParser(Parser):
         self._type: CompiledType = rules.types[batch.event_type]
         self._parsing = rules.parsing
         self._host = avro_string(batch.client)
-        self._key = f"{batch.client}\n{batch.key}\n{hashlib.blake2b(body, digest_size=16).hexdigest()}"
+        self._key = (
+            f"{batch.client}\n{batch.key}\n{hashlib.blake2b(body, digest_size=16).hexdigest()}"
+        )
         self.rejected: list[RejectedEvent] = []  # the first REJECTED_MAX
-        self.rests_on_key = self.rests_on_time = False  # whether the id of any record does, on those of the batch
+        self.rests_on_key = self.rests_on_time = (
+            False  # whether the id of any record does, on those of the batch
+        )
         origin = Origin(
-            range_id=batch_range_id(batch.event_type, batch.key, batch.client, batch.observed_at_ms, batch.rules, body),
+            range_id=batch_range_id(
+                batch.event_type, batch.key, batch.client, batch.observed_at_ms, batch.rules, body
+            ),
             observed_at_ms=batch.observed_at_ms,
             host=self._host,
             source_and_file=self._host + _NO_FILE,
@@ -110,14 +130,18 @@ class BatchParser(Parser):
             self.rests_on_key = self.rests_on_time = True
             refusal.claimed_type = kind.name
             self._note(refusal, index)
-            dead_id = batch_event_id(self._batch.observed_at_ms, dead_letters.TYPE, self._key, index)
+            dead_id = batch_event_id(
+                self._batch.observed_at_ms, dead_letters.TYPE, self._key, index
+            )
             self._dead_letter(refusal, line, dead_id, index)
 
     def _note(self, refusal: Rejected, index: int) -> None:
         if len(self.rejected) < REJECTED_MAX:
             name = refusal.field or refusal.key
             field = None if name is None else name[:_NAME_CHARS_MAX]
-            self.rejected.append(RejectedEvent(index, refusal.reason.value, field, refusal.detail[:DETAIL_CHARS_MAX]))
+            self.rejected.append(
+                RejectedEvent(index, refusal.reason.value, field, refusal.detail[:DETAIL_CHARS_MAX])
+            )
 
     def _id_and_time(self, values: dict[str, Any], index: int) -> tuple[EventId, int]:
         """Id and time, taken out of `values`."""

@@ -1,8 +1,9 @@
 """A rules revision made ready for parsing: encoders, patterns and time formats, each built once.
 
-A revision that this software cannot parse as it is meant (parser, zone data, envelope, dead letters) is refused as a whole: its
-ranges wait for one that can. A declaration that cannot be compiled (which `hourmark types check` should have refused) stops
-nothing: its events become dead letters that say why, the same on every instance, and `CompiledRules.problems` tells the operator.
+A revision that this software cannot parse as it is meant (parser, zone data, envelope, dead
+letters) is refused as a whole: its ranges wait for one that can. A declaration that cannot be
+compiled (which `hourmark types check` should have refused) stops nothing: its events become dead
+letters that say why, the same on every instance, and `CompiledRules.problems` tells the operator.
 """
 
 from __future__ import annotations
@@ -28,11 +29,22 @@ from hourmark_delivery_service.parsing.syslog.header import SyslogHeader
 from hourmark_delivery_service.parsing.times.words import TimeReader, time_reader_of
 from hourmark_delivery_service.parsing.values.encode import SchemaCompiler, default_of
 from hourmark_delivery_service.parsing.values.patterns import Pattern
-from hourmark_delivery_service.parsing.values.primitives import ENCODED_BYTES_MAX, Encoder, Mismatch, encoded
+from hourmark_delivery_service.parsing.values.primitives import (
+    ENCODED_BYTES_MAX,
+    Encoder,
+    Mismatch,
+    encoded,
+)
 from hourmark_delivery_service.parsing.values.shape import Shape
-from hourmark_delivery_service.parsing.values.text_values import TextEncoder, takes_bytes, text_encoder
+from hourmark_delivery_service.parsing.values.text_values import (
+    TextEncoder,
+    takes_bytes,
+    text_encoder,
+)
 
-FIELDS_MAP: Final = "labels"  # a field of this name, a map of strings, has all that a range says of its events
+FIELDS_MAP: Final = (
+    "labels"  # a field of this name, a map of strings, has all that a range says of its events
+)
 
 _ABSENT: Final = object()
 
@@ -50,10 +62,14 @@ class CompiledField:
         except Mismatch as error:
             raise ValueError(f"the default of the field {self.name}{error.spaced}") from None
         # what stands for a group that took no part: the default, else null where the type allows it
-        self.absent: bytes | None = self.default if self.default is not None else _null_of(self.encode)
+        self.absent: bytes | None = (
+            self.default if self.default is not None else _null_of(self.encode)
+        )
 
     def said(self, fields: Mapping[str, str]) -> CompiledField:
-        """The same, where one of these stands for what a record does not say; itself, where none can."""
+        """The same, where one of these stands for what a record does not say; itself, where none
+        can.
+        """
         text = fields.get(self.name)
         try:
             if self.name == FIELDS_MAP:
@@ -82,7 +98,9 @@ class CompiledType:
         self.line_field: CompiledField | None = None
         self.pattern: Pattern | None = None
         self.time_format: TimeReader | None = None
-        self.shape: Shape | None = None  # where the declaration says more than which fields there are
+        self.shape: Shape | None = (
+            None  # where the declaration says more than which fields there are
+        )
         self._form: Form | None = None
         self.native: NativeType | None = None
         self._groups: dict[str, int] = {}
@@ -94,19 +112,33 @@ class CompiledType:
     def _compile(self, version: TypeVersion) -> None:
         schema: Any = fastavro.parse_schema(version.schema, named_schemas={}, _write_hint=False)
         compiler = SchemaCompiler()
-        for field in schema["fields"][: len(ENVELOPE)]:  # own fields may refer to the envelope's named types
+        for field in schema["fields"][
+            : len(ENVELOPE)
+        ]:  # own fields may refer to the envelope's named types
             compiler.encoder(field["type"])
-        self.fields = tuple(CompiledField(field, compiler) for field in schema["fields"][len(ENVELOPE) :])
+        self.fields = tuple(
+            CompiledField(field, compiler) for field in schema["fields"][len(ENVELOPE) :]
+        )
         self._values = [(field.name, field.encode, field.default) for field in self.fields]
-        self.line_field = next((field for field in self.fields if field.name == self.rule.field), None)
+        self.line_field = next(
+            (field for field in self.fields if field.name == self.rule.field), None
+        )
         if self.rule.pattern is not None:
             self.pattern = Pattern(self.rule.pattern)
-            names = {field.name for field in self.fields} | {self.rule.time_group, self.rule.host_field}
-            self._groups = {name: index for name, index in self.pattern.groups.items() if name in names}
+            names = {field.name for field in self.fields} | {
+                self.rule.time_group,
+                self.rule.host_field,
+            }
+            self._groups = {
+                name: index for name, index in self.pattern.groups.items() if name in names
+            }
             if unused := sorted(set(self.pattern.groups) - names):
                 raise ValueError(f"line.pattern: the groups {unused} are none of its fields")
             if self.rule.time == "event" and self.rule.time_group not in self.pattern.groups:
-                raise ValueError(f"line.pattern: it has no group `{self.rule.time_group}`: are its brackets escaped?")
+                raise ValueError(
+                    f"line.pattern: it has no group `{self.rule.time_group}`: are its "
+                    "brackets escaped?"
+                )
             if self.rule.field is not None:
                 self._groups.setdefault(self.rule.field, 0)  # the whole line
         try:
@@ -116,7 +148,12 @@ class CompiledType:
         if not self.rule.is_plain:
             self.shape = Shape(self.name, self.fields, self.rule)
         own = frozenset(field.name for field in self.fields)
-        self._form = form_of(self.rule, own, self.pattern, self.line_field is not None and self.line_field.takes_bytes)
+        self._form = form_of(
+            self.rule,
+            own,
+            self.pattern,
+            self.line_field is not None and self.line_field.takes_bytes,
+        )
         self.native = native_type(self, schema, len(ENVELOPE)) if self.rule.is_plain else None
 
     def with_fields(self, fields: Mapping[str, str]) -> CompiledType:
@@ -124,7 +161,9 @@ class CompiledType:
         other = copy.copy(self)
         other.fields = tuple(field.said(fields) for field in self.fields)
         other._values = [(field.name, field.encode, field.default) for field in other.fields]
-        other.line_field = next((field for field in other.fields if field.name == self.rule.field), None)
+        other.line_field = next(
+            (field for field in other.fields if field.name == self.rule.field), None
+        )
         other.shape = None if self.shape is None else self.shape.with_fields(other.fields)
         other.native = None
         return other
@@ -140,10 +179,17 @@ class CompiledType:
         if self.shape is not None:
             own_header = None if header is None else self.shape.header_of(header)
             return self.shape.encode(said.given, own_header, nulls=self.rule.payload != "json")
-        return self.encode_object(said.given) if self.rule.payload == "json" else self.encode_texts(said.given)
+        return (
+            self.encode_object(said.given)
+            if self.rule.payload == "json"
+            else self.encode_texts(said.given)
+        )
 
     def encode_object(self, values: Mapping[str, Any]) -> bytearray:
-        """The datum of the own fields, from an object of exactly them. Rejected says which field is wrong."""
+        """The datum of the own fields, from an object of exactly them.
+
+        Rejected says which field is wrong.
+        """
         self._check_usable()
         if self.shape is not None:
             return self.shape.encode(values)
@@ -161,7 +207,9 @@ class CompiledType:
                 if len(out) < ENCODED_BYTES_MAX:
                     out += default
             else:
-                raise Rejected(Reason.MISSING_FIELD, f"the field {name} is missing", self.name, name)
+                raise Rejected(
+                    Reason.MISSING_FIELD, f"the field {name} is missing", self.name, name
+                )
         if left:
             unknown = sorted(set(values) - {field.name for field in self.fields})
             detail = f"{self.name} has no field {', '.join(unknown)[:200]}"
@@ -172,7 +220,9 @@ class CompiledType:
         """The datum of the own fields from texts; the others take their default, or null."""
         self._check_usable()
         if self.shape is not None:
-            return self.shape.encode({name: text for name, text in texts.items() if text is not None}, nulls=True)
+            return self.shape.encode(
+                {name: text for name, text in texts.items() if text is not None}, nulls=True
+            )
         out = bytearray()
         for field in self.fields:
             text = texts.get(field.name)
@@ -184,15 +234,26 @@ class CompiledType:
             elif field.absent is not None:
                 out += field.absent
             else:
-                raise Rejected(Reason.MISSING_FIELD, f"the field {field.name} is missing", self.name, field.name)
+                raise Rejected(
+                    Reason.MISSING_FIELD,
+                    f"the field {field.name} is missing",
+                    self.name,
+                    field.name,
+                )
             if len(out) > ENCODED_BYTES_MAX:  # each group of a pattern may hold the whole line
                 del out[ENCODED_BYTES_MAX:]
         return out
 
     def match(self, line: bytes) -> dict[str, bytes | None] | None:
-        """The texts of fields, and of `time`, where the pattern fits the whole line; None where it does not."""
+        """The texts of fields, and of `time`, where the pattern fits the whole line; None where it
+        does not.
+        """
         groups = self.pattern.match(line) if self.pattern is not None else None
-        return None if groups is None else {name: groups[index] for name, index in self._groups.items()}
+        return (
+            None
+            if groups is None
+            else {name: groups[index] for name, index in self._groups.items()}
+        )
 
     def _check_usable(self) -> None:
         if self.problem is not None:
@@ -205,8 +266,12 @@ class CompiledType:
 class CompiledRules:
     """A revision. ValueError if this software cannot parse by it exactly as any other does."""
 
-    def __init__(self, rules: Rules, known: dict[tuple[str, int], CompiledType] | None = None) -> None:
-        """`known`: types that were compiled before, by key and schema id; taken from there, and added to it."""
+    def __init__(
+        self, rules: Rules, known: dict[tuple[str, int], CompiledType] | None = None
+    ) -> None:
+        """`known`: types that were compiled before, by key and schema id; taken from there, and
+        added to it.
+        """
         check_at_hand(rules.parser)
         self.id = rules.id
         self.parser = rules.parser
@@ -216,31 +281,46 @@ class CompiledRules:
             _check_envelope(version)
         shared = {} if known is None else known
         self.types: Mapping[str, CompiledType] = {
-            name: shared.get((v.key, v.schema_id)) or shared.setdefault((v.key, v.schema_id), CompiledType(v))
+            name: shared.get((v.key, v.schema_id))
+            or shared.setdefault((v.key, v.schema_id), CompiledType(v))
             for name, v in rules.types.items()
         }
-        self.plain_sources = frozenset(name for name, source in rules.sources.items() if _is_plain(source, self.types))
+        self.plain_sources = frozenset(
+            name for name, source in rules.sources.items() if _is_plain(source, self.types)
+        )
         redacting = {name for name, t in self.types.items() if t.rule.redact}
         self.redacts = bool(redacting)
-        self.withheld_sources = frozenset(name for name, s in rules.sources.items() if redacting & {*s.types, s.catch_all})
+        self.withheld_sources = frozenset(
+            name for name, s in rules.sources.items() if redacting & {*s.types, s.catch_all}
+        )
         self.dead_letters = _dead_letters(self.types.get(dead_letters.TYPE))
         self.numbered = sorted(self.types)
-        self.numbers = {name: number for number, name in enumerate(self.numbered)}  # types, for the parsing of a range
+        self.numbers = {
+            name: number for number, name in enumerate(self.numbered)
+        }  # types, for the parsing of a range
         self._native: dict[str, Any] = {}
-        self.undeclared = EXTREMES.keys() - {field.name for field in self.dead_letters.fields}  # of dead letters' fields
+        self.undeclared = EXTREMES.keys() - {
+            field.name for field in self.dead_letters.fields
+        }  # of dead letters' fields
 
     def with_fields(self, fields: Mapping[str, str], source: Source) -> CompiledRules:
         """The same for the lines of a range whose source says these of all of its events."""
         other = copy.copy(self)
         carried = {*source.types, source.catch_all} & self.types.keys()
-        other.types = {name: self.types[name].with_fields(fields) for name in carried if name is not None}
+        other.types = {
+            name: self.types[name].with_fields(fields) for name in carried if name is not None
+        }
         return other
 
     def native_source(self, name: str) -> Any:
-        """A declared source as the native pass knows it; None where its lines are the Python path's alone."""
+        """A declared source as the native pass knows it; None where its lines are the Python path's
+        alone.
+        """
         if name not in self._native:
             can = self.parser.parser in NATIVE_PARSERS and name in self.plain_sources
-            self._native[name] = native_source(self.sources[name], self.types, self.numbers) if can else None
+            self._native[name] = (
+                native_source(self.sources[name], self.types, self.numbers) if can else None
+            )
         return self._native[name]
 
     @property
@@ -253,7 +333,9 @@ def _is_plain(source: Source, types: Mapping[str, CompiledType]) -> bool:
     """Whether its lines were always declarable: what `lines` reads."""
     of_types = [types[name] for name in source.types if name in types]
     payloads = {"rfc5424": ("json", "text", "pattern"), "free": ("pattern",)}.get(source.format, ())
-    return source.host == "line" and all(t.rule.is_plain and t.rule.payload in payloads for t in of_types)
+    return source.host == "line" and all(
+        t.rule.is_plain and t.rule.payload in payloads for t in of_types
+    )
 
 
 def _check_envelope(version: TypeVersion) -> None:
@@ -267,14 +349,18 @@ def _check_envelope(version: TypeVersion) -> None:
         begins_as_ours = False
     if not begins_as_ours:
         raise ValueError(
-            f"the schema of its type {version.declaration.name} does not begin with this software's envelope; "
+            f"the schema of its type {version.declaration.name} does not begin with this "
+            "software's envelope; "
             "upgrade this service, ranges wait until then"
         )
 
 
 def _dead_letters(kind: CompiledType | None) -> CompiledType:
     if kind is None or kind.problem is not None:
-        raise ValueError(f"it has no usable type {dead_letters.TYPE}{'' if kind is None else f': {kind.problem}'}")
+        raise ValueError(
+            "it has no usable type "
+            f"{dead_letters.TYPE}{'' if kind is None else f': {kind.problem}'}"
+        )
     for field in kind.fields:
         check_field(field.name, field.encode, field.default)
     return kind

@@ -1,7 +1,9 @@
-"""Dead letters in the fields that a rules revision declares for them, be they fewer or more than this release's own.
+"""Dead letters in the fields that a rules revision declares for them, be they fewer or more than
+this release's own.
 
-A revision of an earlier release lacks fields of today, and they are left out. One of a later release has further fields, and
-they take their defaults; without a default, or where a field does not take what is written into it, the revision is unusable.
+A revision of an earlier release lacks fields of today, and they are left out. One of a later
+release has further fields, and they take their defaults; without a default, or where a field does
+not take what is written into it, the revision is unusable.
 """
 
 from __future__ import annotations
@@ -31,21 +33,34 @@ assert list(EXTREMES) == [field["name"] for field in FIELDS], "what `Parser` giv
 
 # Their details say nothing of what a line holds.
 _TELLS_NOTHING: Final = frozenset(
-    (Reason.MISSING_FIELD, Reason.NO_TIMESTAMP, Reason.FUTURE, Reason.TOO_LATE, Reason.BAD_COLUMNS, Reason.EMPTY_LINE,
-     Reason.LINE_TOO_LONG, Reason.EVENT_TOO_LARGE)
-)  # fmt: skip
+    (
+        Reason.MISSING_FIELD,
+        Reason.NO_TIMESTAMP,
+        Reason.FUTURE,
+        Reason.TOO_LATE,
+        Reason.BAD_COLUMNS,
+        Reason.EMPTY_LINE,
+        Reason.LINE_TOO_LONG,
+        Reason.EVENT_TOO_LARGE,
+    )
+)
 
 
 def withheld(refusal: Rejected, raw: bytes, declared: Container[str]) -> tuple[Rejected, bytes]:
-    """The same where the line may be of a type that redacts: without its bytes, and with no word of them.
+    """The same where the line may be of a type that redacts: without its bytes, and with no word of
+    them.
 
-    What a pattern would have replaced cannot be found in a line that was not understood: it may stand behind an escape, in
-    a value that ends elsewhere, or in the name of a field. The line itself is at its position in its file.
+    What a pattern would have replaced cannot be found in a line that was not understood: it may
+    stand behind an escape, in a value that ends elsewhere, or in the name of a field. The line
+    itself is at its position in its file.
     """
     detail = refusal.detail if refusal.reason in _TELLS_NOTHING else ""
     if refusal.field is not None and not detail:
         detail = f"the field {refusal.field} is wrong"
-    told = f"{detail}{'; ' if detail else ''}the line's {len(raw)} bytes are withheld: it may be of a type that redacts"
+    told = (
+        f"{detail}{'; ' if detail else ''}the line's {len(raw)} bytes are withheld: it may be "
+        "of a type that redacts"
+    )
     claimed = refusal.claimed_type if refusal.claimed_type in declared else None
     return Rejected(refusal.reason, told, claimed, refusal.field), b""
 
@@ -55,7 +70,8 @@ def check_field(name: str, encode: Encoder, default: bytes | None) -> None:
     if name not in EXTREMES:
         if default is None:
             raise ValueError(
-                f"its dead-letters have a field {name} without a default, which this software does not know; upgrade it"
+                f"its dead-letters have a field {name} without a default, which this "
+                "software does not know; upgrade it"
             )
         return
     for value in EXTREMES[name]:
@@ -63,5 +79,6 @@ def check_field(name: str, encode: Encoder, default: bytes | None) -> None:
             encoded(encode, value)
         except Mismatch as error:
             raise ValueError(
-                f"the field {name} of its dead-letters {error}, and this software writes {value!r:.40}; upgrade it"
+                f"the field {name} of its dead-letters {error}, and this software writes "
+                f"{value!r:.40}; upgrade it"
             ) from None

@@ -1,4 +1,6 @@
-"""The forms of a message: from bytes to what is said by name, with its time and host, for each payload of a declaration."""
+"""The forms of a message: from bytes to what is said by name, with its time and host, for each
+payload of a declaration.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ _PAIR: Final = re.compile(
 )
 _REST: Final = re.compile(rb"[ \t]*\r?")
 _ESCAPE: Final = re.compile(
-    rb"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?|U([0-9a-fA-F]{8})|(.))", re.DOTALL
+    rb"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?|U([0-9a-fA-F]{8})|(.))",
+    re.DOTALL,
 )
 _PLAIN: Final = dict(zip(b"\"\\/'abfnrtv", b"\"\\/'\a\b\f\n\r\t\v", strict=True))
 
@@ -33,7 +36,11 @@ def pairs(message: bytes) -> dict[str, bytes]:
     at, has_value = 0, False
     while match := _PAIR.match(message, at):
         key, equals, quoted, bare = match.groups()
-        found[key] = (bare or b"" if equals else b"true") if quoted is None else _ESCAPE.sub(_meaning, quoted)
+        found[key] = (
+            (bare or b"" if equals else b"true")
+            if quoted is None
+            else _ESCAPE.sub(_meaning, quoted)
+        )
         has_value = has_value or equals is not None
         at = match.end()
     if not _REST.fullmatch(message, at):
@@ -69,7 +76,10 @@ def _character(code: int) -> bytes:
 
 
 class Said(NamedTuple):
-    """What a message says. `given`: by name, texts as bytes and JSON's values; `time` and `host`: texts, None if not there."""
+    """What a message says.
+
+    `given`: by name, texts as bytes and JSON's values; `time` and `host`: texts, None if not there.
+    """
 
     given: Mapping[str, Any]
     time: bytes | None = None
@@ -80,7 +90,10 @@ Form = Callable[[bytes], Said]  # Rejected if the message has not this form
 
 
 def form_of(rule: LineRule, own: frozenset[str], pattern: Pattern | None, keeps_bom: bool) -> Form:
-    """The form that a declaration names. `own`: its fields; `keeps_bom`: whether the field of the text does."""
+    """The form that a declaration names.
+
+    `own`: its fields; `keeps_bom`: whether the field of the text does.
+    """
     if rule.payload == "json":
         return lambda message: _placed(json_object(message), rule, own)
     if rule.payload == "logfmt":
@@ -103,8 +116,13 @@ def _tsv(rule: LineRule, own: frozenset[str]) -> Form:
     def read(message: bytes) -> Said:
         values = message.removesuffix(b"\r").split(b"\t")
         if len(values) != len(columns):
-            raise Rejected(Reason.BAD_COLUMNS, f"the message has {len(values)} columns, {len(columns)} are declared")
-        named = {name: value for name, value in zip(columns, values, strict=True) if name != SKIPPED}
+            raise Rejected(
+                Reason.BAD_COLUMNS,
+                f"the message has {len(values)} columns, {len(columns)} are declared",
+            )
+        named = {
+            name: value for name, value in zip(columns, values, strict=True) if name != SKIPPED
+        }
         return _placed(_present(named, rule), rule, own)
 
     return read
@@ -115,7 +133,11 @@ def _matching(rule: LineRule, own: frozenset[str], pattern: Pattern) -> Form:
         groups = pattern.match(message)
         if groups is None:
             raise Rejected(Reason.NO_PATTERN, "the pattern does not fit the whole message")
-        texts = {name: text for name, index in pattern.groups.items() if (text := groups[index]) is not None}
+        texts = {
+            name: text
+            for name, index in pattern.groups.items()
+            if (text := groups[index]) is not None
+        }
         if rule.field is not None and rule.field not in pattern.groups:
             texts[rule.field] = message
         return _placed(_present(texts, rule), rule, own, rule.time_group)
@@ -131,12 +153,18 @@ def _present(texts: dict[str, bytes], rule: LineRule) -> dict[str, bytes]:
     return {name: text for name, text in texts.items() if text != null}
 
 
-def _placed(given: dict[str, Any], rule: LineRule, own: frozenset[str], time_group: str | None = None) -> Said:
+def _placed(
+    given: dict[str, Any], rule: LineRule, own: frozenset[str], time_group: str | None = None
+) -> Said:
     """Time and host apart from the rest, which has them too where they are fields."""
     places = (time_group or rule.time_field, rule.host_field)
     time, host = (_text(given.get(name)) if name is not None else None for name in places)
     taken = {name for name in places if name is not None and name not in own}
-    return Said({name: value for name, value in given.items() if name not in taken} if taken else given, time, host)
+    return Said(
+        {name: value for name, value in given.items() if name not in taken} if taken else given,
+        time,
+        host,
+    )
 
 
 def _text(value: Any) -> bytes | None:

@@ -1,7 +1,9 @@
-"""Bodies that are one JSON value, as one event a line: an array of events, or one event, written over several lines.
+"""Bodies that are one JSON value, as one event a line: an array of events, or one event, written
+over several lines.
 
-What no JSON value is stays as it came, and is read line by line: one bad line must not cost the others. A line feed within a
-value becomes a space, which says the same in JSON: its strings have none.
+What no JSON value is stays as it came, and is read line by line: one bad line must not cost the
+others. A line feed within a value becomes a space, which says the same in JSON: its strings have
+none.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ def as_lines(body: bytes) -> bytes:
         values = [text] if _is_value(text) else None
     else:
         values = None
-    if values is None or nested_deeper(text, DEPTH_MAX + 1):  # told by a count of its own: the interpreter's stack may differ
+    if values is None or nested_deeper(
+        text, DEPTH_MAX + 1
+    ):  # told by a count of its own: the interpreter's stack may differ
         return body
     return b"".join(value.replace(b"\n", b" ") + b"\n" for value in values)
 

@@ -1,7 +1,8 @@
 """A payload that must be one JSON object (RFC 8259).
 
-Nesting is bounded by a count of its own and not by the interpreter's stack, so that every instance refuses the same lines.
-Of a name that occurs twice the last value wins. NaN and Infinity are no JSON. Whitespace around it, a CR too, is allowed.
+Nesting is bounded by a count of its own and not by the interpreter's stack, so that every instance
+refuses the same lines. Of a name that occurs twice the last value wins. NaN and Infinity are no
+JSON. Whitespace around it, a CR too, is allowed.
 """
 
 from __future__ import annotations
@@ -32,12 +33,16 @@ def json_object(payload: bytes) -> dict[str, Any]:
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
         raise _refusal(payload, error) from None
     if type(value) is not dict:
-        raise Rejected(Reason.BAD_JSON, f"the payload must be a JSON object, not {type(value).__name__}")
+        raise Rejected(
+            Reason.BAD_JSON, f"the payload must be a JSON object, not {type(value).__name__}"
+        )
     return value
 
 
 def nested_deeper(payload: bytes, depth_max: int) -> bool:
-    """Whether values stand within more than so many others; of what is no JSON either may be said."""
+    """Whether values stand within more than so many others; of what is no JSON either may be
+    said.
+    """
     if payload.count(b"[") + payload.count(b"{") <= depth_max:
         return False
     depth = 0
@@ -56,5 +61,7 @@ def _refusal(payload: bytes, error: Exception) -> Rejected:
     try:
         payload.decode()
     except UnicodeDecodeError as wrong:
-        return Rejected(Reason.NOT_UTF8, f"the payload is not UTF-8: {wrong.reason} at byte {wrong.start}")
+        return Rejected(
+            Reason.NOT_UTF8, f"the payload is not UTF-8: {wrong.reason} at byte {wrong.start}"
+        )
     return Rejected(Reason.BAD_JSON, str(error))

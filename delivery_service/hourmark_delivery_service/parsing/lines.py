@@ -1,6 +1,9 @@
-"""From one line to one event: which type, what time, which fields. What most lines are, read with the least work:
+"""From one line to one event: which type, what time, which fields.
 
-RFC 5424 with a JSON object or text, and patterns, where a type's fields are filled by their names. `messages` reads all else.
+What most lines are, read with the least work:
+
+RFC 5424 with a JSON object or text, and patterns, where a type's fields are filled by their names.
+`messages` reads all else.
 """
 
 from __future__ import annotations
@@ -24,10 +27,14 @@ class LineReader:
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         self._source = source
         self._types = {name: rules.types[name] for name in source.types if name in rules.types}
-        self._catch_all = rules.types.get(source.catch_all) if source.catch_all is not None else None
+        self._catch_all = (
+            rules.types.get(source.catch_all) if source.catch_all is not None else None
+        )
         self._parsing = rules.parsing
         self._observed_at_ms = byte_range.observed_at_ms
-        self.unsaid_ms = byte_range.observed_at_ms  # the time of a record that says none; set for each where that differs
+        self.unsaid_ms = (
+            byte_range.observed_at_ms
+        )  # the time of a record that says none; set for each where that differs
         self._host = avro_string(byte_range.host_name)
 
     def read(self, line: bytes) -> Event:
@@ -35,12 +42,16 @@ class LineReader:
         raise NotImplementedError
 
     def _otherwise(self, line: bytes, refusal: Rejected) -> Event:
-        """The source's catch_all takes the whole line at its observed time; without one it is refused."""
+        """The source's catch_all takes the whole line at its observed time; without one it is
+        refused.
+        """
         kind = self._catch_all
         if kind is None or kind.line_field is None:
             raise refusal
         check_plausible(self.unsaid_ms, self._observed_at_ms, self._parsing, kind.name)
-        return Event(kind, self.unsaid_ms, self._host, kind.encode_texts({kind.line_field.name: line}))
+        return Event(
+            kind, self.unsaid_ms, self._host, kind.encode_texts({kind.line_field.name: line})
+        )
 
 
 class Rfc5424Reader(LineReader):
@@ -74,7 +85,11 @@ class Rfc5424Reader(LineReader):
             raise Rejected(Reason.NO_TIMESTAMP, "the TIMESTAMP is '-'", kind.name)
         micros = rfc3339_us(timestamp, SYSLOG_FRACTION_DIGITS)
         if micros is None:
-            raise Rejected(Reason.BAD_TIMESTAMP, f"the TIMESTAMP {shown(timestamp)} is not of RFC 5424's form", kind.name)
+            raise Rejected(
+                Reason.BAD_TIMESTAMP,
+                f"the TIMESTAMP {shown(timestamp)} is not of RFC 5424's form",
+                kind.name,
+            )
         return micros // 1000
 
     def _host_of(self, host: bytes) -> bytes:
@@ -100,17 +115,30 @@ class FreeReader(LineReader):
                 check_plausible(time_ms, self._observed_at_ms, self._parsing, kind.name)
                 return Event(kind, time_ms, self._host, kind.encode_texts(texts))
         tried = ", ".join(self._types)
-        unusable = "".join(f"; {kind.problem}" for kind in self._types.values() if kind.problem is not None)
-        return self._otherwise(line, Rejected(Reason.NO_PATTERN, f"no pattern fits the whole line; tried: {tried}{unusable}"))
+        unusable = "".join(
+            f"; {kind.problem}" for kind in self._types.values() if kind.problem is not None
+        )
+        return self._otherwise(
+            line,
+            Rejected(
+                Reason.NO_PATTERN, f"no pattern fits the whole line; tried: {tried}{unusable}"
+            ),
+        )
 
     def _time_ms(self, text: bytes | None, kind: CompiledType) -> int:
         if text is None or kind.time_format is None:
             if kind.rule.time == "observed":
                 return self.unsaid_ms
-            raise Rejected(Reason.NO_TIMESTAMP, "the group `time` took no part in the match", kind.name)
+            raise Rejected(
+                Reason.NO_TIMESTAMP, "the group `time` took no part in the match", kind.name
+            )
         time_ms = kind.time_format.read_ms(text, self._time_context)
         if time_ms is None:
-            zone = "" if self._time_context.zone is not None else f" (there is no time zone {self._zone_name!r:.80})"
+            zone = (
+                ""
+                if self._time_context.zone is not None
+                else f" (there is no time zone {self._zone_name!r:.80})"
+            )
             detail = f"{shown(text)} does not have the format {kind.rule.time_format}{zone}"
             raise Rejected(Reason.BAD_TIMESTAMP, detail, kind.name)
         return time_ms
@@ -123,18 +151,30 @@ def not_rfc5424() -> Rejected:
 
 def unknown_type(name: str, source: Source) -> Rejected:
     """Of a line whose MSGID is this."""
-    detail = f"the source {source.name} carries no type {name}; its types are {', '.join(source.types)}"
+    detail = (
+        f"the source {source.name} carries no type {name}; its types are {', '.join(source.types)}"
+    )
     return Rejected(Reason.UNKNOWN_TYPE, detail, name)
 
 
 def check_plausible(time_ms: int, observed_at_ms: int, parsing: Parsing, event_type: str) -> None:
-    """Rejected if the event's time is too far ahead of observed_at, or too far back, or before 1970."""
+    """Rejected if the event's time is too far ahead of observed_at, or too far back, or before
+    1970.
+    """
     if time_ms > observed_at_ms + parsing.future_seconds * 1000:
         ahead_s = (time_ms - observed_at_ms) // 1000
-        raise Rejected(Reason.FUTURE, f"the event's time is {ahead_s} s ahead of {observed_at_ms} ms", event_type)
+        raise Rejected(
+            Reason.FUTURE,
+            f"the event's time is {ahead_s} s ahead of {observed_at_ms} ms",
+            event_type,
+        )
     if time_ms < observed_at_ms - parsing.lateness_seconds * 1000 or time_ms < 0:
         behind_s = (observed_at_ms - time_ms) // 1000
-        raise Rejected(Reason.TOO_LATE, f"the event's time is {behind_s} s before {observed_at_ms} ms", event_type)
+        raise Rejected(
+            Reason.TOO_LATE,
+            f"the event's time is {behind_s} s before {observed_at_ms} ms",
+            event_type,
+        )
 
 
 def _body(kind: CompiledType, parts: SyslogLine) -> bytearray:
@@ -142,7 +182,9 @@ def _body(kind: CompiledType, parts: SyslogLine) -> bytearray:
         return kind.encode_object(json_object(parts.msg))
     field = kind.line_field
     if field is None:
-        raise Rejected(Reason.MISSING_FIELD, kind.problem or f"{kind.name} has no line.field to take the text")
+        raise Rejected(
+            Reason.MISSING_FIELD, kind.problem or f"{kind.name} has no line.field to take the text"
+        )
     msg = parts.msg
     if msg.startswith(BOM) and not field.takes_bytes:
         msg = msg[len(BOM) :]

@@ -1,6 +1,8 @@
-"""From a line to an event, for any format of a source and any payload of its types: header, form, time, host, fields.
+"""From a line to an event, for any format of a source and any payload of its types: header, form,
+time, host, fields.
 
-What this reads includes what `lines` reads with less work: RFC 5424 with JSON or text, and patterns, of types that say no more.
+What this reads includes what `lines` reads with less work: RFC 5424 with JSON or text, and
+patterns, of types that say no more.
 """
 
 from __future__ import annotations
@@ -12,7 +14,13 @@ from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import Source
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.forms import Said
-from hourmark_delivery_service.parsing.lines import LineReader, check_plausible, not_rfc5424, shown, unknown_type
+from hourmark_delivery_service.parsing.lines import (
+    LineReader,
+    check_plausible,
+    not_rfc5424,
+    shown,
+    unknown_type,
+)
 from hourmark_delivery_service.parsing.placing import Hosts, time_context
 from hourmark_delivery_service.parsing.records import Event
 from hourmark_delivery_service.parsing.reject import Rejected
@@ -24,11 +32,16 @@ from hourmark_delivery_service.parsing.syslog.header import (
     take_apart_any,
     take_apart_rfc5424,
 )
-from hourmark_delivery_service.parsing.times.timestamps import FRACTION_DIGITS_MAX, SYSLOG_FRACTION_DIGITS
+from hourmark_delivery_service.parsing.times.timestamps import (
+    FRACTION_DIGITS_MAX,
+    SYSLOG_FRACTION_DIGITS,
+)
 
 
 class MessageReader(LineReader):
-    """Types that lines name (`rfc5424`), or tried in the source's order: the first whose form the message has is its type."""
+    """Types that lines name (`rfc5424`), or tried in the source's order: the first whose form the
+    message has is its type.
+    """
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         super().__init__(byte_range, rules, source)
@@ -36,8 +49,13 @@ class MessageReader(LineReader):
         self._zone_name = byte_range.zone
         self._hosts = Hosts(byte_range, source, rules.parser)
         self._take_apart = take_apart_forms if rules.parser.reads_syslog_forms else take_apart_any
-        self._tried = tuple((kind, frozenset(name.encode() for name in kind.rule.programs)) for kind in self._types.values())
-        self._fraction_digits_max = SYSLOG_FRACTION_DIGITS if source.format == "rfc5424" else FRACTION_DIGITS_MAX
+        self._tried = tuple(
+            (kind, frozenset(name.encode() for name in kind.rule.programs))
+            for kind in self._types.values()
+        )
+        self._fraction_digits_max = (
+            SYSLOG_FRACTION_DIGITS if source.format == "rfc5424" else FRACTION_DIGITS_MAX
+        )
 
     def read(self, line: bytes) -> Event:
         """The line's event. Rejected if it can be none."""
@@ -87,7 +105,10 @@ class MessageReader(LineReader):
     def _time_ms(self, kind: CompiledType, said: Said, header: SyslogHeader | None) -> int:
         text, time_ms = said.time, None
         if text is not None and kind.time_format is not None:
-            time_ms, form = kind.time_format.read_ms(text, self._context), kind.rule.time_format or "rfc3339"
+            time_ms, form = (
+                kind.time_format.read_ms(text, self._context),
+                kind.rule.time_format or "rfc3339",
+            )
         elif header is not None and header.time is not None:
             text, form = header.time, "of a header of syslog"
             if header.stamp is not None:
@@ -97,10 +118,22 @@ class MessageReader(LineReader):
         elif kind.rule.time == "observed":
             return self.unsaid_ms
         else:
-            raise Rejected(Reason.NO_TIMESTAMP, "the line has no time, neither in its header nor in its message", kind.name)
+            raise Rejected(
+                Reason.NO_TIMESTAMP,
+                "the line has no time, neither in its header nor in its message",
+                kind.name,
+            )
         if time_ms is None:
-            zone = "" if self._context.zone is not None else f" (there is no time zone {self._zone_name!r:.80})"
-            raise Rejected(Reason.BAD_TIMESTAMP, f"{shown(text)} does not have the format {form}{zone}", kind.name)
+            zone = (
+                ""
+                if self._context.zone is not None
+                else f" (there is no time zone {self._zone_name!r:.80})"
+            )
+            raise Rejected(
+                Reason.BAD_TIMESTAMP,
+                f"{shown(text)} does not have the format {form}{zone}",
+                kind.name,
+            )
         return time_ms
 
 
@@ -108,4 +141,7 @@ def _none_fits(refusals: Sequence[Rejected], types: Iterable[str]) -> Rejected:
     if len(refusals) == 1:
         return refusals[0]
     told = "; ".join(f"{refusal.claimed_type}: {refusal.detail}" for refusal in refusals)
-    return Rejected(Reason.NO_PATTERN, f"no type fits the message; {told or 'none takes its program: ' + ', '.join(types)}")
+    return Rejected(
+        Reason.NO_PATTERN,
+        f"no type fits the message; {told or 'none takes its program: ' + ', '.join(types)}",
+    )

@@ -1,6 +1,7 @@
 """A type's schema as the program that the native pass runs (`native/program.h` has its form).
 
-It is made of the same parsed schema and the same encoded defaults as the Python encoders; `native` says what it is for.
+It is made of the same parsed schema and the same encoded defaults as the Python encoders; `native`
+says what it is for.
 """
 
 from __future__ import annotations
@@ -16,15 +17,31 @@ from hourmark_delivery_service.parsing.values.encode import AvroType, SchemaComp
 from hourmark_delivery_service.parsing.values.primitives import MICROS_PER_UNIT, PRIMITIVES
 
 _KINDS: Final = (
-    "null", "boolean", "whole", "timestamp", "float", "double", "string", "uuid_string", "bytes", "fixed", "uuid_fixed", "enum",
-    "array", "map", "record", "union",
-)  # fmt: skip
+    "null",
+    "boolean",
+    "whole",
+    "timestamp",
+    "float",
+    "double",
+    "string",
+    "uuid_string",
+    "bytes",
+    "fixed",
+    "uuid_fixed",
+    "enum",
+    "array",
+    "map",
+    "record",
+    "union",
+)
 _NUMBER: Final = {kind: number for number, kind in enumerate(_KINDS)}
 _NO_DEFAULT: Final = 0xFFFFFFFF
 
 
 class Field(NamedTuple):
-    """A field of a record: its type as the parsed schema has it, and its encoded default, if it has one."""
+    """A field of a record: its type as the parsed schema has it, and its encoded default, if it has
+    one.
+    """
 
     name: str
     type: AvroType
@@ -32,7 +49,9 @@ class Field(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """One way in which a text may be taken: the index of the branch, encoded, and whether it need not be UTF-8."""
+    """One way in which a text may be taken: the index of the branch, encoded, and whether it need
+    not be UTF-8.
+    """
 
     branch: bytes
     any_bytes: bool
@@ -49,13 +68,22 @@ def program_of(envelope: Sequence[AvroType], fields: Sequence[Field]) -> bytes:
 
 
 def text_alternatives(avro_type: AvroType) -> list[Alternative] | None:
-    """How a text becomes a value of this type; None where that takes more than its bytes. As `text_values` has it."""
+    """How a text becomes a value of this type; None where that takes more than its bytes.
+
+    As `text_values` has it.
+    """
     if avro_type in ("string", "bytes"):
         return [Alternative(b"", avro_type == "bytes")]
     branches = avro_type if isinstance(avro_type, list) else []
-    if not all(isinstance(branch, str) and branch in ("null", "string", "bytes") for branch in branches):
+    if not all(
+        isinstance(branch, str) and branch in ("null", "string", "bytes") for branch in branches
+    ):
         return None
-    return [Alternative(encode_long(n), branch == "bytes") for n, branch in enumerate(branches) if branch != "null"] or None
+    return [
+        Alternative(encode_long(n), branch == "bytes")
+        for n, branch in enumerate(branches)
+        if branch != "null"
+    ] or None
 
 
 class _Program:
@@ -64,7 +92,9 @@ class _Program:
         self._entries: list[tuple[int, int, int, int, int]] = []
         self._text = bytearray()
         self._named: dict[str, int] = {}
-        self._unsettled: list[str] = []  # types that are defined within a record that is not whole yet, and it itself
+        self._unsettled: list[
+            str
+        ] = []  # types that are defined within a record that is not whole yet, and it itself
         self._open = 0
         self._defaults = SchemaCompiler()  # of nested records: knows all types that were met
 
@@ -72,7 +102,11 @@ class _Program:
         """As `program.h` has it."""
         nodes = b"".join(struct.pack("<4I2q", *node) for node in self._nodes)
         entries = b"".join(struct.pack("<5I", *entry) for entry in self._entries)
-        parts = ((len(self._nodes), nodes), (len(self._entries), entries), (len(self._text), bytes(self._text)))
+        parts = (
+            (len(self._nodes), nodes),
+            (len(self._entries), entries),
+            (len(self._text), bytes(self._text)),
+        )
         return b"".join(struct.pack("<I", count) + part for count, part in parts)
 
     def node(self, avro_type: AvroType) -> int:
@@ -81,18 +115,27 @@ class _Program:
             branches = [self.node(branch) for branch in avro_type]
             return self._add("union", *self._children(branches))
         if isinstance(avro_type, str):
-            return self._named[avro_type] if avro_type in self._named else self._primitive(avro_type, None)
+            return (
+                self._named[avro_type]
+                if avro_type in self._named
+                else self._primitive(avro_type, None)
+            )
         kind = avro_type["type"]
         if isinstance(kind, (list, dict)):
             return self.node(kind)
         if kind in ("array", "map"):
-            return self._add(kind, *self._children([self.node(avro_type["items" if kind == "array" else "values"])]))
+            return self._add(
+                kind,
+                *self._children([self.node(avro_type["items" if kind == "array" else "values"])]),
+            )
         if kind in ("record", "error"):
             return self._record(avro_type)
         if kind not in ("enum", "fixed"):
             return self._primitive(kind, avro_type.get("logicalType"))
         self._defaults.encoder(avro_type)
-        number = self._named[avro_type["name"]] = self._enum(avro_type) if kind == "enum" else self._fixed(avro_type)
+        number = self._named[avro_type["name"]] = (
+            self._enum(avro_type) if kind == "enum" else self._fixed(avro_type)
+        )
         return number
 
     def reserve_node(self) -> int:
@@ -102,7 +145,9 @@ class _Program:
     def fill_record(self, number: int, fields: Sequence[Field]) -> None:
         """Make a reserved node a record."""
         first = len(self._entries)
-        self._entries += [(0, 0, 0, 0, 0)] * len(fields)  # together, whatever is added for what they hold
+        self._entries += [(0, 0, 0, 0, 0)] * len(
+            fields
+        )  # together, whatever is added for what they hold
         for place, field in enumerate(fields, first):
             node = self.node(field.type)
             default = (_NO_DEFAULT, 0) if field.default is None else self._put(field.default)
@@ -117,7 +162,11 @@ class _Program:
             self._check_default(field)
         self._open += 1
         fields = [
-            Field(field["name"], field["type"], default_of(field, self._defaults.encoder(field["type"])))
+            Field(
+                field["name"],
+                field["type"],
+                default_of(field, self._defaults.encoder(field["type"])),
+            )
             for field in avro_type["fields"]
         ]
         self.fill_record(number, fields)
@@ -125,14 +174,22 @@ class _Program:
         return number
 
     def _check_default(self, field: Mapping[str, Any]) -> None:
-        """ValueError for a default that may hold the record that it belongs to: what it gives, the Python encoders say."""
+        """ValueError for a default that may hold the record that it belongs to: what it gives, the
+        Python encoders say.
+        """
         within = json.dumps(field["type"])
-        if field.get("default") not in (None, []) and any(f'"{name}"' in within for name in self._unsettled):
-            raise ValueError(f"the default of {field['name']} may hold the record that it belongs to")
+        if field.get("default") not in (None, []) and any(
+            f'"{name}"' in within for name in self._unsettled
+        ):
+            raise ValueError(
+                f"the default of {field['name']} may hold the record that it belongs to"
+            )
 
     def _enum(self, avro_type: Mapping[str, Any]) -> int:
         first = len(self._entries)
-        self._entries += [(*self._put(symbol.encode()), 0, _NO_DEFAULT, 0) for symbol in avro_type["symbols"]]
+        self._entries += [
+            (*self._put(symbol.encode()), 0, _NO_DEFAULT, 0) for symbol in avro_type["symbols"]
+        ]
         return self._add("enum", first, len(avro_type["symbols"]))
 
     def _fixed(self, avro_type: Mapping[str, Any]) -> int:
@@ -144,7 +201,9 @@ class _Program:
         if (kind, logical) in INTEGER_RANGES:
             low, end = INTEGER_RANGES[kind, logical]
             unit_us = MICROS_PER_UNIT.get(logical or "", 0)
-            return self._add("timestamp" if unit_us else "whole", size=unit_us, low=low, high=end - 1)
+            return self._add(
+                "timestamp" if unit_us else "whole", size=unit_us, low=low, high=end - 1
+            )
         if kind in ("int", "long"):  # of a logical type that means nothing here
             return self._primitive(kind, None)
         if kind == "string" and logical == "uuid":
@@ -158,7 +217,9 @@ class _Program:
         self._entries += [(0, 0, node, _NO_DEFAULT, 0) for node in nodes]
         return first, len(nodes)
 
-    def _add(self, kind: str, first: int = 0, count: int = 0, size: int = 0, low: int = 0, high: int = 0) -> int:
+    def _add(
+        self, kind: str, first: int = 0, count: int = 0, size: int = 0, low: int = 0, high: int = 0
+    ) -> int:
         self._nodes.append((_NUMBER[kind], first, count, size, low, high))
         return len(self._nodes) - 1
 

@@ -1,8 +1,10 @@
-"""Whether this software still parses as it did, with whatever RE2, msgspec and Python are installed.
+"""Whether this software still parses as it did, with whatever RE2, msgspec and Python are
+installed.
 
-`vectors/<parser>.json`, made once for each number by `tools.keep_parser_vectors`, holds rules revisions, ranges and batches of
-odd lines, and the digest of all that parsing gave. The service parses them again before it starts: a library that reads a float,
-a pattern or an error's words otherwise is found before anything of it is written.
+`vectors/<parser>.json`, made once for each number by `tools.keep_parser_vectors`, holds rules
+revisions, ranges and batches of odd lines, and the digest of all that parsing gave. The service
+parses them again before it starts: a library that reads a float, a pattern or an error's words
+otherwise is found before anything of it is written.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from hourmark_delivery_service.parsing.records import ParsedRange
 
 _LOG = logging.getLogger(__name__)
 
-EXTRAS: Final = ("2-extras",)  # of ranges that say more than those of 0.2.0, by the parser that they were kept with
+EXTRAS: Final = (
+    "2-extras",
+)  # of ranges that say more than those of 0.2.0, by the parser that they were kept with
 KEPT: Final = (*map(str, PARSERS), *EXTRAS)
 
 FOLDER: Final = Path(__file__).parent / "vectors"
@@ -43,14 +47,19 @@ def check_parser() -> None:
             vectors = Vectors.of(number)
         except (OSError, ValueError, KeyError) as error:
             raise Finding(
-                f"{kept}, what the parser {number} gives, cannot be read: {error}; install this software anew"
+                f"{kept}, what the parser {number} gives, cannot be read: {error}; "
+                "install this software anew"
             ) from error
         if different := vectors.different():
             raise Finding(
-                f"this software is not the parser {number} that rules revisions name: {len(different)} of the {len(vectors.all)} "
-                f"results kept in {kept} come out otherwise, {different[0]!r} first. Ranges sent again "
-                f"would become other records, so the service does not start. Kept with: {vectors.made_with}; here: "
-                f"{made_with()}. Next step: install what requirements.lock names; a change that is meant is a new parser, see "
+                f"this software is not the parser {number} that rules revisions name: "
+                f"{len(different)} of the {len(vectors.all)} "
+                f"results kept in {kept} come out otherwise, {different[0]!r} first. Ranges "
+                "sent again "
+                "would become other records, so the service does not start. Kept with: "
+                f"{vectors.made_with}; here: "
+                f"{made_with()}. Next step: install what requirements.lock names; a change that "
+                "is meant is a new parser, see "
                 "docs/decisions/2026-11-22-the-parser-is-versioned.md"
             )
 
@@ -62,10 +71,13 @@ def made_with() -> str:
 
 
 class Vectors:
-    """Those of one parser. Each has a name, the id of its rules, a `range` or a `batch`, a body, and the digest it gave.
+    """Those of one parser.
 
-    A range is parsed once in each of its `zones`; what it does not say of itself stands in `ranges`. A body, told by its number,
-    is text of characters U+0000 to U+00FF, a byte each, or pairs of such text and how often it is repeated.
+    Each has a name, the id of its rules, a `range` or a `batch`, a body, and the digest it gave.
+
+    A range is parsed once in each of its `zones`; what it does not say of itself stands in
+    `ranges`. A body, told by its number, is text of characters U+0000 to U+00FF, a byte each, or
+    pairs of such text and how often it is repeated.
     """
 
     def __init__(self, content: Mapping[str, Any]) -> None:
@@ -102,21 +114,33 @@ class Vectors:
         fields = {**self._ranges, **vector["range"]}
         part, start = Part(fields.pop("part")), fields["start"]
         for zone in fields.pop("zones"):
-            yield parse(ByteRange(**fields, zone=zone, part=part, end=start + len(body), rules=rules.id), body, rules)
+            yield parse(
+                ByteRange(**fields, zone=zone, part=part, end=start + len(body), rules=rules.id),
+                body,
+                rules,
+            )
 
     def _same(self, vector: Mapping[str, Any]) -> bool:
         try:
             return self.digest(vector) == str(vector["digest"])
-        except Exception as error:  # noqa: BLE001  # whatever a changed library raises is a difference, and is told as one
+        # whatever a changed library raises is a difference, and is told as one
+        except Exception as error:  # noqa: BLE001
             _LOG.error("the kept vector %s cannot be parsed: %r", vector["name"], error)
             return False
 
 
 def _parts(parsed: ParsedRange) -> Iterator[bytes]:
     for record in parsed.records:
-        yield from (record.event_type.encode(), record.key, record.value, str(record.hour_start_s).encode())
+        yield from (
+            record.event_type.encode(),
+            record.key,
+            record.value,
+            str(record.hour_start_s).encode(),
+        )
     yield f"{parsed.lines} {parsed.events} {parsed.dead_letters}".encode()
-    yield parsed.audit.encode(with_checksums=False)  # vectors of 0.3.0 have none, and checksums follow from the values
+    yield parsed.audit.encode(
+        with_checksums=False
+    )  # vectors of 0.3.0 have none, and checksums follow from the values
 
 
 def _body(told: str | list[tuple[str, int]]) -> bytes:

@@ -1,7 +1,8 @@
 """Which parsers this software can be. A rules revision names one, and what it gives never changes.
 
-Where a change alters any result, it gets the next number, and the code before it stays, chosen by `CompiledRules.parser`:
-docs/decisions/2026-11-22-the-parser-is-versioned.md. `parser_check` holds each to the results that it was kept with.
+Where a change alters any result, it gets the next number, and the code before it stays, chosen by
+`CompiledRules.parser`: docs/decisions/2026-11-22-the-parser-is-versioned.md. `parser_check` holds
+each to the results that it was kept with.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ PARSERS: Final = (1, 2, 3)
 
 
 def check_at_hand(named: ParserVersion) -> None:
-    """ValueError, naming what is at hand and the next step, if this software cannot be that parser."""
+    """ValueError, naming what is at hand and the next step, if this software cannot be that
+    parser.
+    """
     zones = sorted(zone_versions())
     if named.parser not in PARSERS or named.zones not in zones:
         parsers = ", ".join(map(str, PARSERS))
         raise ValueError(
-            f"it names the parser {named.parser!r:.40} with the zone data {named.zones!r:.40}, and this software has the parsers "
-            f"{parsers} with the zone data {', '.join(zones)}; upgrade this service, ranges wait until then"
+            f"it names the parser {named.parser!r:.40} with the zone data {named.zones!r:.40}, "
+            "and this software has the parsers "
+            f"{parsers} with the zone data {', '.join(zones)}; upgrade this service, ranges "
+            "wait until then"
         )
     zone_of("UTC", named.zones)  # it can be read

@@ -3,8 +3,8 @@
 year    a time without one (or without a date) is the latest that is not ahead of observed_at by more than `future_seconds`
 zone    a time without one is of the range's zone, which its tailer is configured with, under the revision's zone data
 host    the line's own, in its header or its host field, where the source says host = "line"; else, and where it has none, the
-        host that it was read on. Bytes of it that are no UTF-8 are `\\xHH`, so that hosts differ as their names do; under the
-        parsers 1 and 2 each is U+FFFD
+        host that it was read on. Bytes of it that are no UTF-8 are `\\xHH`, so that hosts differ as
+        their names do; under the parsers 1 and 2 each is U+FFFD
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Hosts:
         if not self._by_line or not host or host == NIL:
             return self._tailer
         if len(host) > HOST_BYTES_MAX:
-            raise Rejected(Reason.WRONG_FIELD, f"the host has more than {HOST_BYTES_MAX} bytes", kind.name)
+            raise Rejected(
+                Reason.WRONG_FIELD, f"the host has more than {HOST_BYTES_MAX} bytes", kind.name
+            )
         known = self._known.get(host)
         if known is None:
             known = self._known[host] = avro_string(host.decode(errors=self._errors))

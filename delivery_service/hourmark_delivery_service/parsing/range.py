@@ -1,7 +1,8 @@
 """Parsing of a byte range: a pure function of the range, its bytes and the rules revision it names.
 
-It is total: whatever the bytes, each line becomes one event or one dead letter, or is blank and counted, and a retry gives the
-same, byte for byte, on any instance and years later. There is no clock and no configuration in here.
+It is total: whatever the bytes, each line becomes one event or one dead letter, or is blank and
+counted, and a retry gives the same, byte for byte, on any instance and years later. There is no
+clock and no configuration in here.
 """
 
 from __future__ import annotations
@@ -20,13 +21,22 @@ from hourmark_delivery_service.parsing import native, records
 from hourmark_delivery_service.parsing.compiled import CompiledRules
 from hourmark_delivery_service.parsing.lines import FreeReader, LineReader, Rfc5424Reader
 from hourmark_delivery_service.parsing.messages import MessageReader
-from hourmark_delivery_service.parsing.records import Origin, ParsedRange, Parser, avro_string, readable
+from hourmark_delivery_service.parsing.records import (
+    Origin,
+    ParsedRange,
+    Parser,
+    avro_string,
+    readable,
+)
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 
 
 def reader_of(byte_range: ByteRange, rules: CompiledRules, **told: str) -> LineReader | None:
-    """The reader that the range's source asks for, or None where the rules declare no such source. `told`: of these records."""
+    """The reader that the range's source asks for, or None where the rules declare no such source.
+
+    `told`: of these records.
+    """
     source = rules.sources.get(byte_range.source)
     if source is None:
         return None
@@ -45,17 +55,21 @@ def parse(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> ParsedRan
 class RangeParser(Parser):
     """Parses one range in slices.
 
-    ValueError if range and body contradict each other: the lengths differ, lines do not end with LF, or `observed_at` lies
-    where no calendar goes; or if `record_start` is no pattern. No tailer makes such a range, and nothing in it could be kept.
+    ValueError if range and body contradict each other: the lengths differ, lines do not end with
+    LF, or `observed_at` lies where no calendar goes; or if `record_start` is no pattern. No tailer
+    makes such a range, and nothing in it could be kept.
 
-    Records of more than one line are read as lines are, with LFs between. Their range begins with one, whatever its first line
-    looks like, so that the range alone says where they begin. The native pass is for ranges without extras.
+    Records of more than one line are read as lines are, with LFs between. Their range begins with
+    one, whatever its first line looks like, so that the range alone says where they begin. The
+    native pass is for ranges without extras.
     """
 
     def __init__(self, byte_range: ByteRange, body: bytes, rules: CompiledRules) -> None:
         range_id = byte_range.range_id(body)
         if byte_range.part is not Part.CHUNK and not body.endswith(b"\n"):
-            raise ValueError(f"a range of {byte_range.part.value} ends with a line feed, this one does not")
+            raise ValueError(
+                f"a range of {byte_range.part.value} ends with a line feed, this one does not"
+            )
         super().__init__(
             rules,
             _origin(byte_range, range_id),
@@ -79,9 +93,18 @@ class RangeParser(Parser):
 
     def _read(self) -> Iterator[int]:
         if self._range.part is not Part.LINES:
-            raw = self._body.removesuffix(b"\n") if self._range.part is Part.LAST_CHUNK else self._body
+            raw = (
+                self._body.removesuffix(b"\n")
+                if self._range.part is Part.LAST_CHUNK
+                else self._body
+            )
             self._refuse(
-                Rejected(Reason.LINE_TOO_LONG, f"{self._range.part.value} of a line over {LINE_BYTES_MAX} bytes"), raw, 0
+                Rejected(
+                    Reason.LINE_TOO_LONG,
+                    f"{self._range.part.value} of a line over {LINE_BYTES_MAX} bytes",
+                ),
+                raw,
+                0,
             )
             return
         if self._starts is not None:
@@ -121,9 +144,15 @@ class RangeParser(Parser):
         yield len(self._body) - seen
 
     def _read_cri(self) -> Iterator[int]:
-        """Containers' lines, joined. One that says no time has the runtime's, and each has `stream` among its fields."""
+        """Containers' lines, joined.
+
+        One that says no time has the runtime's, and each has `stream` among its fields.
+        """
         at = 0
-        readers = {stream: reader_of(self._range, self._rules, stream=stream.decode()) for stream in cri.STREAMS}
+        readers = {
+            stream: reader_of(self._range, self._rules, stream=stream.decode())
+            for stream in cri.STREAMS
+        }
         for end, record in cri.records(self._body):
             if record is None:
                 pass
@@ -137,7 +166,11 @@ class RangeParser(Parser):
     def _cri_record(self, record: cri.Record, reader: LineReader | None) -> None:
         time_us = rfc3339_us(record.time)
         if not record.stream:
-            self._refuse(Rejected(Reason.NOT_CRI, "the line is not of the form of container logs"), record.text, record.at)
+            self._refuse(
+                Rejected(Reason.NOT_CRI, "the line is not of the form of container logs"),
+                record.text,
+                record.at,
+            )
         elif time_us is None or time_us < 0:
             detail = f"its runtime says {record.time.decode('ascii')}, which is no time of an event"
             self._refuse(Rejected(Reason.BAD_TIMESTAMP, detail), record.text, record.at)
@@ -167,10 +200,14 @@ class RangeParser(Parser):
         latest_ms = min(observed_at_ms + rules.parsing.future_seconds * 1000, records.TIME_MS_END)
         shared = (origin.host, origin.source_and_file, self._ids.prefix, bytes(origin.range_id))
         times = (observed_at_ms, earliest_ms, latest_ms, rules.parsing.bucket_seconds)
-        return native.MODULE.range(source, (*shared, *times, self._range.start, LINE_BYTES_MAX, records.EVENT_BYTES_MAX))
+        return native.MODULE.range(
+            source, (*shared, *times, self._range.start, LINE_BYTES_MAX, records.EVENT_BYTES_MAX)
+        )
 
     def _read_native(self, at: int) -> tuple[int, bool]:
-        """Take lines from `at` on: where the next begins, and whether it may be tried as these were."""
+        """Take lines from `at` on: where the next begins, and whether it may be tried as these
+        were.
+        """
         assert native.MODULE is not None
         end, sure, packs, ids, places, hashes, size = native.MODULE.read(
             self._native, self._body, at, native.LINES_MAX, native.BYTES_MAX
@@ -189,9 +226,14 @@ class RangeParser(Parser):
             if not line:
                 raise Rejected(Reason.EMPTY_LINE, "the line has no bytes")
             if len(line) > LINE_BYTES_MAX:
-                raise Rejected(Reason.LINE_TOO_LONG, f"the line has more than {LINE_BYTES_MAX} bytes")
+                raise Rejected(
+                    Reason.LINE_TOO_LONG, f"the line has more than {LINE_BYTES_MAX} bytes"
+                )
             if self._reader is None:
-                raise Rejected(Reason.UNKNOWN_SOURCE, f"the rules declare no source {readable(self._range.source)}")
+                raise Rejected(
+                    Reason.UNKNOWN_SOURCE,
+                    f"the rules declare no source {readable(self._range.source)}",
+                )
             event = self._reader.read(line)
             self._event(event, self._ids.make(event.time_ms, position, line), position)
         except Rejected as refusal:
@@ -199,7 +241,9 @@ class RangeParser(Parser):
 
     def _refuse(self, refusal: Rejected, raw: bytes, at: int) -> None:
         position = self._range.start + at
-        self._dead_letter(refusal, raw, self._ids.make(self._range.observed_at_ms, position, raw), position)
+        self._dead_letter(
+            refusal, raw, self._ids.make(self._range.observed_at_ms, position, raw), position
+        )
 
 
 def _origin(byte_range: ByteRange, range_id: RangeId) -> Origin:

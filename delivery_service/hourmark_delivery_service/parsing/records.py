@@ -30,7 +30,9 @@ _LETTERS: Final = bytes(byte if byte == ord("\n") else ord("x") for byte in rang
 
 
 def blank_lines(body: bytes, at: int) -> tuple[int, int]:
-    """Where the blank lines end that begin with the line at `at`, and how many there are: in one go, as it may be a million."""
+    """Where the blank lines end that begin with the line at `at`, and how many there are: in one
+    go, as it may be a million.
+    """
     other = _OTHER.search(body, at)
     end = body.rfind(b"\n", at, len(body) if other is None else other.start()) + 1
     return (end, body.count(b"\n", at, end)) if end else (at, 0)
@@ -42,7 +44,10 @@ def lines(body: bytes) -> int:
 
 
 def lines_not_blank(body: bytes) -> int:
-    """How many are not blank; a body that begins with a blank one may be said to have one more. A mebibyte takes milliseconds."""
+    """How many are not blank; a body that begins with a blank one may be said to have one more.
+
+    A mebibyte takes milliseconds.
+    """
     if b"\n\n" not in body and b"\r" not in body:
         return lines(body)
     unended = body[body.rfind(b"\n") + 1 :]
@@ -50,7 +55,9 @@ def lines_not_blank(body: bytes) -> int:
 
 
 _HASH: Final = struct.Struct("=Q")
-_PLACE: Final = struct.Struct("<II")  # a type's number, and the start of its hour in minutes: 4 bytes hold the year 9000
+_PLACE: Final = struct.Struct(
+    "<II"
+)  # a type's number, and the start of its hour in minutes: 4 bytes hold the year 9000
 _SEED: Final = secrets.randbits(63)  # nobody can choose ids that are slow to compare
 
 
@@ -87,10 +94,17 @@ class Promised:
     def promises(self) -> tuple[Promise, ...]:
         """Return the promises of all records, sorted by type and hour."""
         if native.MODULE is None:
-            ids = (EventId(bytes(self._ids[at : at + SIZE])) for at in range(0, len(self._ids), SIZE))
+            ids = (
+                EventId(bytes(self._ids[at : at + SIZE])) for at in range(0, len(self._ids), SIZE)
+            )
             hashes = (value for (value,) in _HASH.iter_unpack(self._hashes))
-            return promises((*place, event_id, h) for place, event_id, h in zip(self.places(), ids, hashes, strict=True))
-        found = native.MODULE.promises(bytes(self._ids), bytes(self._places), bytes(self._hashes), _SEED)
+            return promises(
+                (*place, event_id, h)
+                for place, event_id, h in zip(self.places(), ids, hashes, strict=True)
+            )
+        found = native.MODULE.promises(
+            bytes(self._ids), bytes(self._places), bytes(self._hashes), _SEED
+        )
         return tuple(
             sorted(
                 Promise(self._types[number], 60 * minute, count, total, checksum)
@@ -104,19 +118,34 @@ class Promised:
         return digest_of_ids((self._ids,))
 
 
-EVENT_BYTES_MAX: Final = ENCODED_BYTES_MAX  # key and value; under Kafka's limit along the path, above any dead letter
+EVENT_BYTES_MAX: Final = (
+    ENCODED_BYTES_MAX  # key and value; under Kafka's limit along the path, above any dead letter
+)
 SLICE_RECORDS: Final = 128  # what is parsed in one go: about two milliseconds
 SLICE_BYTES: Final = 32 << 10
-_SLICE_VALUE_BYTES: Final = 1 << 20  # values of a slice, at most one record more: short lines can become long values
-TIME_MS_END: Final = 221_845_392_000_000  # 9000-01-01: where calendars are safe and ids hold the time
+_SLICE_VALUE_BYTES: Final = (
+    1 << 20
+)  # values of a slice, at most one record more: short lines can become long values
+TIME_MS_END: Final = (
+    221_845_392_000_000  # 9000-01-01: where calendars are safe and ids hold the time
+)
 
 DETAIL_CHARS_MAX: Final = 500
 
-assert [f["name"] for f in ENVELOPE] == ["event_id", "event_time", "host", "source", "file", "position"], "as `_value` writes it"
+assert [f["name"] for f in ENVELOPE] == [
+    "event_id",
+    "event_time",
+    "host",
+    "source",
+    "file",
+    "position",
+], "as `_value` writes it"
 
 
 class Slice:
-    """Some of the records: messages by event type, in their order; how many, and how many bytes their values have."""
+    """Some of the records: messages by event type, in their order; how many, and how many bytes
+    their values have.
+    """
 
     def __init__(self) -> None:
         self.messages: dict[str, Messages] = {}
@@ -159,7 +188,9 @@ class Event(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What all records of a range or batch share. `host`, `source_and_file`: their Avro encodings in the envelope."""
+    """What all records of a range or batch share. `host`, `source_and_file`: their Avro encodings
+    in the envelope.
+    """
 
     range_id: RangeId
     observed_at_ms: int
@@ -187,13 +218,19 @@ class ParsedRange:
 
 
 class Parser:
-    """Parses one range or batch, in slices, so that whoever drives it can do other work in between; and counts for the audit.
+    """Parses one range or batch, in slices, so that whoever drives it can do other work in between;
+    and counts for the audit.
 
     Pure: equal arguments give equal slices. `slices` must be exhausted before `audit` is asked for.
     """
 
-    def __init__(self, rules: CompiledRules, origin: Origin, *, withholds: bool, **identity: object) -> None:
-        """`withholds`: whether lines may be of a type that redacts. `identity`: fields of the audit record not of all origins."""
+    def __init__(
+        self, rules: CompiledRules, origin: Origin, *, withholds: bool, **identity: object
+    ) -> None:
+        """`withholds`: whether lines may be of a type that redacts.
+
+        `identity`: fields of the audit record not of all origins.
+        """
         self._rules = rules
         self.withholds = withholds
         self._origin = origin
@@ -209,7 +246,9 @@ class Parser:
         self._bucket_s = rules.parsing.bucket_seconds
         self._pending = Slice()
         self.reasons: collections.Counter[str] = collections.Counter()
-        self.refused: collections.Counter[tuple[str, str]] = collections.Counter()  # by claimed type, if declared, and reason
+        self.refused: collections.Counter[tuple[str, str]] = (
+            collections.Counter()
+        )  # by claimed type, if declared, and reason
         self.events: collections.Counter[str] = collections.Counter()
         self.blanks = 0
         self.joins_lines = False  # whether a record may be many lines, and so long
@@ -219,14 +258,20 @@ class Parser:
         seen = 0
         for size in self._read():
             seen += size
-            if self._pending.count >= SLICE_RECORDS or seen >= SLICE_BYTES or self._pending.size >= _SLICE_VALUE_BYTES:
+            if (
+                self._pending.count >= SLICE_RECORDS
+                or seen >= SLICE_BYTES
+                or self._pending.size >= _SLICE_VALUE_BYTES
+            ):
                 yield self._pending
                 self._pending, seen = Slice(), 0
         if self._pending.count:
             yield self._pending
 
     def records_at_most(self, body: bytes) -> int:
-        """How many records its body can make: no more than lines, and blank ones make none where the rules say so."""
+        """How many records its body can make: no more than lines, and blank ones make none where
+        the rules say so.
+        """
         return (lines_not_blank if self._rules.parser.counts_blanks else lines)(body)
 
     def audit(self) -> AuditRecord:
@@ -253,7 +298,9 @@ class Parser:
         everything = Slice()
         for part in self.slices():
             everything.add(part)
-        of_type = {event_type: iter(messages) for event_type, messages in everything.messages.items()}
+        of_type = {
+            event_type: iter(messages) for event_type, messages in everything.messages.items()
+        }
         records = tuple(
             Record(event_type, one["key"], one["value"], start_s)
             for event_type, start_s in self._promised.places()
@@ -271,7 +318,9 @@ class Parser:
 
     @property
     def declared_source(self) -> str:
-        """The source that the rules declare for a range; empty where they declare none. Of a batch, `api`."""
+        """The source that the rules declare for a range; empty where they declare none. Of a batch,
+        `api`.
+        """
         source = str(self._identity["source"])
         return source if source in self._rules.sources or self._identity["kind"] == "batch" else ""
 
@@ -290,7 +339,10 @@ class Parser:
         raise NotImplementedError
 
     def _lines(self, body: bytes) -> Iterator[tuple[int, int]]:
-        """Where each line begins, and its LF stands. Blank lines are counted and left out, where the rules say so."""
+        """Where each line begins, and its LF stands.
+
+        Blank lines are counted and left out, where the rules say so.
+        """
         at = 0
         while (at := self._after_blanks(body, at)) < len(body):
             end = body.index(b"\n", at)
@@ -298,7 +350,9 @@ class Parser:
             at = end + 1
 
     def _after_blanks(self, body: bytes, at: int) -> int:
-        """Where the next line begins that is not counted as a blank one; the body's end, if none does."""
+        """Where the next line begins that is not counted as a blank one; the body's end, if none
+        does.
+        """
         if at < len(body) and body[at] in b"\r\n" and self._rules.parser.counts_blanks:
             at, blanks = blank_lines(body, at)
             self.blanks += blanks
@@ -308,13 +362,18 @@ class Parser:
         """Take an event. Rejected, and nothing is taken, if it is too large."""
         value = self._value(event, event_id, position)
         if len(value) + KEY_SIZE > EVENT_BYTES_MAX:
-            raise Rejected(Reason.EVENT_TOO_LARGE, "the encoded event is over Kafka's message limit", event.type.name)
+            raise Rejected(
+                Reason.EVENT_TOO_LARGE,
+                "the encoded event is over Kafka's message limit",
+                event.type.name,
+            )
         self._take(event, event_id, value)
         self.events[event.type.name] += 1
 
     def _dead_letter(self, refusal: Rejected, raw: bytes, event_id: EventId, position: int) -> None:
         """Take what could be no event. `event_id` holds the time of `observed_at`."""
-        refusal.__traceback__ = None  # its frames hold it and all of the range: a circle that only the collector would end
+        # its frames hold it and all of the range: a circle that only the collector would end
+        refusal.__traceback__ = None
         if self.withholds:
             refusal, raw = withheld(refusal, raw, self._rules.types)
         kind, origin, reason = self._rules.dead_letters, self._origin, refusal.reason.value
@@ -328,7 +387,9 @@ class Parser:
         for name in self._rules.undeclared:
             del values[name]
         body = kind.encode_object(values)
-        assert len(body) < ENCODED_BYTES_MAX, "a line and what is said of it are below the limit, so nothing was cut off"
+        assert len(body) < ENCODED_BYTES_MAX, (
+            "a line and what is said of it are below the limit, so nothing was cut off"
+        )
         event = Event(kind, origin.observed_at_ms, origin.host, body)
         self._take(event, event_id, self._value(event, event_id, position))
         self.reasons[reason] += 1

@@ -6,7 +6,10 @@ from hourmark.records.dead_letters import Reason
 
 
 class Rejected(Exception):
-    """This line can be no event. Carries what its dead letter says; never leaves the parsing package."""
+    """This line can be no event.
+
+    Carries what its dead letter says; never leaves the parsing package.
+    """
 
     def __init__(
         self,
@@ -22,4 +25,5 @@ class Rejected(Exception):
         self.detail = detail
         self.claimed_type = claimed_type
         self.field = field  # of the type's, that was wrong
-        self.key = key  # of the payload, that is no field of the type's; only the sender of a batch gets it
+        # of the payload, that is no field of the type's; only the sender of a batch gets it
+        self.key = key

@@ -1,8 +1,9 @@
 """Time zones by their IANA name, out of that version of the zone data that a rules revision names.
 
-The versions are kept beside this module, `zone_data/<version>.zip`, for as long as any range may name them. Neither the
-machine's own zone files nor an installed `tzdata` package has a say, so a local time reads alike on every instance, years and
-releases later. `tools.keep_zone_data` keeps a further one.
+The versions are kept beside this module, `zone_data/<version>.zip`, for as long as any range may
+name them. Neither the machine's own zone files nor an installed `tzdata` package has a say, so a
+local time reads alike on every instance, years and releases later. `tools.keep_zone_data` keeps a
+further one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ def zone_versions() -> frozenset[str]:
 
 
 def zone_of(name: str, version: str) -> ZoneInfo | None:
-    """The zone of that name, or None where that version has none. ValueError if the version is not at hand, or damaged."""
+    """The zone of that name, or None where that version has none.
+
+    ValueError if the version is not at hand, or damaged.
+    """
     return _zone(str(FOLDER), version, name)
 
 
@@ -35,10 +39,14 @@ def _zone(folder: str, version: str, name: str) -> ZoneInfo | None:
     return None if data is None else ZoneInfo.from_file(io.BytesIO(data), key=name)
 
 
-@functools.lru_cache(maxsize=8)  # half a megabyte each; of a further one the names in use are read again
+@functools.lru_cache(
+    maxsize=8
+)  # half a megabyte each; of a further one the names in use are read again
 def _files(archive: Path) -> Mapping[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(archive.read_bytes())) as kept:
             return {name: kept.read(name) for name in kept.namelist()}
     except (OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"the zone data {archive.name} cannot be read: {error}; install this software anew") from error
+        raise ValueError(
+            f"the zone data {archive.name} cannot be read: {error}; install this software anew"
+        ) from error

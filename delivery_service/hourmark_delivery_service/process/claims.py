@@ -1,7 +1,8 @@
-"""What each worker claims, in memory that all share: since when its oldest request is under way, and what it holds.
+"""What each worker claims, in memory that all share: since when its oldest request is under way,
+and what it holds.
 
-The service's claim is the least of its workers': one that hangs holds it, as it does not say anything newer. A worker that is
-gone answers nobody any more, so its claim goes with it.
+The service's claim is the least of its workers': one that hangs holds it, as it does not say
+anything newer. A worker that is gone answers nobody any more, so its claim goes with it.
 
     word 0              1 once the service's first report is in the queue: workers may take events
     words 1 + 5 i …     of worker i: in use, claim (Unix milliseconds), bytes and number of requests under way, how often it told
@@ -58,7 +59,9 @@ class Claims:
         self._words[_REPORTED] = 1
 
     def take(self) -> int:
-        """A slot for a worker that is about to start: it claims what all have claimed so far, until it says more."""
+        """A slot for a worker that is about to start: it claims what all have claimed so far, until
+        it says more.
+        """
         slot = next(i for i in range(SLOTS) if not self._words[self._at(i, _IN_USE)])
         self.say(slot, Claim(self.oldest_ms()))
         self._words[self._at(slot, _IN_USE)] = 1
@@ -69,7 +72,9 @@ class Claims:
         self._words[self._at(slot, _IN_USE)] = 0
 
     def leave_unanswered(self) -> None:
-        """A worker ended before it had answered everything, and none follows it: there is no goodbye after that."""
+        """A worker ended before it had answered everything, and none follows it: there is no
+        goodbye after that.
+        """
         self._unanswered += 1
 
     def say(self, slot: int, claim: Claim) -> None:
@@ -81,7 +86,9 @@ class Claims:
 
     def of(self, slot: int) -> Claim:
         """What the slot's worker said last."""
-        return Claim(*(self._words[self._at(slot, word)] for word in (_CLAIM, _BYTES, _REQUESTS, _TOLD)))
+        return Claim(
+            *(self._words[self._at(slot, word)] for word in (_CLAIM, _BYTES, _REQUESTS, _TOLD))
+        )
 
     def oldest_ms(self) -> int:
         """All that began earlier is answered, in every worker. Never less than it was."""
@@ -96,7 +103,9 @@ class Claims:
 
     @property
     def requests(self) -> int:
-        """How many requests are under way in all workers, as they said last, or will never be answered."""
+        """How many requests are under way in all workers, as they said last, or will never be
+        answered.
+        """
         return self._unanswered + sum(claim.requests for claim in self._all())
 
     def _all(self) -> list[Claim]:

@@ -1,4 +1,6 @@
-"""The parts that a service is made of, started in order and ended in order: by itself, in a worker, and in their supervisor."""
+"""The parts that a service is made of, started in order and ended in order: by itself, in a worker,
+and in their supervisor.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ class Claimant(Protocol):
     """Tells how far requests are answered."""
 
     async def run(self) -> None:
-        """Tell it until cancelled. Before the first time `service.reported` is false, and no events are taken."""
+        """Tell it until cancelled.
+
+        Before the first time `service.reported` is false, and no events are taken.
+        """
         ...
 
     async def goodbye(self) -> None:
@@ -59,7 +64,9 @@ async def started(config: Config) -> AsyncIterator[Service]:
 
 @contextlib.asynccontextmanager
 async def claiming(service: Service, config: Config, claimant: Claimant) -> AsyncIterator[None]:
-    """The claimant runs, once there are rules and the registry has answered, until the end of the block; then it says goodbye."""
+    """The claimant runs, once there are rules and the registry has answered, until the end of the
+    block; then it says goodbye.
+    """
     task = asyncio.create_task(_claim(service, config, claimant))
     try:
         yield
@@ -92,7 +99,10 @@ async def _find_framing(service: Service, registry: SchemaRegistry) -> None:
     found = await find(registry, needed, service.rules.types_of_ids, service.waits_for_framing)
     if not found.has_checksums and (service.framing is None or service.framing.has_checksums):
         _LOG.warning(
-            "the schema registry does not have the audit schema of this version: audit records carry no checksums of values, so "
-            "hours are proved by event ids only. Run `hourmark types apply`; the service then notices within %d s", _FOLLOW_S,
-        )  # fmt: skip
+            "the schema registry does not have the audit schema of this version: audit records "
+            "carry no checksums of values, so "
+            "hours are proved by event ids only. Run `hourmark types apply`; the service then "
+            "notices within %d s",
+            _FOLLOW_S,
+        )
     service.framing = found

@@ -1,11 +1,14 @@
 """The identity of a service instance, and its own host reports.
 
-Who this service instance is: a host id that survives restarts, and a lock so that no two processes share it.
+Who this service instance is: a host id that survives restarts, and a lock so that no two processes
+share it.
 
-The service's own host reports: how far API traffic is acknowledged. Without them an hour could close over a request under way.
+The service's own host reports: how far API traffic is acknowledged. Without them an hour could
+close over a request under way.
 
-`caught_up_at` is the start of the oldest request under way, or now: what began before it is answered. The first report is in
-the queue before the first event is taken; a goodbye follows the drain.
+`caught_up_at` is the start of the oldest request under way, or now: what began before it is
+answered. The first report is in the queue before the first event is taken; a goodbye follows the
+drain.
 """
 
 from __future__ import annotations
@@ -37,7 +40,10 @@ class Identity:
 
 
 def take_identity(state_dir: Path) -> Identity:
-    """The instance's identity, minted once per `state_dir`. ConfigError if another process has it, or it cannot be kept."""
+    """The instance's identity, minted once per `state_dir`.
+
+    ConfigError if another process has it, or it cannot be kept.
+    """
     folder = StateFolder(state_dir, "service")
     lock = folder.lock()
     try:
@@ -73,7 +79,9 @@ class Claims(Protocol):
 
 
 class Reporter:
-    """Implements `hourmark_delivery_service.process.parts.Claimant`: appends a report every `report_seconds`, one at a time."""
+    """Implements `hourmark_delivery_service.process.parts.Claimant`: appends a report every
+    `report_seconds`, one at a time.
+    """
 
     def __init__(self, service: Service, identity: Identity, claims: Claims) -> None:
         self._service = service
@@ -82,7 +90,10 @@ class Reporter:
         self._sequence = 0
 
     async def run(self) -> None:
-        """Report until cancelled. While the queue is away reports fail and hours wait, as they must."""
+        """Report until cancelled.
+
+        While the queue is away reports fail and hours wait, as they must.
+        """
         while True:
             try:
                 await self.report()
@@ -92,7 +103,9 @@ class Reporter:
             await asyncio.sleep(self._service.settings.report_seconds)
 
     async def goodbye(self) -> None:
-        """Only after everything under way is answered; and without it, hours wait until their deadline."""
+        """Only after everything under way is answered; and without it, hours wait until their
+        deadline.
+        """
         if not self._service.reported or self._claims.requests:
             return
         try:

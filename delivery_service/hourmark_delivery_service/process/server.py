@@ -1,4 +1,6 @@
-"""The running service: its parts started in order, served by uvicorn, drained on SIGTERM, and gone with a goodbye."""
+"""The running service: its parts started in order, served by uvicorn, drained on SIGTERM, and gone
+with a goodbye.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ _LOG = logging.getLogger(__name__)
 
 _INFLIGHT_BYTES_LEAST: Final = 1 << 20  # as of the setting
 _BACKLOG: Final = 2048  # as uvicorn's
-_GARBAGE: Final = 50_000  # objects made beyond those that went, before the youngest are looked through
+_GARBAGE: Final = (
+    50_000  # objects made beyond those that went, before the youngest are looked through
+)
 _SWITCH_S: Final = 0.0005
 _TICKS_PER_TRIM: Final = 50
 _malloc_trim: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other libraries have none
@@ -52,10 +56,12 @@ _RECORD_OVERHEAD: Final = 1 << 20  # Kafka's batch around the largest event, wit
 
 
 def run(config: Config, on_listening: Callable[[str], None], read_config: ReadConfig) -> None:
-    """Serve until SIGTERM or SIGINT, then drain; `on_listening` gets the URL. `read_config` is what several workers do on SIGHUP.
+    """Serve until SIGTERM or SIGINT, then drain; `on_listening` gets the URL.
 
-    ConfigError, before anything is started; or Finding where this software does not parse as it did, or was not tested with the
-    installed uvicorn.
+    `read_config` is what several workers do on SIGHUP.
+
+    ConfigError, before anything is started; or Finding where this software does not parse as it
+    did, or was not tested with the installed uvicorn.
     """
     check_limits(config)
     allow_connections(config.service.connections_max)
@@ -72,16 +78,23 @@ def run(config: Config, on_listening: Callable[[str], None], read_config: ReadCo
         on_listening(_url(listener, tls))
         supervise(config, read_config, identity, listener, _work)
     else:
-        serving = _serve(config, listener, tls, lambda service: Reporter(service, identity, service.inflight), on_listening)
+        serving = _serve(
+            config,
+            listener,
+            tls,
+            lambda service: Reporter(service, identity, service.inflight),
+            on_listening,
+        )
         uvloop.run(serving)
 
 
 def tune_interpreter() -> None:
     """Few collections, and short turns between threads.
 
-    What the start made stays, and records have no cycles; yet each long list in JSON made the collector go over all that lives:
-    half a second for one line of 4 MiB. And whoever wants the interpreter waits 5 ms by default while another thread is busy, as
-    the event loop does several times for each request.
+    What the start made stays, and records have no cycles; yet each long list in JSON made the
+    collector go over all that lives: half a second for one line of 4 MiB. And whoever wants the
+    interpreter waits 5 ms by default while another thread is busy, as the event loop does several
+    times for each request.
     """
     gc.collect()
     gc.freeze()
@@ -90,31 +103,45 @@ def tune_interpreter() -> None:
 
 
 def check_limits(config: Config) -> None:
-    """What HTTP accepts must fit into Kafka, or it could be accepted and never delivered. ConfigError names the setting."""
+    """What HTTP accepts must fit into Kafka, or it could be accepted and never delivered.
+
+    ConfigError names the setting.
+    """
     needed = EVENT_BYTES_MAX + _RECORD_OVERHEAD
     if config.kafka.max_message_bytes < needed:
         raise ConfigError(
-            f"kafka.max_message_bytes = {config.kafka.max_message_bytes}: events may be large, set at least {needed}"
+            f"kafka.max_message_bytes = {config.kafka.max_message_bytes}: events may be "
+            f"large, set at least {needed}"
         )
     if config.service.line_bytes_max > LINE_BYTES_MAX:
-        raise ConfigError(f"service.line_bytes_max = {config.service.line_bytes_max}: allowed are up to {LINE_BYTES_MAX}")
+        raise ConfigError(
+            f"service.line_bytes_max = {config.service.line_bytes_max}: allowed are up to "
+            f"{LINE_BYTES_MAX}"
+        )
 
 
 def allow_connections(connections_max: int) -> None:
-    """As many open files as these connections and all else may need. ConfigError where this process may not have them."""
+    """As many open files as these connections and all else may need.
+
+    ConfigError where this process may not have them.
+    """
     needed = connections_max + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise ConfigError(
-            f"service.connections_max = {connections_max}: this process may open {hard} files, of which {OTHER_FILES} are "
-            f"for Kafka and its own; set at most {max(0, hard - OTHER_FILES)}, or allow more (ulimit -Hn, LimitNOFILE)"
+            f"service.connections_max = {connections_max}: this process may open {hard} files, "
+            f"of which {OTHER_FILES} are "
+            f"for Kafka and its own; set at most {max(0, hard - OTHER_FILES)}, or allow more "
+            "(ulimit -Hn, LimitNOFILE)"
         )
     if soft != resource.RLIM_INFINITY and soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def check_machines_clock(clock: Clock) -> None:
-    """Tailers write this clock's time into ranges, which would be refused for ever if it could not be right. ConfigError."""
+    """Tailers write this clock's time into ranges, which would be refused for ever if it could not
+    be right. ConfigError.
+    """
     if trouble := clock_trouble(clock.now_ms()):
         raise ConfigError(f"{trouble}, then start again")
 
@@ -130,10 +157,14 @@ async def _serve(
     """Until a signal, or until the descriptor `end_with` can be read."""
     use_one_arena()
     async with started(config) as service, claiming(service, config, claimant_of(service)):
-        server = Server(uvicorn_config(service, config, tls), on_hangup=tls.reload if tls is not None else None)
+        server = Server(
+            uvicorn_config(service, config, tls), on_hangup=tls.reload if tls is not None else None
+        )
         watching = asyncio.create_task(tls.watch()) if tls is not None else None
         if end_with is not None:
-            asyncio.get_running_loop().add_reader(end_with, server.handle_exit, signal.SIGTERM, None)
+            asyncio.get_running_loop().add_reader(
+                end_with, server.handle_exit, signal.SIGTERM, None
+            )
         if on_listening is not None:
             on_listening(_url(listener, tls))
         tune_interpreter()
@@ -148,7 +179,8 @@ def _work(config: Config, listener: socket.socket, claims_file: Path, slot: int)
     set_up_logging(config.log_level)
     try:
         _run_worker(config, listener, claims_file, slot)
-    except Exception as error:  # noqa: BLE001  # multiprocessing would print it, with the secrets that it may quote
+    # multiprocessing would print it, with the secrets that it may quote
+    except Exception as error:  # noqa: BLE001
         print_traceback(type(error), error, error.__traceback__)
         sys.exit(1)
 
@@ -158,7 +190,11 @@ def _run_worker(config: Config, listener: socket.socket, claims_file: Path, slot
     supervisor = multiprocessing.parent_process()
     assert supervisor is not None, "a supervisor started it"
     work = _serve(
-        share_of(config), listener, _tls(config), lambda service: Worker(service, claims, slot), end_with=int(supervisor.sentinel)
+        share_of(config),
+        listener,
+        _tls(config),
+        lambda service: Worker(service, claims, slot),
+        end_with=int(supervisor.sentinel),
     )
     uvloop.run(work)
 
@@ -190,7 +226,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise ConfigError(f"service.port = {port} on {host} cannot be used: {error.strerror}; 0 takes a free one") from error
+        raise ConfigError(
+            f"service.port = {port} on {host} cannot be used: {error.strerror}; 0 takes a free one"
+        ) from error
     return listener
 
 
@@ -211,17 +249,27 @@ def uvicorn_config(service: Service, config: Config, tls: Tls | None = None) -> 
 
 
 class Server(uvicorn.Server):
-    """uvicorn, but a signal ends it with exit code 0, after the drain. `on_hangup` is what SIGHUP does."""
+    """uvicorn, but a signal ends it with exit code 0, after the drain.
 
-    def __init__(self, config: uvicorn.Config, on_hangup: Callable[[], object] | None = None) -> None:
+    `on_hangup` is what SIGHUP does.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, on_hangup: Callable[[], object] | None = None
+    ) -> None:
         super().__init__(config)
         self._handlers: dict[signal.Signals, Callable[[], object]] = {
-            number: functools.partial(self.handle_exit, number, None) for number in (signal.SIGTERM, signal.SIGINT)
+            number: functools.partial(self.handle_exit, number, None)
+            for number in (signal.SIGTERM, signal.SIGINT)
         }
-        self._handlers[signal.SIGHUP] = on_hangup or (lambda: _LOG.info("SIGHUP: there are no certificates to be read again"))
+        self._handlers[signal.SIGHUP] = on_hangup or (
+            lambda: _LOG.info("SIGHUP: there are no certificates to be read again")
+        )
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second. glibc keeps what was freed between what is in use: a wave of requests would stay resident."""
+        """Ten times a second. glibc keeps what was freed between what is in use: a wave of requests
+        would stay resident.
+        """
         if counter % _TICKS_PER_TRIM == 0 and _malloc_trim is not None:
             _malloc_trim(0)  # 0.2 to 5 ms, as measured
         return await super().on_tick(counter)

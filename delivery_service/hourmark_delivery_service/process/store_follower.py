@@ -1,4 +1,6 @@
-"""Follows a compacted topic (rules, tokens) in a thread of its own, from its beginning, for as long as the service runs."""
+"""Follows a compacted topic (rules, tokens) in a thread of its own, from its beginning, for as long
+as the service runs.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +55,17 @@ class StoreFollower:
                 anew, records = self._follower.poll()
                 self._store.feed(records, anew=anew)
                 self._store.trouble, pause_s = "", POLL_S
-            except Exception as error:  # noqa: BLE001  # a thread that ended would leave the service with what was yesterday
-                if (trouble := f": {error}") != self._store.trouble:  # each is told once, however long it lasts
-                    _LOG.warning("%s cannot be read for now: %s", self._topic, error, exc_info=not isinstance(error, Unavailable))
+            # a thread that ended would leave the service with what was yesterday
+            except Exception as error:  # noqa: BLE001
+                if (
+                    trouble := f": {error}"
+                ) != self._store.trouble:  # each is told once, however long it lasts
+                    _LOG.warning(
+                        "%s cannot be read for now: %s",
+                        self._topic,
+                        error,
+                        exc_info=not isinstance(error, Unavailable),
+                    )
                 self._store.trouble = trouble
                 pause_s = min(pause_s * 2, _RETRY_MAX_S)
             self._stopping.wait(pause_s)

@@ -1,9 +1,13 @@
-"""`hourmark serve --workers N`: processes that share one port, and the one that starts them and reports for all.
+"""`hourmark serve --workers N`: processes that share one port, and the one that starts them and
+reports for all.
 
-- Each worker is a service of its own: rules, queue, memory. Limits of the service as a whole are shared out among them.
-- A worker that ends is started again, later and later while it ends at once; one that says nothing for `HANGS_S` is ended first.
-- SIGTERM drains all; the goodbye is said only if each of them answered everything. SIGHUP starts workers anew with the
-  configuration as it stands then, each before the one that it replaces drains.
+- Each worker is a service of its own: rules, queue, memory. Limits of the service as a whole are
+  shared out among them.
+- A worker that ends is started again, later and later while it ends at once; one that says nothing
+  for `HANGS_S` is ended first.
+- SIGTERM drains all; the goodbye is said only if each of them answered everything. SIGHUP starts
+  workers anew with the configuration as it stands then, each before the one that it replaces
+  drains.
 - There is one identity and one report: its claim is the least of the workers' (`claims`).
 """
 
@@ -42,7 +46,9 @@ _PAUSE_S_MAX: Final = 30.0
 _LIVES_S: Final = 10.0  # a worker that lived for so long is started again at once
 _REPLACED_S: Final = 30.0  # a new worker that does not serve by then does not replace any
 
-Work = Callable[[Config, socket.socket, Path, int], None]  # config, listener, the claims' file, slot
+Work = Callable[
+    [Config, socket.socket, Path, int], None
+]  # config, listener, the claims' file, slot
 ReadConfig = Callable[[], Config]
 
 
@@ -61,7 +67,9 @@ class _Child:
 class Supervisor:
     """Keeps as many workers as the configuration names."""
 
-    def __init__(self, config: Config, listener: socket.socket, claims: Claims, clock: Clock, work: Work) -> None:
+    def __init__(
+        self, config: Config, listener: socket.socket, claims: Claims, clock: Clock, work: Work
+    ) -> None:
         self._config = config
         self._listener = listener
         self._claims = claims
@@ -82,7 +90,11 @@ class Supervisor:
         """Forget what has ended, end what hangs, start what is missing."""
         for child in list(self._children):
             self._look_at(child)
-        missing = 0 if self._ending else self._config.service.workers - sum(not child.drains for child in self._children)
+        missing = (
+            0
+            if self._ending
+            else self._config.service.workers - sum(not child.drains for child in self._children)
+        )
         if missing > 0 and self._clock.monotonic_s() >= self._not_before_s:
             for _ in range(missing):
                 self._start()
@@ -94,9 +106,11 @@ class Supervisor:
             self._end(child)
 
     async def replace(self, config: Config) -> None:
-        """Workers with this configuration instead of those that run; each of them ends once one of the new serves.
+        """Workers with this configuration instead of those that run; each of them ends once one of
+        the new serves.
 
-        TimeoutError if one of the new does not: those that run stay, and the configuration of before.
+        TimeoutError if one of the new does not: those that run stay, and the configuration of
+        before.
         """
         before, self._config = self._config, config
         for index, old in enumerate([child for child in self._children if not child.drains]):
@@ -143,20 +157,32 @@ class Supervisor:
         if child.process.exitcode is not None:
             self._ended(child, now_s)
         elif child.told and now_s - child.heard_s > HANGS_S:
-            _LOG.error("worker %d tells nothing since %.0f s: it is killed, and another one started", child.process.pid, HANGS_S)
+            _LOG.error(
+                "worker %d tells nothing since %.0f s: it is killed, and another one started",
+                child.process.pid,
+                HANGS_S,
+            )
             child.process.kill()
 
     def _ended(self, child: _Child, now_s: float) -> None:
         code, claim = child.process.exitcode, self._claims.of(child.slot)
-        if self._ending and claim.told and (code or claim.requests):  # before it told anything it could take nothing
+        if (
+            self._ending and claim.told and (code or claim.requests)
+        ):  # before it told anything it could take nothing
             self._claims.leave_unanswered()
         if not child.drains:
             quick = now_s - child.began_s < _LIVES_S
             self._pause_s = min(max(2 * self._pause_s, 1.0), _PAUSE_S_MAX) if quick else 0.0
             self._not_before_s = now_s + self._pause_s
-            _LOG.error("worker %d ended with %s; another one is started in %.0f s", child.process.pid, code, self._pause_s)
+            _LOG.error(
+                "worker %d ended with %s; another one is started in %.0f s",
+                child.process.pid,
+                code,
+                self._pause_s,
+            )
         assert child.process.pid is not None
-        multiprocess.mark_process_dead(child.process.pid)  # type: ignore[no-untyped-call]  # the library's
+        # the library's
+        multiprocess.mark_process_dead(child.process.pid)  # type: ignore[no-untyped-call]
         child.process.close()
         self._children.remove(child)
         self._claims.free(child.slot)
@@ -168,23 +194,44 @@ def _informed(config: Config) -> Config:
     return config.model_copy(update={"kafka": config.kafka.model_copy(update={"edge": edge})})
 
 
-def supervise(config: Config, read_config: ReadConfig, identity: Identity, listener: socket.socket, work: Work) -> None:
+def supervise(
+    config: Config, read_config: ReadConfig, identity: Identity, listener: socket.socket, work: Work
+) -> None:
     """Serve until SIGTERM or SIGINT, then drain. `work` is a worker's whole life."""
     folder = config.service.state_dir / "metrics"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    os.environ[METRICS_VARIABLE] = str(folder)  # of the workers: here prometheus_client is loaded already
+    os.environ[METRICS_VARIABLE] = str(
+        folder
+    )  # of the workers: here prometheus_client is loaded already
     claims = Claims(config.service.state_dir / "claims", SystemClock(), anew=True)
-    asyncio.run(_supervise(config, read_config, identity, Supervisor(config, listener, claims, SystemClock(), work), claims))
+    asyncio.run(
+        _supervise(
+            config,
+            read_config,
+            identity,
+            Supervisor(config, listener, claims, SystemClock(), work),
+            claims,
+        )
+    )
 
 
-async def _supervise(config: Config, read_config: ReadConfig, identity: Identity, supervisor: Supervisor, claims: Claims) -> None:
+async def _supervise(
+    config: Config,
+    read_config: ReadConfig,
+    identity: Identity,
+    supervisor: Supervisor,
+    claims: Claims,
+) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     reload = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, reload.set)
-    async with started(config) as service, claiming(service, config, Reporter(service, identity, claims)):
+    async with (
+        started(config) as service,
+        claiming(service, config, Reporter(service, identity, claims)),
+    ):
         reloading = asyncio.create_task(_reload(reload, read_config, supervisor))
         while not stop.is_set():
             supervisor.look()
@@ -208,8 +255,17 @@ async def _reload(asked: asyncio.Event, read_config: ReadConfig, supervisor: Sup
         try:
             await supervisor.replace(read_config())
         except HourmarkError as error:
-            _LOG.error("SIGHUP: the configuration is not taken, and the workers stay as they are: %s", error)
+            _LOG.error(
+                "SIGHUP: the configuration is not taken, and the workers stay as they are: %s",
+                error,
+            )
         except TimeoutError:
-            _LOG.error("SIGHUP: a new worker did not serve within %.0f s; the others stay as they are, see its log", _REPLACED_S)
+            _LOG.error(
+                "SIGHUP: a new worker did not serve within %.0f s; the others stay as "
+                "they are, see its log",
+                _REPLACED_S,
+            )
         else:
-            _LOG.info("SIGHUP: %d workers run with the configuration as it stands now", supervisor.running)
+            _LOG.info(
+                "SIGHUP: %d workers run with the configuration as it stands now", supervisor.running
+            )

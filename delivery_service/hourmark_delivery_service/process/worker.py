@@ -1,4 +1,6 @@
-"""One of the processes that share a port: a service that tells its claim to its supervisor instead of Kafka."""
+"""One of the processes that share a port: a service that tells its claim to its supervisor instead
+of Kafka.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Worker:
         service.inflight.begin_at(claims.of(slot).oldest_ms)
 
     async def run(self) -> None:
-        """Tell the claim often: the loop that hangs tells nothing, which holds the service's claim."""
+        """Tell the claim often: the loop that hangs tells nothing, which holds the
+        service's claim.
+        """
         while True:
             self._tell()
             self._service.reported = self._claims.reported
@@ -35,4 +39,6 @@ class Worker:
     def _tell(self) -> None:
         inflight = self._service.inflight
         self._told += 1
-        self._claims.say(self._slot, Claim(inflight.oldest_ms(), inflight.bytes, inflight.requests, self._told))
+        self._claims.say(
+            self._slot, Claim(inflight.oldest_ms(), inflight.bytes, inflight.requests, self._told)
+        )

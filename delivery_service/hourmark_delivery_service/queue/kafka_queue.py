@@ -1,12 +1,15 @@
-"""The durable queue on Kafka: one idempotent producer, acks from all in-sync replicas, memory bounded.
+"""The durable queue on Kafka: one idempotent producer, acks from all in-sync replicas, memory
+bounded.
 
 What is promised beside the port's contract:
 
 - one producer for the whole process, whatever the number of connections
-- too few in-sync replicas, a leader killed, paused or moved: librdkafka retries within `delivery_timeout_seconds`
-- a producer that fell into a state it cannot leave (a fatal error, or nothing but failures for long while the cluster itself
-  is well, or has brokers that the producer was not told of) is recreated inside the process; requests under way get
-  NotDelivered and are sent again by their clients, with the same event ids
+- too few in-sync replicas, a leader killed, paused or moved: librdkafka retries within
+  `delivery_timeout_seconds`
+- a producer that fell into a state it cannot leave (a fatal error, or nothing but failures for long
+  while the cluster itself is well, or has brokers that the producer was not told of) is recreated
+  inside the process; requests under way get NotDelivered and are sent again by their clients, with
+  the same event ids
 - a full producer makes `append` wait, then fail: nothing is dropped and nothing grows
 """
 
@@ -39,19 +42,28 @@ from hourmark_delivery_service.queue.running_producer import (
 
 _LOG = logging.getLogger(__name__)
 
-FAILING_TIMEOUTS: Final = 2  # delivery timeouts of nothing but failures, before the producer itself is suspected
+FAILING_TIMEOUTS: Final = (
+    2  # delivery timeouts of nothing but failures, before the producer itself is suspected
+)
 _BATCH: Final = 1024  # records produced before other tasks get their turn: about a millisecond
 _FULL_PAUSE_S: Final = 0.02
 _REPORTS_S: Final = 0.002  # between looks for delivery reports: little beside the brokers' own time
 _IDLE_S: Final = 0.2  # the same while nothing is under way: of errors that are no record's
 _PROBE_TIMEOUT_S: Final = 3.0
-_GRACE_S: Final = 5.0  # past librdkafka's own limit, before an append gives up waiting for its callbacks
+_GRACE_S: Final = (
+    5.0  # past librdkafka's own limit, before an append gives up waiting for its callbacks
+)
 
 
 class KafkaQueue:
-    """Implements `hourmark_delivery_service.queue.port.Queue`. Make it inside the event loop that uses it."""
+    """Implements `hourmark_delivery_service.queue.port.Queue`.
 
-    def __init__(self, config: Config, metrics: Metrics, make_producer: MakeProducer = make_producer) -> None:
+    Make it inside the event loop that uses it.
+    """
+
+    def __init__(
+        self, config: Config, metrics: Metrics, make_producer: MakeProducer = make_producer
+    ) -> None:
         self._metrics = metrics
         self._min_insync = config.kafka.edge.min_insync_replicas
         self._timeout_s = config.service.delivery_timeout_seconds
@@ -88,7 +100,9 @@ class KafkaQueue:
         except (NotDelivered, QueueUnavailable, TimeoutError) as error:
             self._after_failure(producer, set(messages))
             if isinstance(error, TimeoutError):
-                raise NotDelivered(f"Kafka did not answer within {self._timeout_s + _GRACE_S:g} s") from error
+                raise NotDelivered(
+                    f"Kafka did not answer within {self._timeout_s + _GRACE_S:g} s"
+                ) from error
             raise
         finally:
             self._under_way -= 1
@@ -97,7 +111,9 @@ class KafkaQueue:
 
     async def problems(self, topics: Sequence[str]) -> list[str]:
         found = await self._cluster_problems(topics)
-        if self._failing_since is not None:  # brokers without a controller go on telling of replicas that are gone
+        if (
+            self._failing_since is not None
+        ):  # brokers without a controller go on telling of replicas that are gone
             failing_s = self._loop.time() - self._failing_since
             found.append(f"nothing was delivered since {failing_s:.0f} s")
         return found
@@ -106,10 +122,14 @@ class KafkaQueue:
         self._reports.cancel()
         left = await asyncio.to_thread(self._current.close, timeout_s)
         if left:
-            _LOG.warning("%d records were not delivered before the end; they were never acknowledged", left)
+            _LOG.warning(
+                "%d records were not delivered before the end; they were never acknowledged", left
+            )
 
     async def _serve_reports(self) -> None:
-        """Have librdkafka's callbacks run in the event loop: a thread would fight for the interpreter, report by report."""
+        """Have librdkafka's callbacks run in the event loop: a thread would fight for the
+        interpreter, report by report.
+        """
         while True:
             self._current.poll()
             if self._current.fatal:
@@ -125,12 +145,21 @@ class KafkaQueue:
     async def _cluster_problems(self, topics: Sequence[str]) -> list[str]:
         return await asyncio.to_thread(self._problems, self._current, topics)
 
-    async def _send(self, producer: RunningProducer, topic: str, records: Packed, delivery: _Delivery, deadline: float) -> None:
+    async def _send(
+        self,
+        producer: RunningProducer,
+        topic: str,
+        records: Packed,
+        delivery: _Delivery,
+        deadline: float,
+    ) -> None:
         at, gate = 0, producer.gate(topic)
         while at < len(records):
             delivery.expect()
             gate.expect()
-            at, error, under_way = producer.send(topic, records, at, functools.partial(delivery.news, gate.landed))
+            at, error, under_way = producer.send(
+                topic, records, at, functools.partial(delivery.news, gate.landed)
+            )
             if not under_way:
                 delivery.landed()
                 gate.landed()
@@ -141,7 +170,12 @@ class KafkaQueue:
         await asyncio.sleep(0)
 
     async def _produce_all(
-        self, producer: RunningProducer, topic: str, messages: Sequence[Message], delivery: _Delivery, deadline: float
+        self,
+        producer: RunningProducer,
+        topic: str,
+        messages: Sequence[Message],
+        delivery: _Delivery,
+        deadline: float,
     ) -> None:
         for at in range(0, len(messages), _BATCH):
             left = list(messages[at : at + _BATCH])
@@ -152,11 +186,18 @@ class KafkaQueue:
 
     async def _wait_for_room(self, deadline: float) -> None:
         if self._loop.time() > deadline:
-            raise QueueUnavailable("the producer's memory is full: Kafka takes records more slowly than they come")
+            raise QueueUnavailable(
+                "the producer's memory is full: Kafka takes records more slowly than they come"
+            )
         await asyncio.sleep(_FULL_PAUSE_S)
 
-    def _produce(self, producer: RunningProducer, topic: str, messages: list[Message], report: Report) -> list[Message]:
-        """Those that the producer's memory had no room for. Each of the others will have its delivery report."""
+    def _produce(
+        self, producer: RunningProducer, topic: str, messages: list[Message], report: Report
+    ) -> list[Message]:
+        """Those that the producer's memory had no room for.
+
+        Each of the others will have its delivery report.
+        """
         try:
             taken = producer.produce_batch(topic, messages, on_delivery=report)
         except BufferError:
@@ -165,7 +206,9 @@ class KafkaQueue:
             raise self._refused(producer, error.args[0]) from error
         if taken == len(messages):
             return []
-        refused: list[tuple[Message, Any]] = [(message, message.pop("_error")) for message in messages if "_error" in message]
+        refused: list[tuple[Message, Any]] = [
+            (message, message.pop("_error")) for message in messages if "_error" in message
+        ]
         assert taken + len(refused) == len(messages), "a message is taken, or it says why not"
         for _, why in refused:
             if why.code() != KafkaError._QUEUE_FULL:
@@ -187,11 +230,17 @@ class KafkaQueue:
         self._failing_since = now_s if self._failing_since is None else self._failing_since
         if producer.fatal:
             self._renew(producer, "it had a fatal error")
-        elif now_s - self._failing_since > FAILING_TIMEOUTS * self._timeout_s and self._suspicion is None:
+        elif (
+            now_s - self._failing_since > FAILING_TIMEOUTS * self._timeout_s
+            and self._suspicion is None
+        ):
             self._suspicion = asyncio.create_task(self._suspect(producer, topics))
 
     async def _suspect(self, producer: RunningProducer, topics: set[str]) -> None:
-        """Nothing was delivered for long. If the cluster is well, the producer is not; nor one that cannot find it any more."""
+        """Nothing was delivered for long.
+
+        If the cluster is well, the producer is not; nor one that cannot find it any more.
+        """
         try:
             problems = await self._cluster_problems(sorted(topics))
             if self._failing_since is None:
@@ -199,7 +248,10 @@ class KafkaQueue:
             if not problems:
                 self._renew(producer, "it delivers nothing although the cluster is well")
             elif producer.bootstrap != bootstrap_of(self._config.kafka.edge):
-                self._renew(producer, "it delivers nothing, and was made before the cluster named other brokers")
+                self._renew(
+                    producer,
+                    "it delivers nothing, and was made before the cluster named other brokers",
+                )
         finally:
             self._suspicion = None
 
@@ -216,12 +268,18 @@ class KafkaQueue:
         try:
             known = producer.list_topics(_PROBE_TIMEOUT_S).topics
         except KafkaException as error:
-            return [f"Kafka does not answer at {producer.bootstrap} (kafka.edge.bootstrap): {error.args[0]}"]
+            return [
+                f"Kafka does not answer at {producer.bootstrap} (kafka.edge.bootstrap): "
+                f"{error.args[0]}"
+            ]
         found = []
         for topic in topics:
             metadata = known.get(topic)
             if metadata is None or metadata.error is not None:
-                found.append(f"the topic {topic} does not answer: {metadata.error if metadata else 'it does not exist'}")
+                found.append(
+                    f"the topic {topic} does not answer: "
+                    f"{metadata.error if metadata else 'it does not exist'}"
+                )
                 continue
             if not metadata.partitions:
                 found.append(f"nobody tells the partitions of the topic {topic}")
@@ -230,7 +288,8 @@ class KafkaQueue:
                     found.append(f"{topic}-{partition.id} has no leader")
                 elif len(partition.isrs) < self._min_insync:
                     found.append(
-                        f"{topic}-{partition.id} has {len(partition.isrs)} in-sync replicas of {self._min_insync} needed"
+                        f"{topic}-{partition.id} has {len(partition.isrs)} in-sync "
+                        f"replicas of {self._min_insync} needed"
                     )
         return found
 
@@ -241,7 +300,9 @@ class _Delivery:
     Its news come where the producer is served: in one thread at a time.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, failed: Callable[[KafkaError, int], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, failed: Callable[[KafkaError, int], None]
+    ) -> None:
         self.done: asyncio.Future[None] = loop.create_future()
         self._loop = loop
         self._left = 1  # the handing over itself
@@ -255,17 +316,28 @@ class _Delivery:
         """A part has ended, and everything of it was delivered, or told of before."""
         self._settle(0, None, True)
 
-    def news(self, ended: Callable[[], None], failed: int, error: KafkaError | None, landed: bool) -> None:
-        """How many records of a part failed just now, and why; whether all of the part has ended, which `ended` is told."""
+    def news(
+        self, ended: Callable[[], None], failed: int, error: KafkaError | None, landed: bool
+    ) -> None:
+        """How many records of a part failed just now, and why; whether all of the part has ended,
+        which `ended` is told.
+        """
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._settle, failed, error, landed)
             if landed:
                 self._loop.call_soon_threadsafe(ended)
 
     def report_of(self, records: int) -> Report:
-        """librdkafka's callback of each record of a part. It is not kept here: nobody would see a cycle through C."""
+        """librdkafka's callback of each record of a part.
+
+        It is not kept here: nobody would see a cycle through C.
+        """
         self.expect()
-        return _report(records, self._tell) if native.MODULE is None else native.MODULE.tally(records, self._tell)
+        return (
+            _report(records, self._tell)
+            if native.MODULE is None
+            else native.MODULE.tally(records, self._tell)
+        )
 
     def abandon(self) -> None:
         """Nobody waits any longer; later reports change nothing."""
@@ -276,7 +348,9 @@ class _Delivery:
 
     def _tell(self, error: KafkaError | None) -> None:
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._settle, int(error is not None), error, error is None)
+            self._loop.call_soon_threadsafe(
+                self._settle, int(error is not None), error, error is None
+            )
 
     def _settle(self, failed: int, error: KafkaError | None, landed: bool) -> None:
         if error is not None:
@@ -316,7 +390,9 @@ def producer_settings(config: Config) -> dict[str, Any]:
         queue_buffering_max_messages=500_000,
         queue_buffering_max_kbytes=max(2 * config.service.inflight_bytes_max // 1024, 32 * 1024),
         delivery_timeout_ms=timeout_ms,
-        request_timeout_ms=max(1000, min(10_000, timeout_ms // 3)),  # a paused leader must not use up the whole time
+        request_timeout_ms=max(
+            1000, min(10_000, timeout_ms // 3)
+        ),  # a paused leader must not use up the whole time
         reconnect_backoff_max_ms=1000,
         topic_metadata_refresh_interval_ms=60_000,
     )

@@ -1,8 +1,10 @@
-"""A producer of confluent_kafka that is served, and the way by which packed records reach it without an object each.
+"""A producer of confluent_kafka that is served, and the way by which packed records reach it
+without an object each.
 
-That way is librdkafka's own `rd_kafka_produce_batch`, called by the compiled module on the very producer that confluent_kafka
-made: the module is one of its plugins, by which it learns of the producer and of each acknowledgement. Where there is no such way
-(no compiled module, a librdkafka without plugins) packed records go as dicts like all others.
+That way is librdkafka's own `rd_kafka_produce_batch`, called by the compiled module on the very
+producer that confluent_kafka made: the module is one of its plugins, by which it learns of the
+producer and of each acknowledgement. Where there is no such way (no compiled module, a librdkafka
+without plugins) packed records go as dicts like all others.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Gate:
         self._opens: asyncio.Event = asyncio.Event()
 
     async def passed(self) -> None:
-        """Wait until all that went through before has landed. Those who wait go through together."""
+        """Wait until all that went through before has landed. Those who wait go through
+        together.
+        """
         if self._under_way and asyncio.get_running_loop().time() > self._closes_s:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE_S):
@@ -59,19 +63,23 @@ class Gate:
 _LOG = logging.getLogger(__name__)
 
 _GRACE_S: Final = 5.0
-_PROPERTY: Final = re.compile(r'configuration property:? "([A-Za-z0-9._]+)"')  # in librdkafka's messages
+_PROPERTY: Final = re.compile(
+    r'configuration property:? "([A-Za-z0-9._]+)"'
+)  # in librdkafka's messages
 _FAILED: Final = re.compile(r"Failed to create producer: ([a-z]+\.[a-z.]+)")
 
 MakeProducer = Callable[[dict[str, Any]], Any]
 Report = Callable[[KafkaError | None, Any], None]
-News = Callable[[int, KafkaError | None, bool], None]  # how many records failed just now, and why; whether all have ended
+News = Callable[
+    [int, KafkaError | None, bool], None
+]  # how many records failed just now, and why; whether all have ended
 
 
 def make_producer(settings: dict[str, Any]) -> Producer:
     """Return librdkafka's own producer.
 
-    Raises:
-        ConfigError: If librdkafka does not accept a property. The message names it, without its value, which may be a secret.
+    Raises: ConfigError: If librdkafka does not accept a property. The message names it, without its
+        value, which may be a secret.
     """
     try:
         return Producer(settings, logger=quiet_logger())
@@ -79,9 +87,12 @@ def make_producer(settings: dict[str, Any]) -> Producer:
         why = str(error.args[0].str())
         named = _PROPERTY.search(why) or _FAILED.search(why)
         property_name = f' "{named[1]}"' if named is not None else ""
-        wrong = "there is no such property" if why.startswith("No such") else "its value cannot be used"
+        wrong = (
+            "there is no such property" if why.startswith("No such") else "its value cannot be used"
+        )
         raise ConfigError(
-            f"kafka.edge.properties{property_name}: {wrong}. Next step: correct it; CONFIGURATION.md of librdkafka lists all"
+            f"kafka.edge.properties{property_name}: {wrong}. Next step: correct it; "
+            "CONFIGURATION.md of librdkafka lists all"
         ) from None
 
 
@@ -109,15 +120,25 @@ class RunningProducer:
         """Of what is sent to this topic. It opens by the news of what was sent."""
         return self._gates[topic]
 
-    def send(self, topic: str, records: Packed, at: int, news: News) -> tuple[int, KafkaError | None, bool]:
+    def send(
+        self, topic: str, records: Packed, at: int, news: News
+    ) -> tuple[int, KafkaError | None, bool]:
         """Hand over records from `at` on.
 
-        The first for which the memory had no room; why another was refused; whether any are under way, of which `news` comes.
+        The first for which the memory had no room; why another was refused; whether any are under
+        way, of which `news` comes.
         """
         assert native.MODULE is not None
         assert self._sender is not None
         taken = native.MODULE.send(
-            self._sender, topic.encode(), records.keys, records.values, records.ends, at, len(records), news
+            self._sender,
+            topic.encode(),
+            records.keys,
+            records.values,
+            records.ends,
+            at,
+            len(records),
+            news,
         )
         return taken[0], _error(taken[1]), taken[2]
 
@@ -143,7 +164,8 @@ class RunningProducer:
         try:
             with self._fatal_seen():
                 self._producer.poll(0)
-        except Exception:  # noqa: BLE001  # of a callback; unless others are served, nothing would ever be acknowledged again
+        # of a callback; unless others are served, nothing would ever be acknowledged again
+        except Exception:  # noqa: BLE001
             _LOG.exception("a delivery report could not be handled")
         self._tell_news()
 
@@ -178,7 +200,9 @@ def _made(make: MakeProducer, settings: dict[str, Any]) -> tuple[Any, Any]:
     others = settings.get("plugin.library.paths")
     ours = native.MODULE.__file__
     try:
-        return make({**settings, "plugin.library.paths": f"{others};{ours}" if others else ours}), native.MODULE.sender()
+        return make(
+            {**settings, "plugin.library.paths": f"{others};{ours}" if others else ours}
+        ), native.MODULE.sender()
     except KafkaException as error:
         native.MODULE.sender()  # that of none
         _LOG.debug("librdkafka does not take the native pass as a plugin: %s", error)

@@ -1,4 +1,5 @@
-"""Request bodies, read and inflated within limits: a small body that inflates to gigabytes is refused before it does.
+"""Request bodies, read and inflated within limits: a small body that inflates to gigabytes is
+refused before it does.
 
 Memory is reserved for each part as it comes, and for what inflating made of them.
 """
@@ -23,9 +24,13 @@ from hourmark_delivery_service.work.workers import Workers
 
 ENCODINGS: Final = ("zstd", "gzip", "x-gzip", "deflate", "identity")
 COMPRESSED_SLACK: Final = 64 * 1024  # what compression may add to bytes that cannot be compressed
-_LONG_BODY: Final = 64 * 1024  # above it, tiny frames by the thousand: inflated in a thread, so that others are not held up
+_LONG_BODY: Final = (
+    64 * 1024
+)  # above it, tiny frames by the thousand: inflated in a thread, so that others are not held up
 _WINDOW_MAX: Final = 8 << 20  # of zstd; level 19 needs no more
-_SKIPPABLE: Final = 0x184D2A5  # of zstd: a frame's magic number without its last 4 bits, which are free
+_SKIPPABLE: Final = (
+    0x184D2A5  # of zstd: a frame's magic number without its last 4 bits, which are free
+)
 _RUN_LENGTH: Final = 1  # of zstd: a block that is one byte, repeated
 _FRAME_HEADER_MAX: Final = 18  # of zstd, with its magic number
 
@@ -34,7 +39,11 @@ def encoding_of(request: HttpRequest) -> str:
     """The body's content encoding; UnknownEncoding names those that are understood."""
     encoding = ", ".join(request.headers.getlist("content-encoding")).strip().lower() or "identity"
     if encoding not in ENCODINGS:
-        raise UnknownEncoding("encoding", f"Content-Encoding {encoding[:40]!r} is not understood", f"use {', '.join(ENCODINGS)}")
+        raise UnknownEncoding(
+            "encoding",
+            f"Content-Encoding {encoding[:40]!r} is not understood",
+            f"use {', '.join(ENCODINGS)}",
+        )
     return encoding
 
 
@@ -44,7 +53,9 @@ def declared_length(request: HttpRequest) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit()):
-        raise BadRequest("content_length", "Content-Length is not a number", "send the body's length in bytes")
+        raise BadRequest(
+            "content_length", "Content-Length is not a number", "send the body's length in bytes"
+        )
     return int(text)
 
 
@@ -59,11 +70,15 @@ class BodyReader:
     async def plain(self, http: HttpRequest, request: Request, bytes_max: int) -> bytes:
         """The body, inflated, at most `bytes_max` bytes; `request` holds the memory."""
         encoding = encoding_of(http)
-        sent = await self._read(http, request, bytes_max if encoding == "identity" else bytes_max + COMPRESSED_SLACK)
+        sent = await self._read(
+            http, request, bytes_max if encoding == "identity" else bytes_max + COMPRESSED_SLACK
+        )
         if encoding == "identity":
             return sent
         if len(sent) > _LONG_BODY:
-            plain = await self._workers.beside(Job(), lambda: inflate(encoding, sent, bytes_max), peer_of(http))
+            plain = await self._workers.beside(
+                Job(), lambda: inflate(encoding, sent, bytes_max), peer_of(http)
+            )
         else:
             plain = inflate(encoding, sent, bytes_max)
         self._inflight.reserve_body(request, len(plain) - len(sent))
@@ -90,7 +105,9 @@ class BodyReader:
         return b"".join(parts)
 
     def _stop_of(self, limit: asyncio.Timeout) -> Callable[[], None]:
-        """What ends this task's reading: at once where it is this task that asks, so that nobody else goes for it in vain."""
+        """What ends this task's reading: at once where it is this task that asks, so that nobody
+        else goes for it in vain.
+        """
         task = asyncio.current_task()
 
         def stop() -> None:
@@ -117,7 +134,9 @@ def inflate(encoding: str, body: bytes, bytes_max: int) -> bytes:
         try:
             plain = _INFLATE[encoding](body, bytes_max + 1)
         except (zstandard.ZstdError, zlib.error, EOFError, gzip.BadGzipFile) as error:
-            raise BadRequest("broken_encoding", f"the body is no valid {encoding}: {error}", "compress it anew") from error
+            raise BadRequest(
+                "broken_encoding", f"the body is no valid {encoding}: {error}", "compress it anew"
+            ) from error
     if len(plain) > bytes_max:
         raise _too_large(bytes_max)
     return plain
@@ -142,7 +161,9 @@ def _check_frames(body: bytes) -> None:
 
 
 def _end_of_frame(body: bytes, at: int) -> int:
-    """Where the frame ends that begins there (RFC 8878, 3.1); after the body if it is not finished."""
+    """Where the frame ends that begins there (RFC 8878, 3.1); after the body if it is not
+    finished.
+    """
     if int.from_bytes(body[at : at + 4], "little") >> 4 == _SKIPPABLE:
         return at + 8 + int.from_bytes(body[at + 4 : at + 8], "little")
     header = body[at : at + _FRAME_HEADER_MAX]
@@ -164,8 +185,12 @@ def _gunzip(body: bytes, size_max: int) -> bytes:
 
 
 def _undeflate(body: bytes, size_max: int) -> bytes:
-    """Inflate zlib's format (RFC 1950), which HTTP means by deflate, or bare deflate (RFC 1951), which some clients send."""
-    is_zlib = len(body) >= 2 and body[0] & 0x0F == zlib.DEFLATED and int.from_bytes(body[:2]) % 31 == 0
+    """Inflate zlib's format (RFC 1950), which HTTP means by deflate, or bare deflate (RFC 1951),
+    which some clients send.
+    """
+    is_zlib = (
+        len(body) >= 2 and body[0] & 0x0F == zlib.DEFLATED and int.from_bytes(body[:2]) % 31 == 0
+    )
     inflater = zlib.decompressobj(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
     plain = inflater.decompress(body, size_max)
     if len(plain) < size_max:

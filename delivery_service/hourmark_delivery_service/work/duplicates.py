@@ -1,10 +1,13 @@
-"""The same request twice at once is done once: a retry joins the work that is under way, and is told what comes of it.
+"""The same request twice at once is done once: a retry joins the work that is under way, and is
+told what comes of it.
 
-Who joins waits for the very work whose records and audit record go into the queue, and is acknowledged only by its success. Work
-goes on while anyone waits for it, whoever came first, and ends with the last of them: nobody works for a client that left.
+Who joins waits for the very work whose records and audit record go into the queue, and is
+acknowledged only by its success. Work goes on while anyone waits for it, whoever came first, and
+ends with the last of them: nobody works for a client that left.
 
-But once its first record is given to the queue it goes on to its end, whoever left: the queue holds what was given to it, so its
-memory must stay counted; a retry joins it instead of giving the same again; and its records get their audit record.
+But once its first record is given to the queue it goes on to its end, whoever left: the queue holds
+what was given to it, so its memory must stay counted; a retry joins it instead of giving the same
+again; and its records get their audit record.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Work(Generic[T]):
-    """What is done for all that wait for it. `body`: what a twin must have too, byte for byte; a key may be only a digest."""
+    """What is done for all that wait for it. `body`: what a twin must have too, byte for byte; a
+    key may be only a digest.
+    """
 
     body: bytes
     lasting: bool = False
@@ -36,15 +41,25 @@ class Twins(Generic[T]):
 
     def __init__(self) -> None:
         self._works: dict[Hashable, Work[T]] = {}
-        self._tasks: dict[Work[T], asyncio.Task[T]] = {}  # those forgotten among them, until they have ended
+        self._tasks: dict[
+            Work[T], asyncio.Task[T]
+        ] = {}  # those forgotten among them, until they have ended
 
     def __len__(self) -> int:
         return len(self._works)
 
-    async def join(self, key: Hashable, body: bytes, start: Callable[[Work[T]], Coroutine[Any, Any, T]], peer: Peer) -> T:
-        """What `start` returns or raises, or what it does that was started for the same key and body and is not done yet.
+    async def join(
+        self,
+        key: Hashable,
+        body: bytes,
+        start: Callable[[Work[T]], Coroutine[Any, Any, T]],
+        peer: Peer,
+    ) -> T:
+        """What `start` returns or raises, or what it does that was started for the same key and
+        body and is not done yet.
 
-        ClientDisconnect once `peer` is gone. `start` sets its work's `lasting` from where it must not be ended any more.
+        ClientDisconnect once `peer` is gone. `start` sets its work's `lasting` from where it must
+        not be ended any more.
         """
         work = self._works.get(key)
         if work is None or work.body != body:
@@ -60,9 +75,16 @@ class Twins(Generic[T]):
             work.waiting.discard(mine)
             if not work.waiting and not work.lasting:
                 self._end(key, work)
-            del mine, left  # its error's traceback holds this frame: a circle would keep the body until the collector comes
+            del (
+                mine,
+                left,
+                # its error's traceback holds this frame: a circle would keep the body until the
+                # collector comes
+            )
 
-    def _begin(self, key: Hashable, work: Work[T], start: Callable[[Work[T]], Coroutine[Any, Any, T]]) -> Work[T]:
+    def _begin(
+        self, key: Hashable, work: Work[T], start: Callable[[Work[T]], Coroutine[Any, Any, T]]
+    ) -> Work[T]:
         task = asyncio.create_task(start(work))
         self._works[key] = work
         self._tasks[work] = task

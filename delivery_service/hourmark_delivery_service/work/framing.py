@@ -1,8 +1,9 @@
-"""Schema ids of audit records and host reports: asked of the registry at start, again and again while it is away, and once more
-where a revision comes whose ranges have audit records in another schema.
+"""Schema ids of audit records and host reports: asked of the registry at start, again and again
+while it is away, and once more where a revision comes whose ranges have audit records in another
+schema.
 
-They are only asked for: `hourmark types apply` registers them. A service that registered schemas would take ids from types in a
-registry that was recreated, before anybody could repair it.
+They are only asked for: `hourmark types apply` registers them. A service that registered schemas
+would take ids from types in a registry that was recreated, before anybody could repair it.
 """
 
 from __future__ import annotations
@@ -33,24 +34,35 @@ class Registry(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Framing:
-    """What stands before each datum. `audit`: by whether the record counts blank lines, as far as known rules need it."""
+    """What stands before each datum. `audit`: by whether the record counts blank lines, as far as
+    known rules need it.
+    """
 
     audit: Mapping[bool, bytes]
     hosts: bytes
-    tells_unknown: bool = True  # reports: else their schema is the one of before, until types are applied
+    tells_unknown: bool = (
+        True  # reports: else their schema is the one of before, until types are applied
+    )
     has_checksums: bool = True  # audit records: likewise
 
     @property
     def is_newest(self) -> bool:
-        """Whether the registry has all schemas of this version; otherwise `hourmark types apply` has not run since an upgrade."""
+        """Whether the registry has all schemas of this version; otherwise `hourmark types apply`
+        has not run since an upgrade.
+        """
         return self.tells_unknown and self.has_checksums
 
 
 async def find(
-    registry: Registry, needed: Set[bool], taken: Callable[[], Mapping[int, str]], say: Callable[[str], None]
+    registry: Registry,
+    needed: Set[bool],
+    taken: Callable[[], Mapping[int, str]],
+    say: Callable[[str], None],
 ) -> Framing:
-    """All ids, however long it takes. `needed`: of which audit records; `taken`: the ids of the rules, and their types. `say` is
-    told why it takes long.
+    """All ids, however long it takes.
+
+    `needed`: of which audit records; `taken`: the ids of the rules, and their types. `say` is told
+    why it takes long.
     """
     pause_s = 0.5
     while True:
@@ -72,7 +84,10 @@ def _find(registry: Registry, needed: Set[bool], taken: Mapping[int, str]) -> Fr
     with_blanks = audit.SCHEMA if has_checksums else audit.SCHEMA_BEFORE_CHECKSUMS
     schemas = {True: with_blanks, False: audit.SCHEMA_BEFORE_BLANKS}
     return Framing(
-        audit={counts_blanks: frame(_id(registry, AUDIT, schemas[counts_blanks], taken)) for counts_blanks in sorted(needed)},
+        audit={
+            counts_blanks: frame(_id(registry, AUDIT, schemas[counts_blanks], taken))
+            for counts_blanks in sorted(needed)
+        },
         hosts=frame(_id(registry, HOSTS, schema, taken)),
         tells_unknown=tells_unknown,
         has_checksums=has_checksums,
@@ -82,10 +97,15 @@ def _find(registry: Registry, needed: Set[bool], taken: Mapping[int, str]) -> Fr
 def _id(registry: Registry, topic: str, schema: Schema, taken: Mapping[int, str]) -> int:
     schema_id = registry.find(topic, schema)
     if schema_id is None:
-        raise UsageError(f"the schema registry has no schema of {topic}: `hourmark types apply`, or `hourmark types repair`")
+        raise UsageError(
+            f"the schema registry has no schema of {topic}: `hourmark types apply`, or "
+            "`hourmark types repair`"
+        )
     if schema_id in taken:
         raise UsageError(
-            f"the schema registry gives id {schema_id} for {topic}, which the rules know as that of {taken[schema_id]}: it was "
-            "recreated. Give registry.url an empty one, or a copy of the lost one, then `hourmark types repair`"
+            f"the schema registry gives id {schema_id} for {topic}, which the rules know as "
+            f"that of {taken[schema_id]}: it was "
+            "recreated. Give registry.url an empty one, or a copy of the lost one, then "
+            "`hourmark types repair`"
         )
     return schema_id

@@ -11,14 +11,20 @@ from hourmark.clock import Clock
 from hourmark_delivery_service.errors import NotNow
 from hourmark_delivery_service.metrics import Metrics
 
-HELD_PER_BYTE: Final = 3  # of a body: itself, the records that the producer holds, and what parsing keeps of them for the audit
+# of a body: itself, the records that the producer holds, and what parsing keeps of them for the
+# audit
+HELD_PER_BYTE: Final = 3
 _STALLED_S: Final = 1.0
-_PROGRESS_BYTES: Final = 64 * 1024  # what a body must bring within that time to be kept while memory is short
+_PROGRESS_BYTES: Final = (
+    64 * 1024
+)  # what a body must bring within that time to be kept while memory is short
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Request:
-    """One request. `start_ms`: the service's clock when it came. `bytes`: the memory that it holds."""
+    """One request. `start_ms`: the service's clock when it came. `bytes`: the memory that it
+    holds.
+    """
 
     start_ms: int
     bytes: int = 0
@@ -36,10 +42,11 @@ class _Reading:
 class Inflight:
     """Admits requests while memory allows, and knows the oldest.
 
-    Memory is taken for what has come, never for what was announced. Where there is none left, a body that does not come gives
-    way to one that does.
+    Memory is taken for what has come, never for what was announced. Where there is none left, a
+    body that does not come gives way to one that does.
 
-    `oldest_ms` is what the service's own report says: whatever comes later starts later, even if the clock is set back.
+    `oldest_ms` is what the service's own report says: whatever comes later starts later, even if
+    the clock is set back.
     """
 
     def __init__(self, clock: Clock, bytes_max: int, metrics: Metrics) -> None:
@@ -63,14 +70,18 @@ class Inflight:
 
     @contextlib.contextmanager
     def taken_over(self, request: Request) -> Iterator[Request]:
-        """Count what goes on for `request` even if its client leaves, with the memory that it held."""
+        """Count what goes on for `request` even if its client leaves, with the memory
+        that it held.
+        """
         with self._counted(dataclasses.replace(request)) as work:
             request.bytes = 0
             yield work
 
     @contextlib.contextmanager
     def reading(self, request: Request, stop: Callable[[], None]) -> Iterator[None]:
-        """Its body comes from here to the end of the block. `stop` is called, and its memory taken, if another one needs it."""
+        """Its body comes from here to the end of the block. `stop` is called, and its memory taken,
+        if another one needs it.
+        """
         self._readings[id(request)] = _Reading(stop, self._clock.monotonic_s())
         try:
             yield
@@ -78,16 +89,27 @@ class Inflight:
             self._readings.pop(id(request), None)
 
     def reserve(self, request: Request, size: int) -> None:
-        """Take memory for `request`. NotNow if there is too little, unless it would be the only one to have any."""
+        """Take memory for `request`.
+
+        NotNow if there is too little, unless it would be the only one to have any.
+        """
         while self.bytes > request.bytes and self.bytes + size > self._bytes_max:
             if not self._stop_a_stalled_body():
-                raise NotNow("overloaded", f"requests under way hold {self.bytes} bytes of {self._bytes_max} allowed")
+                raise NotNow(
+                    "overloaded",
+                    f"requests under way hold {self.bytes} bytes of {self._bytes_max} allowed",
+                )
         self._take(request, size)
 
     def reserve_body(self, request: Request, size: int) -> None:
-        """Take memory for so many bytes of its body, and for all that becomes of them. NotNow as `reserve`."""
+        """Take memory for so many bytes of its body, and for all that becomes of them.
+
+        NotNow as `reserve`.
+        """
         reading = self._readings.get(id(request))
-        if reading is not None:  # before it asks for memory: what came is progress, whoever else must give way
+        if (
+            reading is not None
+        ):  # before it asks for memory: what came is progress, whoever else must give way
             reading.came += size
             if reading.came >= _PROGRESS_BYTES:
                 reading.progress_s, reading.came = self._clock.monotonic_s(), 0
@@ -95,7 +117,9 @@ class Inflight:
 
     def oldest_ms(self) -> int:
         """When the oldest request under way began, or now: all that began earlier is answered."""
-        claim = min((request.start_ms for request in self._requests.values()), default=self._clock.now_ms())
+        claim = min(
+            (request.start_ms for request in self._requests.values()), default=self._clock.now_ms()
+        )
         self._claimed_ms = max(self._claimed_ms, claim)
         return self._claimed_ms
 

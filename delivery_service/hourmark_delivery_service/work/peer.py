@@ -1,4 +1,7 @@
-"""Who waits for an answer. The HTTP server puts it into each request's scope, and says when it is gone."""
+"""Who waits for an answer.
+
+The HTTP server puts it into each request's scope, and says when it is gone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Rules revisions, ready for parsing: fed by whoever reads them, asked by requests. Nothing is known before the first feed."""
+"""Rules revisions, ready for parsing: fed by whoever reads them, asked by requests.
+
+Nothing is known before the first feed.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,26 @@ _LOG = logging.getLogger(__name__)
 class RulesStore:
     """Feed it from one thread, ask it from the event loop: what is asked is replaced whole.
 
-    The latest is the newest revision that was ever seen, or none, and then nothing is taken: while it is nowhere, or cannot be
-    used here, an older one would let in what hours no longer wait for.
+    The latest is the newest revision that was ever seen, or none, and then nothing is taken: while
+    it is nowhere, or cannot be used here, an older one would let in what hours no longer wait for.
     """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._book = RulesBook()  # whatever was ever read: old revisions stay readable, though the topic be recreated
+        self._book = (
+            RulesBook()
+        )  # whatever was ever read: old revisions stay readable, though the topic be recreated
         self._seen: set[str] = set()  # all revisions, whole and usable or not
         self._published: set[str] = set()  # those that the topic holds now
         self._compiled: dict[str, CompiledRules] = {}
-        self._types: dict[tuple[str, int], CompiledType] = {}  # by key and schema id: revisions share them
+        self._types: dict[
+            tuple[str, int], CompiledType
+        ] = {}  # by key and schema id: revisions share them
         self._unusable: dict[str, str] = {}  # revisions, and why they cannot be used here
         self._latest: CompiledRules | None = None
-        self.counting_blanks: frozenset[bool] = frozenset()  # whether revisions count blank lines: each answer that one gives
+        self.counting_blanks: frozenset[bool] = (
+            frozenset()
+        )  # whether revisions count blank lines: each answer that one gives
         self.caught_up = False  # whether the topic was once read to its end
         self.trouble = ""  # why it cannot be read at the moment
 
@@ -40,7 +49,9 @@ class RulesStore:
         for key, value in records:
             if key is not None and value is not None:
                 self._add(key, value)
-        self.counting_blanks = frozenset(rules.parser.counts_blanks for rules in self._book.revisions)
+        self.counting_blanks = frozenset(
+            rules.parser.counts_blanks for rules in self._book.revisions
+        )
         newest = self._newest
         rules = self._book.get(newest) if newest in self._published else None
         latest = self._compile(rules) if rules is not None else None
@@ -65,14 +76,19 @@ class RulesStore:
 
     def types_of_ids(self) -> dict[int, str]:
         """Of each schema id of any revision, its type."""
-        return {v.schema_id: name for rules in self._book.revisions for name, v in rules.types.items()}
+        return {
+            v.schema_id: name for rules in self._book.revisions for name, v in rules.types.items()
+        }
 
     def why_not(self, revision: str) -> str:
         """Why `get` has no revision of that id, human-readable."""
         if why := self._unusable.get(revision) or self._book.unusable.get(revision):
             return f"the rules revision {revision} cannot be used here: {why}"
         if types := self._book.missing.get(revision):
-            return f"the rules revision {revision} waits for {len(types)} records ({types[0]}, …): `hourmark types repair`"
+            return (
+                f"the rules revision {revision} waits for {len(types)} records ({types[0]}, "
+                "…): `hourmark types repair`"
+            )
         return f"the rules revision {revision!r:.80} is not known here (yet)"
 
     def why_not_ready(self) -> str:
@@ -82,7 +98,8 @@ class RulesStore:
             return "no event types are applied yet: `hourmark types apply`"
         if newest not in self._published:
             return (
-                f"hourmark.types no longer holds the newest revision {newest}: `hourmark types repair` writes it again. Where "
+                f"hourmark.types no longer holds the newest revision {newest}: `hourmark types "
+                "repair` writes it again. Where "
                 "the topic begins anew by intent, restart this service"
             )
         return self.why_not(newest)

@@ -1,7 +1,8 @@
 """The service without its edges: what may be accepted now, and how it gets into the queue.
 
-The order that the promise rests on: all events and dead letters on all in-sync replicas, then the audit record, then the
-answer. Whatever fails on the way, nothing was acknowledged, and the retry makes the same records again.
+The order that the promise rests on: all events and dead letters on all in-sync replicas, then the
+audit record, then the answer. Whatever fails on the way, nothing was acknowledged, and the retry
+makes the same records again.
 """
 
 from __future__ import annotations
@@ -28,25 +29,40 @@ from hourmark_delivery_service.work.inflight import Inflight, Request
 from hourmark_delivery_service.work.peer import Peer
 from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_delivery_service.work.turns import Job
-from hourmark_delivery_service.work.workers import LONG_BYTES, LONG_RECORDS, Workers, has_long_line, is_large
+from hourmark_delivery_service.work.workers import (
+    LONG_BYTES,
+    LONG_RECORDS,
+    Workers,
+    has_long_line,
+    is_large,
+)
 
 P = TypeVar("P", bound=Parser)
 
 AHEAD_MS_MAX: Final = 15 * 60_000  # how far `observed_at` may be ahead of this service's clock
-OBSERVED_AT_MS_MIN: Final = 946_684_800_000  # 2000-01-01: seconds, taken for milliseconds, lie before it
+OBSERVED_AT_MS_MIN: Final = (
+    946_684_800_000  # 2000-01-01: seconds, taken for milliseconds, lie before it
+)
 _APPEND_RECORDS: Final = 4096  # given to the queue at once: a usual range is one append
 _APPEND_BYTES: Final = 4 << 20
-_RECORD_BYTES: Final = 176  # what a parser keeps of each record for the audit, as measured; a short line has far fewer itself
+# what a parser keeps of each record for the audit, as measured; a short line has far fewer itself
+_RECORD_BYTES: Final = 176
 
 
 def check_observed_at(observed_at_ms: int) -> None:
-    """ValueError unless this can be Unix milliseconds: no other unit, and within what ids hold. A spool may be of any age."""
+    """ValueError unless this can be Unix milliseconds: no other unit, and within what ids hold.
+
+    A spool may be of any age.
+    """
     if not OBSERVED_AT_MS_MIN <= observed_at_ms < TIME_MS_END:
         raise ValueError(f"{OBSERVED_AT_HEADER} must be Unix milliseconds, from 2000 to 8999")
 
 
 def clock_trouble(now_ms: int) -> str:
-    """Why a clock cannot be right; empty if it can. Tailers write it into ranges, which would be refused for ever."""
+    """Why a clock cannot be right; empty if it can.
+
+    Tailers write it into ranges, which would be refused for ever.
+    """
     try:
         check_observed_at(now_ms)
     except ValueError:
@@ -57,7 +73,9 @@ def clock_trouble(now_ms: int) -> str:
 class Service:
     """Shared by all endpoints; lives in one event loop."""
 
-    def __init__(self, config: Config, clock: Clock, queue: Queue, rules: RulesStore, metrics: Metrics) -> None:
+    def __init__(
+        self, config: Config, clock: Clock, queue: Queue, rules: RulesStore, metrics: Metrics
+    ) -> None:
         self.settings = config.service
         self.clock = clock
         self.queue = queue
@@ -67,7 +85,9 @@ class Service:
         self.access = Access(clock, metrics, required=config.service.tokens_required)
         self.framing: Framing | None = None  # known once the registry has answered
         self.framing_trouble = ""  # why it is not known
-        self.reported = False  # whether this incarnation's first report is in the queue: it precedes all events
+        self.reported = (
+            False  # whether this incarnation's first report is in the queue: it precedes all events
+        )
         self.workers = Workers()
         self.bodies = BodyReader(self.inflight, self.workers, self.settings.body_seconds)
         self._twins: Twins[Parser] = Twins()
@@ -87,9 +107,15 @@ class Service:
             text
             for missing, text in (
                 (bool(clock), clock),
-                (not self.rules.caught_up, f"the rules topic was not read to its end yet{self.rules.trouble}"),
+                (
+                    not self.rules.caught_up,
+                    f"the rules topic was not read to its end yet{self.rules.trouble}",
+                ),
                 (self.rules.caught_up and self.rules.latest is None, self.rules.why_not_ready()),
-                (lacks_framing, f"the schema ids of audit records are not known yet{self.framing_trouble}"),
+                (
+                    lacks_framing,
+                    f"the schema ids of audit records are not known yet{self.framing_trouble}",
+                ),
                 (not self.reported, "the first own report is not in Kafka yet"),
             )
             if missing
@@ -104,31 +130,50 @@ class Service:
         self.framing_trouble = why
 
     def check_clock(self, observed_at_ms: int) -> None:
-        """NotNow if this service's clock is so far behind that plausible times would seem to lie in the future."""
+        """NotNow if this service's clock is so far behind that plausible times would seem to lie in
+        the future.
+        """
         behind_ms = observed_at_ms - self.clock.now_ms()
         if behind_ms > AHEAD_MS_MAX:
-            message = f"this service's clock is {behind_ms} ms behind the time that the request or its key names"
+            message = (
+                f"this service's clock is {behind_ms} ms behind the time that the request or "
+                "its key names"
+            )
             raise NotNow("clock_behind", message, retry_after_s=10)
 
     def rules_of(self, revision: str) -> CompiledRules:
-        """The named revision. NotNow if this instance has not seen it, or cannot write its audit records; others go on."""
+        """The named revision.
+
+        NotNow if this instance has not seen it, or cannot write its audit records; others go on.
+        """
         rules = self.rules.get(revision)
         if rules is None:
             raise NotNow("rules_unknown", self.rules.why_not(revision))
         if self.framing is None or rules.parser.counts_blanks not in self.framing.audit:
-            raise NotNow("not_ready", f"the schema ids of audit records are not known yet{self.framing_trouble}")
+            raise NotNow(
+                "not_ready",
+                f"the schema ids of audit records are not known yet{self.framing_trouble}",
+            )
         return rules
 
-    async def deliver(self, sent: ByteRange | Batch, parser: P, body: bytes, request: Request, peer: Peer) -> P:
-        """Deliver everything, or join the delivery of the very same that is under way; whichever parser did it.
+    async def deliver(
+        self, sent: ByteRange | Batch, parser: P, body: bytes, request: Request, peer: Peer
+    ) -> P:
+        """Deliver everything, or join the delivery of the very same that is under way; whichever
+        parser did it.
 
-        NotNow if the queue did not take all of it; ClientDisconnect if nobody waits for it any longer.
+        NotNow if the queue did not take all of it; ClientDisconnect if nobody waits for it any
+        longer.
         """
-        done = await self._twins.join(sent, body, lambda work: self._work(work, parser, body, request), peer)
+        done = await self._twins.join(
+            sent, body, lambda work: self._work(work, parser, body, request), peer
+        )
         assert isinstance(done, type(parser)), "the same was sent"
         return done
 
-    async def _work(self, work: Work[Parser], parser: Parser, body: bytes, request: Request) -> Parser:
+    async def _work(
+        self, work: Work[Parser], parser: Parser, body: bytes, request: Request
+    ) -> Parser:
         with self.inflight.taken_over(request) as held:
             records = parser.records_at_most(body)
             async with self.workers.admitted(records):
@@ -137,16 +182,29 @@ class Service:
                 await self._deliver(work, parser, body, held)
             return parser
 
-    async def _deliver(self, work: Work[Parser], parser: Parser, body: bytes, held: Request) -> None:
-        """Parse and append everything, then the audit record. NotNow if the queue did not take all of it."""
+    async def _deliver(
+        self, work: Work[Parser], parser: Parser, body: bytes, held: Request
+    ) -> None:
+        """Parse and append everything, then the audit record.
+
+        NotNow if the queue did not take all of it.
+        """
         try:
             await self._append_all(work, parser, body, held)
             work.lasting = True
             assert self.framing is not None, "check_accepting comes first"
             records = parser.event_count + parser.dead_letter_count
-            audit = await self.workers.beside(Job(), parser.audit) if records > LONG_RECORDS else parser.audit()
-            assert audit.lines == parser.event_count + parser.dead_letter_count + parser.blanks, "each line is one of the three"
-            value = self.framing.audit[audit.blanks is not None] + audit.encode(with_checksums=self.framing.has_checksums)
+            audit = (
+                await self.workers.beside(Job(), parser.audit)
+                if records > LONG_RECORDS
+                else parser.audit()
+            )
+            assert audit.lines == parser.event_count + parser.dead_letter_count + parser.blanks, (
+                "each line is one of the three"
+            )
+            value = self.framing.audit[audit.blanks is not None] + audit.encode(
+                with_checksums=self.framing.has_checksums
+            )
             await self.queue.append({AUDIT: [{"key": audit.range_id, "value": value}]})
         except QueueError as error:
             raise NotNow("queue", f"nothing was acknowledged: {error}") from error
@@ -158,17 +216,26 @@ class Service:
         self.metrics.received_bytes.inc(len(body))
 
     async def append_report(self, report: HostReport) -> None:
-        """Append a host report, stamped already. Raises QueueError; NotNow before the registry has answered."""
+        """Append a host report, stamped already.
+
+        Raises QueueError; NotNow before the registry has answered.
+        """
         if self.framing is None:
-            raise NotNow("not_ready", f"the schema ids of audit records are not known yet{self.framing_trouble}")
+            raise NotNow(
+                "not_ready",
+                f"the schema ids of audit records are not known yet{self.framing_trouble}",
+            )
         value = self.framing.hosts + report.encode(tells_unknown=self.framing.tells_unknown)
         await self.queue.append({HOSTS: [{"key": report.host_id.encode(), "value": value}]})
         self.metrics.reports.labels(report.kind).inc()
 
-    async def _append_all(self, work: Work[Parser], parser: Parser, body: bytes, held: Request) -> None:
+    async def _append_all(
+        self, work: Work[Parser], parser: Parser, body: bytes, held: Request
+    ) -> None:
         """Append all records, some at a time.
 
-        Memory is reserved where their values are larger than the body, because fields that are left out take their defaults.
+        Memory is reserved where their values are larger than the body, because fields that are left
+        out take their defaults.
         """
         slices, job, turn = parser.slices(), Job(), self._turns_for(parser, body)
         waiting, counted = Slice(), len(body)
@@ -187,16 +254,23 @@ class Service:
             await self._append(work, waiting)
 
     async def read_through(self, parser: Parser, body: bytes, peer: Peer) -> None:
-        """Parse everything and keep nothing but the parser's counts. ClientDisconnect if the client is gone."""
+        """Parse everything and keep nothing but the parser's counts.
+
+        ClientDisconnect if the client is gone.
+        """
         async with self.workers.admitted(parser.records_at_most(body)):
             slices, job, turn = parser.slices(), Job(), self._turns_for(parser, body)
             while await turn(job, functools.partial(next, slices, None)) is not None:
                 peer.check()
 
-    def _turns_for(self, parser: Parser, body: bytes) -> Callable[[Job, Callable[[], Slice | None]], Awaitable[Slice | None]]:
+    def _turns_for(
+        self, parser: Parser, body: bytes
+    ) -> Callable[[Job, Callable[[], Slice | None]], Awaitable[Slice | None]]:
         is_long = has_long_line(body) or (parser.joins_lines and len(body) > LONG_BYTES)
         return self.workers.beside if is_long else self.workers.short
 
     async def _append(self, work: Work[Parser], some: Slice) -> None:
         work.lasting = True
-        await self.queue.append({events_topic(event_type): messages for event_type, messages in some.messages.items()})
+        await self.queue.append(
+            {events_topic(event_type): messages for event_type, messages in some.messages.items()}
+        )

@@ -1,8 +1,9 @@
 """Whose turn it is, where many requests share one thread.
 
-Work is cut into turns of about two milliseconds, bounded in records and bytes. Turns go alternately to the request that has had
-the fewest, so that a small one never waits for large ones to end, and to the one that has waited the longest, so that small ones
-without end never keep a large one out: of n that wait, each gets a turn within 2 n.
+Work is cut into turns of about two milliseconds, bounded in records and bytes. Turns go alternately
+to the request that has had the fewest, so that a small one never waits for large ones to end, and
+to the one that has waited the longest, so that small ones without end never keep a large one out:
+of n that wait, each gets a turn within 2 n.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Where parsing and inflating run: short turns in the event loop, what cannot be cut into such turns in one thread beside it.
+"""Where parsing and inflating run: short turns in the event loop, what cannot be cut into such
+turns in one thread beside it.
 
-One thread, since Python runs one at a time anyway: more would hold others up, not be faster. The loop turns between any two
-turns, whoever's they are, so probes and new requests are answered while everybody parses.
+One thread, since Python runs one at a time anyway: more would hold others up, not be faster. The
+loop turns between any two turns, whoever's they are, so probes and new requests are answered while
+everybody parses.
 """
 
 from __future__ import annotations
@@ -20,10 +22,18 @@ from hourmark_delivery_service.work.turns import Job, Lane
 
 T = TypeVar("T")
 
-LONG_BYTES: Final = 64 * 1024  # one piece of work over more bytes than that may take over ten milliseconds
-LARGE_RECORDS: Final = 65_536  # of a request: lines of at most 16 bytes; parsing them takes a second and more
-_LARGE_WAITING_MAX: Final = 4  # they hold memory, which others need; one of each client, lest one keeps all others out
-CLIENT: Final = ContextVar("CLIENT", default="")  # who sent the request that is worked on: its token's id, else its address
+LONG_BYTES: Final = (
+    64 * 1024
+)  # one piece of work over more bytes than that may take over ten milliseconds
+LARGE_RECORDS: Final = (
+    65_536  # of a request: lines of at most 16 bytes; parsing them takes a second and more
+)
+_LARGE_WAITING_MAX: Final = (
+    4  # they hold memory, which others need; one of each client, lest one keeps all others out
+)
+CLIENT: Final = ContextVar(
+    "CLIENT", default=""
+)  # who sent the request that is worked on: its token's id, else its address
 LONG_RECORDS: Final = 4096  # and so may one over more records
 
 
@@ -38,12 +48,19 @@ class Workers:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="long-work")
 
     def admitted(self, records: int) -> AbstractAsyncContextManager[None]:
-        """Work of so many records; of large works, one at a time. NotNow if several wait already, or one of the same client."""
+        """Work of so many records; of large works, one at a time.
+
+        NotNow if several wait already, or one of the same client.
+        """
         if not is_large(records):
             return contextlib.nullcontext()
         waiting = self._large.waiting
         if waiting >= _LARGE_WAITING_MAX or CLIENT.get() in self._waiting_large:
-            raise NotNow("overloaded", f"{waiting} requests of over {LARGE_RECORDS} lines wait", retry_after_s=10)
+            raise NotNow(
+                "overloaded",
+                f"{waiting} requests of over {LARGE_RECORDS} lines wait",
+                retry_after_s=10,
+            )
         return self._in_large_lane(CLIENT.get())
 
     @contextlib.asynccontextmanager

@@ -1,9 +1,11 @@
-"""Avro object container files, written from datums that are encoded already: nothing is decoded on the way.
+"""Avro object container files, written from datums that are encoded already: nothing is decoded on
+the way.
 
-The format (Avro specification 1.12, "Object Container Files"): header (magic, metadata map, 16-byte sync marker), then blocks of
-(count, size, compressed datums, sync marker). A block's content is the concatenation of its datums, so staged datums of
-one writer schema are copied as they are. Codec `zstandard`. Memory: one block, or one datum where that is larger.
-The digest is made of the bytes handed to the file, so a check of it covers everything below.
+The format (Avro specification 1.12, "Object Container Files"): header (magic, metadata map, 16-byte
+sync marker), then blocks of (count, size, compressed datums, sync marker). A block's content is the
+concatenation of its datums, so staged datums of one writer schema are copied as they are. Codec
+`zstandard`. Memory: one block, or one datum where that is larger. The digest is made of the bytes
+handed to the file, so a check of it covers everything below.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from hourmark_etl.arrow import Int64s
 
 MAGIC: Final = b"Obj\x01"
 SYNC_SIZE: Final = 16
-BLOCK_BYTES: Final = 1 << 20  # before compression: large enough to compress well, small enough to split and to hold
+BLOCK_BYTES: Final = (
+    1 << 20
+)  # before compression: large enough to compress well, small enough to split and to hold
 _LEVEL: Final = 3  # zstandard's default: above it, time grows faster than files shrink
 _DIGEST_SIZE: Final = 16
 
@@ -35,7 +39,9 @@ class ContainerStats(NamedTuple):
 
 
 class ContainerWriter:
-    """Writes one container file; the caller opens and closes `file`. After an exception the file is worth nothing.
+    """Writes one container file; the caller opens and closes `file`.
+
+    After an exception the file is worth nothing.
 
     `schema_json` is embedded as it is.
     """
@@ -55,7 +61,9 @@ class ContainerWriter:
         self._write(_header({"avro.schema": schema_json, "avro.codec": "zstandard"}, self._sync))
 
     def append_run(self, data: memoryview, offsets: Int64s) -> None:
-        """Add datums that stand one behind the other: datum i is data[offsets[i]:offsets[i + 1]]. No loop over datums.
+        """Add datums that stand one behind the other: datum i is data[offsets[i]:offsets[i + 1]].
+
+        No loop over datums.
 
         They are copied; ValueError once closed.
         """
@@ -92,7 +100,9 @@ class ContainerWriter:
         if not self._block_records:
             return
         data = self._compressor.compress(self._block)
-        self._write(b"".join((encode_long(self._block_records), encode_long(len(data)), data, self._sync)))
+        self._write(
+            b"".join((encode_long(self._block_records), encode_long(len(data)), data, self._sync))
+        )
         self._records += self._block_records
         self._block.clear()
         self._block_records = 0
@@ -112,9 +122,12 @@ class Block(NamedTuple):
 
 
 class ContainerReader:
-    """Walks over the blocks of a container without decoding them. ValueError, or EOFError, where the file is not one.
+    """Walks over the blocks of a container without decoding them.
 
-    `header` is the beginning of the file up to its first block: with it, any block is a container of its own.
+    ValueError, or EOFError, where the file is not one.
+
+    `header` is the beginning of the file up to its first block: with it, any block is a container
+    of its own.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -147,7 +160,9 @@ class ContainerReader:
         if codec == b"null":
             return block.data
         if codec != b"zstandard":
-            raise ValueError(f"codec {codec.decode(errors='replace')} is not one that buckets are written with")
+            raise ValueError(
+                f"codec {codec.decode(errors='replace')} is not one that buckets are written with"
+            )
         try:
             return zstandard.ZstdDecompressor().decompressobj().decompress(block.data)
         except zstandard.ZstdError as error:
@@ -163,7 +178,15 @@ class ContainerReader:
 
     def container(self, block: Block) -> bytes:
         """A container of this block alone."""
-        return b"".join((self.header, encode_long(block.records), encode_long(len(block.data)), block.data, self.sync))
+        return b"".join(
+            (
+                self.header,
+                encode_long(block.records),
+                encode_long(len(block.data)),
+                block.data,
+                self.sync,
+            )
+        )
 
     def _long(self, first: bytes = b"") -> int:
         value, shift = 0, 0

@@ -1,4 +1,7 @@
-"""Closed buckets, read with nothing but a `Storage`: no ledger, no Kafka, no Spark. A reader trusts what the manifest lists."""
+"""Closed buckets, read with nothing but a `Storage`: no ledger, no Kafka, no Spark.
+
+A reader trusts what the manifest lists.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,11 @@ from hourmark.records.manifest import FORMAT, MARKER, Manifest
 from hourmark_etl.storage import NotFound, Storage, StorageError, entries_of
 
 _TYPE_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,99}")
-_LEVELS: Final = (re.compile(r"date=(\d{4}-\d{2}-\d{2})"), re.compile(r"hour=(\d{2})"), re.compile(r"minute=(\d{2})"))
+_LEVELS: Final = (
+    re.compile(r"date=(\d{4}-\d{2}-\d{2})"),
+    re.compile(r"hour=(\d{2})"),
+    re.compile(r"minute=(\d{2})"),
+)
 
 Event = dict[str, Any]
 
@@ -35,28 +42,46 @@ class Damaged(Finding):
 
 def list_types(storage: Storage) -> list[str]:
     """Types that have a folder below the root, sorted; none where the root does not exist yet."""
-    return [entry.name for entry in entries_of(storage, "") if entry.is_folder and _TYPE_NAME.fullmatch(entry.name)]
+    return [
+        entry.name
+        for entry in entries_of(storage, "")
+        if entry.is_folder and _TYPE_NAME.fullmatch(entry.name)
+    ]
 
 
 def list_hours(storage: Storage, event_type: str, bucket_seconds: int) -> list[Hour]:
-    """Hours of the type that have a bucket's folder, ascending. Only a marker in it says that it is closed."""
+    """Hours of the type that have a bucket's folder, ascending.
+
+    Only a marker in it says that it is closed.
+    """
     hours = []
-    for date, *clock in _walk(storage, event_type, _LEVELS if bucket_seconds < 3600 else _LEVELS[:2], ()):
+    for date, *clock in _walk(
+        storage, event_type, _LEVELS if bucket_seconds < 3600 else _LEVELS[:2], ()
+    ):
         with suppress(ValueError):  # a folder that is no bucket of this length
             hours.append(Hour.parse(f"{date}T{':'.join(clock)}", bucket_seconds))
     return sorted(hours)
 
 
-def any_marker(storage: Storage, folder: str, levels: Sequence[re.Pattern[str]] = _LEVELS) -> str | None:
-    """Path of a marker below the type's folder, of a bucket of whatever length; None: the folder holds no bucket.
+def any_marker(
+    storage: Storage, folder: str, levels: Sequence[re.Pattern[str]] = _LEVELS
+) -> str | None:
+    """Path of a marker below the type's folder, of a bucket of whatever length; None: the folder
+    holds no bucket.
 
     Ends at the first one found, so a full folder costs no more than an empty one.
     """
     entries = entries_of(storage, folder)
     if len(levels) < 2 and any(entry.name == MARKER for entry in entries):
         return f"{folder}/{MARKER}"
-    deeper = (entry.name for entry in entries if levels and entry.is_folder and levels[0].fullmatch(entry.name))
-    return next(filter(None, (any_marker(storage, f"{folder}/{name}", levels[1:]) for name in deeper)), None)
+    deeper = (
+        entry.name
+        for entry in entries
+        if levels and entry.is_folder and levels[0].fullmatch(entry.name)
+    )
+    return next(
+        filter(None, (any_marker(storage, f"{folder}/{name}", levels[1:]) for name in deeper)), None
+    )
 
 
 def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
@@ -72,7 +97,10 @@ def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
 
 
 def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:
-    """The manifest of a closed bucket. NotClosed, or BadMarker if what stands there is not to be trusted."""
+    """The manifest of a closed bucket.
+
+    NotClosed, or BadMarker if what stands there is not to be trusted.
+    """
     return decoded_manifest(storage, event_type, hour, read_marker(storage, event_type, hour))
 
 
@@ -81,12 +109,25 @@ def decoded_manifest(storage: Storage, event_type: str, hour: Hour, content: byt
     try:
         found = json.loads(content)
         if isinstance(found, dict) and found.get("format") != FORMAT:
-            raise ValueError(f"its format is {found.get('format')!r}, this version reads {FORMAT}; use a newer hourmark")
+            raise ValueError(
+                f"its format is {found.get('format')!r}, this version reads {FORMAT}; use "
+                "a newer hourmark"
+            )
         manifest = Manifest.decode(content)
-        if (manifest.type, manifest.hour, manifest.bucket_seconds) != (event_type, str(hour), hour.length_s):
-            raise ValueError(f"it speaks of {manifest.type} {manifest.hour} in buckets of {manifest.bucket_seconds} s")
+        if (manifest.type, manifest.hour, manifest.bucket_seconds) != (
+            event_type,
+            str(hour),
+            hour.length_s,
+        ):
+            raise ValueError(
+                f"it speaks of {manifest.type} {manifest.hour} in buckets of "
+                f"{manifest.bucket_seconds} s"
+            )
     except ValueError as error:
-        raise BadMarker(f"{storage.url(hour.bucket_path(event_type))}/{MARKER} is not this bucket's manifest: {error}") from error
+        raise BadMarker(
+            f"{storage.url(hour.bucket_path(event_type))}/{MARKER} is not this bucket's "
+            f"manifest: {error}"
+        ) from error
     return manifest
 
 
@@ -98,8 +139,12 @@ def standing_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest
         return None
 
 
-def read_events(storage: Storage, event_type: str, hour: Hour, manifest: Manifest) -> Iterator[Event]:
-    """Decoded events, in the order of the manifest's files. Damaged if one is missing or no Avro."""
+def read_events(
+    storage: Storage, event_type: str, hour: Hour, manifest: Manifest
+) -> Iterator[Event]:
+    """Decoded events, in the order of the manifest's files. Damaged if one is missing or no
+    Avro.
+    """
     for listed in manifest.files:
         path = f"{hour.bucket_path(event_type)}/{listed.name}"
         try:
@@ -109,10 +154,14 @@ def read_events(storage: Storage, event_type: str, hour: Hour, manifest: Manifes
             if isinstance(error, StorageError) and not isinstance(error, NotFound):
                 raise
             what = f"{storage.url(path)} is damaged ({type(error).__name__}: {error})"
-            raise Damaged(f"{what}; `hourmark bucket verify {event_type} {hour}` names all that is wrong") from error
+            raise Damaged(
+                f"{what}; `hourmark bucket verify {event_type} {hour}` names all that is wrong"
+            ) from error
 
 
-def _walk(storage: Storage, folder: str, levels: Sequence[re.Pattern[str]], values: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _walk(
+    storage: Storage, folder: str, levels: Sequence[re.Pattern[str]], values: tuple[str, ...]
+) -> Iterator[tuple[str, ...]]:
     """What the names of folders say, of each path through all levels."""
     if not levels:
         yield values

@@ -1,9 +1,10 @@
-"""Closed buckets, checked: reads every byte, decodes every event, and names each thing that is not as the manifest says.
+"""Closed buckets, checked: reads every byte, decodes every event, and names each thing that is not
+as the manifest says.
 
 That nothing promised is missing a bucket cannot show by itself: that is the books' work.
 
-Memory of a check: 16 bytes an event of the bucket, three times that for a moment while ids are sorted, and about 100 bytes for
-each late event of the buckets checked together.
+Memory of a check: 16 bytes an event of the bucket, three times that for a moment while ids are
+sorted, and about 100 bytes for each late event of the buckets checked together.
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, BucketFile, Manifest, Previous
 from hourmark_etl.arrow import Int64s, UInt64s, hour_starts_s
 from hourmark_etl.buckets.avro_container import Digesting
-from hourmark_etl.buckets.reader import BadMarker, Damaged, NotClosed, read_events, read_manifest, read_marker
+from hourmark_etl.buckets.reader import (
+    BadMarker,
+    Damaged,
+    NotClosed,
+    read_events,
+    read_manifest,
+    read_marker,
+)
 from hourmark_etl.storage import Storage, StorageError
 
 ON_TIME_PREFIX: Final = "part-"
@@ -66,7 +74,10 @@ class BucketFinding:
     file: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.type} {self.hour} {self.kind}: {f'{self.file}: ' if self.file else ''}{self.detail}"
+        return (
+            f"{self.type} {self.hour} {self.kind}: "
+            f"{f'{self.file}: ' if self.file else ''}{self.detail}"
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +101,21 @@ def find_gaps(event_type: str, hours: Sequence[Hour]) -> list[BucketFinding]:
             count = (after.start_s - before.end_s) // before.length_s
             detail = f"{count} missing between {before} and {after}, though hours close in turn"
             findings.append(
-                BucketFinding(type=event_type, hour=str(before.next()), kind=BucketFault.MISSING_BUCKET, detail=detail)
+                BucketFinding(
+                    type=event_type,
+                    hour=str(before.next()),
+                    kind=BucketFault.MISSING_BUCKET,
+                    detail=detail,
+                )
             )
     return findings
 
 
 def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport:
-    """Check one bucket by itself; raises only StorageError. NotClosed if there is not even a folder."""
+    """Check one bucket by itself; raises only StorageError.
+
+    NotClosed if there is not even a folder.
+    """
     check = _Check(storage, event_type, hour)
     try:
         manifest = read_manifest(storage, event_type, hour)
@@ -112,22 +131,46 @@ def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport
     return check.verdict(manifest)
 
 
-def find_late_clashes(storage: Storage, event_type: str, verdicts: Iterable[BucketReport]) -> list[BucketFinding]:
-    """Late events of the buckets checked that stand in another bucket too: late in one of these, or in their own hour's."""
+def find_late_clashes(
+    storage: Storage, event_type: str, verdicts: Iterable[BucketReport]
+) -> list[BucketFinding]:
+    """Late events of the buckets checked that stand in another bucket too: late in one of these, or
+    in their own hour's.
+    """
     late: dict[bytes, Hour] = {}
     findings = []
     for verdict in verdicts:
-        both = [event_id for event_id in _split(verdict.late_ids) if late.setdefault(event_id, verdict.hour) != verdict.hour]
+        both = [
+            event_id
+            for event_id in _split(verdict.late_ids)
+            if late.setdefault(event_id, verdict.hour) != verdict.hour
+        ]
         if both:
-            findings.append(_clash(event_type, verdict.hour, f"{_named(both)} late here and in {late[both[0]]}"))
-    for origin in sorted({Hour.of(EventId(event_id).time_ms, hour.length_s) for event_id, hour in late.items()}):
+            findings.append(
+                _clash(event_type, verdict.hour, f"{_named(both)} late here and in {late[both[0]]}")
+            )
+    for origin in sorted(
+        {Hour.of(EventId(event_id).time_ms, hour.length_s) for event_id, hour in late.items()}
+    ):
         try:
-            events = read_events(storage, event_type, origin, read_manifest(storage, event_type, origin))
-            both = [event["event_id"] for event in events if late.get(event["event_id"], origin) != origin]
+            events = read_events(
+                storage, event_type, origin, read_manifest(storage, event_type, origin)
+            )
+            both = [
+                event["event_id"]
+                for event in events
+                if late.get(event["event_id"], origin) != origin
+            ]
         except (NotClosed, BadMarker, Damaged):
             continue  # before the type's first hour; or a finding of that bucket's own check
         if both:
-            findings.append(_clash(event_type, late[both[0]], f"{_named(both)} late here and in {origin}, their own hour"))
+            findings.append(
+                _clash(
+                    event_type,
+                    late[both[0]],
+                    f"{_named(both)} late here and in {origin}, their own hour",
+                )
+            )
     return findings
 
 
@@ -161,7 +204,11 @@ class _Check:
         self._contents: dict[str, _Content] = {}
 
     def add(self, kind: BucketFault, detail: str, file: str | None = None) -> None:
-        self._findings.append(BucketFinding(type=self._type, hour=str(self._hour), kind=kind, file=file, detail=detail))
+        self._findings.append(
+            BucketFinding(
+                type=self._type, hour=str(self._hour), kind=kind, file=file, detail=detail
+            )
+        )
 
     def verdict(self, manifest: Manifest | None) -> BucketReport:
         return BucketReport(
@@ -175,21 +222,29 @@ class _Check:
         )
 
     def _late_ids(self) -> bytes:
-        return b"".join(content.ids for name, content in self._contents.items() if name.startswith(LATE_PREFIX))
+        return b"".join(
+            content.ids for name, content in self._contents.items() if name.startswith(LATE_PREFIX)
+        )
 
     def run(self, manifest: Manifest) -> None:
         self._check_chain(manifest.previous)
         sizes = {entry.name: entry.size for entry in self._storage.list(self.folder)}
         listed = {file.name: file for file in manifest.files}
         for name in sorted(sizes.keys() - listed.keys() - {MARKER}):
-            self.add(BucketFault.EXTRA_FILE, "stands in the folder, the manifest does not list it", name)
+            self.add(
+                BucketFault.EXTRA_FILE, "stands in the folder, the manifest does not list it", name
+            )
         if len(listed) != len(manifest.files):
             self.add(BucketFault.BAD_MARKER, "the manifest lists a file twice")
         for name, file in listed.items():
             if name in sizes:
                 self._check_file(file)
             else:
-                self.add(BucketFault.MISSING_FILE, f"the manifest lists it, with {file.records} events", name)
+                self.add(
+                    BucketFault.MISSING_FILE,
+                    f"the manifest lists it, with {file.records} events",
+                    name,
+                )
         self._check_totals(manifest)
 
     def _check_chain(self, said: Previous | None) -> None:
@@ -199,16 +254,32 @@ class _Check:
         except NotClosed:
             stands = None
         if said != stands:
-            self.add(BucketFault.CHAIN, f"the marker before it is {_marker(stands)}, the manifest says {_marker(said)}", MARKER)
+            self.add(
+                BucketFault.CHAIN,
+                f"the marker before it is {_marker(stands)}, the manifest says {_marker(said)}",
+                MARKER,
+            )
 
     def _check_file(self, file: BucketFile) -> None:
         content = self._contents[file.name] = self._read(file)
         if content.bytes != file.bytes:
-            self.add(BucketFault.SIZE, f"{content.bytes} bytes, the manifest says {file.bytes}", file.name)
+            self.add(
+                BucketFault.SIZE,
+                f"{content.bytes} bytes, the manifest says {file.bytes}",
+                file.name,
+            )
         if content.digest != file.blake2b:
-            self.add(BucketFault.DIGEST, f"blake2b {content.digest}, the manifest says {file.blake2b}", file.name)
+            self.add(
+                BucketFault.DIGEST,
+                f"blake2b {content.digest}, the manifest says {file.blake2b}",
+                file.name,
+            )
         if content.whole and content.records != file.records:
-            self.add(BucketFault.COUNT, f"{content.records} events, the manifest says {file.records}", file.name)
+            self.add(
+                BucketFault.COUNT,
+                f"{content.records} events, the manifest says {file.records}",
+                file.name,
+            )
         self._check_hours(file, content)
 
     def _read(self, file: BucketFile) -> _Content:
@@ -223,8 +294,13 @@ class _Check:
                 content.whole = True
             except StorageError:
                 raise
-            except Exception as error:  # noqa: BLE001  # damaged bytes make a decoder raise anything; each is a finding
-                self.add(BucketFault.UNREADABLE, f"after {content.records} events: {type(error).__name__}: {error}", file.name)
+            # damaged bytes make a decoder raise anything; each is a finding
+            except Exception as error:  # noqa: BLE001
+                self.add(
+                    BucketFault.UNREADABLE,
+                    f"after {content.records} events: {type(error).__name__}: {error}",
+                    file.name,
+                )
             while reader.read(_READ_BYTES):
                 pass  # what a decoder left
             content.bytes, content.digest = reader.bytes, reader.digest.hexdigest()
@@ -233,45 +309,88 @@ class _Check:
     def _check_schema(self, file: BucketFile, metadata: Mapping[str, str]) -> None:
         found = fingerprint(json.loads(metadata["avro.schema"]))
         if found != file.schema_fingerprint:
-            self.add(BucketFault.SCHEMA, f"fingerprint {found}, the manifest says {file.schema_fingerprint}", file.name)
+            self.add(
+                BucketFault.SCHEMA,
+                f"fingerprint {found}, the manifest says {file.schema_fingerprint}",
+                file.name,
+            )
 
     def _check_hours(self, file: BucketFile, content: _Content) -> None:
         starts = hour_starts_s(_halves(content.ids)[0], self._hour.length_s)
         if file.name.startswith(ON_TIME_PREFIX):
-            wrong, rule = starts != self._hour.start_s, "is not of this hour, though the file is of on-time events"
+            wrong, rule = (
+                starts != self._hour.start_s,
+                "is not of this hour, though the file is of on-time events",
+            )
         elif file.name.startswith(LATE_PREFIX):
-            wrong, rule = starts >= self._hour.start_s, "is not of an earlier hour, though the file is of late events"
+            wrong, rule = (
+                starts >= self._hour.start_s,
+                "is not of an earlier hour, though the file is of late events",
+            )
         else:
-            self.add(BucketFault.BAD_MARKER, f"a file's name begins with {ON_TIME_PREFIX} or {LATE_PREFIX}", file.name)
+            self.add(
+                BucketFault.BAD_MARKER,
+                f"a file's name begins with {ON_TIME_PREFIX} or {LATE_PREFIX}",
+                file.name,
+            )
             return
         if wrong.any():
-            found = [event_id for event_id, is_wrong in zip(_split(content.ids), wrong, strict=True) if is_wrong]
+            found = [
+                event_id
+                for event_id, is_wrong in zip(_split(content.ids), wrong, strict=True)
+                if is_wrong
+            ]
             self.add(BucketFault.HOUR, f"{_named(found)} {rule}", file.name)
-        elif file.origin_hour is not None and any(label != file.origin_hour for label in self._by_hour(starts)):
-            self.add(BucketFault.HOUR, f"holds events of other hours than its origin hour {file.origin_hour}", file.name)
+        elif file.origin_hour is not None and any(
+            label != file.origin_hour for label in self._by_hour(starts)
+        ):
+            self.add(
+                BucketFault.HOUR,
+                f"holds events of other hours than its origin hour {file.origin_hour}",
+                file.name,
+            )
 
     def _check_totals(self, manifest: Manifest) -> None:
         listed = sum(file.records for file in manifest.files)
         if manifest.events != listed:
-            self.add(BucketFault.COUNT, f"the manifest says {manifest.events} events, its files add up to {listed}")
+            self.add(
+                BucketFault.COUNT,
+                f"the manifest says {manifest.events} events, its files add up to {listed}",
+            )
         ids = b"".join(content.ids for content in self._contents.values())
         self._check_distinct(ids)
-        if len(self._contents) != len(manifest.files) or not all(content.whole for content in self._contents.values()):
+        if len(self._contents) != len(manifest.files) or not all(
+            content.whole for content in self._contents.values()
+        ):
             return  # named above; sums over a part would only repeat it
         total = int(_halves(ids)[1].sum(dtype=np.uint64))
         if total != _parse_hex(manifest.id_sum):
-            self.add(BucketFault.ID_SUM, f"the ids add up to {total:016x}, the manifest says {manifest.id_sum}")
+            self.add(
+                BucketFault.ID_SUM,
+                f"the ids add up to {total:016x}, the manifest says {manifest.id_sum}",
+            )
         late = self._by_hour(hour_starts_s(_halves(self._late_ids())[0], self._hour.length_s))
         if late != manifest.late:
-            self.add(BucketFault.LATE, f"late events by origin hour are {late}, the manifest says {manifest.late}")
+            self.add(
+                BucketFault.LATE,
+                f"late events by origin hour are {late}, the manifest says {manifest.late}",
+            )
 
     def _check_distinct(self, ids: bytes) -> None:
-        ascending = np.sort(np.frombuffer(ids, f"S{ID_SIZE}"))  # numpy sorts and compares them as ids
+        ascending = np.sort(
+            np.frombuffer(ids, f"S{ID_SIZE}")
+        )  # numpy sorts and compares them as ids
         again = _split(ascending[1:][ascending[1:] == ascending[:-1]].tobytes())
         if again:
             examples = {*again[:_EXAMPLES_MAX]}
-            files = [name for name, content in self._contents.items() if not examples.isdisjoint(_split(content.ids))]
-            self.add(BucketFault.DUPLICATE, f"{_named(again)} more than once, in {', '.join(files)}")
+            files = [
+                name
+                for name, content in self._contents.items()
+                if not examples.isdisjoint(_split(content.ids))
+            ]
+            self.add(
+                BucketFault.DUPLICATE, f"{_named(again)} more than once, in {', '.join(files)}"
+            )
 
     def _by_hour(self, starts: Int64s) -> dict[str, int]:
         hours, counts = np.unique(starts, return_counts=True)

@@ -2,8 +2,8 @@
 
     closer.py      drives all that follows, and picks up whatever a crash left; blockers.py: what each type waits for
     cut/           may an hour close: readiness.py (who has reported; pure), cut.py (what must be on the central cluster, and
-                   staged, before an hour may freeze), clusters.py (asks edge, mirror and ledger), forced.py (an operator's
-                   override)
+                   staged, before an hour may freeze), clusters.py (asks edge, mirror and ledger),
+                   forced.py (an operator's override)
     proof/         is it complete: proof.py (promises against listed rows, for all types at once), evidence.py (what it reads, in
                    tasks), promises.py (how it is compared; pure), unaudited.py (what waits for a promise), readings.py and
                    copies.py (two readings of one range)

@@ -36,7 +36,9 @@ class BlockersKeeper:
         for b in changed:
             self._written[b.event_type], self._said_ms[b.event_type] = b, now_ms
 
-    def _changed(self, event_type: str, hour: Hour, phase: Phase, what: tuple[str, ...], now_ms: int) -> Blocker | None:
+    def _changed(
+        self, event_type: str, hour: Hour, phase: Phase, what: tuple[str, ...], now_ms: int
+    ) -> Blocker | None:
         before, since_ms = self._written.get(event_type), now_ms
         if before and (before.hour, before.phase) == (hour, phase):
             if before.what == what or now_ms - self._said_ms[event_type] < REWORD_MS:

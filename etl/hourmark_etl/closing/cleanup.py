@@ -1,13 +1,17 @@
-"""Deletes what nothing reads any more, a bounded amount a call; a crash anywhere leaves at most what the next call deletes.
+"""Deletes what nothing reads any more, a bounded amount a call; a crash anywhere leaves at most
+what the next call deletes.
 
-- Event files, once every group of them stands in a closed bucket (which was read back before it was published), and
-  `etl.staged_keep_seconds` later, so that `audit --ranges` can still name ranges of what was just closed.
-- Audit files, `kafka.retention_hours` and a day after their promises were settled: until then a second copy of a record may come;
-  and none from an hour before the oldest open hour on, whatever it holds: so a lost ledger finds no gap among them.
-- Folders of batches that were never committed: their name holds the epoch of a consumer that has been replaced since, so
-  no commit can name them any more.
-- Uploads that a crash cut short, a day after the storage saw them begin. Should a writer still be at it (it was paused, or a
-  clock is wrong), it finds its file gone and begins again; nothing is published in part.
+- Event files, once every group of them stands in a closed bucket (which was read back before it was
+  published), and `etl.staged_keep_seconds` later, so that `audit --ranges` can still name ranges of
+  what was just closed.
+- Audit files, `kafka.retention_hours` and a day after their promises were settled: until then a
+  second copy of a record may come; and none from an hour before the oldest open hour on, whatever
+  it holds: so a lost ledger finds no gap among them.
+- Folders of batches that were never committed: their name holds the epoch of a consumer that has
+  been replaced since, so no commit can name them any more.
+- Uploads that a crash cut short, a day after the storage saw them begin. Should a writer still be
+  at it (it was paused, or a clock is wrong), it finds its file gone and begins again; nothing is
+  published in part.
 - Unaudited, and indexes of ids, by rules of their own (`closing.unaudited`, `closing.indexing`).
 
 The ledger forgets a file before it is deleted: so no listing ever names a file that is gone.
@@ -62,7 +66,10 @@ class Cleaned:
 
 
 class Cleaner:
-    """Goes through what there is, call by call. Belongs to the driver that closes: it is fenced by the closer's lease."""
+    """Goes through what there is, call by call.
+
+    Belongs to the driver that closes: it is fenced by the closer's lease.
+    """
 
     def __init__(self, storage: Storage, database: Database, config: Config, clock: Clock) -> None:
         self._storage, self._database, self._etl, self._clock = storage, database, config.etl, clock
@@ -81,30 +88,45 @@ class Cleaner:
             if apart := clocks_apart(Reports(reporters(self._database)), self._clock.now_ms()):
                 _LOG.warning("nothing is deleted by a clock that may be wrong: %s", apart)
                 return
-            if any(f.state is State.DAMAGED for f in frontiers(self._database, self._bucket_seconds)):
-                _LOG.error("nothing is deleted by a ledger with damaged rows: `hourmark ledger check` names them")
+            if any(
+                f.state is State.DAMAGED for f in frontiers(self._database, self._bucket_seconds)
+            ):
+                _LOG.error(
+                    "nothing is deleted by a ledger with damaged rows: `hourmark ledger "
+                    "check` names them"
+                )
                 return
             cleaned = self.clean(lease, self._clock.now_ms())
         except (Unavailable, Finding) as error:
-            _LOG.warning("cleaning up was interrupted and goes on in %.0f s: %s", EVERY_SECONDS, error)
+            _LOG.warning(
+                "cleaning up was interrupted and goes on in %.0f s: %s", EVERY_SECONDS, error
+            )
             return
         if any(dataclasses.astuple(cleaned)):
             _LOG.info(
-                "deleted %d event and %d audit files, %d batches or uploads never finished, %d unaudited and %d id files",
+                "deleted %d event and %d audit files, %d batches or uploads never "
+                "finished, %d unaudited and %d id files",
                 *dataclasses.astuple(cleaned),
             )
 
     def clean(self, lease: Lease, now_ms: int) -> Cleaned:
-        """One bounded round. Unavailable where storage or ledger is away; StaleDriver for a closer that was replaced."""
+        """One bounded round.
+
+        Unavailable where storage or ledger is away; StaleDriver for a closer that was replaced.
+        """
         closed_before_ms = now_ms - round(self._etl.staged_keep_seconds * 1000)
         events, self._events_after = ledger.closed_event_files(
             self._database, self._events_after, closed_before_ms, FILES_AT_ONCE
         )
         needed_from_ms = ledger.oldest_frontier_ms(self._database) - EARLIEST_MS
-        below = ledger.settled_before(self._database, DEAD_LETTERS, min(now_ms - self._audit_keep_ms, needed_from_ms))
+        below = ledger.settled_before(
+            self._database, DEAD_LETTERS, min(now_ms - self._audit_keep_ms, needed_from_ms)
+        )
         audits: list[Garbage] = []
         if below is not None:
-            audits, self._audit_after = ledger.settled_audit_files(self._database, self._audit_after, below, FILES_AT_ONCE)
+            audits, self._audit_after = ledger.settled_audit_files(
+                self._database, self._audit_after, below, FILES_AT_ONCE
+            )
         self._delete(lease, events + audits)
         forget_set_aside(self._database, lease, now_ms)
         pack_days(self._database, lease, now_ms, DAYS_AT_ONCE)
@@ -114,10 +136,14 @@ class Cleaner:
             folders=self._delete_unfinished(lease, now_ms, needed_from_ms),
             unaudited_files=self._unaudited.clean(lease, now_ms),
             index_files=clean_indexes(
-                self._storage, self._database, lease,
-                hours_max=self._etl.index_hours, bytes_max=self._etl.index_bytes_max, now_ms=now_ms,
+                self._storage,
+                self._database,
+                lease,
+                hours_max=self._etl.index_hours,
+                bytes_max=self._etl.index_bytes_max,
+                now_ms=now_ms,
             ),
-        )  # fmt: skip
+        )
 
     def _delete(self, lease: Lease, files: list[Garbage]) -> None:
         if not files:
@@ -128,16 +154,22 @@ class Cleaner:
 
     def _delete_unfinished(self, lease: Lease, now_ms: int, needed_from_ms: int) -> int:
         batches = entries_of(self._storage, STAGING_FOLDER)
-        named, epochs = ledger.folders(self._database)  # after the listing: a folder's commit may come in between
+        named, epochs = ledger.folders(
+            self._database
+        )  # after the listing: a folder's commit may come in between
         folders = [f"{STAGING_FOLDER}/{b.name}" for b in batches if _is_replaced(b.name, epochs)]
-        # Where records are lost, such a folder may hold them (an older copy of the ledger was restored): a rebuild lists it.
+        # Where records are lost, such a folder may hold them (an older copy of the ledger was
+        # restored): a rebuild lists it.
         may_hold = any(
-            gap.accepted_at_ms is None or (tells_lost_end(gap) and needed_from_ms < gap.accepted_at_ms)
+            gap.accepted_at_ms is None
+            or (tells_lost_end(gap) and needed_from_ms < gap.accepted_at_ms)
             for gap in all_gaps(self._database)
         )
         doomed = [] if may_hold else [folder for folder in folders if folder not in named]
         uploads = entries_of(self._storage, SCRATCH)
-        doomed += [f"{SCRATCH}/{u.name}" for u in uploads if u.changed_ms < now_ms - UNFINISHED_KEPT_MS]
+        doomed += [
+            f"{SCRATCH}/{u.name}" for u in uploads if u.changed_ms < now_ms - UNFINISHED_KEPT_MS
+        ]
         doomed = doomed[:FOLDERS_AT_ONCE]
         if doomed:
             self._database.check_lease(lease)  # a closer that was replaced deletes nothing

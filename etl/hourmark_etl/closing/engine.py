@@ -1,6 +1,8 @@
-"""The heavy work of closing: comparing audit records, proving many types' frozen hours, writing many types' sealed hours.
+"""The heavy work of closing: comparing audit records, proving many types' frozen hours, writing
+many types' sealed hours.
 
-The closer decides; the engine reads staged rows, as units of work that a `Runner` runs: on Spark's executors, or in this process.
+The closer decides; the engine reads staged rows, as units of work that a `Runner` runs: on Spark's
+executors, or in this process.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from hourmark_etl.storage import Storage
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """What closing asks for; each call is one round for all types given. `runner`: where units of work run."""
+    """What closing asks for; each call is one round for all types given. `runner`: where units of
+    work run.
+    """
 
     storage: Storage
     database: Database
@@ -31,18 +35,33 @@ class Engine:
     runner: Runner = dataclasses.field(default_factory=Runner)
 
     def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
-        """By type: whether every promise below these central audit offsets is kept by rows listed for its hour, or before."""
+        """By type: whether every promise below these central audit offsets is kept by rows listed
+        for its hour, or before.
+        """
         prover = Prover(
-            runner=self.runner, storage=self.storage, database=self.database, unit_bytes_max=self.config.etl.unit_bytes_max
+            runner=self.runner,
+            storage=self.storage,
+            database=self.database,
+            unit_bytes_max=self.config.etl.unit_bytes_max,
         )
-        return {f.event_type: proof for f, proof in zip(frozen, prover.prove(list(frozen), audit_next), strict=True)}
+        return {
+            f.event_type: proof
+            for f, proof in zip(frozen, prover.prove(list(frozen), audit_next), strict=True)
+        }
 
     def compare(self, without: Collection[str]) -> Compared | None:
-        """The next audit files that are to be compared with all others, but for these paths; None if there are none."""
+        """The next audit files that are to be compared with all others, but for these paths; None
+        if there are none.
+        """
         return Comparer(self.runner, self.storage, self.database).next(without)
 
-    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
-        """Containers of all of them in `folder` (schemas: id → Avro JSON). Safe to repeat into another folder."""
+    def write(
+        self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str
+    ) -> list[WrittenHour]:
+        """Containers of all of them in `folder` (schemas: id → Avro JSON).
+
+        Safe to repeat into another folder.
+        """
         etl, late = self.config.etl, defaultdict[str, set[int]](set)
         for s in sealed:
             late[s.event_type] |= s.late_hours_s

@@ -31,7 +31,9 @@ class Ports:
     database: Database
     sites: Callable[[Lease], Sites]
     progress: StagingProgress
-    restage: Callable[[Lease, str], str]  # path of a staged file that cannot be read, and its new one; DataLoss if there is none
+    restage: Callable[
+        [Lease, str], str
+    ]  # path of a staged file that cannot be read, and its new one; DataLoss if there is none
     metrics: ClosingMetrics
     clock: Clock
     publishers: int = 8

@@ -1,12 +1,15 @@
-"""Publishes a written hour: the attempt folder gets exactly the manifest's files and a finished `_SUCCESS`, is read back, and
-one rename that refuses an existing target makes it the bucket. Where the target stands already, its marker is the truth.
+"""Publishes a written hour: the attempt folder gets exactly the manifest's files and a finished
+`_SUCCESS`, is read back, and one rename that refuses an existing target makes it the bucket. Where
+the target stands already, its marker is the truth.
 
-`Publisher`: one write for all types of a round, then each type's folders in turn, many types at once. What cannot be published
-holds up its type alone: it is given back as trouble, and its later hours wait with it.
+`Publisher`: one write for all types of a round, then each type's folders in turn, many types at
+once. What cannot be published holds up its type alone: it is given back as trouble, and its later
+hours wait with it.
 
-`check_foreign_root`, `check_published`, `check_other_seal`: whether the buckets on storage are this ledger's, and this ledger the
-newest. Going on with an older copy would list events for buckets that are published already, and so lose them; going on with a
-new, empty ledger would write every event that Kafka still holds a second time. So both stop.
+`check_foreign_root`, `check_published`, `check_other_seal`: whether the buckets on storage are this
+ledger's, and this ledger the newest. Going on with an older copy would list events for buckets that
+are published already, and so lose them; going on with a new, empty ledger would write every event
+that Kafka still holds a second time. So both stop.
 """
 
 from __future__ import annotations
@@ -36,7 +39,13 @@ from hourmark.records.manifest import (
     SetAsideRecords,
 )
 from hourmark.rules.revision import KnownSchema
-from hourmark_etl.buckets.reader import NotClosed, any_marker, decoded_manifest, read_marker, standing_manifest
+from hourmark_etl.buckets.reader import (
+    NotClosed,
+    any_marker,
+    decoded_manifest,
+    read_marker,
+    standing_manifest,
+)
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
 from hourmark_etl.closing.write.id_indexes import keep_indexes
@@ -54,7 +63,8 @@ from hourmark_etl.storage import AccessDenied, AlreadyExists, Storage, StorageEr
 
 _SET_ASIDE_MAX: Final = 50  # entries of `Manifest.set_aside_records`
 _HELP = (
-    "Restore the newest copy of the ledger, or recreate it by `hourmark ledger rebuild`; or, where this is a new installation, "
+    "Restore the newest copy of the ledger, or recreate it by `hourmark ledger rebuild`; or, "
+    "where this is a new installation, "
     "give it a root of its own (storage.root). Nothing was changed"
 )
 
@@ -72,7 +82,10 @@ def manifest_of(
     now_ms: int,
     unverified: Collection[str] = (),
 ) -> Manifest:
-    """What `_SUCCESS` will say; pure. `unverified`: what an override gave up, beside what `written` names."""
+    """What `_SUCCESS` will say; pure.
+
+    `unverified`: what an override gave up, beside what `written` names.
+    """
     seal, hour = frontier.seal, frontier.hour
     assert seal is not None, "only a sealed hour is written"
     files = _named(written.files)
@@ -92,11 +105,19 @@ def manifest_of(
             audit_records=seal.audit_records,
             promised=seal.promised,
             audit_next=seal.audit_next.in_marker(),
-            waived=[*seal.waived, *_left_out(written), *(f"not verified: {what}" for what in (*written.unverified, *unverified))],
+            waived=[
+                *seal.waived,
+                *_left_out(written),
+                *(f"not verified: {what}" for what in (*written.unverified, *unverified)),
+            ],
         ),
         files=[
             BucketFile(
-                name=name, records=w.records, bytes=w.bytes, blake2b=w.blake2b, schema_id=w.schema_id,
+                name=name,
+                records=w.records,
+                bytes=w.bytes,
+                blake2b=w.blake2b,
+                schema_id=w.schema_id,
                 schema_fingerprint=fingerprints[w.schema_id],
             )
             for name, w in files
@@ -115,18 +136,25 @@ def manifest_of(
         unknown=dict(seal.unknown),
         unrepeatable=list(seal.unrepeatable),
         id_sum=f"{sum(w.id_sum for _, w in files) % (1 << 64):016x}",
-        offsets=[Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset) for p in seal.offsets],
+        offsets=[
+            Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset)
+            for p in seal.offsets
+        ],
         ledger=ledger[0],
         ledger_commit=ledger[1],
         attempt=attempt,
         closed_at_ms=now_ms,
         software=f"hourmark {version('hourmark')}",
-    ).sealed()  # fmt: skip
+    ).sealed()
 
 
 def _left_out(written: WrittenHour) -> list[str]:
     count = sum(rows.events for rows in written.left_out.values())
-    return [f"left out: {count} rows that cannot be written, such as {'; '.join(written.faults)}"] if count else []
+    return (
+        [f"left out: {count} rows that cannot be written, such as {'; '.join(written.faults)}"]
+        if count
+        else []
+    )
 
 
 def _lacks(seal: Seal, written: WrittenHour) -> Lacks | None:
@@ -142,14 +170,21 @@ def _set_aside(found: Collection[SetAside]) -> list[SetAsideRecords]:
     most = sorted(offsets.items(), key=lambda item: (-len(item[1]), item[0]))[:_SET_ASIDE_MAX]
     return [
         SetAsideRecords(
-            topic=topic, partition=partition, reason=reason, records=len(of), first_offset=min(of), last_offset=max(of)
+            topic=topic,
+            partition=partition,
+            reason=reason,
+            records=len(of),
+            first_offset=min(of),
+            last_offset=max(of),
         )
         for (topic, partition, reason), of in most
     ]
 
 
 def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
-    """What the frontier's manifest says of the marker before it, as that stands; a Finding where it is gone, or damaged."""
+    """What the frontier's manifest says of the marker before it, as that stands; a Finding where it
+    is gone, or damaged.
+    """
     if frontier.hour == frontier.first_hour:
         return None
     before = frontier.hour.before()
@@ -158,10 +193,15 @@ def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
         decoded_manifest(storage, frontier.event_type, before, marker)
         return Previous.of(str(before), marker)
     except NotClosed as error:
-        raise Finding(f"{frontier.event_type} {frontier.hour} follows a bucket that is gone: {error}; bring it back") from error
+        raise Finding(
+            f"{frontier.event_type} {frontier.hour} follows a bucket that is gone: "
+            f"{error}; bring it back"
+        ) from error
 
 
-def _books(seal: Seal, hour: Hour, listed: Collection[StagedGroup], written: Sequence[WrittenFile]) -> dict[str, Book]:
+def _books(
+    seal: Seal, hour: Hour, listed: Collection[StagedGroup], written: Sequence[WrittenFile]
+) -> dict[str, Book]:
     rows, events = Counter[int](), Counter[int]()
     for g in listed:
         rows[g.hour_s] += g.rows
@@ -171,21 +211,30 @@ def _books(seal: Seal, hour: Hour, listed: Collection[StagedGroup], written: Seq
     books = {}
     for start_s in sorted(rows.keys() | sealed.keys()):
         of = sealed.get(start_s, OriginHourSums(start_s, 0, 0))
-        book = Book(rows=rows[start_s], events=events[start_s], promised=of.promised, unaudited=of.unaudited)
+        book = Book(
+            rows=rows[start_s], events=events[start_s], promised=of.promised, unaudited=of.unaudited
+        )
         books[str(Hour(start_s, hour.length_s))] = book
     return books
 
 
-def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest: Manifest) -> Manifest:
-    """Make it the bucket, and return the manifest that stands there: this one, or that of whoever was first.
+def publish(
+    storage: Storage, frontier: Frontier, written: WrittenHour, manifest: Manifest
+) -> Manifest:
+    """Make it the bucket, and return the manifest that stands there: this one, or that of whoever
+    was first.
 
-    Finding, and nothing published, if what was written does not read back as the manifest says: files' contents were read back
-    by the tasks that wrote them, their names and sizes and the manifest are here.
+    Finding, and nothing published, if what was written does not read back as the manifest says:
+    files' contents were read back by the tasks that wrote them, their names and sizes and the
+    manifest are here.
     """
     if written.trouble:
         raise Finding(written.trouble)
     if written.unwritable:
-        raise Unwritable(f"{written.unwritable}. `hourmark bucket force` closes the hour all the same, and its marker says so")
+        raise Unwritable(
+            f"{written.unwritable}. `hourmark bucket force` closes the hour all the same, "
+            "and its marker says so"
+        )
     attempt = f"{ATTEMPTS_FOLDER}/{manifest.attempt}/{frontier.event_type}"
     target = frontier.hour.bucket_path(frontier.event_type)
     storage.make_folder(attempt)
@@ -199,7 +248,8 @@ def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest
         standing = standing_manifest(storage, frontier.event_type, frontier.hour)
         if standing is None:
             raise Finding(
-                f"{storage.url(target)} stands, but without a {MARKER}: not made by Hourmark. Move it away, and closing goes on"
+                f"{storage.url(target)} stands, but without a {MARKER}: not made by "
+                "Hourmark. Move it away, and closing goes on"
             ) from None
         return standing
     return manifest
@@ -208,7 +258,10 @@ def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest
 def _named(written: Sequence[WrittenFile]) -> list[tuple[str, WrittenFile]]:
     """The files in the bucket's order, with their names in it."""
     numbers = {"part": itertools.count(), "late": itertools.count()}
-    files = [("late" if w.late else "part", w) for w in sorted(written, key=lambda w: (w.late, w.schema_id, w.path))]
+    files = [
+        ("late" if w.late else "part", w)
+        for w in sorted(written, key=lambda w: (w.late, w.schema_id, w.path))
+    ]
     return [(f"{kind}-{next(numbers[kind]):05d}.avro", w) for kind, w in files]
 
 
@@ -216,9 +269,15 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
     found = {entry.name: entry.size for entry in storage.list(attempt)}
     wanted = {f.name: f.bytes for f in manifest.files} | {MARKER: len(manifest.encode())}
     if found != wanted:
-        raise Finding(f"{storage.url(attempt)} holds {found}, the manifest says {wanted}; the attempt is not published")
+        raise Finding(
+            f"{storage.url(attempt)} holds {found}, the manifest says {wanted}; the "
+            "attempt is not published"
+        )
     if storage.read(f"{attempt}/{MARKER}", size=found[MARKER]) != manifest.encode():
-        raise Finding(f"{storage.url(attempt)}/{MARKER} does not read back as written; the attempt is not published")
+        raise Finding(
+            f"{storage.url(attempt)}/{MARKER} does not read back as written; the attempt "
+            "is not published"
+        )
 
 
 class Unwritable(Finding):
@@ -246,7 +305,9 @@ class Published:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Publisher:
-    """Sealed hours → buckets. `publishers`: how many types are published at once; with 1, in an order that can be repeated."""
+    """Sealed hours → buckets. `publishers`: how many types are published at once; with 1, in an
+    order that can be repeated.
+    """
 
     engine: Engine
     storage: Storage
@@ -256,7 +317,9 @@ class Publisher:
     publishers: int
 
     def standing(self, sealed: Collection[Frontier]) -> Published:
-        """Those of them that were published already, by a closer that was interrupted or by another; by their markers."""
+        """Those of them that were published already, by a closer that was interrupted or by
+        another; by their markers.
+        """
         chains = [f.sealed_hours for f in sealed]
         # No manifest of this bucket is a Finding: buckets never change, so somebody else wrote it.
         return self._each(chains, lambda f: standing_manifest(self.storage, f.event_type, f.hour))
@@ -268,13 +331,19 @@ class Publisher:
         asked = [h for f in sealed for h in f.sealed_hours]
         groups = listed_groups(self.database, asked)
         hours = {
-            (f.event_type, f.hour): SealedHour(f.event_type, f.hour, tuple(listed), *_given_up(f.seal))
+            (f.event_type, f.hour): SealedHour(
+                f.event_type, f.hour, tuple(listed), *_given_up(f.seal)
+            )
             for f, listed in zip(asked, groups, strict=True)
         }
         schemas = schemas_of(self.database, {s for h in hours.values() for s in _schema_ids(h)})
         troubles: list[Trouble] = []
         chains = [_readable(f.sealed_hours, hours, schemas, troubles) for f in sealed]
-        whole = {schema_id: schema for schema_id, schema in schemas.items() if isinstance(schema, KnownSchema)}
+        whole = {
+            schema_id: schema
+            for schema_id, schema in schemas.items()
+            if isinstance(schema, KnownSchema)
+        }
         texts = {schema_id: schema.text for schema_id, schema in whole.items() if schema.text}
         marks = {schema_id: schema.fingerprint for schema_id, schema in whole.items()}
         readable = [hours[f.event_type, f.hour] for chain in chains for f in chain]
@@ -287,21 +356,38 @@ class Publisher:
             of = by_hour[f.event_type, f.hour.start_s]
             previous, unverified = self._previous(f)
             manifest = manifest_of(
-                f, of, listed=hours[f.event_type, f.hour].listed, fingerprints=marks,
+                f,
+                of,
+                listed=hours[f.event_type, f.hour].listed,
+                fingerprints=marks,
                 set_aside=set_aside.get((f.event_type, f.hour.start_s), ()),
-                previous=previous, ledger=identity, attempt=attempt, now_ms=self.clock.now_ms(), unverified=unverified,
-            )  # fmt: skip
+                previous=previous,
+                ledger=identity,
+                attempt=attempt,
+                now_ms=self.clock.now_ms(),
+                unverified=unverified,
+            )
             return publish(self.storage, f, of, manifest)
 
         result = self._each(chains, published)
         result.troubles += troubles
         manifests = [c.manifest for c in result.closings]
-        keep_indexes(self.storage, self.database, self.lease, attempt, manifests, written, self.clock.now_ms())
+        keep_indexes(
+            self.storage,
+            self.database,
+            self.lease,
+            attempt,
+            manifests,
+            written,
+            self.clock.now_ms(),
+        )
         self.storage.delete(folder)
         return result
 
     def _previous(self, f: Frontier) -> tuple[Previous | None, tuple[str, ...]]:
-        """Return the marker before this hour's, with what is wrong with it where an override goes on by the ledger's copy."""
+        """Return the marker before this hour's, with what is wrong with it where an override goes
+        on by the ledger's copy.
+        """
         try:
             return previous_of(self.storage, f), ()
         except Finding as error:
@@ -310,12 +396,21 @@ class Publisher:
             if known is None:
                 raise
             if not _given_up(f.seal).gives_up:
-                raise Unwritable(f"{error}, or `hourmark bucket force` goes on with the ledger's copy of its marker") from error
+                raise Unwritable(
+                    f"{error}, or `hourmark bucket force` goes on with the ledger's copy "
+                    "of its marker"
+                ) from error
             decoded_manifest(self.storage, f.event_type, before, known)
             return Previous.of(str(before), known), (f"the bucket before it, {before}: {error}",)
 
-    def _each(self, chains: Sequence[Sequence[Frontier]], manifest_there: Callable[[Frontier], Manifest | None]) -> Published:
-        """Many types at once, each type's hours in turn: up to one of which no manifest stands then, or that an error holds."""
+    def _each(
+        self,
+        chains: Sequence[Sequence[Frontier]],
+        manifest_there: Callable[[Frontier], Manifest | None],
+    ) -> Published:
+        """Many types at once, each type's hours in turn: up to one of which no manifest stands
+        then, or that an error holds.
+        """
         together, ledger = Published(), self.database.identity()[0]
 
         def close(chain: Sequence[Frontier]) -> None:
@@ -354,7 +449,9 @@ def _readable(
     schemas: Mapping[int, KnownSchema | DamagedRow],
     troubles: list[Trouble],
 ) -> tuple[Frontier, ...]:
-    """The hours of the chain before the first with events that nobody could read, or with other rows than it was sealed with."""
+    """The hours of the chain before the first with events that nobody could read, or with other
+    rows than it was sealed with.
+    """
     for at, f in enumerate(chain):
         if why := _unpublishable(f, hours[f.event_type, f.hour], schemas):
             troubles.append(Trouble(f, why))
@@ -362,15 +459,21 @@ def _readable(
     return tuple(chain)
 
 
-def _unpublishable(f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSchema | DamagedRow]) -> Finding | None:
+def _unpublishable(
+    f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSchema | DamagedRow]
+) -> Finding | None:
     assert f.seal is not None
     listed, sealed = listed_sums(hour.listed), f.seal.listed
-    if f.seal.checked is None or listed.unchecked or sealed.unchecked:  # values are not known of all rows
+    if (
+        f.seal.checked is None or listed.unchecked or sealed.unchecked
+    ):  # values are not known of all rows
         listed, sealed = (dataclasses.replace(of, values=0, unchecked=0) for of in (listed, sealed))
     if listed != sealed:
         return LedgerChanged(
-            f"the ledger lists {listed.events} rows for {f.event_type} {f.hour}, which was sealed with {sealed.events}, or with "
-            "others: rows of the table staged_groups were changed or are gone; restore the newest copy of the ledger, or "
+            f"the ledger lists {listed.events} rows for {f.event_type} {f.hour}, which was "
+            f"sealed with {sealed.events}, or with "
+            "others: rows of the table staged_groups were changed or are gone; restore the "
+            "newest copy of the ledger, or "
             "recreate it by `hourmark ledger rebuild`"
         )
     for schema_id in sorted(_schema_ids(hour)):
@@ -379,15 +482,20 @@ def _unpublishable(f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSch
             if isinstance(known, DamagedRow):
                 return LedgerChanged(str(why))
             if not hour.leaves_out:
-                return Unwritable(f"{why}, or `hourmark bucket force` closes the hour without its events")
+                return Unwritable(
+                    f"{why}, or `hourmark bucket force` closes the hour without its events"
+                )
     return None
 
 
-def check_foreign_root(storage: Storage, frontiers: Iterable[Frontier], closed_types: Collection[str]) -> list[Trouble]:
-    """ForeignLedger if a type has buckets on storage, and this ledger has closed none of it and sealed nothing. Of which types
-    storage does not let that be seen.
+def check_foreign_root(
+    storage: Storage, frontiers: Iterable[Frontier], closed_types: Collection[str]
+) -> list[Trouble]:
+    """ForeignLedger if a type has buckets on storage, and this ledger has closed none of it and
+    sealed nothing. Of which types storage does not let that be seen.
 
-    Only markers tell: an administrator may make folders, with rights and quota, before the first bucket.
+    Only markers tell: an administrator may make folders, with rights and quota, before the first
+    bucket.
     """
     troubles = []
     for f in frontiers:
@@ -396,7 +504,8 @@ def check_foreign_root(storage: Storage, frontiers: Iterable[Frontier], closed_t
         try:
             if standing := any_marker(storage, f.event_type):
                 raise ForeignLedger(
-                    f"{storage.url(standing)} stands, but this ledger has closed nothing of {f.event_type}. {_HELP}"
+                    f"{storage.url(standing)} stands, but this ledger has closed nothing "
+                    f"of {f.event_type}. {_HELP}"
                 )
         except AccessDenied as error:
             troubles.append(Trouble(f, error))
@@ -404,14 +513,18 @@ def check_foreign_root(storage: Storage, frontiers: Iterable[Frontier], closed_t
 
 
 def check_published(storage: Storage, opened: Collection[Frontier]) -> list[Trouble]:
-    """ForeignLedger if the bucket of an open hour stands already: only a sealed hour can have been published. Of which of them
-    storage does not let that be seen."""
+    """ForeignLedger if the bucket of an open hour stands already: only a sealed hour can have been
+    published. Of which of them storage does not let that be seen.
+    """
     troubles = []
     for f in opened:
         path = f"{f.hour.bucket_path(f.event_type)}/{MARKER}"
         try:
             if storage.exists(path):
-                raise ForeignLedger(f"{storage.url(path)} stands, but the ledger has not closed {f.event_type} {f.hour}. {_HELP}")
+                raise ForeignLedger(
+                    f"{storage.url(path)} stands, but the ledger has not closed "
+                    f"{f.event_type} {f.hour}. {_HELP}"
+                )
         except AccessDenied as error:
             troubles.append(Trouble(f, error))
     return troubles
@@ -421,8 +534,13 @@ def check_other_seal(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
     """ForeignLedger if a standing marker does not say what this ledger sealed."""
     offsets = {(o.topic_id, o.partition): o.next for o in manifest.offsets}
     sealed = {(p.topic_id, p.partition): p.next_offset for p in seal.offsets}
-    if manifest.ledger != ledger_id or offsets != sealed or AuditOffsets.of(manifest.evidence.audit_next) != seal.audit_next:
+    if (
+        manifest.ledger != ledger_id
+        or offsets != sealed
+        or AuditOffsets.of(manifest.evidence.audit_next) != seal.audit_next
+    ):
         raise ForeignLedger(
-            f"{manifest.type} {manifest.hour} was published by ledger {manifest.ledger} (commit {manifest.ledger_commit}) with "
+            f"{manifest.type} {manifest.hour} was published by ledger {manifest.ledger} (commit "
+            f"{manifest.ledger_commit}) with "
             f"other contents than this ledger {ledger_id} sealed. {_HELP}"
         )

@@ -1,4 +1,7 @@
-"""Where units of work run: on Spark's executors, or in this process. The work is a pure function of its item and of storage."""
+"""Where units of work run: on Spark's executors, or in this process.
+
+The work is a pure function of its item and of storage.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ _Result = TypeVar("_Result")
 
 
 class Runner:
-    """Runs one function over many items, each perhaps more than once (a task that is tried again). This one: here, in turn."""
+    """Runs one function over many items, each perhaps more than once (a task that is tried again).
+
+    This one: here, in turn.
+    """
 
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         """Results in the order of items. The first HourmarkError of `work` is raised as it was."""
@@ -36,7 +42,8 @@ class Runner:
         merge: Callable[[Sequence[_Part]], _Result],
         keys: int,  # noqa: ARG002  # there is one place
     ) -> list[_Result]:
-        """`work` gives parts by key, of 0 to `keys` - 1; all parts of a key are merged at one place, so that none holds them all.
+        """`work` gives parts by key, of 0 to `keys` - 1; all parts of a key are merged at one
+        place, so that none holds them all.
 
         Results in no order, none for a key without parts. Errors as of `map`.
         """
@@ -71,28 +78,42 @@ class OnSpark(Runner):
 
         def parts(item: _Item) -> list[tuple[int, object]]:
             outcome = _guarded(work, item)
-            return [(0, outcome)] if isinstance(outcome, _Failed) else list(cast(Mapping[int, object], outcome).items())
+            return (
+                [(0, outcome)]
+                if isinstance(outcome, _Failed)
+                else list(cast(Mapping[int, object], outcome).items())
+            )
 
         def together(found: Iterable[object]) -> object:
             taken = list(found)
-            return next((p for p in taken if isinstance(p, _Failed)), None) or _guarded(merge, taken)
+            return next((p for p in taken if isinstance(p, _Failed)), None) or _guarded(
+                merge, taken
+            )
 
-        return self._collected(items, lambda given: given.flatMap(parts).groupByKey(keys).mapValues(together).values())
+        return self._collected(
+            items, lambda given: given.flatMap(parts).groupByKey(keys).mapValues(together).values()
+        )
 
-    def _collected(self, items: Sequence[_Item], job: Callable[[RDD[_Item]], RDD[Any]]) -> list[Any]:
+    def _collected(
+        self, items: Sequence[_Item], job: Callable[[RDD[_Item]], RDD[Any]]
+    ) -> list[Any]:
         if not items:
             return []
         try:
             outcomes = job(self.spark.sparkContext.parallelize(items, len(items))).collect()
         except (PySparkException, Py4JError) as error:
-            raise Unavailable(f"a Spark job of closing failed, and is tried again: {str(error)[-_CAUSE_MAX:]}") from error
+            raise Unavailable(
+                f"a Spark job of closing failed, and is tried again: {str(error)[-_CAUSE_MAX:]}"
+            ) from error
         if failed := next((outcome for outcome in outcomes if isinstance(outcome, _Failed)), None):
             raise failed.error
         return outcomes
 
 
 class _Failed(NamedTuple):
-    """An error that the driver must see as it is: as a failed task it would be tried again, and arrive as text."""
+    """An error that the driver must see as it is: as a failed task it would be tried again, and
+    arrive as text.
+    """
 
     error: HourmarkError
 

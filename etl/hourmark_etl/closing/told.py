@@ -1,7 +1,7 @@
 """What the log says of buckets that were closed in one step. Pure.
 
-One at a time they have a line each. A backlog's come by hundreds (a cluster was away, or the first hour is long ago): those of
-a type have one together, as `hourmark bucket ls` shows each.
+One at a time they have a line each. A backlog's come by hundreds (a cluster was away, or the first
+hour is long ago): those of a type have one together, as `hourmark bucket ls` shows each.
 """
 
 from __future__ import annotations
@@ -25,10 +25,15 @@ def closed_lines(manifests: Iterable[Manifest]) -> Iterator[str]:
     for name, closed in of.items():
         if len(closed) > _EACH_MAX:
             grades = Counter(manifest.grade.value for manifest in closed)
-            graded = ", ".join(f"{counted(number, 'bucket')} closed as {grade}" for grade, number in grades.most_common())
+            graded = ", ".join(
+                f"{counted(number, 'bucket')} closed as {grade}"
+                for grade, number in grades.most_common()
+            )
             yield f"{name} {closed[0].hour} to {closed[-1].hour}: {graded}: {_counts(closed)}"
         else:
-            yield from (f"{name} {one.hour} closed as {one.grade.value}: {_counts([one])}" for one in closed)
+            yield from (
+                f"{name} {one.hour} closed as {one.grade.value}: {_counts([one])}" for one in closed
+            )
 
 
 def _counts(closed: Sequence[Manifest]) -> str:
@@ -36,7 +41,9 @@ def _counts(closed: Sequence[Manifest]) -> str:
     last = closed[-1]
     end_ms = Hour.parse(last.hour, last.bucket_seconds).end_ms
     return (
-        f"{counted(sum(one.events for one in closed), 'event')}, {sum(sum(one.late.values()) for one in closed):,} late, "
+        f"{counted(sum(one.events for one in closed), 'event')}, "
+        f"{sum(sum(one.late.values()) for one in closed):,} late, "
         f"{counted(sum(one.duplicates_removed for one in closed), 'duplicate')} removed, "
-        f"{sum(one.unaudited for one in closed):,} unaudited, {(last.closed_at_ms - end_ms) / 1000:.1f} s after its end"
+        f"{sum(one.unaudited for one in closed):,} unaudited, "
+        f"{(last.closed_at_ms - end_ms) / 1000:.1f} s after its end"
     )

@@ -1,10 +1,14 @@
-"""Units of work: which listed rows a task takes on, and how it reads them. Pure planning; reading by `Storage` and Arrow.
+"""Units of work: which listed rows a task takes on, and how it reads them.
 
-What is read is counted, group by group: rows and digest must be what is listed, or the group's file is Unreadable.
+Pure planning; reading by `Storage` and Arrow.
 
-A unit is bounded in bytes: many small listings together, or one id range of a large one. All rows of one id stand in one unit,
-whatever their hour, so duplicates meet. Listings stand in a unit by type, as they do in staged files, so the row groups of a
-file are read about once a round. Reading goes file by file, and row groups outside of the id range are not fetched.
+What is read is counted, group by group: rows and digest must be what is listed, or the group's file
+is Unreadable.
+
+A unit is bounded in bytes: many small listings together, or one id range of a large one. All rows
+of one id stand in one unit, whatever their hour, so duplicates meet. Listings stand in a unit by
+type, as they do in staged files, so the row groups of a file are read about once a round. Reading
+goes file by file, and row groups outside of the id range are not fetched.
 """
 
 from __future__ import annotations
@@ -24,12 +28,16 @@ from hourmark_etl.model import RANGE_WEIGHT, StagedGroup, Sums
 from hourmark_etl.staging.files import EVENT_SCHEMA, ID_MAX, IdRange, Rows, read_rows
 from hourmark_etl.storage import Storage
 
-_LISTING_COST: Final = 1 << 16  # a listing without bytes still is a file to write: worth so many bytes of datums
+_LISTING_COST: Final = (
+    1 << 16
+)  # a listing without bytes still is a file to write: worth so many bytes of datums
 _UNIT_BYTES_MIN: Final = 1 << 20  # what is worth a task of its own
 
 
 class Listing(NamedTuple):
-    """What a freeze has listed for one bucket: groups of its hour, and of earlier hours (its late events)."""
+    """What a freeze has listed for one bucket: groups of its hour, and of earlier hours (its late
+    events).
+    """
 
     event_type: str
     hour_s: int  # of the bucket
@@ -49,10 +57,12 @@ class Unit(NamedTuple):
 
 
 def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1) -> list[Unit]:
-    """Units of at most `unit_bytes_max` bytes of datums, in order of type and hour; listings without groups give none.
+    """Units of at most `unit_bytes_max` bytes of datums, in order of type and hour; listings
+    without groups give none.
 
-    Smaller ones where there would be fewer than `tasks`. A large listing is cut by id as if each group's ids were spread evenly
-    between its first and last: where they are not, a slot turns out to be `Overfull`.
+    Smaller ones where there would be fewer than `tasks`. A large listing is cut by id as if each
+    group's ids were spread evenly between its first and last: where they are not, a slot turns out
+    to be `Overfull`.
     """
     filled = sorted((x for x in listings if x.groups), key=lambda x: (x.event_type, x.hour_s))
     weights = [x.datum_bytes + _LISTING_COST for x in filled]
@@ -73,7 +83,10 @@ def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1)
 
 
 class Overfull(Exception):  # no error: it is read in parts
-    """A slot has far more bytes than it was planned for. `parts`: what to read in its place, in turn."""
+    """A slot has far more bytes than it was planned for.
+
+    `parts`: what to read in its place, in turn.
+    """
 
     def __init__(self, parts: tuple[Unit, Unit]) -> None:
         super().__init__(parts)
@@ -83,28 +96,38 @@ class Overfull(Exception):  # no error: it is read in parts
 class UnitRows(NamedTuple):
     """A unit's rows, and what was `read` of each group.
 
-    Columns: `listing` (int32, which of `unit.listings`), `hour` (int64, the row's own), `digest` (uint64, the row's share of its
-    group's), `value_hash` (uint64), then those asked for.
+    Columns: `listing` (int32, which of `unit.listings`), `hour` (int64, the row's own), `digest`
+    (uint64, the row's share of its group's), `value_hash` (uint64), then those asked for.
     """
 
     table: pa.Table
     read: Mapping[StagedGroup, Sums]
 
 
-def read_unit(unit: Unit, storage: Storage, columns: Sequence[str], datum_bytes_max: int | None = None) -> UnitRows:
+def read_unit(
+    unit: Unit, storage: Storage, columns: Sequence[str], datum_bytes_max: int | None = None
+) -> UnitRows:
     """Rows in no order between files; a group's rows stand together, sorted by id.
 
-    Unreadable names a file that must be staged again; of a slot, whose groups are read by several units, `check_read` is to tell.
-    Value hashes are computed from the datums where these are asked for, or the file has none; otherwise they are the file's.
+    Unreadable names a file that must be staged again; of a slot, whose groups are read by several
+    units, `check_read` is to tell. Value hashes are computed from the datums where these are asked
+    for, or the file has none; otherwise they are the file's.
 
-    Overfull, once more than `datum_bytes_max` of a slot are read, unless all are of one id: many events of one moment lie close
-    together.
+    Overfull, once more than `datum_bytes_max` of a slot are read, unless all are of one id: many
+    events of one moment lie close together.
     """
     datum_bytes = 0
-    tables, read = [_labelled(EVENT_SCHEMA.empty_table(), [], np.empty(0, np.int64), columns)], dict[StagedGroup, Sums]()
-    for table, groups, counts in _read_files(unit, storage, {"event_id", "range_id", *columns, "value_hash"}):
+    tables, read = (
+        [_labelled(EVENT_SCHEMA.empty_table(), [], np.empty(0, np.int64), columns)],
+        dict[StagedGroup, Sums](),
+    )
+    for table, groups, counts in _read_files(
+        unit, storage, {"event_id", "range_id", *columns, "value_hash"}
+    ):
         tables.append(_labelled(table, groups, counts, columns))
-        digests, values = (_sums_of_runs(tables[-1].column(name), counts) for name in ("digest", "value_hash"))
+        digests, values = (
+            _sums_of_runs(tables[-1].column(name), counts) for name in ("digest", "value_hash")
+        )
         for (_, g), *sums in zip(groups, counts.tolist(), digests, values, strict=True):
             read[g] = Sums(0, *sums)
         if "schema_id" in columns:
@@ -122,25 +145,35 @@ def check_read(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, Sums]) 
     """Unreadable for a file of which other rows were read than are listed."""
     for g in groups:
         found = read.get(g, Sums())
-        if (found.events, found.digest) == (g.rows, g.low64_sum) and g.value_sum not in (None, found.values):
+        if (found.events, found.digest) == (g.rows, g.low64_sum) and g.value_sum not in (
+            None,
+            found.values,
+        ):
             raise Unreadable(
                 g.path,
-                f"the values of {g.rows} rows of {g.event_type} in the hour from Unix second {g.hour_s} have the checksum "
-                f"{found.values:016x}, {g.value_sum:016x} is listed: they are not those that were staged",
+                f"the values of {g.rows} rows of {g.event_type} in the hour from Unix second "
+                f"{g.hour_s} have the checksum "
+                f"{found.values:016x}, {g.value_sum:016x} is listed: they are not those that "
+                "were staged",
             )
         if (found.events, found.digest) != (g.rows, g.low64_sum):
             raise Unreadable(
                 g.path,
-                f"{found.events} rows of {g.event_type} in the hour from Unix second {g.hour_s} were read, with digest "
+                f"{found.events} rows of {g.event_type} in the hour from Unix second {g.hour_s} "
+                "were read, with digest "
                 f"{found.digest:016x}; {g.rows} with {g.low64_sum:016x} are listed",
             )
 
 
 def sums_by_hour(hours: Int64s, digests: UInt64s, hashes: UInt64s) -> dict[int, Sums]:
-    """Return how many rows each hour has, and the sums of their digests and of their value hashes."""
+    """Return how many rows each hour has, and the sums of their digests and of their value
+    hashes.
+    """
     own = {hour: hours == hour for hour in np.unique(hours).tolist()}
     return {
-        hour: Sums(0, int(rows.sum()), *(int(of[rows].sum(dtype=np.uint64)) for of in (digests, hashes)))
+        hour: Sums(
+            0, int(rows.sum()), *(int(of[rows].sum(dtype=np.uint64)) for of in (digests, hashes))
+        )
         for hour, rows in own.items()
     }
 
@@ -149,14 +182,18 @@ def _sums_of_runs(column: pa.ChunkedArray, counts: Int64s) -> list[int]:
     """Return the sum modulo 2^64 of each run of so many rows."""
     below = np.concatenate([np.zeros(1, np.uint64), np.cumsum(column.to_numpy())])
     ends = np.cumsum(counts)
-    sums: list[int] = (below[ends] - below[ends - counts]).tolist()  # they wrap at 64 bits, as they must
+    sums: list[int] = (
+        below[ends] - below[ends - counts]
+    ).tolist()  # they wrap at 64 bits, as they must
     return sums
 
 
 def _read_files(
     unit: Unit, storage: Storage, columns: set[str]
 ) -> Iterator[tuple[pa.Table, list[tuple[int, StagedGroup]], Int64s]]:
-    """File by file: its rows, the groups in turn, each with its listing, and how many rows each gave."""
+    """File by file: its rows, the groups in turn, each with its listing, and how many rows each
+    gave.
+    """
     by_path = defaultdict[str, list[tuple[int, StagedGroup]]](list)
     for at, listing in enumerate(unit.listings):
         for g in listing.groups:
@@ -169,16 +206,31 @@ def _read_files(
         rows = [Rows(g.first_row, g.rows) for _, g in groups]
         table, counts = read_rows(storage, path, rows, sorted(names), unit.slot)
         if "datum" not in names and table.column("value_hash").null_count:  # of version 0.3.0
-            table, counts = read_rows(storage, path, rows, sorted(columns - {"value_hash"} | hashed), unit.slot)
+            table, counts = read_rows(
+                storage, path, rows, sorted(columns - {"value_hash"} | hashed), unit.slot
+            )
         yield table, groups, counts
 
 
-def _labelled(table: pa.Table, groups: Sequence[tuple[int, StagedGroup]], counts: Int64s, columns: Sequence[str]) -> pa.Table:
+def _labelled(
+    table: pa.Table,
+    groups: Sequence[tuple[int, StagedGroup]],
+    counts: Int64s,
+    columns: Sequence[str],
+) -> pa.Table:
     labels = np.array([(at, g.hour_s) for at, g in groups], np.int64).reshape(-1, 2)
-    listing, hour = np.repeat(labels[:, 0].astype(np.int32), counts), np.repeat(labels[:, 1], counts)
-    digests = low64s(table.column("event_id")) + range_words(table.column("range_id")) * np.uint64(RANGE_WEIGHT)
+    listing, hour = (
+        np.repeat(labels[:, 0].astype(np.int32), counts),
+        np.repeat(labels[:, 1], counts),
+    )
+    digests = low64s(table.column("event_id")) + range_words(table.column("range_id")) * np.uint64(
+        RANGE_WEIGHT
+    )
     own = [pa.array(listing), pa.array(hour), pa.array(digests), _hashes(table)]
-    return pa.table([*own, *table.select(list(columns)).columns], names=["listing", "hour", "digest", "value_hash", *columns])
+    return pa.table(
+        [*own, *table.select(list(columns)).columns],
+        names=["listing", "hour", "digest", "value_hash", *columns],
+    )
 
 
 def _hashes(table: pa.Table) -> pa.ChunkedArray:
@@ -190,17 +242,28 @@ def _hashes(table: pa.Table) -> pa.ChunkedArray:
 
 def _hashes_of(batch: pa.RecordBatch) -> pa.Array:
     low64 = low64s(pa.chunked_array([batch.column("event_id")]))
-    return pa.array(value_hashes(low64, batch.column("schema_id").to_numpy(), batch.column("datum")))
+    return pa.array(
+        value_hashes(low64, batch.column("schema_id").to_numpy(), batch.column("datum"))
+    )
 
 
-def _check_schemas(groups: Sequence[tuple[int, StagedGroup]], found: Sequence[tuple[int, ...]]) -> None:
+def _check_schemas(
+    groups: Sequence[tuple[int, StagedGroup]], found: Sequence[tuple[int, ...]]
+) -> None:
     for (_, g), ids in zip(groups, found, strict=True):
         if not set(ids) <= set(g.schema_ids):
-            raise Unreadable(g.path, f"rows of {g.event_type} with schema ids {ids} were read, {g.schema_ids} are listed")
+            raise Unreadable(
+                g.path,
+                f"rows of {g.event_type} with schema ids {ids} were read, {g.schema_ids} "
+                "are listed",
+            )
 
 
 def _overlaps(group: StagedGroup, slot: IdRange) -> bool:
-    return int.from_bytes(group.first_id, "big") <= slot.high and int.from_bytes(group.last_id, "big") >= slot.low
+    return (
+        int.from_bytes(group.first_id, "big") <= slot.high
+        and int.from_bytes(group.last_id, "big") >= slot.low
+    )
 
 
 def _halves(unit: Unit, slot: IdRange, tables: Sequence[pa.Table]) -> tuple[Unit, Unit] | None:
@@ -208,20 +271,31 @@ def _halves(unit: Unit, slot: IdRange, tables: Sequence[pa.Table]) -> tuple[Unit
     ids = np.unique(np.concatenate([as_ids(table.column("event_id")) for table in tables]))
     if len(ids) < 2:
         return None
-    cut = int.from_bytes(ids[len(ids) // 2].ljust(16, b"\0"), "big")  # numpy takes zeros off a text's end
-    return unit._replace(slot=IdRange(slot.low, cut - 1)), unit._replace(slot=IdRange(cut, slot.high))
+    cut = int.from_bytes(
+        ids[len(ids) // 2].ljust(16, b"\0"), "big"
+    )  # numpy takes zeros off a text's end
+    return unit._replace(slot=IdRange(slot.low, cut - 1)), unit._replace(
+        slot=IdRange(cut, slot.high)
+    )
 
 
 def _slots(listing: Listing, parts: int) -> list[Unit]:
-    """The listing in id ranges of about equal bytes that together hold every id; fewer where ids do not allow as many."""
+    """The listing in id ranges of about equal bytes that together hold every id; fewer where ids do
+    not allow as many.
+    """
     cuts = sorted(set(_cuts(listing.groups, parts)))
     lows, highs = [0, *cuts], [*(c - 1 for c in cuts), ID_MAX]
     return [Unit((listing,), IdRange(low, high)) for low, high in zip(lows, highs, strict=True)]
 
 
 def _cuts(groups: Collection[StagedGroup], parts: int) -> Iterator[int]:
-    """Ids at which the bytes below are k/parts of all. Sweep: between two ends of groups, bytes grow evenly with the id."""
-    steps = defaultdict[int, tuple[float, int]](lambda: (0.0, 0))  # id → change of bytes per id, and of groups, from there on
+    """Ids at which the bytes below are k/parts of all.
+
+    Sweep: between two ends of groups, bytes grow evenly with the id.
+    """
+    steps = defaultdict[int, tuple[float, int]](
+        lambda: (0.0, 0)
+    )  # id → change of bytes per id, and of groups, from there on
     for g in groups:
         low, high = int.from_bytes(g.first_id, "big"), int.from_bytes(g.last_id, "big") + 1
         for at, sign in ((low, 1), (high, -1)):

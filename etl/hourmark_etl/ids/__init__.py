@@ -1,1 +1,3 @@
-"""Ids of closed buckets: lookups.py tells which of them a bucket holds, kept.py how the files of their index are named."""
+"""Ids of closed buckets: lookups.py tells which of them a bucket holds, kept.py how the files of
+their index are named.
+"""

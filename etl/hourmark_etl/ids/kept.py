@@ -1,5 +1,7 @@
-"""Index files as they stand on storage. A name says when the file was kept, and by which attempt; markers say by which attempt
-their bucket was published. So a ledger that is rebuilt finds what speaks of its buckets.
+"""Index files as they stand on storage.
+
+A name says when the file was kept, and by which attempt; markers say by which attempt their bucket
+was published. So a ledger that is rebuilt finds what speaks of its buckets.
 """
 
 from __future__ import annotations
@@ -32,20 +34,42 @@ def label(time_ms: int) -> str:
 
 
 def kept_files(storage: Storage) -> dict[str, str]:
-    """Index files → the attempt that kept them; of copies one. Those are left out whose names do not tell it."""
-    told = (match for entry in entries_of(storage, INDEX_FOLDER) if (match := _NAME.fullmatch(entry.name)))
-    return {f"{INDEX_FOLDER}/{match[0]}": match["attempt"] for match in {match["digest"]: match for match in told}.values()}
+    """Index files → the attempt that kept them; of copies one.
+
+    Those are left out whose names do not tell it.
+    """
+    told = (
+        match
+        for entry in entries_of(storage, INDEX_FOLDER)
+        if (match := _NAME.fullmatch(entry.name))
+    )
+    return {
+        f"{INDEX_FOLDER}/{match[0]}": match["attempt"]
+        for match in {match["digest"]: match for match in told}.values()
+    }
 
 
-def kept_runs(storage: Storage, path: str, published: Iterable[Bucket]) -> list[tuple[str, int, IdRun]]:
-    """What an index says of these buckets, that its attempt published; nothing where it is gone, damaged, or may not be read.
+def kept_runs(
+    storage: Storage, path: str, published: Iterable[Bucket]
+) -> list[tuple[str, int, IdRun]]:
+    """What an index says of these buckets, that its attempt published; nothing where it is gone,
+    damaged, or may not be read.
 
-    StorageError where storage is away: an index that is left out costs reading those buckets for good.
+    StorageError where storage is away: an index that is left out costs reading those buckets for
+    good.
     """
     marks = {mark_of(*bucket): bucket for bucket in published}
     try:
         runs = runs_in(storage, path)
     except (Lost, AccessDenied, OSError, EOFError, ValueError) as error:
-        _LOG.warning("the index of ids %s is not to be read (%s), late events will read the buckets instead", path, error)
+        _LOG.warning(
+            "the index of ids %s is not to be read (%s), late events will read the buckets instead",
+            path,
+            error,
+        )
         return []
-    return [(*marks[run.mark], IdRun(path, run.first_row, run.rows)) for run in runs if run.mark in marks]
+    return [
+        (*marks[run.mark], IdRun(path, run.first_row, run.rows))
+        for run in runs
+        if run.mark in marks
+    ]

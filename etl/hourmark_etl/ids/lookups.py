@@ -1,13 +1,17 @@
-"""Which ids closed buckets hold: what decides whether a late event stands in one already. Exact at any lateness.
+"""Which ids closed buckets hold: what decides whether a late event stands in one already.
 
-The containers of a bucket are the truth, as far as their digests are those of its manifest. An index, one file of ids a write
-task, is an exact cache of them: blocks of at most `_ROWS_IN_BLOCK` ids of one bucket, ascending, 16 bytes each, in a row;
-then a table that tells of each block its bucket, its rows, its first and last id and its digest; then 8 bytes, the number of
-blocks. The file's name ends in the digest of table and number (`<stem>-<digest>.ids`), so no flipped bit is believed. A bucket
-whose index is not whole, or not as it was written, is read itself.
+Exact at any lateness.
 
-Little is read of an index for few late events: only blocks between whose first and last id one of them lies. Of a container few
-blocks are decoded. Containers are sorted by id, which is part of their format.
+The containers of a bucket are the truth, as far as their digests are those of its manifest. An
+index, one file of ids a write task, is an exact cache of them: blocks of at most `_ROWS_IN_BLOCK`
+ids of one bucket, ascending, 16 bytes each, in a row; then a table that tells of each block its
+bucket, its rows, its first and last id and its digest; then 8 bytes, the number of blocks. The
+file's name ends in the digest of table and number (`<stem>-<digest>.ids`), so no flipped bit is
+believed. A bucket whose index is not whole, or not as it was written, is read itself.
+
+Little is read of an index for few late events: only blocks between whose first and last id one of
+them lies. Of a container few blocks are decoded. Containers are sorted by id, which is part of
+their format.
 """
 
 from __future__ import annotations
@@ -37,7 +41,9 @@ from hourmark_etl.staging.verified import digest_of
 from hourmark_etl.storage import Lost, Storage, StorageError
 
 _ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids: what is read at least
-_BLOCK: Final = np.dtype([("bucket", "S16"), ("rows", "<i8"), ("first", "S16"), ("last", "S16"), ("digest", "V16")])
+_BLOCK: Final = np.dtype(
+    [("bucket", "S16"), ("rows", "<i8"), ("first", "S16"), ("last", "S16"), ("digest", "V16")]
+)
 _NUMBER_BYTES: Final = 8
 _TAIL_BYTES: Final = 65_536  # read at first
 _LOG = logging.getLogger(__name__)
@@ -61,7 +67,8 @@ class Asked(NamedTuple):
 
 
 def held(storage: Storage, asked: Sequence[Asked]) -> list[Bools | Finding]:
-    """Of each, which ids a bucket holds; or the Finding of one that cannot be read: nothing is guessed.
+    """Of each, which ids a bucket holds; or the Finding of one that cannot be read: nothing is
+    guessed.
 
     An index holds what one task wrote of many types: each is opened once, whatever it is asked of.
     """
@@ -86,13 +93,23 @@ class IndexWriter:
             block = ids[start : start + _ROWS_IN_BLOCK]
             content = block.tobytes()
             self._file.write(content)
-            self._blocks.append((mark_of(event_type, hour_s), len(block), content[:SIZE], content[-SIZE:], digest_of(content)))
+            self._blocks.append(
+                (
+                    mark_of(event_type, hour_s),
+                    len(block),
+                    content[:SIZE],
+                    content[-SIZE:],
+                    digest_of(content),
+                )
+            )
         self._rows += len(ids)
         return first
 
     def finish(self) -> None:
         """All is written."""
-        table = np.array(self._blocks, _BLOCK).tobytes() + len(self._blocks).to_bytes(_NUMBER_BYTES, "little")
+        table = np.array(self._blocks, _BLOCK).tobytes() + len(self._blocks).to_bytes(
+            _NUMBER_BYTES, "little"
+        )
         self._file.write(table)
         self.digest = digest_of(table).hex()
 
@@ -106,15 +123,25 @@ class WrittenRun(NamedTuple):
 
 
 def runs_in(storage: Storage, path: str) -> list[WrittenRun]:
-    """What an index speaks of, by its table. StorageError, ValueError or EOFError where it cannot be read, or is not whole."""
+    """What an index speaks of, by its table.
+
+    StorageError, ValueError or EOFError where it cannot be read, or is not whole.
+    """
     with storage.open(path) as file:
         blocks = _blocks(file, path)
     ends = np.cumsum(blocks["rows"]).tolist()
-    marks = [block["bucket"].ljust(SIZE, b"\0") for block in blocks]  # numpy takes zeros off a text's end
-    written = [(mark, end - rows, rows) for mark, end, rows in zip(marks, ends, blocks["rows"].tolist(), strict=True)]
+    marks = [
+        block["bucket"].ljust(SIZE, b"\0") for block in blocks
+    ]  # numpy takes zeros off a text's end
+    written = [
+        (mark, end - rows, rows)
+        for mark, end, rows in zip(marks, ends, blocks["rows"].tolist(), strict=True)
+    ]
     return [
         WrittenRun(mark, own[0][1], sum(rows for _, _, rows in own))
-        for mark, own in ((mark, list(of)) for mark, of in itertools.groupby(written, lambda of: of[0]))
+        for mark, own in (
+            (mark, list(of)) for mark, of in itertools.groupby(written, lambda of: of[0])
+        )
     ]
 
 
@@ -125,7 +152,9 @@ def mark_of(event_type: str, hour_s: int) -> bytes:
 
 @dataclasses.dataclass
 class _Lookup:
-    """One bucket, asked for these ids, ascending. `found`: those that its index has; None where that cannot be used."""
+    """One bucket, asked for these ids, ascending. `found`: those that its index has; None where
+    that cannot be used.
+    """
 
     bucket: ClosedBucket
     ordered: Ids
@@ -136,7 +165,11 @@ class _Lookup:
         if self.found is not None:
             return _joined(self.found)
         return _joined(
-            [part for path, digest in self.bucket.files for part in _in_container(storage, path, digest, self.ordered)]
+            [
+                part
+                for path, digest in self.bucket.files
+                for part in _in_container(storage, path, digest, self.ordered)
+            ]
         )
 
 
@@ -148,8 +181,13 @@ def _lookups(asked: Asked) -> list[_Lookup]:
 
 
 def _of_hours(ordered: Ids, hours: Iterable[Hour]) -> Ids:
-    """Those of events of these hours, ascending: an id begins with its event's time (`hourmark.records.event_id`)."""
-    bounds = [[of_ms.to_bytes(SIZE, "big") for of_ms in (h.start_s * 1000 << 80, h.end_ms << 80)] for h in sorted(hours)]
+    """Those of events of these hours, ascending: an id begins with its event's time
+    (`hourmark.records.event_id`).
+    """
+    bounds = [
+        [of_ms.to_bytes(SIZE, "big") for of_ms in (h.start_s * 1000 << 80, h.end_ms << 80)]
+        for h in sorted(hours)
+    ]
     spans = np.searchsorted(ordered, np.array(bounds, f"S{SIZE}")).reshape(-1, 2)
     return _joined([ordered[start:end] for start, end in spans.tolist()])
 
@@ -177,8 +215,11 @@ def _ask_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
 
 
 def _ask_index(index: _Index, asked: Sequence[tuple[IdRun, _Lookup]]) -> None:
-    """In the order in which it is read. What one place of it does concerns those alone who ask for that; a server that is away,
-    all who are left."""
+    """In the order in which it is read.
+
+    What one place of it does concerns those alone who ask for that; a server that is away, all who
+    are left.
+    """
     ordered = sorted(asked, key=lambda of: of[0].first_row)
     for at, (run, lookup) in enumerate(ordered):
         if lookup.found is not None:
@@ -196,7 +237,11 @@ def _give_up(lookups: Sequence[_Lookup], error: Exception) -> None:
     named = f"{lookups[0].bucket.event_type}, from Unix second {lookups[0].bucket.hour_s}"
     more = f", and {len(lookups) - 1} more" if len(lookups) > 1 else ""
     _LOG.warning(
-        "an index of ids cannot be used (%s: %s); the bucket itself is read (%s%s)", type(error).__name__, error, named, more
+        "an index of ids cannot be used (%s: %s); the bucket itself is read (%s%s)",
+        type(error).__name__,
+        error,
+        named,
+        more,
     )
     for lookup in lookups:
         lookup.found = None
@@ -207,7 +252,11 @@ def _joined(parts: Sequence[Ids]) -> Ids:
 
 
 def _between(ordered: Ids, first: bytes, last: bytes) -> Ids:
-    return ordered[np.searchsorted(ordered, np.bytes_(first)) : np.searchsorted(ordered, np.bytes_(last), "right")]
+    return ordered[
+        np.searchsorted(ordered, np.bytes_(first)) : np.searchsorted(
+            ordered, np.bytes_(last), "right"
+        )
+    ]
 
 
 class _Index:
@@ -218,17 +267,30 @@ class _Index:
         self._ends = np.cumsum(self._blocks["rows"])
 
     def among(self, bucket: ClosedBucket, run: IdRun, ordered: Ids) -> Iterator[Ids]:
-        """Those of the ids that the run has. ValueError where it is not of the bucket, or not as it was written."""
-        first, end = np.searchsorted(self._ends, [run.first_row, run.first_row + run.rows], "right").tolist()
+        """Those of the ids that the run has.
+
+        ValueError where it is not of the bucket, or not as it was written.
+        """
+        first, end = np.searchsorted(
+            self._ends, [run.first_row, run.first_row + run.rows], "right"
+        ).tolist()
         own, starts = self._blocks[first:end], (self._ends - self._blocks["rows"])[first:end]
         begins = not run.rows or (len(own) and starts[0] == run.first_row)
-        if not begins or own["rows"].sum() != run.rows or (own["bucket"] != mark_of(bucket.event_type, bucket.hour_s)).any():
-            raise ValueError(f"rows [{run.first_row}, {run.first_row + run.rows}) are not those of the bucket")
+        if (
+            not begins
+            or own["rows"].sum() != run.rows
+            or (own["bucket"] != mark_of(bucket.event_type, bucket.hour_s)).any()
+        ):
+            raise ValueError(
+                f"rows [{run.first_row}, {run.first_row + run.rows}) are not those of the bucket"
+            )
         for start, block in zip(starts.tolist(), own, strict=True):
             candidates = _between(ordered, block["first"], block["last"])
             if len(candidates):
                 content = _read_at(self._file, start * SIZE, int(block["rows"]) * SIZE)
-                if digest_of(content) != block["digest"].tobytes():  # a text of numpy would lose zeros at its end
+                if (
+                    digest_of(content) != block["digest"].tobytes()
+                ):  # a text of numpy would lose zeros at its end
                     raise ValueError(f"the ids from row {start} on are not those that were written")
                 ids = np.frombuffer(content, f"S{SIZE}")
                 at = np.searchsorted(ids, candidates)  # far cheaper than sorting them again
@@ -236,7 +298,9 @@ class _Index:
 
 
 def _blocks(file: BinaryIO, path: str) -> npt.NDArray[np.void]:
-    """Its table. Of most files the whole is read at once, as each reading is two requests on HDFS."""
+    """Its table. Of most files the whole is read at once, as each reading is two requests on
+    HDFS.
+    """
     size = file.seek(0, io.SEEK_END)
     end = _read_at(file, max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
     length = int.from_bytes(end[-_NUMBER_BYTES:], "little") * _BLOCK.itemsize + _NUMBER_BYTES
@@ -264,19 +328,22 @@ def _in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> lis
     try:
         with storage.open(path) as file:
             seen = Digesting(file)
-            found = list(_in_blocks(ContainerReader(seen), ordered))  # type: ignore[arg-type]  # it reads, and nothing else
+            # it reads, and nothing else
+            found = list(_in_blocks(ContainerReader(seen), ordered))  # type: ignore[arg-type]
         if seen.digest.hexdigest() != digest:
             raise ValueError("it is not as its manifest says")
     except Lost as error:
         raise Finding(
-            f"{storage.url(path)}: {error.what}; it is listed by a closed bucket, and late events cannot be told from its own. "
+            f"{storage.url(path)}: {error.what}; it is listed by a closed bucket, and late "
+            "events cannot be told from its own. "
             "Restore it, and closing goes on"
         ) from error
     except (MemoryError, StorageError):
         raise
     except Exception as error:  # damaged bytes make a decoder raise anything
         raise Finding(
-            f"{storage.url(path)} of a closed bucket is damaged ({error}), and late events cannot be told from its own; "
+            f"{storage.url(path)} of a closed bucket is damaged ({error}), and late events "
+            "cannot be told from its own; "
             "`hourmark bucket verify` names all that is wrong. Restore it, and closing goes on"
         ) from error
     return found
@@ -284,20 +351,31 @@ def _in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> lis
 
 def _in_blocks(container: ContainerReader, ordered: Ids) -> Iterator[Ids]:
     begun = ((container.content(block)[:SIZE], block) for block in container)
-    for (first, block), (after, _) in itertools.pairwise(itertools.chain(begun, [(b"\xff" * SIZE, None)])):
+    for (first, block), (after, _) in itertools.pairwise(
+        itertools.chain(begun, [(b"\xff" * SIZE, None)])
+    ):
         assert block is not None, "only the last has none"
         yield from _in_block(container, first, block, after, ordered)
 
 
-def _in_block(container: ContainerReader, first: bytes, block: Block, after: bytes, ordered: Ids) -> Iterator[Ids]:
-    """Ids of the block, if it is to be decoded at all. One whose successor begins before it shows that nothing is sorted."""
+def _in_block(
+    container: ContainerReader, first: bytes, block: Block, after: bytes, ordered: Ids
+) -> Iterator[Ids]:
+    """Ids of the block, if it is to be decoded at all.
+
+    One whose successor begins before it shows that nothing is sorted.
+    """
     candidates = _between(ordered, first, after) if first <= after else ordered
     if len(candidates):
         yield _common(candidates, np.array(sorted(_ids_of(container.container(block))), f"S{SIZE}"))
 
 
 def _common(ordered: Ids, own: Ids) -> Ids:
-    """What both have. Of `ordered` only what lies between the first and the last of `own`: no block bounds the last one."""
+    """What both have.
+
+    Of `ordered` only what lies between the first and the last of `own`: no block bounds the last
+    one.
+    """
     return np.intersect1d(_between(ordered, own[0], own[-1]), own) if len(own) else own
 
 
@@ -310,4 +388,9 @@ def _ids_of(container: bytes) -> Iterator[bytes]:
 def _id_schema(container: bytes) -> dict[str, Any]:
     """The record of the container, of which nothing but the id is read."""
     writer = json.loads(ContainerReader(io.BytesIO(container)).metadata["avro.schema"])
-    return {"type": "record", "name": writer["name"], "namespace": writer.get("namespace", ""), "fields": [ENVELOPE[0]]}
+    return {
+        "type": "record",
+        "name": writer["name"],
+        "namespace": writer.get("namespace", ""),
+        "fields": [ENVELOPE[0]],
+    }

@@ -1,4 +1,6 @@
-"""The ledger: the ETL's only commit point. One SQL database, SQLite or PostgreSQL by URL; every change is one transaction.
+"""The ledger: the ETL's only commit point.
+
+One SQL database, SQLite or PostgreSQL by URL; every change is one transaction.
 
 What it is made of
 
@@ -21,5 +23,6 @@ overrides.py      operators: hours that are forced; the closer: what each hour w
 closed.py         closing: what later hours need of closed ones
 staged_files.py   the closer: staged files that are needed no longer, or cannot be read
 
-Who asks what: listings.py (proofs, of many types at once; reconciliation), overview.py (operators and metrics)
+Who asks what: listings.py (proofs, of many types at once; reconciliation), overview.py (operators
+and metrics)
 """

@@ -1,9 +1,11 @@
-"""Copies of a ledger, made before its tables are changed, and put back where nothing was closed since.
+"""Copies of a ledger, made before its tables are changed, and put back where nothing was closed
+since.
 
 SQLite      a file beside the ledger: <ledger>.revision-2-commit-1234
 PostgreSQL  a schema of the same database: hourmark_revision_2_commit_1234, with the tables' rows and nothing else
 
-Made within the transaction that changes the tables: either both are there, or neither counts. Nothing deletes them.
+Made within the transaction that changes the tables: either both are there, or neither counts.
+Nothing deletes them.
 """
 
 from __future__ import annotations
@@ -30,12 +32,17 @@ _LOG = logging.getLogger(__name__)
 
 
 def back_up(connection: Connection) -> str:
-    """Copy what was committed; where to: a file, or a schema. `connection`: the transaction that is about to change the tables.
+    """Copy what was committed; where to: a file, or a schema.
+
+    `connection`: the transaction that is about to change the tables.
 
     Unavailable where it cannot be copied: then nothing may be changed.
     """
     revision = migrations.revision_of(connection)
-    uuid, commit = (connection.execute(text(_VALUE.format("")), {"key": key}).scalar_one() for key in ("uuid", "commit"))
+    uuid, commit = (
+        connection.execute(text(_VALUE.format("")), {"key": key}).scalar_one()
+        for key in ("uuid", "commit")
+    )
     if connection.dialect.name == "sqlite":
         file = Path(str(connection.engine.url.database))
         name = str(file.with_name(f"{file.name}.revision-{revision}-commit-{commit}"))
@@ -45,29 +52,48 @@ def back_up(connection: Connection) -> str:
     else:
         name = f"hourmark_revision_{revision}_commit_{commit}"
         _copy_schema(connection, name, uuid)
-    _LOG.info("the ledger of schema version %s was copied to %s before it is changed", revision, name)
+    _LOG.info(
+        "the ledger of schema version %s was copied to %s before it is changed", revision, name
+    )
     return name
 
 
 def tables_of(connection: Connection, schema: str | None = None) -> dict[str, list[str]]:
-    """Tables of a ledger that are there, whatever its version, and their columns; the one that says the version left out."""
+    """Tables of a ledger that are there, whatever its version, and their columns; the one that says
+    the version left out.
+    """
     inspector = inspect(connection)
     there = set(inspector.get_table_names(schema))
-    names = [table.name for table in tables.metadata.sorted_tables if table.name in there]  # referenced ones first
-    return {name: [column["name"] for column in inspector.get_columns(name, schema)] for name in names}
+    names = [
+        table.name for table in tables.metadata.sorted_tables if table.name in there
+    ]  # referenced ones first
+    return {
+        name: [column["name"] for column in inspector.get_columns(name, schema)] for name in names
+    }
 
 
 @contextlib.contextmanager
 def beside(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
-    """A transaction of the ledger that sees a copy too, and the schema of the copy's tables in it. UsageError: there is none."""
+    """A transaction of the ledger that sees a copy too, and the schema of the copy's tables in it.
+    UsageError: there is none.
+    """
     with engine.connect() as connection:
         if connection.dialect.name == "sqlite":
             if not Path(name).is_file():
-                raise UsageError(f"there is no copy {name}: they stand beside the ledger, named {engine.url.database}.revision-…")
+                raise UsageError(
+                    f"there is no copy {name}: they stand beside the ledger, named "
+                    f"{engine.url.database}.revision-…"
+                )
             if Path(name).samefile(str(engine.url.database)):
-                raise UsageError(f"{name} is the ledger itself: copies stand beside it, named {engine.url.database}.revision-…")
+                raise UsageError(
+                    f"{name} is the ledger itself: copies stand beside it, named "
+                    f"{engine.url.database}.revision-…"
+                )
             if _uuid_in(Path(name)) is None:
-                raise UsageError(f"{name} is no copy of a ledger: they are named {engine.url.database}.revision-…")
+                raise UsageError(
+                    f"{name} is no copy of a ledger: they are named "
+                    f"{engine.url.database}.revision-…"
+                )
             raw = connection.connection.driver_connection
             assert isinstance(raw, sqlite3.Connection)
             raw.execute(f"ATTACH ? AS {ATTACHED}", (name,))
@@ -79,13 +105,19 @@ def beside(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
         else:
             with connection.begin():
                 if name not in inspect(connection).get_schema_names():
-                    raise UsageError(f"there is no copy {name}: they are schemas of the ledger's database, hourmark_revision_…")
+                    raise UsageError(
+                        f"there is no copy {name}: they are schemas of the ledger's "
+                        "database, hourmark_revision_…"
+                    )
                 if name == inspect(connection).default_schema_name:
                     raise UsageError(
-                        f"{name} is the ledger itself: copies are other schemas of its database, hourmark_revision_…"
+                        f"{name} is the ledger itself: copies are other schemas of its "
+                        "database, hourmark_revision_…"
                     )
                 if not inspect(connection).has_table(tables.meta.name, name):
-                    raise UsageError(f"{name} is no copy of a ledger: they are schemas named hourmark_revision_…")
+                    raise UsageError(
+                        f"{name} is no copy of a ledger: they are schemas named hourmark_revision_…"
+                    )
                 yield connection, name
 
 
@@ -100,9 +132,14 @@ def put_rows_back(connection: Connection, schema: str) -> None:
 
     Not those of `meta`: whose ledger it is stays, and a commit that waits for its row must find it.
     """
-    copied = {name: columns for name, columns in tables_of(connection, schema).items() if name != tables.meta.name}
+    copied = {
+        name: columns
+        for name, columns in tables_of(connection, schema).items()
+        if name != tables.meta.name
+    }
     for name in reversed(copied):
-        connection.execute(text(f"DELETE FROM {_quoted(connection, name)}"))  # noqa: S608  # names of tables and columns
+        # names of tables and columns
+        connection.execute(text(f"DELETE FROM {_quoted(connection, name)}"))  # noqa: S608
     for name, columns in copied.items():
         listed = ", ".join(_quoted(connection, column) for column in columns)
         connection.execute(
@@ -114,13 +151,17 @@ def put_rows_back(connection: Connection, schema: str) -> None:
 
 
 def _copy_file(ledger: Path, target: Path) -> None:
-    """By SQLite's own way of copying, which sees the write-ahead log too, and what this transaction has not committed not."""
+    """By SQLite's own way of copying, which sees the write-ahead log too, and what this transaction
+    has not committed not.
+    """
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
         source = sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro", uri=True)
         with contextlib.closing(source), contextlib.closing(sqlite3.connect(temporary)) as copy:
             source.backup(copy)
-            copy.execute("PRAGMA journal_mode=DELETE").fetchall()  # one file, without a log beside it
+            copy.execute(
+                "PRAGMA journal_mode=DELETE"
+            ).fetchall()  # one file, without a log beside it
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(target)
@@ -128,7 +169,8 @@ def _copy_file(ledger: Path, target: Path) -> None:
     except (sqlite3.Error, OSError) as error:
         temporary.unlink(missing_ok=True)
         raise Unavailable(
-            f"the ledger is changed only once there is a copy of it, and {target} cannot be written: {error}; free as much space "
+            f"the ledger is changed only once there is a copy of it, and {target} cannot be "
+            f"written: {error}; free as much space "
             "as the ledger has, and start again. Nothing was changed"
         ) from error
 
@@ -136,7 +178,9 @@ def _copy_file(ledger: Path, target: Path) -> None:
 def _uuid_in(file: Path) -> str | None:
     """Whose ledger the file is a copy of; None: of none."""
     try:
-        with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as copy:
+        with contextlib.closing(
+            sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+        ) as copy:
             ((uuid,),) = copy.execute(_VALUE.format(""), {"key": "uuid"}).fetchall()
             return str(uuid)
     except (sqlite3.Error, ValueError):
@@ -144,10 +188,13 @@ def _uuid_in(file: Path) -> str | None:
 
 
 def _check_own(name: str, found: str | None, uuid: str) -> None:
-    """What stands where the copy would must be one of this very ledger and commit, as of a migration that was interrupted."""
+    """What stands where the copy would must be one of this very ledger and commit, as of a
+    migration that was interrupted.
+    """
     if found != uuid:
         raise Unavailable(
-            f"the ledger is changed only once there is a copy of it, and {name} is a copy of another ledger, or none: give "
+            f"the ledger is changed only once there is a copy of it, and {name} is a copy of "
+            "another ledger, or none: give "
             "that one another name, then start again. Nothing was changed"
         )
 
@@ -160,17 +207,28 @@ def _copy_schema(connection: Connection, name: str, uuid: str) -> None:
     except ProgrammingError as error:
         if name in inspect(connection).get_schema_names():
             has_meta = inspect(connection).has_table(tables.meta.name, name)
-            found = connection.execute(text(_VALUE.format(f"{name}.")), {"key": "uuid"}).scalar() if has_meta else None
+            found = (
+                connection.execute(text(_VALUE.format(f"{name}.")), {"key": "uuid"}).scalar()
+                if has_meta
+                else None
+            )
             _check_own(name, found, uuid)
             return
         said = str(error.orig).splitlines()[0]
         user, database = connection.execute(text("SELECT current_user, current_database()")).one()
         raise Unavailable(
-            f"the ledger is changed only once there is a copy of it, in a schema {name} of its database, and that cannot be "
-            f"made: {said}. GRANT CREATE ON DATABASE {database} TO {user}, then start again. Nothing was changed"
+            f"the ledger is changed only once there is a copy of it, in a schema {name} of its "
+            "database, and that cannot be "
+            f"made: {said}. GRANT CREATE ON DATABASE {database} TO {user}, then start again. "
+            "Nothing was changed"
         ) from error
     for table in (*copied, _VERSIONS):
-        connection.execute(text(f"CREATE TABLE {name}.{_quoted(connection, table)} AS TABLE {_quoted(connection, table)}"))
+        connection.execute(
+            text(
+                f"CREATE TABLE {name}.{_quoted(connection, table)} AS TABLE "
+                f"{_quoted(connection, table)}"
+            )
+        )
 
 
 def _quoted(connection: Connection, name: str) -> str:

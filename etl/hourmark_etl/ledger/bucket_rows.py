@@ -1,10 +1,12 @@
-"""Rows of closed buckets: recent ones one by one, those of older days packed, a row for each type and day (UTC).
+"""Rows of closed buckets: recent ones one by one, those of older days packed, a row for each type
+and day (UTC).
 
-A marker on storage is the truth of its bucket; the ledger keeps a copy of each, because closing and operators ask about many at
-once. Manifests of one type differ in a few numbers, so a packed day takes a small part of its rows, and one of empty hours next
-to nothing. A packed row is a zstandard frame, with a checksum: a line of JSON, of each bucket [hour, grade, closed at (ms),
-bytes of its manifest]; then the manifests. The newest bucket of a type is never packed. `late_hours` names the buckets that hold
-late events of an hour, so that no lookup reads every later bucket.
+A marker on storage is the truth of its bucket; the ledger keeps a copy of each, because closing and
+operators ask about many at once. Manifests of one type differ in a few numbers, so a packed day
+takes a small part of its rows, and one of empty hours next to nothing. A packed row is a zstandard
+frame, with a checksum: a line of JSON, of each bucket [hour, grade, closed at (ms), bytes of its
+manifest]; then the manifests. The newest bucket of a type is never packed. `late_hours` names the
+buckets that hold late events of an hour, so that no lookup reads every later bucket.
 """
 
 from __future__ import annotations
@@ -15,7 +17,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Final, NamedTuple
 
 import zstandard
-from sqlalchemy import BigInteger, ColumnClause, Connection, Text, and_, bindparam, delete, func, insert, select, text
+from sqlalchemy import (
+    BigInteger,
+    ColumnClause,
+    Connection,
+    Text,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    text,
+)
 from sqlalchemy import column as sql_column
 
 from hourmark.records.hours import Hour
@@ -35,7 +49,10 @@ _UNPACKED_MAX: Final = 1 << 30
 
 
 class BucketRow(NamedTuple):
-    """A closed bucket as the ledger remembers it. `hour_s`: Unix seconds; `manifest`: the content of `_SUCCESS`."""
+    """A closed bucket as the ledger remembers it.
+
+    `hour_s`: Unix seconds; `manifest`: the content of `_SUCCESS`.
+    """
 
     event_type: str
     hour_s: int
@@ -54,20 +71,31 @@ def put_buckets(connection: Connection, closed: Iterable[tuple[Hour, Manifest]])
     closed = list(closed)
     if closed:
         connection.execute(insert(_BUCKETS), [_row(hour, manifest) for hour, manifest in closed])
-        put_late_hours(connection, [row for hour, m in closed for row in late_rows(m.type, hour, m.late)])
+        put_late_hours(
+            connection, [row for hour, m in closed for row in late_rows(m.type, hour, m.late)]
+        )
 
 
 def _row(hour: Hour, manifest: Manifest) -> dict[str, Any]:
     return {
-        "type": manifest.type, "hour": hour.start_s, "grade": manifest.grade.value, "manifest": manifest.encode().decode(),
+        "type": manifest.type,
+        "hour": hour.start_s,
+        "grade": manifest.grade.value,
+        "manifest": manifest.encode().decode(),
         "closed_at_ms": manifest.closed_at_ms,
-    }  # fmt: skip
+    }
 
 
 def late_rows(event_type: str, hour: Hour, late: Iterable[str]) -> list[dict[str, Any]]:
-    """Return rows of `late_hours` for a bucket. `late`: labels of origin hours; ValueError for one that is no hour."""
+    """Return rows of `late_hours` for a bucket.
+
+    `late`: labels of origin hours; ValueError for one that is no hour.
+    """
     of_bucket = {"type": event_type, "hour": hour.start_s}
-    return [with_digest(_LATE, {**of_bucket, "origin": Hour.parse(label, hour.length_s).start_s}) for label in late]
+    return [
+        with_digest(_LATE, {**of_bucket, "origin": Hour.parse(label, hour.length_s).start_s})
+        for label in late
+    ]
 
 
 def put_late_hours(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -75,10 +103,16 @@ def put_late_hours(connection: Connection, rows: Sequence[Mapping[str, Any]]) ->
     put(connection, _LATE, ("type", "origin", "hour"), rows)
 
 
-def buckets_with_late(connection: Connection, origins_s: Mapping[str, Collection[int]]) -> dict[tuple[str, int], set[int]]:
-    """Return the buckets (type, hour) that hold late events of these hours (by type), each with those hours. All Unix seconds."""
+def buckets_with_late(
+    connection: Connection, origins_s: Mapping[str, Collection[int]]
+) -> dict[tuple[str, int], set[int]]:
+    """Return the buckets (type, hour) that hold late events of these hours (by type), each with
+    those hours. All Unix seconds.
+    """
     found = defaultdict[tuple[str, int], set[int]](set)
-    pairs = [(event_type, origin) for event_type, origins in origins_s.items() for origin in origins]
+    pairs = [
+        (event_type, origin) for event_type, origins in origins_s.items() for origin in origins
+    ]
     for one in asked_pairs(pairs):
         same = and_(_LATE.c.type == one.c.type, _LATE.c.origin == one.c.at)
         for row in connection.execute(select(_LATE).join(one, same)).mappings():
@@ -87,50 +121,80 @@ def buckets_with_late(connection: Connection, origins_s: Mapping[str, Collection
     return found
 
 
-def manifests_of(connection: Connection, wanted: Collection[tuple[str, int]]) -> dict[tuple[str, int], str]:
-    """Return the manifests of those of these buckets (type, hour in Unix seconds) that are closed."""
+def manifests_of(
+    connection: Connection, wanted: Collection[tuple[str, int]]
+) -> dict[tuple[str, int], str]:
+    """Return the manifests of those of these buckets (type, hour in Unix seconds) that are
+    closed.
+    """
     found: dict[tuple[str, int], str] = {}
     for one in asked_pairs(wanted):
         query = select(_BUCKETS.c.type, _BUCKETS.c.hour, _BUCKETS.c.manifest)
         same = and_(_BUCKETS.c.type == one.c.type, _BUCKETS.c.hour == one.c.at)
-        found |= {(event_type, hour_s): manifest for event_type, hour_s, manifest in connection.execute(query.join(one, same))}
+        found |= {
+            (event_type, hour_s): manifest
+            for event_type, hour_s, manifest in connection.execute(query.join(one, same))
+        }
     missing = set(wanted) - found.keys()
     hours = defaultdict[str, set[int]](set)
     for event_type, hour_s in missing:
         hours[event_type].add(hour_s)
-    for one in asked_pairs({(event_type, hour_s // DAY_S * DAY_S) for event_type, hour_s in missing}):
+    for one in asked_pairs(
+        {(event_type, hour_s // DAY_S * DAY_S) for event_type, hour_s in missing}
+    ):
         days = select(_DAYS).join(one, and_(_DAYS.c.type == one.c.type, _DAYS.c.day == one.c.at))
         for day in connection.execute(days).mappings():
             of_type = day["type"]
-            found |= {(of_type, row.hour_s): row.manifest for row in _unpacked(day, hours[of_type].__contains__)}
+            found |= {
+                (of_type, row.hour_s): row.manifest
+                for row in _unpacked(day, hours[of_type].__contains__)
+            }
     return found
 
 
 def bucket_rows(
-    connection: Connection, event_type: str | None = None, *, from_s: int = 0, to_s: int | None = None, has_days: bool = True
+    connection: Connection,
+    event_type: str | None = None,
+    *,
+    from_s: int = 0,
+    to_s: int | None = None,
+    has_days: bool = True,
 ) -> Iterator[BucketRow]:
-    """Yield rows of one type, or of all, of hours that begin in [from_s, to_s]; of each type from the oldest on.
+    """Yield rows of one type, or of all, of hours that begin in [from_s, to_s]; of each type from
+    the oldest on.
 
-    `has_days`: False for a ledger of before revision 6, which has no packed rows. Memory does not grow with the number of rows.
+    `has_days`: False for a ledger of before revision 6, which has no packed rows. Memory does not
+    grow with the number of rows.
     """
     days = select(_DAYS).where(_DAYS.c.day >= from_s // DAY_S * DAY_S)
     days = days.order_by(_DAYS.c.type, _DAYS.c.day)
     names = ("type", "hour", "grade", "closed_at_ms", "manifest")
     recent = select(*(_BUCKETS.c[name] for name in names)).where(_BUCKETS.c.hour >= from_s)
     if event_type is not None:
-        days, recent = days.where(_DAYS.c.type == event_type), recent.where(_BUCKETS.c.type == event_type)
+        days, recent = (
+            days.where(_DAYS.c.type == event_type),
+            recent.where(_BUCKETS.c.type == event_type),
+        )
     if to_s is not None:
         days, recent = days.where(_DAYS.c.day <= to_s), recent.where(_BUCKETS.c.hour <= to_s)
     streamed = {"yield_per": _STREAMED}
     if has_days:
-        with connection.execute(days, execution_options=streamed) as result:  # a damaged day ends the loop early
+        with connection.execute(
+            days, execution_options=streamed
+        ) as result:  # a damaged day ends the loop early
             for day in result.mappings():
-                yield from _unpacked(day, lambda hour_s: hour_s >= from_s and (to_s is None or hour_s <= to_s))
-    for row in connection.execute(recent.order_by(_BUCKETS.c.type, _BUCKETS.c.hour), execution_options=streamed):
+                yield from _unpacked(
+                    day, lambda hour_s: hour_s >= from_s and (to_s is None or hour_s <= to_s)
+                )
+    for row in connection.execute(
+        recent.order_by(_BUCKETS.c.type, _BUCKETS.c.hour), execution_options=streamed
+    ):
         yield BucketRow(*row)
 
 
-def newest_closed_before(connection: Connection, event_type: str, closed_before_ms: int) -> BucketRow | None:
+def newest_closed_before(
+    connection: Connection, event_type: str, closed_before_ms: int
+) -> BucketRow | None:
     """Return the type's newest bucket that was closed before this time (Unix milliseconds)."""
     names = ("type", "hour", "grade", "closed_at_ms", "manifest")
     recent = select(*(_BUCKETS.c[name] for name in names)).where(
@@ -138,7 +202,9 @@ def newest_closed_before(connection: Connection, event_type: str, closed_before_
     )
     if row := connection.execute(recent.order_by(_BUCKETS.c.hour.desc()).limit(1)).first():
         return BucketRow(*row)
-    days = select(_DAYS).where(_DAYS.c.type == event_type, _DAYS.c.first_hour * 1000 < closed_before_ms)
+    days = select(_DAYS).where(
+        _DAYS.c.type == event_type, _DAYS.c.first_hour * 1000 < closed_before_ms
+    )
     for day in connection.execute(days.order_by(_DAYS.c.day.desc())).mappings():
         rows = _unpacked(day, lambda hour_s: hour_s * 1000 < closed_before_ms)
         if closed := [row for row in rows if row.closed_at_ms < closed_before_ms]:
@@ -157,20 +223,31 @@ class ClosedSpan(NamedTuple):
 def closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
     """Return what is closed, by type."""
     found: dict[str, ClosedSpan] = {}
-    packed = select(_DAYS.c.type, func.sum(_DAYS.c.hours), func.min(_DAYS.c.first_hour), func.max(_DAYS.c.last_hour))
-    recent = select(_BUCKETS.c.type, func.count(), func.min(_BUCKETS.c.hour), func.max(_BUCKETS.c.hour))
+    packed = select(
+        _DAYS.c.type,
+        func.sum(_DAYS.c.hours),
+        func.min(_DAYS.c.first_hour),
+        func.max(_DAYS.c.last_hour),
+    )
+    recent = select(
+        _BUCKETS.c.type, func.count(), func.min(_BUCKETS.c.hour), func.max(_BUCKETS.c.hour)
+    )
     for query in (packed.group_by(_DAYS.c.type), recent.group_by(_BUCKETS.c.type)):
         for event_type, hours, first_s, last_s in connection.execute(query):
             before = found.get(event_type, ClosedSpan(0, first_s, last_s))
-            found[event_type] = ClosedSpan(before.hours + int(hours), min(before.first_s, first_s), max(before.last_s, last_s))
+            found[event_type] = ClosedSpan(
+                before.hours + int(hours), min(before.first_s, first_s), max(before.last_s, last_s)
+            )
     return found
 
 
 def pack_days(database: Database, lease: Lease, now_ms: int, days_max: int) -> int:
-    """Pack rows of whole days that ended `KEPT_DAYS` ago, at most so many (type, day). Return how many were packed.
+    """Pack rows of whole days that ended `KEPT_DAYS` ago, at most so many (type, day).
 
-    A day stays as it is while a staged file has rows that are listed for one of its hours, and where a row is damaged: `hourmark
-    ledger check` names it, and the type's later days wait.
+    Return how many were packed.
+
+    A day stays as it is while a staged file has rows that are listed for one of its hours, and
+    where a row is damaged: `hourmark ledger check` names it, and the type's later days wait.
     """
     before_s = now_ms // 1000 // DAY_S * DAY_S - KEPT_DAYS * DAY_S
     chosen = _packable(database, before_s)[:days_max]
@@ -184,10 +261,16 @@ def pack_days(database: Database, lease: Lease, now_ms: int, days_max: int) -> i
             ]
             if rows:
                 connection.execute(insert(_DAYS), rows)
-                own = (_BUCKETS.c.type == bindparam("of_type"), _BUCKETS.c.hour.between(bindparam("first"), bindparam("last")))
+                own = (
+                    _BUCKETS.c.type == bindparam("of_type"),
+                    _BUCKETS.c.hour.between(bindparam("first"), bindparam("last")),
+                )
                 connection.execute(
                     delete(_BUCKETS).where(*own),
-                    [{"of_type": r["type"], "first": r["first_hour"], "last": r["last_hour"]} for r in rows],
+                    [
+                        {"of_type": r["type"], "first": r["first_hour"], "last": r["last_hour"]}
+                        for r in rows
+                    ],
                 )
             packed += len(rows)
     return packed
@@ -196,10 +279,20 @@ def pack_days(database: Database, lease: Lease, now_ms: int, days_max: int) -> i
 def _packable(database: Database, before_s: int) -> list[tuple[str, int]]:
     """The oldest day of each type that is not packed, if all of it may be, the oldest first."""
     frontiers, groups = tables.frontiers, tables.groups
-    oldest = select(func.min(_BUCKETS.c.hour)).where(_BUCKETS.c.type == frontiers.c.type).scalar_subquery()
-    listed = select(func.min(groups.c.listed_hour)).where(groups.c.type == frontiers.c.type).scalar_subquery()
+    oldest = (
+        select(func.min(_BUCKETS.c.hour))
+        .where(_BUCKETS.c.type == frontiers.c.type)
+        .scalar_subquery()
+    )
+    listed = (
+        select(func.min(groups.c.listed_hour))
+        .where(groups.c.type == frontiers.c.type)
+        .scalar_subquery()
+    )
     found = []
-    for event_type, frontier_s, oldest_s, listed_s in database.ask(select(frontiers.c.type, frontiers.c.hour, oldest, listed)):
+    for event_type, frontier_s, oldest_s, listed_s in database.ask(
+        select(frontiers.c.type, frontiers.c.hour, oldest, listed)
+    ):
         if oldest_s is None:
             continue
         day_s = oldest_s // DAY_S * DAY_S
@@ -212,7 +305,10 @@ def _packable(database: Database, before_s: int) -> list[tuple[str, int]]:
 def _packed_day(connection: Connection, event_type: str, day_s: int) -> dict[str, Any] | None:
     query = select(_BUCKETS.c.hour, _BUCKETS.c.grade, _BUCKETS.c.closed_at_ms, _BUCKETS.c.manifest)
     own = (_BUCKETS.c.type == event_type, _BUCKETS.c.hour >= day_s, _BUCKETS.c.hour < day_s + DAY_S)
-    rows = [BucketRow(event_type, *row) for row in connection.execute(query.where(*own).order_by(_BUCKETS.c.hour))]
+    rows = [
+        BucketRow(event_type, *row)
+        for row in connection.execute(query.where(*own).order_by(_BUCKETS.c.hour))
+    ]
     try:
         for row in rows:
             Manifest.decode(row.manifest.encode())
@@ -224,25 +320,43 @@ def _packed_day(connection: Connection, event_type: str, day_s: int) -> dict[str
 def packed(event_type: str, day_s: int, rows: Sequence[BucketRow]) -> dict[str, Any]:
     """Return the row of `bucket_days` for these rows of one day, ascending."""
     texts = [row.manifest.encode() for row in rows]
-    index = [[row.hour_s, row.grade, row.closed_at_ms, len(content)] for row, content in zip(rows, texts, strict=True)]
+    index = [
+        [row.hour_s, row.grade, row.closed_at_ms, len(content)]
+        for row, content in zip(rows, texts, strict=True)
+    ]
     whole = json.dumps(index).encode() + b"\n" + b"".join(texts)
     row = {
-        "type": event_type, "day": day_s, "first_hour": rows[0].hour_s, "last_hour": rows[-1].hour_s, "hours": len(rows),
+        "type": event_type,
+        "day": day_s,
+        "first_hour": rows[0].hour_s,
+        "last_hour": rows[-1].hour_s,
+        "hours": len(rows),
         "content": zstandard.ZstdCompressor(level=9, write_checksum=True).compress(whole),
-    }  # fmt: skip
+    }
     return with_digest(_DAYS, row)
 
 
 def _unpacked(day: Mapping[Any, Any], is_wanted: Callable[[int], bool]) -> list[BucketRow]:
-    """Return the rows of a packed day whose hours (Unix seconds) are wanted. DamagedRow for a day that changed."""
+    """Return the rows of a packed day whose hours (Unix seconds) are wanted.
+
+    DamagedRow for a day that changed.
+    """
     event_type = day["type"]
     check(_DAYS, day, event_type=event_type)
     try:
-        head, _, texts = zstandard.ZstdDecompressor().decompress(day["content"], max_output_size=_UNPACKED_MAX).partition(b"\n")
+        head, _, texts = (
+            zstandard.ZstdDecompressor()
+            .decompress(day["content"], max_output_size=_UNPACKED_MAX)
+            .partition(b"\n")
+        )
         rows, at = [], 0
         for hour_s, grade, closed_at_ms, size in json.loads(head):
             if is_wanted(hour_s):
-                rows.append(BucketRow(event_type, hour_s, grade, closed_at_ms, texts[at : at + size].decode()))
+                rows.append(
+                    BucketRow(
+                        event_type, hour_s, grade, closed_at_ms, texts[at : at + size].decode()
+                    )
+                )
             at += size
         return rows
     except (zstandard.ZstdError, ValueError, TypeError) as error:
@@ -261,5 +375,6 @@ def asked_pairs(pairs: Collection[tuple[str, int]]) -> Iterator[Any]:
             for column, value in zip(columns, pair, strict=True)
         ]
         each = ", ".join(f"(:type{n}, :at{n})" for n in range(len(portion)))
-        query = f"SELECT column1 AS type, column2 AS at FROM (VALUES {each}) AS given"  # noqa: S608  # names only
+        # names only
+        query = f"SELECT column1 AS type, column2 AS at FROM (VALUES {each}) AS given"  # noqa: S608
         yield text(query).bindparams(*given).columns(*columns).cte("asked")

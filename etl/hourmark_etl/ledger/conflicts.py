@@ -1,7 +1,9 @@
-"""Ranges with two audit records that differ: what they hold, and which audit files have been compared so far.
+"""Ranges with two audit records that differ: what they hold, and which audit files have been
+compared so far.
 
-A conflict holds one hour of one type, and nothing but an override closes that. It goes with its hour's close, whose manifest
-names it: from then on copies of records that were compared say nothing new (`closing.proof.readings`).
+A conflict holds one hour of one type, and nothing but an override closes that. It goes with its
+hour's close, whose manifest names it: from then on copies of records that were compared say nothing
+new (`closing.proof.readings`).
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class Conflict:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFile:
-    """A staged file of audit records; `observed_from_ms` to `observed_to_ms`: when its ranges were observed."""
+    """A staged file of audit records; `observed_from_ms` to `observed_to_ms`: when its ranges were
+    observed.
+    """
 
     file_id: int
     path: str
@@ -48,7 +52,9 @@ class AuditFile:
 def conflicts(database: Database) -> dict[str, list[Conflict]]:
     """By type, all there are. A damaged row holds its type's frontier hour, whichever that is."""
     found: dict[str, list[Conflict]] = {}
-    for row in database.ask(select(_TABLE).order_by(_TABLE.c.type, _TABLE.c.hour, _TABLE.c.range_id)).mappings():
+    for row in database.ask(
+        select(_TABLE).order_by(_TABLE.c.type, _TABLE.c.hour, _TABLE.c.range_id)
+    ).mappings():
         one = from_columns(Conflict, row)
         try:
             check(_TABLE, row)
@@ -59,7 +65,8 @@ def conflicts(database: Database) -> dict[str, list[Conflict]]:
 
 
 def forget_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
-    """Where a row is not as it was written, all go, and every audit file is to be compared anew: which row it was.
+    """Where a row is not as it was written, all go, and every audit file is to be compared anew:
+    which row it was.
 
     A row that names another type or hour than it did would hold these, and let go its own.
     """
@@ -85,7 +92,9 @@ def holding(found: Mapping[str, Sequence[Conflict]], frontier: Frontier) -> tupl
 
 
 def not_compared(database: Database, rows_max: int, without: Collection[str]) -> list[AuditFile]:
-    """The oldest audit files that were not compared, `without` these paths: one at least, and no more rows than that."""
+    """The oldest audit files that were not compared, `without` these paths: one at least, and no
+    more rows than that.
+    """
     chosen: list[AuditFile] = []
     rows = 0
     for file in _audit_files(database, _FILES.c.compared.is_(False)):
@@ -99,14 +108,21 @@ def not_compared(database: Database, rows_max: int, without: Collection[str]) ->
 
 
 def compared_files(database: Database, from_ms: int, to_ms: int) -> list[AuditFile]:
-    """Those that were compared and may hold records of ranges observed in this span, both ends included."""
+    """Those that were compared and may hold records of ranges observed in this span, both ends
+    included.
+    """
     return _audit_files(
-        database, _FILES.c.compared.is_(True), _FILES.c.observed_to_ms >= from_ms, _FILES.c.observed_from_ms <= to_ms
+        database,
+        _FILES.c.compared.is_(True),
+        _FILES.c.observed_to_ms >= from_ms,
+        _FILES.c.observed_from_ms <= to_ms,
     )
 
 
 def _audit_files(database: Database, *which: ColumnElement[bool]) -> list[AuditFile]:
-    of_site = select(_GROUPS.c.site).where(_GROUPS.c.file_id == _FILES.c.id).limit(1).scalar_subquery()  # it is of one
+    of_site = (
+        select(_GROUPS.c.site).where(_GROUPS.c.file_id == _FILES.c.id).limit(1).scalar_subquery()
+    )  # it is of one
     query = (
         select(
             _FILES.c.id,
@@ -122,10 +138,21 @@ def _audit_files(database: Database, *which: ColumnElement[bool]) -> list[AuditF
     return [from_row(AuditFile, row) for row in database.ask(query)]
 
 
-def keep_compared(database: Database, lease: Lease, files: Collection[AuditFile], found: Collection[Conflict]) -> None:
-    """These files are compared with all others, and this is what was found: in one transaction, so neither without the other."""
+def keep_compared(
+    database: Database, lease: Lease, files: Collection[AuditFile], found: Collection[Conflict]
+) -> None:
+    """These files are compared with all others, and this is what was found: in one transaction, so
+    neither without the other.
+    """
     with database.transaction(lease) as connection:
-        put(connection, _TABLE, ("type", "hour", "range_id"), [with_digest(_TABLE, to_columns(c)) for c in found])
+        put(
+            connection,
+            _TABLE,
+            ("type", "hour", "range_id"),
+            [with_digest(_TABLE, to_columns(c)) for c in found],
+        )
         compared = [{"of": f.file_id} for f in files]
         if compared:
-            connection.execute(update(_FILES).where(_FILES.c.id == bindparam("of")).values(compared=True), compared)
+            connection.execute(
+                update(_FILES).where(_FILES.c.id == bindparam("of")).values(compared=True), compared
+            )

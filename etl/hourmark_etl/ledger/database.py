@@ -1,8 +1,9 @@
 """Transactions, leases. Every change to the ledger goes through `Database.transaction`.
 
-A lease names a role ("consumer:default", "closer"); taking it raises its epoch, and a transaction whose epoch is no longer the
-lease's fails: so a driver that was paused and wakes can change nothing. Each transaction counts the commit number up; an epoch
-is the number of the commit that took it, so the epochs of all leases are in one order.
+A lease names a role ("consumer:default", "closer"); taking it raises its epoch, and a transaction
+whose epoch is no longer the lease's fails: so a driver that was paused and wakes can change
+nothing. Each transaction counts the commit number up; an epoch is the number of the commit that
+took it, so the epochs of all leases are in one order.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class Lease:
 class Database:
     """One ledger. Safe to use from several threads; transactions of one ledger are serial.
 
-    `may_migrate`: whether an older version's is brought to this one's form, after a copy of it was made. OlderLedger where not.
+    `may_migrate`: whether an older version's is brought to this one's form, after a copy of it was
+    made. OlderLedger where not.
     """
 
     def __init__(self, url: str, *, may_migrate: bool = True) -> None:
@@ -85,22 +87,31 @@ class Database:
 
     def epoch(self, name: str) -> int:
         """Of whoever took the lease last; 0 if nobody ever did."""
-        return self.ask(select(tables.leases.c.epoch).where(tables.leases.c.name == name)).scalar() or 0
+        return (
+            self.ask(select(tables.leases.c.epoch).where(tables.leases.c.name == name)).scalar()
+            or 0
+        )
 
     @contextlib.contextmanager
     def transaction(self, lease: Lease | None = None) -> Iterator[Connection]:
-        """One transaction that counts as a commit. StaleDriver, with nothing changed, if the lease has been taken anew.
+        """One transaction that counts as a commit. StaleDriver, with nothing changed, if the lease
+        has been taken anew.
 
-        Unavailable where the database does not answer: whether it committed may then be unknown, and must be read again.
+        Unavailable where the database does not answer: whether it committed may then be unknown,
+        and must be read again.
         """
         with available(self._url), self._changing.begin() as connection:
             _count_commit(connection)
             if lease is not None:
-                epoch = connection.execute(select(tables.leases.c.epoch).where(tables.leases.c.name == lease.name)).scalar()
+                epoch = connection.execute(
+                    select(tables.leases.c.epoch).where(tables.leases.c.name == lease.name)
+                ).scalar()
                 if epoch != lease.epoch:
                     raise StaleDriver(
-                        f"the lease {lease.name} was taken over (epoch {epoch}, this driver has {lease.epoch}): another driver "
-                        "runs; this one stops. If it should not run, stop it and start this one again"
+                        f"the lease {lease.name} was taken over (epoch {epoch}, this driver has "
+                        f"{lease.epoch}): another driver "
+                        "runs; this one stops. If it should not run, stop it and start this "
+                        "one again"
                     )
             yield connection
 
@@ -131,22 +142,35 @@ class Database:
                 return
             if (revision := migrations.revision_of(connection)) is not None and not may_migrate:
                 raise OlderLedger(
-                    f"the ledger has schema version {revision}, this software works with {migrations.newest()}: `hourmark etl "
-                    "run` migrates it at its start, or `hourmark ledger upgrade`, after a copy of it was made. A question does "
+                    f"the ledger has schema version {revision}, this software works with "
+                    f"{migrations.newest()}: `hourmark etl "
+                    "run` migrates it at its start, or `hourmark ledger upgrade`, after a copy "
+                    "of it was made. A question does "
                     "not: the version that wrote it would be refused from then on"
                 )
         with self._changing.begin() as connection:
             lock_for_migration(connection)
-            is_older = not migrations.is_current(connection) and migrations.revision_of(connection) is not None
+            is_older = (
+                not migrations.is_current(connection)
+                and migrations.revision_of(connection) is not None
+            )
             if is_older:
                 back_up(connection)
             migrations.upgrade(connection)
-            if is_older:  # a driver of the older version that still runs would drop what it does not know
-                commit = connection.execute(select(tables.meta.c.value).where(tables.meta.c.key == "commit")).scalar_one()
-                connection.execute(update(tables.leases).values(epoch=int(commit) + 1))  # as of the first commit to come
+            if (
+                is_older
+            ):  # a driver of the older version that still runs would drop what it does not know
+                commit = connection.execute(
+                    select(tables.meta.c.value).where(tables.meta.c.key == "commit")
+                ).scalar_one()
+                connection.execute(
+                    update(tables.leases).values(epoch=int(commit) + 1)
+                )  # as of the first commit to come
             if connection.execute(select(tables.meta.c.key)).first() is None:
                 first = {"uuid": str(uuid.uuid4()), "commit": "0"}
-                connection.execute(insert(tables.meta), [{"key": k, "value": v} for k, v in first.items()])
+                connection.execute(
+                    insert(tables.meta), [{"key": k, "value": v} for k, v in first.items()]
+                )
 
 
 @contextlib.contextmanager
@@ -155,18 +179,24 @@ def available(url: str) -> Iterator[None]:
     try:
         yield
     except (DBAPIError, UnicodeDecodeError) as error:
-        # No narrower word: SQLite's for a file that is damaged, or none of its own. It may name what is no text any more.
+        # No narrower word: SQLite's for a file that is damaged, or none of its own. It may name
+        # what is no text any more.
         if type(error) in (DatabaseError, UnicodeDecodeError):
             raise EtlStop(
-                f"the ledger (etl.ledger = {shown(url)}) cannot be read: {getattr(error, 'orig', error)}; restore the newest "
+                f"the ledger (etl.ledger = {shown(url)}) cannot be read: "
+                f"{getattr(error, 'orig', error)}; restore the newest "
                 "copy, or recreate it by `hourmark ledger rebuild`"
             ) from error
         assert isinstance(error, DBAPIError)
-        if not (isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated):
+        if not (
+            isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
+        ):
             raise
         raise Unavailable(
-            f"the ledger (etl.ledger = {shown(url)}) does not answer: {' '.join(str(error.orig).split())}; check that its "
-            "server runs and that this user may connect, or, for a file, path, rights and free space"
+            f"the ledger (etl.ledger = {shown(url)}) does not answer: "
+            f"{' '.join(str(error.orig).split())}; check that its "
+            "server runs and that this user may connect, or, for a file, path, rights and free "
+            "space"
         ) from error
 
 
@@ -175,28 +205,41 @@ def rows_named(
 ) -> Iterator[Mapping[Any, Any]]:
     """What the query finds with one of these names in the column."""
     for at in range(0, len(names), _NAMES_AT_ONCE):
-        yield from connection.execute(query.where(column.in_(names[at : at + _NAMES_AT_ONCE]))).mappings()
+        yield from connection.execute(
+            query.where(column.in_(names[at : at + _NAMES_AT_ONCE]))
+        ).mappings()
 
 
-def put(connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+def put(
+    connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> None:
     """Add rows, in place of all that have the same `key` columns."""
     remove(connection, table, key, rows)
     if rows:
         connection.execute(insert(table), rows)
 
 
-def remove(connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+def remove(
+    connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> None:
     """Delete all rows that have the same `key` columns as one of these."""
     if rows:
         same = [table.c[name] == bindparam(name) for name in key]
         keys = dict.fromkeys(tuple(row[name] for name in key) for row in rows)  # each once
-        connection.execute(delete(table).where(*same), [dict(zip(key, values, strict=True)) for values in keys])
+        connection.execute(
+            delete(table).where(*same), [dict(zip(key, values, strict=True)) for values in keys]
+        )
 
 
 def _count_commit(connection: Connection) -> int:
-    """The first statement of every change: its row lock makes transactions serial, whatever the database's isolation."""
+    """The first statement of every change: its row lock makes transactions serial, whatever the
+    database's isolation.
+    """
     number = cast(tables.meta.c.value, BigInteger) + 1
     counted = (
-        update(tables.meta).where(tables.meta.c.key == "commit").values(value=cast(number, Text)).returning(tables.meta.c.value)
+        update(tables.meta)
+        .where(tables.meta.c.key == "commit")
+        .values(value=cast(number, Text))
+        .returning(tables.meta.c.value)
     )
     return int(connection.execute(counted).scalar_one())

@@ -1,7 +1,7 @@
 """SQLite or PostgreSQL behind one ledger: what an URL may say, and how its connections behave.
 
-Both give: durable commits, write transactions that wait for one another, readers with one consistent view. No password is
-shown (`hourmark.config.redaction`).
+Both give: durable commits, write transactions that wait for one another, readers with one
+consistent view. No password is shown (`hourmark.config.redaction`).
 """
 
 from __future__ import annotations
@@ -18,19 +18,38 @@ from hourmark.config.redaction import shown
 from hourmark.errors import ConfigError
 
 _BUSY_MS: Final = 30_000  # how long a transaction waits for the one before it
-_PAUSED_MS: Final = 60_000  # PostgreSQL ends a transaction whose driver stands still; it would hold up all others
+_PAUSED_MS: Final = (
+    60_000  # PostgreSQL ends a transaction whose driver stands still; it would hold up all others
+)
 _CONNECT_S: Final = 10
 _READING: Final = "hourmark_reading"  # a read needs no write lock
 _ALLOWED: Final = "write sqlite:////absolute/path or postgresql://user:password@host/database"
 _MIGRATION_LOCK: Final = 0x484F5552  # any number, the same in every version
 # File systems shared between machines: SQLite's write-ahead log needs the shared memory of one.
 _NETWORK: Final = frozenset(
-    ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "lustre", "gpfs", "beegfs", "afs", "glusterfs", "ocfs2", "gfs2")
+    (
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "9p",
+        "ceph",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "afs",
+        "glusterfs",
+        "ocfs2",
+        "gfs2",
+    )
 )
 
 
 def open_engine(url: str) -> tuple[Engine, Engine]:
-    """The engine for changes and the one for reading (a consistent view, no lock). Nothing is connected yet.
+    """The engine for changes and the one for reading (a consistent view, no lock).
+
+    Nothing is connected yet.
 
     ConfigError, naming etl.ledger, for an URL that is none, or of another database.
     """
@@ -39,17 +58,23 @@ def open_engine(url: str) -> tuple[Engine, Engine]:
         engine = _sqlite(parsed)
         return engine, engine.execution_options(**{_READING: True})
     engine = _postgresql(parsed)
-    return engine, engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    return engine, engine.execution_options(
+        isolation_level="REPEATABLE READ", postgresql_readonly=True
+    )
 
 
 def sqlite_file(url: str) -> Path | None:
     """Where an SQLite ledger stands; None for another."""
     parsed = _parsed(url)
-    return Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
+    return (
+        Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
+    )
 
 
 def lock_for_migration(connection: Connection) -> None:
-    """Until this transaction ends, nobody else makes, migrates or changes the ledger. SQLite's write lock says so already.
+    """Until this transaction ends, nobody else makes, migrates or changes the ledger.
+
+    SQLite's write lock says so already.
 
     Drivers know nothing of the advisory lock: they wait for the row that each change begins with.
     """
@@ -60,30 +85,42 @@ def lock_for_migration(connection: Connection) -> None:
 
 
 def check_moving_driver(url: str, spark_conf: Mapping[str, str]) -> None:
-    """ConfigError if the ledger is a file and the driver one that the cluster places: elsewhere, it would find none.
+    """ConfigError if the ledger is a file and the driver one that the cluster places: elsewhere, it
+    would find none.
 
     `spark_conf`: the submitted settings, in Spark's names; empty where Spark was not submitted.
     """
     moves = (
         spark_conf.get("spark.submit.deployMode", "client") == "cluster"
-        or spark_conf.get("spark.kubernetes.submitInDriver", "false") == "true"  # inside a Kubernetes driver it says "client"
+        or spark_conf.get("spark.kubernetes.submitInDriver", "false")
+        == "true"  # inside a Kubernetes driver it says "client"
     )
     if moves and sqlite_file(url):
         raise ConfigError(
-            f"etl.ledger = {shown(url)} is a file of one machine, but spark.submit.deployMode is cluster: the driver may start "
-            "on another next time, without its ledger. Use PostgreSQL (postgresql://user@host/database), or deploy mode client"
+            f"etl.ledger = {shown(url)} is a file of one machine, but spark.submit.deployMode "
+            "is cluster: the driver may start "
+            "on another next time, without its ledger. Use PostgreSQL "
+            "(postgresql://user@host/database), or deploy mode client"
         )
 
 
 def check_network_disk(file: Path, mounts: str) -> None:
-    """ConfigError if the file lies on a file system shared between machines; `mounts` is the text of /proc/mounts."""
+    """ConfigError if the file lies on a file system shared between machines; `mounts` is the text
+    of /proc/mounts.
+    """
     fields = [line.split(" ") for line in mounts.splitlines()]
     points = [(f[1].replace("\\040", " "), f[2]) for f in fields if len(f) > 2]
-    point, kind = max(((p, k) for p, k in points if file.is_relative_to(p)), key=lambda m: len(m[0]), default=("", ""))
+    point, kind = max(
+        ((p, k) for p, k in points if file.is_relative_to(p)),
+        key=lambda m: len(m[0]),
+        default=("", ""),
+    )
     if kind.removeprefix("fuse.") in _NETWORK or kind == "fuse.sshfs":
         raise ConfigError(
-            f"etl.ledger: {file} lies on {point}, a file system of kind {kind}, where SQLite's write-ahead log is not safe; "
-            "put it on a disk of this machine, or use PostgreSQL (postgresql://user@host/database)"
+            f"etl.ledger: {file} lies on {point}, a file system of kind {kind}, where SQLite's "
+            "write-ahead log is not safe; "
+            "put it on a disk of this machine, or use PostgreSQL "
+            "(postgresql://user@host/database)"
         )
 
 
@@ -91,13 +128,21 @@ def _parsed(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # of a port that is no number
-        raise ConfigError(f"etl.ledger is no database URL; {_ALLOWED}") from None  # the cause would show it, password and all
-    if parsed.get_backend_name() == "postgresql" and parsed.drivername in ("postgresql", "postgresql+psycopg"):
+        raise ConfigError(
+            f"etl.ledger is no database URL; {_ALLOWED}"
+        ) from None  # the cause would show it, password and all
+    if parsed.get_backend_name() == "postgresql" and parsed.drivername in (
+        "postgresql",
+        "postgresql+psycopg",
+    ):
         return parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() != "sqlite":
         raise ConfigError(f"etl.ledger: {parsed.drivername} is not supported; {_ALLOWED}")
     if not parsed.database or not Path(parsed.database).is_absolute():
-        raise ConfigError(f"etl.ledger = {shown(url)!r}: the path of an SQLite ledger must be absolute: sqlite:////absolute/path")
+        raise ConfigError(
+            f"etl.ledger = {shown(url)!r}: the path of an SQLite ledger must be absolute: "
+            "sqlite:////absolute/path"
+        )
     return parsed
 
 
@@ -126,9 +171,15 @@ def _on_sqlite_begin(connection: Connection) -> None:
 
 
 def _postgresql(url: URL) -> Engine:
-    """Changes run under READ COMMITTED: each counts the commit number up first, and that row's lock makes them serial."""
+    """Changes run under READ COMMITTED: each counts the commit number up first, and that row's lock
+    makes them serial.
+    """
     limits = f"-c lock_timeout={_BUSY_MS} -c idle_in_transaction_session_timeout={_PAUSED_MS}"
-    defaults = {"connect_timeout": str(_CONNECT_S), "target_session_attrs": "read-write", "application_name": "hourmark"}
+    defaults = {
+        "connect_timeout": str(_CONNECT_S),
+        "target_session_attrs": "read-write",
+        "application_name": "hourmark",
+    }
     said = {name: value for name, value in url.query.items() if name != "options"}
     options = f"{limits} {url.query.get('options', '')}".strip()
     return create_engine(

@@ -1,4 +1,6 @@
-"""Opens the ledger that the configuration names, and never a new one in place of one that is lost."""
+"""Opens the ledger that the configuration names, and never a new one in place of one that is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ _HERE: Final = "Is this the machine of the driver, and the configuration that it
 
 
 def existing_ledger(config: Config, *, may_migrate: bool = False) -> Database:
-    """A ledger that must be there: a question must not make a new, empty one, nor migrate an older version's.
+    """A ledger that must be there: a question must not make a new, empty one, nor migrate an older
+    version's.
 
-    NoLedger, with the next step, where there is none, or where it is lost; Unavailable where a server does not answer.
+    NoLedger, with the next step, where there is none, or where it is lost; Unavailable where a
+    server does not answer.
     """
     return _opened(config, may_make=False, may_migrate=may_migrate)
 
@@ -41,8 +45,15 @@ def _opened(config: Config, *, may_make: bool, may_migrate: bool) -> Database:
             raise NoLedger(f"{what}; `hourmark types apply --dir types` makes it. {_HERE}")
     database = Database(config.etl.ledger, may_migrate=may_migrate)
     try:
-        if all(database.ask(select(table).limit(1)).first() is None for table in (tables.frontiers, tables.buckets)):
-            _refuse_lost(config, f"the ledger (etl.ledger = {shown(config.etl.ledger)}) is empty", must_know=not may_make)
+        if all(
+            database.ask(select(table).limit(1)).first() is None
+            for table in (tables.frontiers, tables.buckets)
+        ):
+            _refuse_lost(
+                config,
+                f"the ledger (etl.ledger = {shown(config.etl.ledger)}) is empty",
+                must_know=not may_make,
+            )
     except BaseException:
         database.close()
         raise
@@ -52,22 +63,28 @@ def _opened(config: Config, *, may_make: bool, may_migrate: bool) -> Database:
 def _refuse_lost(config: Config, what: str, *, must_know: bool) -> None:
     """NoLedger where the root holds closed buckets, which no ledger with nothing in it has closed.
 
-    `must_know`: Unavailable where storage does not answer. A ledger that is begun all the same is refused by a driver's start,
-    and can still be filled by a rebuild.
+    `must_know`: Unavailable where storage does not answer. A ledger that is begun all the same is
+    refused by a driver's start, and can still be filled by a rebuild.
     """
     rebuild = f"`hourmark ledger rebuild --into {shown(config.etl.ledger)}`"
     storage = open_storage(config.storage)
     try:
-        marker = next(filter(None, (any_marker(storage, event_type) for event_type in list_types(storage))), None)
+        marker = next(
+            filter(None, (any_marker(storage, event_type) for event_type in list_types(storage))),
+            None,
+        )
     except StorageError as error:
         if not must_know:
             return
         raise Unavailable(
-            f"{what}; whether it is lost cannot be told: {error}. A lost one is recreated by {rebuild}, a first one by `hourmark "
+            f"{what}; whether it is lost cannot be told: {error}. A lost one is recreated by "
+            f"{rebuild}, a first one by `hourmark "
             f"types apply --dir types`. {_HERE}"
         ) from error
     if marker is not None:
         raise NoLedger(
-            f"{what}, and {storage.url('')} holds closed buckets ({marker}): it is lost. Restore its newest copy, or make it "
-            f"anew by {rebuild}. {_HERE} Where this is a new installation, give it a root of its own (storage.root)"
+            f"{what}, and {storage.url('')} holds closed buckets ({marker}): it is lost. "
+            "Restore its newest copy, or make it "
+            f"anew by {rebuild}. {_HERE} Where this is a new installation, give it a root of "
+            "its own (storage.root)"
         )

@@ -1,15 +1,19 @@
-"""What the closer commits: freeze, unfreeze, seal, close. Each is one transaction under the closer's lease, for many types.
+"""What the closer commits: freeze, unfreeze, seal, close.
+
+Each is one transaction under the closer's lease, for many types.
 
     open ──freeze──► frozen ──seal──► sealed ──close──► open (the next hour)
       ▲                │                 ▲────────────────┘ (the next hour is sealed too)
       └────unfreeze────┘
 
-A compare-and-set on (hour, state) guards each arrow, so a step that was already taken, or taken by another, is refused.
+A compare-and-set on (hour, state) guards each arrow, so a step that was already taken, or taken by
+another, is refused.
 
-A backlog's hours may be frozen together: the frontier's hour H and those after it up to `until`. Rows of hours before H are
-listed for H, rows of a later hour for that hour, as if each had been frozen alone with nothing staged in between. The proof seals
-the first of them, as many as it can, and the others are unlisted in the same transaction. So a group listed at or after the
-frontier's hour stands in no bucket yet: no column says how many hours are frozen.
+A backlog's hours may be frozen together: the frontier's hour H and those after it up to `until`.
+Rows of hours before H are listed for H, rows of a later hour for that hour, as if each had been
+frozen alone with nothing staged in between. The proof seals the first of them, as many as it can,
+and the others are unlisted in the same transaction. So a group listed at or after the frontier's
+hour stands in no bucket yet: no column says how many hours are frozen.
 """
 
 from __future__ import annotations
@@ -33,7 +37,17 @@ from hourmark_etl.ledger.digests import check, with_digest
 from hourmark_etl.ledger.frontier_rows import offsets_of, settled_columns
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, begin_anew, put_gaps
 from hourmark_etl.ledger.set_aside import list_set_aside
-from hourmark_etl.model import NONE_MEANT, Frontier, Lacking, Position, Reporter, Seal, State, Sums, hours_on
+from hourmark_etl.model import (
+    NONE_MEANT,
+    Frontier,
+    Lacking,
+    Position,
+    Reporter,
+    Seal,
+    State,
+    Sums,
+    hours_on,
+)
 
 _ROWS: Final = tables.frontiers
 _SEALS: Final = TypeAdapter(tuple[Seal, ...])
@@ -43,7 +57,9 @@ _SEALS: Final = TypeAdapter(tuple[Seal, ...])
 class WithSeals:
     """What is committed together with the seals of a round."""
 
-    waived: Collection[Reporter] = ()  # as the cut saw them: one that has reported since is not waived
+    waived: Collection[
+        Reporter
+    ] = ()  # as the cut saw them: one that has reported since is not waived
     unaudited: Collection[Mapping[str, Any]] = ()  # rows of the table `unaudited`
     accepted: Collection[OffsetGap] = ()
     checks: Collection[EdgeCheck] = ()  # from where accepted gaps' topics are watched again
@@ -59,7 +75,10 @@ class Closing:
 
 def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
     """All types' frontier hours, by name."""
-    return [_frontier(row, bucket_seconds) for row in database.ask(select(_ROWS).order_by(_ROWS.c.type)).mappings()]
+    return [
+        _frontier(row, bucket_seconds)
+        for row in database.ask(select(_ROWS).order_by(_ROWS.c.type)).mappings()
+    ]
 
 
 def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
@@ -99,36 +118,69 @@ def freeze(
     topics: Mapping[str, Collection[str]],
     until: Mapping[str, Hour] | None = None,
 ) -> dict[str, tuple[Position, ...]]:
-    """List every unlisted group of hour ≤ the frontier's for it; later ones of those hours are carried by later buckets.
+    """List every unlisted group of hour ≤ the frontier's for it; later ones of those hours are
+    carried by later buckets.
 
-    `until`: by type, the last hour of a backlog that is frozen with it. Returns, by type, how far its central topics (`topics`:
-    type → names, one a site) were staged in that very transaction: whatever of the listed hours lies below is in these buckets
-    or in an earlier one.
+    `until`: by type, the last hour of a backlog that is frozen with it. Returns, by type, how far
+    its central topics (`topics`: type → names, one a site) were staged in that very transaction:
+    whatever of the listed hours lies below is in these buckets or in an earlier one.
     """
     groups, last = tables.groups, until or {}
     with database.transaction(lease) as connection:
         _move_all(connection, State.OPEN, [(f, State.FROZEN, {}) for f in chosen])
         connection.execute(
             update(groups)
-            .where(groups.c.type == bindparam("of_type"), groups.c.listed_hour.is_(None), groups.c.hour <= bindparam("last"))
-            .values(listed_hour=case((groups.c.hour < bindparam("first"), bindparam("first")), else_=groups.c.hour)),
-            [{"of_type": f.event_type, "first": f.hour.start_s, "last": last.get(f.event_type, f.hour).start_s} for f in chosen],
+            .where(
+                groups.c.type == bindparam("of_type"),
+                groups.c.listed_hour.is_(None),
+                groups.c.hour <= bindparam("last"),
+            )
+            .values(
+                listed_hour=case(
+                    (groups.c.hour < bindparam("first"), bindparam("first")), else_=groups.c.hour
+                )
+            ),
+            [
+                {
+                    "of_type": f.event_type,
+                    "first": f.hour.start_s,
+                    "last": last.get(f.event_type, f.hour).start_s,
+                }
+                for f in chosen
+            ],
         )
         return _positions_of(connection, {f.event_type: topics[f.event_type] for f in chosen})
 
 
-def _positions_of(connection: Connection, topics: Mapping[str, Collection[str]]) -> dict[str, tuple[Position, ...]]:
+def _positions_of(
+    connection: Connection, topics: Mapping[str, Collection[str]]
+) -> dict[str, tuple[Position, ...]]:
     by_topic: dict[str, list[Position]] = {}
     query = select(tables.positions).order_by(tables.positions.c.partition)
-    for row in rows_named(connection, query, tables.positions.c.topic, sorted({name for of in topics.values() for name in of})):
+    for row in rows_named(
+        connection,
+        query,
+        tables.positions.c.topic,
+        sorted({name for of in topics.values() for name in of}),
+    ):
         by_topic.setdefault(row["topic"], []).append(position_of(row))
-    return {event_type: tuple(p for name in of for p in by_topic.get(name, ())) for event_type, of in topics.items()}
+    return {
+        event_type: tuple(p for name in of for p in by_topic.get(name, ()))
+        for event_type, of in topics.items()
+    }
 
 
-def unfreeze_all(database: Database, lease: Lease, alarms: Collection[tuple[Frontier, Sequence[str]]]) -> None:
-    """Take listings back; each alarm says what the proof missed, empty where a crash alone is the cause."""
+def unfreeze_all(
+    database: Database, lease: Lease, alarms: Collection[tuple[Frontier, Sequence[str]]]
+) -> None:
+    """Take listings back; each alarm says what the proof missed, empty where a crash alone is the
+    cause.
+    """
     with database.transaction(lease) as connection:
-        moved = [(f, State.OPEN, {"alarm": json.dumps(list(alarm)) if alarm else None}) for f, alarm in alarms]
+        moved = [
+            (f, State.OPEN, {"alarm": json.dumps(list(alarm)) if alarm else None})
+            for f, alarm in alarms
+        ]
         _move_all(connection, State.FROZEN, moved)
         _unlist(connection, {f.event_type: f.hour for f, _ in alarms})
 
@@ -151,14 +203,20 @@ def seal(
     frozen: Collection[Frontier],
     together: WithSeals = WithSeals(),  # it is frozen
 ) -> None:
-    """Fix what the buckets hold and how they were proved; `chains`: by type, seals of its hours from the frontier's on, in turn.
+    """Fix what the buckets hold and how they were proved; `chains`: by type, seals of its hours
+    from the frontier's on, in turn.
 
     Hours that were frozen and are not sealed are unlisted.
     """
     with database.transaction(lease) as connection:
-        moved = [(f, State.SEALED, {"seal": _seals_json(chains[f.event_type]), "alarm": None}) for f in frozen]
+        moved = [
+            (f, State.SEALED, {"seal": _seals_json(chains[f.event_type]), "alarm": None})
+            for f in frozen
+        ]
         _move_all(connection, State.FROZEN, moved)
-        _unlist(connection, {f.event_type: hours_on(f.hour, len(chains[f.event_type])) for f in frozen})
+        _unlist(
+            connection, {f.event_type: hours_on(f.hour, len(chains[f.event_type])) for f in frozen}
+        )
         list_set_aside(connection, {f.event_type: f.hour.start_s for f in frozen})
         _waive(connection, together.waived)
         if together.unaudited:
@@ -167,23 +225,34 @@ def seal(
         begin_anew(connection, together.checks)
 
 
-def force_sealed(connection: Connection, f: Frontier, lost: Mapping[int, Sums], waived: tuple[str, ...]) -> None:
-    """Sealed hours among these (Unix seconds) lack rows that they were sealed with: they close as forced, and name it.
+def force_sealed(
+    connection: Connection, f: Frontier, lost: Mapping[int, Sums], waived: tuple[str, ...]
+) -> None:
+    """Sealed hours among these (Unix seconds) lack rows that they were sealed with: they close as
+    forced, and name it.
 
-    Their unaudited rows are forgotten, as its rows may be among those: a promise that it would keep stays unmet.
+    Their unaudited rows are forgotten, as its rows may be among those: a promise that it would keep
+    stays unmet.
     """
     hours = [(h.hour.start_s, h.seal) for h in f.sealed_hours if h.seal]
     if hit := [hour_s for hour_s, _ in hours if hour_s in lost]:
         seals = [_without(seal, lost.get(hour_s), waived) for hour_s, seal in hours]
         _move_all(connection, State.SEALED, [(f, State.SEALED, {"seal": _seals_json(seals)})])
         unaudited = tables.unaudited.c
-        connection.execute(delete(tables.unaudited).where(unaudited.type == f.event_type, unaudited.hour.in_(hit)))
+        connection.execute(
+            delete(tables.unaudited).where(unaudited.type == f.event_type, unaudited.hour.in_(hit))
+        )
 
 
-def leave_out(database: Database, lease: Lease, f: Frontier, waived: str, *, gives_up: bool) -> None:
-    """The sealed frontier hour leaves out rows that cannot be written: it closes as forced. `gives_up`: see `SealedHour`.
+def leave_out(
+    database: Database, lease: Lease, f: Frontier, waived: str, *, gives_up: bool
+) -> None:
+    """The sealed frontier hour leaves out rows that cannot be written: it closes as forced.
 
-    Its unaudited rows are forgotten, as those rows may be among them: a promise that they would keep stays unmet.
+    `gives_up`: see `SealedHour`.
+
+    Its unaudited rows are forgotten, as those rows may be among them: a promise that they would
+    keep stays unmet.
     """
     assert f.seal is not None
     seal = dataclasses.replace(
@@ -195,7 +264,11 @@ def leave_out(database: Database, lease: Lease, f: Frontier, waived: str, *, giv
         lacks=_with_others(f.seal),
     )
     with database.transaction(lease) as connection:
-        _move_all(connection, State.SEALED, [(f, State.SEALED, {"seal": _seals_json((seal, *f.later_seals))})])
+        _move_all(
+            connection,
+            State.SEALED,
+            [(f, State.SEALED, {"seal": _seals_json((seal, *f.later_seals))})],
+        )
         _forget_unaudited(connection, f.event_type, f.hour.start_s)
 
 
@@ -208,18 +281,29 @@ def _without(seal: Seal, lost: Sums | None, waived: tuple[str, ...]) -> Seal:
     if lost is None:
         return seal
     return dataclasses.replace(
-        seal, grade=Grade.FORCED.value, waived=(*waived, *seal.waived), listed=seal.listed - lost, lacks=_with_others(seal)
+        seal,
+        grade=Grade.FORCED.value,
+        waived=(*waived, *seal.waived),
+        listed=seal.listed - lost,
+        lacks=_with_others(seal),
     )
 
 
 def _with_others(seal: Seal) -> Lacking:
-    """Return what the bucket lacks if rows that it was sealed with are given up: of which ranges they are, nothing tells."""
+    """Return what the bucket lacks if rows that it was sealed with are given up: of which ranges
+    they are, nothing tells.
+    """
     return (seal.lacks or Lacking()) | Lacking(more=True)
 
 
 def _waive(connection: Connection, reporters: Collection[Reporter]) -> None:
-    """Until they report again: rows are replaced then, so one that has reported since is left alone."""
-    table, report = tables.reporters, ("host_id", "source", "incarnation", "sequence", "received_at_ms")
+    """Until they report again: rows are replaced then, so one that has reported since is left
+    alone.
+    """
+    table, report = (
+        tables.reporters,
+        ("host_id", "source", "incarnation", "sequence", "received_at_ms"),
+    )
     if reporters:
         same = [table.c[name] == bindparam(f"of_{name}") for name in report]
         of = [{f"of_{name}": getattr(r, name) for name in report} for r in reporters]
@@ -232,12 +316,15 @@ def first_unsealed(frontier: Frontier) -> Hour:
 
 
 def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> None:
-    """Remember published buckets and go on, each type to its next hour. What a marker says stands, whoever published it.
+    """Remember published buckets and go on, each type to its next hour.
+
+    What a marker says stands, whoever published it.
 
     Unaudited rows of an hour that left out rows are forgotten, as `leave_out` says.
 
-    Of one type there may be several, in turn; then the frontier passes them all. An override for a closed hour is done, and
-    the conflicts that held it are named by its manifest, or an earlier one.
+    Of one type there may be several, in turn; then the frontier passes them all. An override for a
+    closed hour is done, and the conflicts that held it are named by its manifest, or an earlier
+    one.
     """
     last: dict[str, Closing] = {}
     first: dict[str, Frontier] = {}
@@ -245,18 +332,26 @@ def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> 
         f = c.frontier
         assert f.seal is not None
         assert (c.manifest.type, c.manifest.hour) == (f.event_type, str(f.hour))
-        assert f.event_type not in last or f.hour == last[f.event_type].frontier.hour.next(), "hours close in turn"
+        assert f.event_type not in last or f.hour == last[f.event_type].frontier.hour.next(), (
+            "hours close in turn"
+        )
         first.setdefault(f.event_type, f)
         last[f.event_type] = c
     with database.transaction(lease) as connection:
-        _move_all(connection, State.SEALED, [(first[t], *_after_close(c.frontier)) for t, c in last.items()])
+        _move_all(
+            connection,
+            State.SEALED,
+            [(first[t], *_after_close(c.frontier)) for t, c in last.items()],
+        )
         put_buckets(connection, [(c.frontier.hour, c.manifest) for c in closings])
         for c in closings:
             if c.manifest.left_out:
                 _forget_unaudited(connection, c.frontier.event_type, c.frontier.hour.start_s)
         closed = [{"of_type": t, "closed": c.frontier.hour.start_s} for t, c in last.items()]
         for table in (tables.overrides, tables.conflicts):
-            done = delete(table).where(table.c.type == bindparam("of_type"), table.c.hour <= bindparam("closed"))
+            done = delete(table).where(
+                table.c.type == bindparam("of_type"), table.c.hour <= bindparam("closed")
+            )
             connection.execute(done, closed)
 
 
@@ -264,8 +359,10 @@ def _after_close(closed: Frontier) -> tuple[State, dict[str, Any]]:
     assert closed.seal is not None
     left = _seals_json(closed.later_seals) if closed.later_seals else None
     return State.SEALED if left else State.OPEN, {
-        "hour": closed.hour.end_s, "seal": left, **settled_columns(closed.seal.audit_next)
-    }  # fmt: skip
+        "hour": closed.hour.end_s,
+        "seal": left,
+        **settled_columns(closed.seal.audit_next),
+    }
 
 
 def _seals_json(seals: Iterable[Seal]) -> str:
@@ -274,7 +371,10 @@ def _seals_json(seals: Iterable[Seal]) -> str:
 
 def closed_types(database: Database) -> set[str]:
     """Types of which this ledger has closed a bucket."""
-    frontiers, buckets = tables.frontiers, tables.buckets  # the newest bucket of a type is not packed
+    frontiers, buckets = (
+        tables.frontiers,
+        tables.buckets,
+    )  # the newest bucket of a type is not packed
     there = select(buckets.c.hour).where(buckets.c.type == frontiers.c.type).exists()
     return set(database.ask(select(frontiers.c.type).where(there)).scalars())
 
@@ -290,11 +390,16 @@ def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
     return {(event_type, hour_s): int(size) for event_type, hour_s, size in database.ask(query)}
 
 
-def _move_all(connection: Connection, before: State, moved: Sequence[tuple[Frontier, State, Mapping[str, Any]]]) -> None:
-    """Step many frontiers, each to a state, with these columns; StaleDriver, and nothing changed, if one is not where it is
-    thought to be.
+def _move_all(
+    connection: Connection,
+    before: State,
+    moved: Sequence[tuple[Frontier, State, Mapping[str, Any]]],
+) -> None:
+    """Step many frontiers, each to a state, with these columns; StaleDriver, and nothing changed,
+    if one is not where it is thought to be.
 
-    The transactions of one ledger are serial, so what is read here stays so until the end of this one.
+    The transactions of one ledger are serial, so what is read here stays so until the end of this
+    one.
     """
     names = [f.event_type for f, *_ in moved]
     found = {row["type"]: row for row in rows_named(connection, select(_ROWS), _ROWS.c.type, names)}
@@ -303,10 +408,13 @@ def _move_all(connection: Connection, before: State, moved: Sequence[tuple[Front
         row = found.get(f.event_type)
         if row is None or (row["hour"], row["state"]) != (f.hour.start_s, before.value):
             raise StaleDriver(
-                f"type {f.event_type}, hour {f.hour}: the ledger is not {before.value} there, so another closer has "
+                f"type {f.event_type}, hour {f.hour}: the ledger is not {before.value} there, "
+                "so another closer has "
                 "moved it; this one stops and changes nothing"
             )
         check(_ROWS, row, event_type=f.event_type)
-        rows.append(with_digest(_ROWS, {**row, "state": after.value, **values}) | {"of_type": f.event_type})
+        rows.append(
+            with_digest(_ROWS, {**row, "state": after.value, **values}) | {"of_type": f.event_type}
+        )
     if rows:
         connection.execute(update(_ROWS).where(_ROWS.c.type == bindparam("of_type")), rows)

@@ -1,7 +1,8 @@
-"""Signs of life of the driver that closes: without one, what the ledger says of hosts and hours is as old as the last.
+"""Signs of life of the driver that closes: without one, what the ledger says of hosts and hours is
+as old as the last.
 
-For operators only: nothing is decided by it. It is a row of `meta`, by the driver's clock, and a thread of its own writes it,
-as one poll of the closer may take minutes.
+For operators only: nothing is decided by it. It is a row of `meta`, by the driver's clock, and a
+thread of its own writes it, as one poll of the closer may take minutes.
 """
 
 from __future__ import annotations
@@ -66,6 +67,13 @@ def driver_seen_ms(database: Database) -> int | None:
 def no_driver(seen_ms: int | None, now_ms: int) -> str | None:
     """That none runs, human-readable; None where one gave a sign a moment ago."""
     if seen_ms is None:
-        return "the ledger has no sign of a driver yet; one that was just started gives it once Spark is up, in a minute"
+        return (
+            "the ledger has no sign of a driver yet; one that was just started gives it once "
+            "Spark is up, in a minute"
+        )
     age_s = (now_ms - seen_ms) / 1000
-    return f"no driver runs: its last sign in the ledger is {duration(age_s)} old" if age_s > SILENT_SECONDS else None
+    return (
+        f"no driver runs: its last sign in the ledger is {duration(age_s)} old"
+        if age_s > SILENT_SECONDS
+        else None
+    )

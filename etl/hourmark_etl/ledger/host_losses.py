@@ -1,8 +1,10 @@
-"""What hosts lost, by source and time, for the manifests of the hours that it may concern; and what they could not ask for again.
+"""What hosts lost, by source and time, for the manifests of the hours that it may concern; and what
+they could not ask for again.
 
-Reports tell totals that never fall; what one adds to the report before it was written after the time up to which the source had
-claimed to be read, and before the new report was received. A loss whose lines may belong to several hours is named by each. A
-host's first report is the only one that this ledger can date no further back than its receipt.
+Reports tell totals that never fall; what one adds to the report before it was written after the
+time up to which the source had claimed to be read, and before the new report was received. A loss
+whose lines may belong to several hours is named by each. A host's first report is the only one that
+this ledger can date no further back than its receipt.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ class HostLossRow(TypedDict):
 
 
 class HostLoss(NamedTuple):
-    """One source's. `unknown`: on so many occasions lines may have been lost, nobody knows how many."""
+    """One source's.
+
+    `unknown`: on so many occasions lines may have been lost, nobody knows how many.
+    """
 
     source: str
     from_ms: int
@@ -55,16 +60,22 @@ def _added(said: Reporter, before: Reporter | None) -> HostLossRow | None:
         return None
     from_ms = (before.caught_up_at_ms or 0) if before else said.received_at_ms
     return {
-        "host_id": said.host_id, "source": said.source, "from_ms": min(from_ms, said.received_at_ms),
-        "to_ms": said.received_at_ms, "lost_bytes": lost_bytes, "unknown": unknown,
-    }  # fmt: skip
+        "host_id": said.host_id,
+        "source": said.source,
+        "from_ms": min(from_ms, said.received_at_ms),
+        "to_ms": said.received_at_ms,
+        "lost_bytes": lost_bytes,
+        "unknown": unknown,
+    }
 
 
 def put_losses(connection: Connection, new: Sequence[HostLossRow]) -> None:
     """Keep them, and those of before no longer than any hour is held open."""
     if new:
         newest_ms = max(row["to_ms"] for row in new)
-        connection.execute(delete(tables.host_losses).where(tables.host_losses.c.to_ms < newest_ms - KEPT_MS))
+        connection.execute(
+            delete(tables.host_losses).where(tables.host_losses.c.to_ms < newest_ms - KEPT_MS)
+        )
         connection.execute(insert(tables.host_losses), new)
 
 
@@ -75,17 +86,29 @@ def losses(database: Database) -> list[HostLoss]:
     return [HostLoss(*row) for row in database.ask(query)]
 
 
-def unrepeatable_of(hour: Hour, sources: Collection[str], reporters: Iterable[Reporter]) -> tuple[str, ...]:
-    """Sources that hosts received from senders whom nobody can ask again: of hosts that had not said goodbye before the hour."""
+def unrepeatable_of(
+    hour: Hour, sources: Collection[str], reporters: Iterable[Reporter]
+) -> tuple[str, ...]:
+    """Sources that hosts received from senders whom nobody can ask again: of hosts that had not
+    said goodbye before the hour.
+    """
     there = (r for r in reporters if not (r.goodbye and r.received_at_ms < hour.start_s * 1000))
     return tuple(sorted({r.source for r in there if r.unrepeatable and r.source in sources}))
 
 
-def losses_of(hour: Hour, sources: Collection[str], all_losses: Iterable[HostLoss]) -> tuple[dict[str, int], dict[str, int]]:
+def losses_of(
+    hour: Hour, sources: Collection[str], all_losses: Iterable[HostLoss]
+) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes lost, and occasions of unknown loss, by source: those that may concern the hour."""
     lost, unknown = Counter[str](), Counter[str]()
     for loss in all_losses:
-        if loss.source in sources and loss.from_ms < hour.end_ms and loss.to_ms >= hour.start_s * 1000:
+        if (
+            loss.source in sources
+            and loss.from_ms < hour.end_ms
+            and loss.to_ms >= hour.start_s * 1000
+        ):
             lost[loss.source] = min(lost[loss.source] + loss.lost_bytes, _SUM_MAX)
             unknown[loss.source] += loss.unknown
-    return {s: count for s, count in sorted(lost.items()) if count}, {s: count for s, count in sorted(unknown.items()) if count}
+    return {s: count for s, count in sorted(lost.items()) if count}, {
+        s: count for s, count in sorted(unknown.items()) if count
+    }

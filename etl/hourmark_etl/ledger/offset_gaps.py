@@ -1,8 +1,10 @@
-"""Where the mirror stood at the last check of the edge, kept so that a gap between two checks cannot hide; and such gaps:
-records that may never be staged, by topic, found at the edge or lost on the central cluster. An override accepts them.
+"""Where the mirror stood at the last check of the edge, kept so that a gap between two checks
+cannot hide; and such gaps: records that may never be staged, by topic, found at the edge or lost on
+the central cluster. An override accepts them.
 
-A gap of a type's topic holds that type, one of promises or reports every type, until an override accepts it. The table keeps
-those that nothing but the ledger remembers (offsets that were passed over, files that were given up), and all that were accepted.
+A gap of a type's topic holds that type, one of promises or reports every type, until an override
+accepts it. The table keeps those that nothing but the ledger remembers (offsets that were passed
+over, files that were given up), and all that were accepted.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _TABLE = tables.gaps
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeCheck:
-    """A partition of the edge at the last check that passed. `mirror_next`: the next edge offset the mirror was to copy."""
+    """A partition of the edge at the last check that passed. `mirror_next`: the next edge offset
+    the mirror was to copy.
+    """
 
     topic: str
     partition: int
@@ -38,7 +42,9 @@ def last_checks(database: Database) -> dict[Partition, EdgeCheck]:
 
 
 def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck]) -> None:
-    """Replace the rows of these partitions; one that failed keeps its old row, so it fails again."""
+    """Replace the rows of these partitions; one that failed keeps its old row, so it fails
+    again.
+    """
     if passed:
         with database.transaction(lease) as connection:
             put_checks(connection, passed)
@@ -46,21 +52,32 @@ def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck
 
 def begin_anew(connection: Connection, checks: Collection[EdgeCheck]) -> None:
     """Nothing of these topics counts any more but these checks, of all their partitions."""
-    connection.execute(delete(tables.edge_checks).where(tables.edge_checks.c.topic.in_(sorted({c.topic for c in checks}))))
+    connection.execute(
+        delete(tables.edge_checks).where(
+            tables.edge_checks.c.topic.in_(sorted({c.topic for c in checks}))
+        )
+    )
     put_checks(connection, checks)
 
 
 def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
     """In place of those of the same partitions."""
-    put(connection, tables.edge_checks, ("topic", "partition"), [dataclasses.asdict(c) for c in checks])
+    put(
+        connection,
+        tables.edge_checks,
+        ("topic", "partition"),
+        [dataclasses.asdict(c) for c in checks],
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetGap:
-    """Records of a topic (edge name) that may be missing; they concern one type alone where `type` names it.
+    """Records of a topic (edge name) that may be missing; they concern one type alone where `type`
+    names it.
 
-    `lost_end`: whether the log has lost its end, so that other records may have taken these offsets. None in gaps of version
-    0.3.0, whose text says it (`tells_lost_end`). Two gaps with the same text are the same, whichever version found them.
+    `lost_end`: whether the log has lost its end, so that other records may have taken these
+    offsets. None in gaps of version 0.3.0, whose text says it (`tells_lost_end`). Two gaps with the
+    same text are the same, whichever version found them.
     """
 
     topic: str
@@ -81,12 +98,18 @@ def _lost_end_by_text_of_0_3_0(what: str) -> bool:
 
 
 def put_gaps(connection: Connection, gaps: Collection[OffsetGap]) -> None:
-    """Remember them. An accepted one takes the place of the same one before; an open one stands beside it: it was found since."""
+    """Remember them.
+
+    An accepted one takes the place of the same one before; an open one stands beside it: it was
+    found since.
+    """
     for gap in sorted(gaps, key=lambda g: g.accepted_at_ms is None):
         same = (_TABLE.c.topic == gap.topic, _TABLE.c.what == gap.what)
         connection.execute(delete(_TABLE).where(*same, _TABLE.c.accepted_at_ms.is_(None)))
         if gap.accepted_at_ms is not None:
-            connection.execute(delete(_TABLE).where(*same, _TABLE.c.type.is_not_distinct_from(gap.type)))
+            connection.execute(
+                delete(_TABLE).where(*same, _TABLE.c.type.is_not_distinct_from(gap.type))
+            )
         connection.execute(insert(_TABLE).values(**dataclasses.asdict(gap)))
 
 

@@ -1,4 +1,7 @@
-"""What operators and metrics ask of the ledger. Changes nothing; each question is one query, whatever the number of types."""
+"""What operators and metrics ask of the ledger.
+
+Changes nothing; each question is one query, whatever the number of types.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ from hourmark_etl.model import State
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fixed:
-    """Buckets of hours before `closed_to_s` are closed; those before `fixed_to_s` take in nothing more. Unix seconds."""
+    """Buckets of hours before `closed_to_s` are closed; those before `fixed_to_s` take in nothing
+    more. Unix seconds.
+    """
 
     closed_to_s: int
     fixed_to_s: int
@@ -27,11 +32,16 @@ def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, Fixed]:
     """By type, which of its buckets take in nothing more."""
     table = tables.frontiers
     query = select(table.c.type, table.c.hour, table.c.state, table.c.seal)
-    return {row.type: _fixed(row.hour, State(row.state), row.seal, bucket_seconds) for row in database.ask(query)}
+    return {
+        row.type: _fixed(row.hour, State(row.state), row.seal, bucket_seconds)
+        for row in database.ask(query)
+    }
 
 
 def _fixed(hour_s: int, state: State, seals: str | None, bucket_seconds: int) -> Fixed:
-    """A frozen type has listed its frontier hour at least; a sealed one has a seal for each hour that it closes next."""
+    """A frozen type has listed its frontier hour at least; a sealed one has a seal for each hour
+    that it closes next.
+    """
     count = 0 if state is State.OPEN else len(json.loads(seals)) if seals else 1
     return Fixed(hour_s, hour_s + count * bucket_seconds)
 

@@ -1,7 +1,9 @@
-"""Partitions of the central cluster that could not be read: from which offset, why, and when staging tries them again.
+"""Partitions of the central cluster that could not be read: from which offset, why, and when
+staging tries them again.
 
-One row for each such partition. Its type waits, and no other: an unreadable partition is left out of batches until it is tried
-again, after pauses that grow. A row ends when the partition is staged beyond its offset.
+One row for each such partition. Its type waits, and no other: an unreadable partition is left out
+of batches until it is tried again, after pauses that grow. A row ends when the partition is staged
+beyond its offset.
 """
 
 from __future__ import annotations
@@ -46,7 +48,10 @@ class ReadError:
         return Partition(self.topic, self.partition)
 
     def __str__(self) -> str:
-        return f"topic {self.topic} partition {self.partition} cannot be read from offset {self.offset} on: {self.reason}"
+        return (
+            f"topic {self.topic} partition {self.partition} cannot be read from offset "
+            f"{self.offset} on: {self.reason}"
+        )
 
 
 def read_errors(database: Database) -> dict[Partition, ReadError]:
@@ -55,7 +60,9 @@ def read_errors(database: Database) -> dict[Partition, ReadError]:
     return {error.of: error for error in found}
 
 
-def record_errors(database: Database, lease: Lease, errors: Collection[ReadError]) -> list[ReadError]:
+def record_errors(
+    database: Database, lease: Lease, errors: Collection[ReadError]
+) -> list[ReadError]:
     """Record them as `put_errors`, in a transaction of their own."""
     if not errors:
         return []
@@ -67,12 +74,24 @@ def forget_errors(database: Database, lease: Lease, partitions: Collection[Parti
     """Forget the errors of partitions that answer now and have nothing more to read."""
     if partitions:
         with database.transaction(lease) as connection:
-            remove(connection, _TABLE, ("topic", "partition"), [dataclasses.asdict(p) for p in partitions])
+            remove(
+                connection,
+                _TABLE,
+                ("topic", "partition"),
+                [dataclasses.asdict(p) for p in partitions],
+            )
 
 
 def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[ReadError]:
-    """Record that these partitions could not be read. Return the rows that are new: those of another offset or reason."""
-    rows = {(r["topic"], r["partition"]): r for r in connection.execute(select(_TABLE)).mappings()} if errors else {}
+    """Record that these partitions could not be read.
+
+    Return the rows that are new: those of another offset or reason.
+    """
+    rows = (
+        {(r["topic"], r["partition"]): r for r in connection.execute(select(_TABLE)).mappings()}
+        if errors
+        else {}
+    )
     made, new = [], []
     for error in errors:
         known = rows.get((error.topic, error.partition))
@@ -81,7 +100,11 @@ def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[Re
         else:
             tries, since_ms = 1, error.since_ms
         pause_ms = min(PAUSE_MS << min(tries - 1, 30), PAUSE_MS_MAX)
-        made.append(dataclasses.replace(error, tries=tries, since_ms=since_ms, again_at_ms=error.since_ms + pause_ms))
+        made.append(
+            dataclasses.replace(
+                error, tries=tries, since_ms=since_ms, again_at_ms=error.since_ms + pause_ms
+            )
+        )
         if tries == 1:
             new.append(made[-1])
     put(connection, _TABLE, ("topic", "partition"), [dataclasses.asdict(e) for e in made])
@@ -91,12 +114,23 @@ def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[Re
 def end_errors(connection: Connection, reached: Mapping[Partition, int]) -> None:
     """Forget errors of partitions that were staged beyond them."""
     for p, offset in reached.items():
-        here = (_TABLE.c.topic == p.topic, _TABLE.c.partition == p.partition, _TABLE.c.offset < offset)
+        here = (
+            _TABLE.c.topic == p.topic,
+            _TABLE.c.partition == p.partition,
+            _TABLE.c.offset < offset,
+        )
         connection.execute(delete(_TABLE).where(*here))
 
 
 def forget_error(connection: Connection, at: ReadError) -> None:
     """Forget this very error. UsageError if it is not the one that is known."""
-    here = (_TABLE.c.topic == at.topic, _TABLE.c.partition == at.partition, _TABLE.c.offset == at.offset)
+    here = (
+        _TABLE.c.topic == at.topic,
+        _TABLE.c.partition == at.partition,
+        _TABLE.c.offset == at.offset,
+    )
     if connection.execute(delete(_TABLE).where(*here)).rowcount != 1:
-        raise UsageError(f"topic {at.topic} partition {at.partition} is no longer held at offset {at.offset}; ask again")
+        raise UsageError(
+            f"topic {at.topic} partition {at.partition} is no longer held at offset "
+            f"{at.offset}; ask again"
+        )

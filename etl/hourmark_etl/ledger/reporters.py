@@ -27,8 +27,13 @@ def reporters(database: Database) -> list[Reporter]:
 
 
 def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
-    """What a report says that is staged now, source by source. It cannot tell of a time that has yet to come."""
-    heard_ms = report.received_at_ms if now_ms - report.received_at_ms > CLOCKS_APART_MS_MAX else now_ms
+    """What a report says that is staged now, source by source.
+
+    It cannot tell of a time that has yet to come.
+    """
+    heard_ms = (
+        report.received_at_ms if now_ms - report.received_at_ms > CLOCKS_APART_MS_MAX else now_ms
+    )
     return tuple(
         Reporter(
             host_id=storable(report.host_id),
@@ -51,10 +56,12 @@ def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
 
 
 def put_reports(connection: Connection, reports: Iterable[tuple[Reporter, ...]]) -> None:
-    """One after another, in as few calls of the database as for one: a backlog has all that thousands of hosts said meanwhile.
+    """One after another, in as few calls of the database as for one: a backlog has all that
+    thousands of hosts said meanwhile.
 
-    A host's last report replaces all that it said before, so a source that it no longer has is no longer awaited. A report that
-    arrives after a later one of the same incarnation (it was sent again through another service) says nothing new.
+    A host's last report replaces all that it said before, so a source that it no longer has is no
+    longer awaited. A report that arrives after a later one of the same incarnation (it was sent
+    again through another service) says nothing new.
     """
     told = [report for report in reports if report]
     known = _known(connection, sorted({report[0].host_id for report in told}))
@@ -65,7 +72,12 @@ def put_reports(connection: Connection, reports: Iterable[tuple[Reporter, ...]])
             if is_overtaken(report[0], last):
                 continue
             if why := why_foreign(report[0], last):
-                _LOG.warning("a report of host %s (%.32s) is not believed: %s", report[0].host_name, report[0].host_id, why)
+                _LOG.warning(
+                    "a report of host %s (%.32s) is not believed: %s",
+                    report[0].host_name,
+                    report[0].host_id,
+                    why,
+                )
                 continue
         lost += losses_added(report, before or {})
         known[report[0].host_id] = {s.source: s for s in report}
@@ -78,28 +90,36 @@ def put_reports(connection: Connection, reports: Iterable[tuple[Reporter, ...]])
 def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[str, Reporter]]:
     """What these hosts said last, by host and source."""
     known = defaultdict[str, dict[str, Reporter]](dict)
-    for row in rows_named(connection, select(tables.reporters), tables.reporters.c.host_id, host_ids):
+    for row in rows_named(
+        connection, select(tables.reporters), tables.reporters.c.host_id, host_ids
+    ):
         known[row["host_id"]][row["source"]] = Reporter(**row)
     return dict(known)
 
 
 def is_overtaken(said: Reporter, known: Reporter) -> bool:
-    """Whether a report was overtaken by the one known. Between incarnations the services' clocks tell, within their agreement.
+    """Whether a report was overtaken by the one known.
 
-    A report with a lower sequence that comes minutes later was not sent before the known one: the known sequence is false,
-    and must not silence the host.
+    Between incarnations the services' clocks tell, within their agreement.
+
+    A report with a lower sequence that comes minutes later was not sent before the known one: the
+    known sequence is false, and must not silence the host.
     """
     if said.incarnation == known.incarnation:
-        return said.sequence < known.sequence and said.received_at_ms - known.received_at_ms < CLOCKS_APART_MS_MAX
+        return (
+            said.sequence < known.sequence
+            and said.received_at_ms - known.received_at_ms < CLOCKS_APART_MS_MAX
+        )
     return 0 < known.received_at_ms - said.received_at_ms < CLOCKS_APART_MS_MAX
 
 
 def why_foreign(said: Reporter, known: Reporter) -> str:
     """Return why a report cannot be the host's own, human-readable; empty if it can.
 
-    A host keeps its kind: a delivery service never becomes a tailer, and an incarnation of a tailer no service, which would not
-    be awaited once it is silent. And it keeps its name while it reports; a host that was renamed is believed once its last report
-    is a goodbye, or a minute old. So whoever may report for one host only cannot speak for another one that is live, though the
+    A host keeps its kind: a delivery service never becomes a tailer, and an incarnation of a tailer
+    no service, which would not be awaited once it is silent. And it keeps its name while it
+    reports; a host that was renamed is believed once its last report is a goodbye, or a minute old.
+    So whoever may report for one host only cannot speak for another one that is live, though the
     host id is the other one's.
     """
     if known.kind == "service" and said.kind != "service":

@@ -1,4 +1,7 @@
-"""How the database of a ledger stands, before anything is asked of the ledger. Makes none, and migrates none."""
+"""How the database of a ledger stands, before anything is asked of the ledger.
+
+Makes none, and migrates none.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ _CLOCK: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 class Standing:
     """`is_current`: of this version; `is_ledger`: of any.
 
-    Of PostgreSQL, `settings`: those that were asked for; `answers`: to questions about rights, likewise; `clock_ms`: its clock.
+    Of PostgreSQL, `settings`: those that were asked for; `answers`: to questions about rights,
+    likewise; `clock_ms`: its clock.
     """
 
     settings: Mapping[str, str]
@@ -30,20 +34,42 @@ class Standing:
     is_ledger: bool
 
 
-def standing(url: str, settings: Iterable[str] = (), questions: Iterable[str] = ()) -> Standing | None:
-    """None where there is no file of that name. Unavailable, saying why, where it cannot be read."""
+def standing(
+    url: str, settings: Iterable[str] = (), questions: Iterable[str] = ()
+) -> Standing | None:
+    """None where there is no file of that name. Unavailable, saying why, where it cannot be
+    read.
+    """
     file = sqlite_file(url)
     if file is not None and not file.is_file():
         return None
     changing, reading = open_engine(url)
     try:
         with reading.connect() as connection, connection.begin():
-            told = {} if file else {name: str(connection.execute(text(f"SHOW {name}")).scalar()) for name in settings}
-            told_rights = {} if file else {ask: bool(connection.execute(text(f"SELECT {ask}")).scalar()) for ask in questions}
+            told = (
+                {}
+                if file
+                else {
+                    name: str(connection.execute(text(f"SHOW {name}")).scalar())
+                    for name in settings
+                }
+            )
+            told_rights = (
+                {}
+                if file
+                else {
+                    ask: bool(connection.execute(text(f"SELECT {ask}")).scalar())
+                    for ask in questions
+                }
+            )
             clock_ms = None if file else int(connection.execute(text(_CLOCK)).scalar_one())
             is_current = migrations.is_current(connection)
             return Standing(
-                told, told_rights, clock_ms, is_current, is_current or inspect(connection).has_table("alembic_version")
+                told,
+                told_rights,
+                clock_ms,
+                is_current,
+                is_current or inspect(connection).has_table("alembic_version"),
             )
     except DBAPIError as error:
         raise Unavailable(" ".join(str(error.orig).split())) from error

@@ -1,7 +1,9 @@
-"""The way of a ledger back to an older version: its tables step down, or a copy from before is put back.
+"""The way of a ledger back to an older version: its tables step down, or a copy from before is put
+back.
 
-Both are one transaction, after a copy of what is there now, and raise the epochs of all leases: a driver that still runs can
-change nothing more. Commit number and epochs never fall, so no name that one of them is part of is ever given twice.
+Both are one transaction, after a copy of what is there now, and raise the epochs of all leases: a
+driver that still runs can change nothing more. Commit number and epochs never fall, so no name that
+one of them is part of is ever given twice.
 
     step down   what closed since stays closed; what only later versions know is dropped
     put back    only where nothing was closed, sealed or declared since: positions go back, and topics are staged again from there
@@ -25,7 +27,10 @@ _COMMIT: Final = tables.meta.c.key == "commit"
 
 
 def step_down(url: str, revision: int, may: Callable[[Connection], None] = lambda _: None) -> str:
-    """Take the tables back to the revision; the copy that was made before. `may` raises where it may not be, as it stands now."""
+    """Take the tables back to the revision; the copy that was made before.
+
+    `may` raises where it may not be, as it stands now.
+    """
     changing, _ = open_engine(url)
     try:
         with available(url), changing.begin() as connection:
@@ -40,12 +45,16 @@ def step_down(url: str, revision: int, may: Callable[[Connection], None] = lambd
 
 
 def put_back(
-    url: str, name: str, newest: int | None = None, may: Callable[[Connection], None] = lambda _: None
+    url: str,
+    name: str,
+    newest: int | None = None,
+    may: Callable[[Connection], None] = lambda _: None,
 ) -> tuple[int, str]:
-    """Put the copy of that name in place of what is there: its revision, and the copy of what was there.
+    """Put the copy of that name in place of what is there: its revision, and the copy of what was
+    there.
 
-    `newest`: of the revisions that whoever goes on with it can open. Finding, with all reasons, where something closed since, or
-    may have. `may`: see `step_down`.
+    `newest`: of the revisions that whoever goes on with it can open. Finding, with all reasons,
+    where something closed since, or may have. `may`: see `step_down`.
     """
     changing, _ = open_engine(url)
     try:
@@ -57,15 +66,21 @@ def put_back(
             revision = revision_in(connection, schema)
             if newest is not None and revision > newest:
                 raise Finding(
-                    f"{name} has schema version {revision}, and the version that is to go on with it opens none after {newest}: "
-                    "name the copy that was made when the ledger was migrated, or go without --restore"
+                    f"{name} has schema version {revision}, and the version that is to go on "
+                    f"with it opens none after {newest}: "
+                    "name the copy that was made when the ledger was migrated, or go without "
+                    "--restore"
                 )
             if reasons := list(_since(connection, schema)):
                 raise Finding(
-                    f"{name} is not put back, as it would be an older copy: {'; '.join(reasons)}. `hourmark ledger downgrade` "
+                    f"{name} is not put back, as it would be an older copy: "
+                    f"{'; '.join(reasons)}. `hourmark ledger downgrade` "
                     "without --restore keeps what was closed"
                 )
-            copy, commit = back_up(connection), max(_commit(connection), _commit(connection, schema))
+            copy, commit = (
+                back_up(connection),
+                max(_commit(connection), _commit(connection, schema)),
+            )
             if revision != migrations.revision_of(connection):
                 migrations.downgrade(connection, revision)
             held = list(connection.execute(select(tables.leases.c.name)).scalars())
@@ -82,24 +97,38 @@ def put_back(
 def _check_same_ledger(engine: Engine, name: str) -> None:
     with beside(engine, name) as (connection, schema):
         one, other = (
-            connection.execute(select(tables.meta.c.value).where(tables.meta.c.key == "uuid"), execution_options=options).scalar()
+            connection.execute(
+                select(tables.meta.c.value).where(tables.meta.c.key == "uuid"),
+                execution_options=options,
+            ).scalar()
             for options in ({}, {"schema_translate_map": {None: schema}})
         )
     if one != other:
-        raise Finding(f"{name} is a copy of the ledger {other}, and this one is {one}: it is not put back")
+        raise Finding(
+            f"{name} is a copy of the ledger {other}, and this one is {one}: it is not put back"
+        )
 
 
 def _since(connection: Connection, schema: str) -> Iterator[str]:
     """What was done since the copy that must not be undone."""
     of_copy = {"schema_translate_map": {None: schema}}
     buckets = select(tables.buckets.c.type, tables.buckets.c.hour)
-    closed = {*connection.execute(buckets)} - {*connection.execute(buckets, execution_options=of_copy)}
+    closed = {*connection.execute(buckets)} - {
+        *connection.execute(buckets, execution_options=of_copy)
+    }
     if closed:
         yield f"{len(closed)} buckets were closed since"
     frontiers = tables.frontiers.c
-    sealed = list(connection.execute(select(frontiers.type).where(frontiers.state == State.SEALED.value)).scalars())
+    sealed = list(
+        connection.execute(
+            select(frontiers.type).where(frontiers.state == State.SEALED.value)
+        ).scalars()
+    )
     if sealed:
-        yield f"an hour of {', '.join(sorted(sealed))} is sealed, and may be published: let the driver close it"
+        yield (
+            f"an hour of {', '.join(sorted(sealed))} is sealed, and may be published: let the "
+            "driver close it"
+        )
     rules = select(tables.rules.c.key)
     if {*connection.execute(rules)} - {*connection.execute(rules, execution_options=of_copy)}:
         yield "`hourmark types apply` put rules in force since"
@@ -107,7 +136,11 @@ def _since(connection: Connection, schema: str) -> Iterator[str]:
 
 def _commit(connection: Connection, schema: str | None = None) -> int:
     asked = select(tables.meta.c.value).where(_COMMIT)
-    return int(connection.execute(asked, execution_options={"schema_translate_map": {None: schema}}).scalar_one())
+    return int(
+        connection.execute(
+            asked, execution_options={"schema_translate_map": {None: schema}}
+        ).scalar_one()
+    )
 
 
 def _fence(connection: Connection, commit: int) -> None:

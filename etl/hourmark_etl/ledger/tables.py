@@ -1,7 +1,10 @@
-"""The tables. Hours are Unix seconds of the bucket's start; sums are modulo 2^64, kept as signed 64-bit integers.
+"""The tables.
 
-Paths of files are relative to the storage root. JSON columns hold what is only read as a whole. Tables are made by the revisions
-in `migrations`: what changes here changes there too (until the first release, `versions/v2.py` makes what stands here).
+Hours are Unix seconds of the bucket's start; sums are modulo 2^64, kept as signed 64-bit integers.
+
+Paths of files are relative to the storage root. JSON columns hold what is only read as a whole.
+Tables are made by the revisions in `migrations`: what changes here changes there too (until the
+first release, `versions/v2.py` makes what stands here).
 """
 
 from __future__ import annotations
@@ -9,14 +12,29 @@ from __future__ import annotations
 import functools
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text, false
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    false,
+)
 
 metadata = MetaData()
 
 DIGEST: Final = "digest"  # the column; see `digests`
-CHECKED_WHEN_READ: Final = "checked when read"  # a table that grows with history: no start of a driver reads all of it
+CHECKED_WHEN_READ: Final = (
+    "checked when read"  # a table that grows with history: no start of a driver reads all of it
+)
 UNDIGESTED: Final = "undigested"
-LATER: Final = "later"  # a column that rows of before do not have in their digest: it counts where it says something
+# a column that rows of before do not have in their digest: it counts where it says something
+LATER: Final = "later"
 
 
 # Columns without nulls, as nearly all are.
@@ -25,12 +43,15 @@ _text = functools.partial(Column, type_=Text, nullable=False)
 _number = functools.partial(Column, type_=BigInteger, nullable=False)
 _bytes = functools.partial(Column, type_=LargeBinary, nullable=False)
 _flag = functools.partial(Column, type_=Boolean, nullable=False)
-# Row numbers; SQLite numbers rows by itself only where the type is INTEGER, which has 64 bits there.
+# Row numbers; SQLite numbers rows by itself only where the type is INTEGER, which has 64 bits
+# there.
 _ROW_ID: Final = BigInteger().with_variant(Integer, "sqlite")
 
 
 def _later(name: str, kind: type[Text] | type[BigInteger] = Text) -> Column[Any]:
-    """Return a nullable column that older versions of the ledger do not have; null means unknown, or the first site."""
+    """Return a nullable column that older versions of the ledger do not have; null means unknown,
+    or the first site.
+    """
     return Column(name, kind, info={LATER: True})
 
 
@@ -56,12 +77,15 @@ positions = Table(
     _text("topic"),
     _text("shard"),
     _number("next_offset"),
-    _later("leader_epoch", BigInteger),  # of the last record that was staged, and the offset after that record (KIP-320)
+    _later(
+        "leader_epoch", BigInteger
+    ),  # of the last record that was staged, and the offset after that record (KIP-320)
     _later("epoch_next", BigInteger),
     _bytes(DIGEST),
 )
 
-# `batch` is the folder that holds it; `spans` what it was staged from, so that an unreadable one can be staged again.
+# `batch` is the folder that holds it; `spans` what it was staged from, so that an unreadable one
+# can be staged again.
 staged_files = Table(
     "staged_files",
     metadata,
@@ -71,7 +95,9 @@ staged_files = Table(
     _text("kind"),  # "events" or "audit"
     _number("rows"),
     _bytes("spans"),  # zstandard of a JSON list of `model.Span`
-    Column("observed_from_ms", BigInteger),  # least and greatest `observed_at` of the ranges of an audit file
+    Column(
+        "observed_from_ms", BigInteger
+    ),  # least and greatest `observed_at` of the ranges of an audit file
     Column("observed_to_ms", BigInteger),
     _flag("compared", info={UNDIGESTED: True}),  # an audit file, with all others (`conflicts`)
     _bytes(DIGEST),
@@ -79,7 +105,8 @@ staged_files = Table(
     Index("staged_files_by_observed", "kind", "compared", "observed_to_ms"),
 )
 
-# A group of events belongs to no bucket until a freeze lists it: `listed_hour` is then the bucket's hour.
+# A group of events belongs to no bucket until a freeze lists it: `listed_hour` is then the bucket's
+# hour.
 groups = Table(
     "staged_groups",
     metadata,
@@ -90,18 +117,23 @@ groups = Table(
     _number("rows"),
     _number("bytes"),
     _number("low64_sum"),
-    _later("value_sum", BigInteger),  # the sum of the value hashes of its rows (`hourmark.avro.value_hash`)
+    _later(
+        "value_sum", BigInteger
+    ),  # the sum of the value hashes of its rows (`hourmark.avro.value_hash`)
     _text("schema_ids"),  # JSON list
     _number("first_row"),  # its rows are [first_row, first_row + rows) of the file
     _bytes("first_id"),  # least and greatest event id, 16 bytes
     _bytes("last_id"),
-    Column("listed_hour", BigInteger, info={UNDIGESTED: True}),  # set by the thousand; a seal says what its rows add up to
+    Column(
+        "listed_hour", BigInteger, info={UNDIGESTED: True}
+    ),  # set by the thousand; a seal says what its rows add up to
     _bytes(DIGEST),
     Index("staged_groups_by_file", "file_id"),
     Index("staged_groups_by_listing", "type", "listed_hour", "hour"),
 )
 
-# Promises of one type and hour in one staged file of audit records, with the span of central offsets they come from.
+# Promises of one type and hour in one staged file of audit records, with the span of central
+# offsets they come from.
 audit_groups = Table(
     "audit_groups",
     metadata,
@@ -120,7 +152,9 @@ audit_groups = Table(
     _bytes(DIGEST),
     Index("audit_groups_by_file", "file_id"),
     Index("audit_groups_by_hour", "type", "hour"),
-    Index("audit_groups_by_offset", "type", "last_offset"),  # late promises: the newest, of whatever hour
+    Index(
+        "audit_groups_by_offset", "type", "last_offset"
+    ),  # late promises: the newest, of whatever hour
 )
 
 frontiers = Table(
@@ -132,7 +166,9 @@ frontiers = Table(
     _text("state"),
     _text("shard"),  # as declared: whose query stages the type
     _text("sources"),  # JSON list: the declared sources that may carry the type
-    _number("settled_next"),  # central audit offset of the first site: promises below it of hours < `hour` are kept
+    _number(
+        "settled_next"
+    ),  # central audit offset of the first site: promises below it of hours < `hour` are kept
     Column("seal", Text),  # JSON of `model.Seal`, from sealed on
     Column("alarm", Text),  # JSON of the findings of the last proof that failed, or null
     _later("settled_further"),  # JSON: the same as settled_next, by further site
@@ -175,19 +211,23 @@ late_hours = Table(
     info={CHECKED_WHEN_READ: True},
 )
 
-# A range has two audit records that differ, and one of them names this type and hour: it closes by an override alone.
+# A range has two audit records that differ, and one of them names this type and hour: it closes by
+# an override alone.
 conflicts = Table(
     "conflicts",
     metadata,
     _key("type", Text),
-    _key("hour", BigInteger),  # that is held: of what the record names, or the one open when it was found
+    _key(
+        "hour", BigInteger
+    ),  # that is held: of what the record names, or the one open when it was found
     _key("range_id", LargeBinary),
     _text("what"),
     _number("found_at_ms"),
     _bytes(DIGEST),
 )
 
-# Listed rows that no audit record had promised when their bucket was sealed: they settle a promise that comes later.
+# Listed rows that no audit record had promised when their bucket was sealed: they settle a promise
+# that comes later.
 unaudited = Table(
     "unaudited",
     metadata,
@@ -200,7 +240,8 @@ unaudited = Table(
     Column("audit_further", Text),  # JSON: the same as audit_next, by further site
 )
 
-# Runs of rows of an index file, each the sorted ids of some of a closed bucket: a cache, behind it stands the bucket itself.
+# Runs of rows of an index file, each the sorted ids of some of a closed bucket: a cache, behind it
+# stands the bucket itself.
 id_indexes = Table(
     "id_indexes",
     metadata,
@@ -235,8 +276,9 @@ blockers = Table(
     _number("since_ms"),
 )
 
-# Records of event topics that cannot be in a bucket (`ledger.set_aside`). One row for those that staging found in one piece of a
-# partition for one reason; each row is counted in one bucket's manifest.
+# Records of event topics that cannot be in a bucket (`ledger.set_aside`). One row for those that
+# staging found in one piece of a partition for one reason; each row is counted in one bucket's
+# manifest.
 set_aside = Table(
     "set_aside",
     metadata,
@@ -250,13 +292,18 @@ set_aside = Table(
     _text("type"),
     _text("reason"),
     _number("found_at_ms"),
-    Column("listed_hour", BigInteger, info={UNDIGESTED: True}),  # of the bucket whose manifest counts it; null: not yet
-    Column("reviewed_at_ms", BigInteger, info={UNDIGESTED: True}),  # when an operator marked it as reviewed
+    Column(
+        "listed_hour", BigInteger, info={UNDIGESTED: True}
+    ),  # of the bucket whose manifest counts it; null: not yet
+    Column(
+        "reviewed_at_ms", BigInteger, info={UNDIGESTED: True}
+    ),  # when an operator marked it as reviewed
     _bytes(DIGEST),
     Index("set_aside_by_listing", "type", "listed_hour"),
 )
 
-# Partitions of the central cluster that could not be read when they were tried last (`ledger.read_errors`).
+# Partitions of the central cluster that could not be read when they were tried last
+# (`ledger.read_errors`).
 read_errors = Table(
     "read_errors",
     metadata,
@@ -286,11 +333,13 @@ reporters = Table(
     _number("heard_at_ms"),
     _flag("waived"),  # by a bucket that timed out: not awaited until it reports again
     Column("unknown_losses", BigInteger, nullable=False, server_default="0"),
-    Column("unrepeatable", Boolean, nullable=False, server_default=false()),  # its senders cannot be asked again
+    Column(
+        "unrepeatable", Boolean, nullable=False, server_default=false()
+    ),  # its senders cannot be asked again
 )
 
-# What reports added to a source's losses. The lines were written between `from_ms`, up to which the source had claimed to be
-# read, and `to_ms`, when the report was received.
+# What reports added to a source's losses. The lines were written between `from_ms`, up to which the
+# source had claimed to be read, and `to_ms`, when the report was received.
 host_losses = Table(
     "host_losses",
     metadata,
@@ -317,7 +366,8 @@ schemas = Table(
     _bytes(DIGEST),
 )
 
-# Where the mirror stood at the last check: the edge's log start must never pass it before the next one.
+# Where the mirror stood at the last check: the edge's log start must never pass it before the next
+# one.
 edge_checks = Table(
     "edge_checks",
     metadata,
@@ -328,7 +378,8 @@ edge_checks = Table(
     _number("checked_at_ms"),
 )
 
-# Offset gaps that the ledger alone remembers, and those that an override accepted (`hourmark_etl.ledger.offset_gaps`).
+# Offset gaps that the ledger alone remembers, and those that an override accepted
+# (`hourmark_etl.ledger.offset_gaps`).
 gaps = Table(
     "offset_gaps",
     metadata,
@@ -338,5 +389,7 @@ gaps = Table(
     _text("what"),
     Column("accepted_at_ms", BigInteger),
     _text("reason"),
-    Column("lost_end", Boolean),  # whether the topic's log has lost its end; null in rows of before revision 6
+    Column(
+        "lost_end", Boolean
+    ),  # whether the topic's log has lost its end; null in rows of before revision 6
 )

@@ -1,1 +1,3 @@
-"""What operators ask and order: the commands `bucket`, `audit`, `ledger`, `dead-letters` and `trace`, and what they tell."""
+"""What operators ask and order: the commands `bucket`, `audit`, `ledger`, `dead-letters` and
+`trace`, and what they tell.
+"""

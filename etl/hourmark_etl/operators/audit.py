@@ -1,4 +1,7 @@
-"""`hourmark audit`: the books, from the ledger and the manifests that it keeps. Exit 1 where they do not add up."""
+"""`hourmark audit`: the books, from the ledger and the manifests that it keeps.
+
+Exit 1 where they do not add up.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,17 @@ from hourmark_etl.options import hour_of, say
 from hourmark_etl.storage import open_storage
 
 _COUNTS: Final = (
-    "promised", "staged", "closed", "late", "open", "duplicates_removed", "unaudited", "waived", "on_its_way", "set_aside"
-)  # fmt: skip
+    "promised",
+    "staged",
+    "closed",
+    "late",
+    "open",
+    "duplicates_removed",
+    "unaudited",
+    "waived",
+    "on_its_way",
+    "set_aside",
+)
 _MARGIN_SECONDS: Final = 24 * 3600  # audit files are kept so much longer than topics
 _NO_END: Final = 1 << 62
 
@@ -49,7 +61,8 @@ _NO_END: Final = 1 << 62
 class LookedAt:
     """What a look at the books saw: without a closed bucket there is nothing that could differ.
 
-    `first`, `last`: hours, as asked; no `last`: the newest. `oldest`: the oldest bucket that the ledger knows.
+    `first`, `last`: hours, as asked; no `last`: the newest. `oldest`: the oldest bucket that the
+    ledger knows.
     """
 
     event_type: str | None
@@ -64,40 +77,80 @@ class LookedAt:
     @property
     def verdict(self) -> str:
         """In two or three words, for programs too."""
-        return "differences" if self.differences else "adds up" if self.closed else "nothing to compare"
+        return (
+            "differences"
+            if self.differences
+            else "adds up"
+            if self.closed
+            else "nothing to compare"
+        )
 
     def as_json(self) -> dict[str, Any]:
         """What `--json` says of it."""
         return {
-            "type": self.event_type, "from": self.first, "to": self.last, "types": self.types, "hours": self.hours,
-            "closed": self.closed, "verdict": self.verdict,
-        }  # fmt: skip
+            "type": self.event_type,
+            "from": self.first,
+            "to": self.last,
+            "types": self.types,
+            "hours": self.hours,
+            "closed": self.closed,
+            "verdict": self.verdict,
+        }
 
     def __str__(self) -> str:
-        of, to = (f" of {self.event_type}" if self.event_type else ""), (f"to {self.last}" if self.last else "on")
+        of, to = (
+            (f" of {self.event_type}" if self.event_type else ""),
+            (f"to {self.last}" if self.last else "on"),
+        )
         span = f"{of} from {self.first} {to}"
         are = "is" if self.closed == 1 else "are"
         if self.closed:
-            return f"the books add up: of {counted(self.hours, 'hour')}{span}, {self.closed:,} {are} closed"
+            return (
+                f"the books add up: of {counted(self.hours, 'hour')}{span}, {self.closed:,} "
+                f"{are} closed"
+            )
         known = f"of hours{span}, no event, promise or bucket is known"
         if self.hours:
-            known = f"{counted(self.hours, 'hour')}{span} {'is' if self.hours == 1 else 'are'} open, and none is closed"
+            known = (
+                f"{counted(self.hours, 'hour')}{span} {'is' if self.hours == 1 else 'are'} "
+                "open, and none is closed"
+            )
         if self.oldest is None:
-            return f"nothing to compare yet: {known}; `hourmark bucket ls` says what each type's next hour waits for"
+            return (
+                f"nothing to compare yet: {known}; `hourmark bucket ls` says what each type's "
+                "next hour waits for"
+            )
         named = f"{self.event_type} " if self.event_type else ""
-        more = f"the oldest bucket is of {self.oldest}: `hourmark audit {named}--from {self.oldest}` looks at all"
+        more = (
+            f"the oldest bucket is of {self.oldest}: `hourmark audit {named}--from "
+            f"{self.oldest}` looks at all"
+        )
         return f"nothing to compare: {known}; {more}"
 
 
 @click.command()
 @click.argument("event_type", metavar="[TYPE]", required=False)
-@click.option("--from", "from_hour", metavar="HOUR", help="First hour. Default: as far back as audit records are kept.")
+@click.option(
+    "--from",
+    "from_hour",
+    metavar="HOUR",
+    help="First hour. Default: as far back as audit records are kept.",
+)
 @click.option("--to", "to_hour", metavar="HOUR", help="Last hour. Default: the newest.")
-@click.option("--ranges", is_flag=True, help="Compare range by range over distinct ids too; reads staged files.")
+@click.option(
+    "--ranges",
+    is_flag=True,
+    help="Compare range by range over distinct ids too; reads staged files.",
+)
 @json_option
 @config_option
 def audit(
-    event_type: str | None, from_hour: str | None, to_hour: str | None, ranges: bool, as_json: bool, config: Config
+    event_type: str | None,
+    from_hour: str | None,
+    to_hour: str | None,
+    ranges: bool,
+    as_json: bool,
+    config: Config,
 ) -> None:
     """Show the books: per type and hour of event time, what was promised and what became of it. Exit 1 on a difference.
 
@@ -130,20 +183,35 @@ def audit(
     seen = _looked_at(window, config.parsing.bucket_seconds, found, oldest_s, count)
     say(_printed(found, differences, files, seen, by_hour=event_type is not None, as_json=as_json))
     if count:
-        raise Finding(f"{count} differences in the books; docs/operations.md says what each stage means. Nothing was changed")
+        raise Finding(
+            f"{count} differences in the books; docs/operations.md says what each stage "
+            "means. Nothing was changed"
+        )
 
 
-def _window(config: Config, event_type: str | None, from_hour: str | None, to_hour: str | None) -> Window:
+def _window(
+    config: Config, event_type: str | None, from_hour: str | None, to_hour: str | None
+) -> Window:
     length_s = config.parsing.bucket_seconds
     kept_ms = (config.kafka.retention_hours * 3600 + _MARGIN_SECONDS) * 1000
-    first = hour_of(from_hour, config) if from_hour else Hour.of(max(0, SystemClock().now_ms() - kept_ms), length_s)
+    first = (
+        hour_of(from_hour, config)
+        if from_hour
+        else Hour.of(max(0, SystemClock().now_ms() - kept_ms), length_s)
+    )
     last_s = hour_of(to_hour, config).start_s if to_hour else _NO_END
     if last_s < first.start_s:
         raise UsageError(f"--to {to_hour} lies before --from {first}")
     return Window(event_type, first.start_s, last_s)
 
 
-def _looked_at(window: Window, length_s: int, found: Mapping[str, Books], oldest_s: int | None, differences: int) -> LookedAt:
+def _looked_at(
+    window: Window,
+    length_s: int,
+    found: Mapping[str, Books],
+    oldest_s: int | None,
+    differences: int,
+) -> LookedAt:
     hours = [book for books in found.values() for book in books.hours]
     return LookedAt(
         event_type=window.event_type,
@@ -157,19 +225,28 @@ def _looked_at(window: Window, length_s: int, found: Mapping[str, Books], oldest
     )
 
 
-def _books(database: Database, config: Config, window: Window, ranges: bool) -> tuple[dict[str, Books], list[FileDifference]]:
+def _books(
+    database: Database, config: Config, window: Window, ranges: bool
+) -> tuple[dict[str, Books], list[FileDifference]]:
     found: dict[str, Books] = {}
     of_types, files = facts_of(database, config.parsing.bucket_seconds, window)
     for facts in of_types:
         books = books_of(facts, origins_of(facts, window))
         found[facts.event_type] = _with_ranges(database, config, facts, books, deep=ranges)
     if window.event_type is not None and not found:
-        raise UsageError(f"the ledger knows no event type {window.event_type}; `hourmark types list` names those declared")
+        raise UsageError(
+            f"the ledger knows no event type {window.event_type}; `hourmark types list` "
+            "names those declared"
+        )
     return found, files
 
 
-def _with_ranges(database: Database, config: Config, facts: TypeFacts, books: Books, *, deep: bool) -> Books:
-    """Name the ranges of differences that concern promises; `deep`: look into every hour whose promises ought to be kept."""
+def _with_ranges(
+    database: Database, config: Config, facts: TypeFacts, books: Books, *, deep: bool
+) -> Books:
+    """Name the ranges of differences that concern promises; `deep`: look into every hour whose
+    promises ought to be kept.
+    """
     by_label = {book.hour: book for book in books.hours}
     ranges_of = functools.partial(_ranges, database, config, facts)
     differences = []
@@ -182,25 +259,47 @@ def _with_ranges(database: Database, config: Config, facts: TypeFacts, books: Bo
         hour_s = Hour.parse(label, facts.length_s).start_s
         proved = book.state == Grade.PROVED.value and not waives(facts, hour_s)
         if proved and label not in told and (named := ranges_of(book)):
-            found = difference(facts, hour_s, Stage.PROOF, "promises of a proved bucket are not kept by what is staged")
+            found = difference(
+                facts,
+                hour_s,
+                Stage.PROOF,
+                "promises of a proved bucket are not kept by what is staged",
+            )
             differences.append(dataclasses.replace(found, ranges=named))
     return Books(books.hours, tuple(differences))
 
 
-def _ranges(database: Database, config: Config, facts: TypeFacts, book: HourAccount) -> tuple[str, ...] | None:
-    """Ranges that are not kept; None where staged files are gone already, so that nobody can tell."""
+def _ranges(
+    database: Database, config: Config, facts: TypeFacts, book: HourAccount
+) -> tuple[str, ...] | None:
+    """Ranges that are not kept; None where staged files are gone already, so that nobody can
+    tell.
+    """
     below = None if book.state == "open" else facts.settled_next
     storage, hour_s = open_storage(config.storage), Hour.parse(book.hour, facts.length_s).start_s
     try:
-        return unmet_ranges(storage, database, facts.event_type, hour_s, below, book.staged, config.etl.unit_bytes_max)
+        return unmet_ranges(
+            storage,
+            database,
+            facts.event_type,
+            hour_s,
+            below,
+            book.staged,
+            config.etl.unit_bytes_max,
+        )
     except Unreadable as error:
         return (f"ranges cannot be told: {error}",)
 
 
 def _printed(
-    found: Mapping[str, Books], differences: Collection[Difference], files: Collection[FileDifference], seen: LookedAt, *,
-    by_hour: bool, as_json: bool,
-) -> Iterator[str]:  # fmt: skip
+    found: Mapping[str, Books],
+    differences: Collection[Difference],
+    files: Collection[FileDifference],
+    seen: LookedAt,
+    *,
+    by_hour: bool,
+    as_json: bool,
+) -> Iterator[str]:
     hours = [dataclasses.asdict(book) for books in found.values() for book in books.hours]
     if as_json:
         told = {
@@ -215,10 +314,16 @@ def _printed(
     if by_hour:
         yield from table(hours, ("hour", "state", *_COUNTS), ("hour", "state"))
     else:
-        rows = [{"type": name, "hours": len(books.hours), **total(books.hours)} for name, books in sorted(found.items())]
+        rows = [
+            {"type": name, "hours": len(books.hours), **total(books.hours)}
+            for name, books in sorted(found.items())
+        ]
         yield from table(rows, ("type", "hours", *_COUNTS), ("type",))
     yield from map(str, differences)
     for f in files:
-        yield f"{f.path} [staging] the file holds {f.rows} rows of {f.kind}, the ledger's groups of it {f.in_groups}"
+        yield (
+            f"{f.path} [staging] the file holds {f.rows} rows of {f.kind}, the ledger's "
+            f"groups of it {f.in_groups}"
+        )
     if not seen.differences:
         yield str(seen)

@@ -1,8 +1,9 @@
-"""`hourmark bucket`: what is closed, how it was proved, whether it still is what it says, what is in it, and why an hour waits.
+"""`hourmark bucket`: what is closed, how it was proved, whether it still is what it says, what is
+in it, and why an hour waits.
 
-`show`, `verify` and `cat` read storage alone: they work while Kafka, the ledger and the ETL are down. So does `ls`, which adds
-the hours that are next to close where the ledger can be read. `why` and `force` (override.py) need the ledger. Results on
-stdout; exit 1 on a finding.
+`show`, `verify` and `cat` read storage alone: they work while Kafka, the ledger and the ETL are
+down. So does `ls`, which adds the hours that are next to close where the ledger can be read. `why`
+and `force` (override.py) need the ledger. Results on stdout; exit 1 on a finding.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from hourmark.config.loading import Config, config_option
 from hourmark.errors import Finding
 from hourmark.printing import json_option, say_json
 from hourmark.records.hours import Hour
-from hourmark_etl.buckets.reader import BadMarker, NotClosed, list_hours, list_types, read_events, read_manifest
+from hourmark_etl.buckets.reader import (
+    BadMarker,
+    NotClosed,
+    list_hours,
+    list_types,
+    read_events,
+    read_manifest,
+)
 from hourmark_etl.ledger.bucket_rows import BucketRow, bucket_rows, damaged_bucket
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.operators.bucket_text import described, event_lines, report, table, verdict_line
@@ -28,8 +36,17 @@ from hourmark_etl.options import hour_argument, hour_of, say, type_argument
 from hourmark_etl.storage import Storage, open_storage
 
 _COLUMNS: Final = (
-    "type", "hour", "grade", "events", "late", "duplicates_removed", "unaudited", "bytes", "closed_after_s", "waits_for"
-)  # fmt: skip
+    "type",
+    "hour",
+    "grade",
+    "events",
+    "late",
+    "duplicates_removed",
+    "unaudited",
+    "bytes",
+    "closed_after_s",
+    "waits_for",
+)
 _NOTHING_KNOWN: Final = dict.fromkeys(_COLUMNS)
 _LEFT: Final = ("type", "hour", "grade", "waits_for")
 
@@ -57,11 +74,19 @@ bucket.add_command(force)
 
 @bucket.command()
 @click.argument("event_type", metavar="[TYPE]", required=False)
-@click.option("--from", "from_hour", metavar="HOUR", help="First hour; asks the ledger, and reads no marker.")
+@click.option(
+    "--from", "from_hour", metavar="HOUR", help="First hour; asks the ledger, and reads no marker."
+)
 @click.option("--to", "to_hour", metavar="HOUR", help="Last hour; likewise.")
 @json_option
 @config_option
-def ls(event_type: str | None, from_hour: str | None, to_hour: str | None, as_json: bool, config: Config) -> None:
+def ls(
+    event_type: str | None,
+    from_hour: str | None,
+    to_hour: str | None,
+    as_json: bool,
+    config: Config,
+) -> None:
     """List closed buckets of all types, or of TYPE; and, where the ledger can be read, each type's next hour to close.
 
     That hour's grade is its state: open, frozen (being proved), sealed (being written). With --from or --to, closed buckets of
@@ -75,13 +100,19 @@ def ls(event_type: str | None, from_hour: str | None, to_hour: str | None, as_js
     """
     if from_hour or to_hour:
         _show_rows(
-            known_rows(config, event_type, from_hour, to_hour), as_json, "the ledger knows no closed bucket of these hours"
+            known_rows(config, event_type, from_hour, to_hour),
+            as_json,
+            "the ledger knows no closed bucket of these hours",
         )
         return
     storage = open_storage(config.storage)
     opened = [{**dict.fromkeys(_COLUMNS), **row} for row in frontier_rows(config, event_type)]
     names = _types(storage, event_type) if event_type is None or not opened else [event_type]
-    rows = [_row(storage, name, hour) for name in names for hour in list_hours(storage, name, config.parsing.bucket_seconds)]
+    rows = [
+        _row(storage, name, hour)
+        for name in names
+        for hour in list_hours(storage, name, config.parsing.bucket_seconds)
+    ]
     rows = sorted([*rows, *opened], key=lambda row: (row["type"], row["hour"]))
     _show_rows(rows, as_json, f"no bucket is closed below {storage.url('')} yet")
 
@@ -149,7 +180,8 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
     say(report(verdicts, findings, as_json))
     if findings:
         raise Finding(
-            f"{len(findings)} findings in closed buckets, which Hourmark never changes: find out who wrote there, "
+            f"{len(findings)} findings in closed buckets, which Hourmark never changes: find "
+            "out who wrote there, "
             "and bring the files back from a copy"
         )
 
@@ -157,7 +189,9 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
 @bucket.command()
 @type_argument
 @hour_argument
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Print the first N events only.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), metavar="N", help="Print the first N events only."
+)
 @json_option
 @config_option
 def cat(event_type: str, hour: str, limit: int | None, as_json: bool, config: Config) -> None:
@@ -183,12 +217,20 @@ def _types(storage: Storage, event_type: str | None) -> list[str]:
         return found
     if event_type not in found:
         there = ", ".join(found) or "none"
-        raise NotClosed(f"no bucket of type {event_type!r} is closed below {storage.url('')}; types with buckets: {there}")
+        raise NotClosed(
+            f"no bucket of type {event_type!r} is closed below {storage.url('')}; types "
+            f"with buckets: {there}"
+        )
     return [event_type]
 
 
 def _row(storage: Storage, event_type: str, hour: Hour) -> dict[str, Any]:
-    row: dict[str, Any] = {**dict.fromkeys(_COLUMNS), "type": event_type, "hour": str(hour), "state": "closed"}
+    row: dict[str, Any] = {
+        **dict.fromkeys(_COLUMNS),
+        "type": event_type,
+        "hour": str(hour),
+        "state": "closed",
+    }
     try:
         manifest = read_manifest(storage, event_type, hour)
     except (NotClosed, BadMarker) as error:
@@ -204,8 +246,12 @@ def _row(storage: Storage, event_type: str, hour: Hour) -> dict[str, Any]:
     }
 
 
-def known_rows(config: Config, event_type: str | None, from_hour: str | None, to_hour: str | None) -> list[dict[str, Any]]:
-    """Return rows of closed buckets of these hours, by the ledger alone: type by type, the oldest first."""
+def known_rows(
+    config: Config, event_type: str | None, from_hour: str | None, to_hour: str | None
+) -> list[dict[str, Any]]:
+    """Return rows of closed buckets of these hours, by the ledger alone: type by type, the oldest
+    first.
+    """
     length_s = config.parsing.bucket_seconds
     from_s = hour_of(from_hour, config).start_s if from_hour else 0
     to_s = hour_of(to_hour, config).start_s if to_hour else None
@@ -217,9 +263,16 @@ def known_rows(config: Config, event_type: str | None, from_hour: str | None, to
 
 
 def _known_row(row: BucketRow, hour: str, end_ms: int) -> dict[str, Any]:
-    known: dict[str, Any] = {**_NOTHING_KNOWN, "type": row.event_type, "hour": hour, "state": "closed"}
+    known: dict[str, Any] = {
+        **_NOTHING_KNOWN,
+        "type": row.event_type,
+        "hour": hour,
+        "state": "closed",
+    }
     try:
-        m = from_json(row.manifest)  # not checked field by field, which takes most of the time; the ledger wrote it
+        m = from_json(
+            row.manifest
+        )  # not checked field by field, which takes most of the time; the ledger wrote it
         return known | {
             "grade": row.grade,
             "events": m["events"],
@@ -230,7 +283,10 @@ def _known_row(row: BucketRow, hour: str, end_ms: int) -> dict[str, Any]:
             "closed_after_s": round((row.closed_at_ms - end_ms) / 1000, 1),
         }
     except (ValueError, KeyError, TypeError, AttributeError):
-        return known | {"state": "damaged", "problem": str(damaged_bucket(row.event_type, row.hour_s))}
+        return known | {
+            "state": "damaged",
+            "problem": str(damaged_bucket(row.event_type, row.hour_s)),
+        }
 
 
 def _show_rows(rows: Sequence[dict[str, Any]], as_json: bool, nothing: str) -> None:
@@ -243,7 +299,10 @@ def _show_rows(rows: Sequence[dict[str, Any]], as_json: bool, nothing: str) -> N
 
 
 def _print_table(rows: Sequence[dict[str, Any]]) -> None:
-    shown = [row | {"grade": row["grade"] or (row["state"] if row["state"] != "damaged" else None)} for row in rows]
+    shown = [
+        row | {"grade": row["grade"] or (row["state"] if row["state"] != "damaged" else None)}
+        for row in rows
+    ]
     columns = [c for c in _COLUMNS if c != "waits_for" or any(row["waits_for"] for row in rows)]
     say(table(shown, columns, _LEFT))
     for row in rows:

@@ -23,10 +23,17 @@ if TYPE_CHECKING:  # numpy, which printing does not need
     from hourmark_etl.buckets.verify import BucketFinding, BucketReport
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], left: Sequence[str]) -> Iterator[str]:
-    """A head and one line a row; columns in `left` are aligned left, the others right; "-" where there is nothing to say."""
+def table(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], left: Sequence[str]
+) -> Iterator[str]:
+    """A head and one line a row; columns in `left` are aligned left, the others right; "-" where
+    there is nothing to say.
+    """
     cells = [[column.replace("_", " ") for column in columns]]
-    cells += [[str(row[column]) if row.get(column) is not None else "-" for column in columns] for row in rows]
+    cells += [
+        [str(row[column]) if row.get(column) is not None else "-" for column in columns]
+        for row in rows
+    ]
     widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
     for line in cells:
         text = [
@@ -42,32 +49,52 @@ def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
     lines = [
         f"{manifest.type} {manifest.hour}: {manifest.grade.value}, {manifest.events} events",
         f"  folder      {storage.url(hour.bucket_path(manifest.type))}",
-        f"  closed      {iso(manifest.closed_at_ms)} by {manifest.software}, attempt {manifest.attempt}",
+        f"  closed      {iso(manifest.closed_at_ms)} by {manifest.software}, attempt "
+        f"{manifest.attempt}",
         f"  ledger      {manifest.ledger}, commit {manifest.ledger_commit}",
-        f"  evidence    {evidence.method}: {evidence.audit_records} audit records, {evidence.promised} events promised, "
+        f"  evidence    {evidence.method}: {evidence.audit_records} audit records, "
+        f"{evidence.promised} events promised, "
         f"cut at {iso(evidence.cut_at_ms)}",
-        f"  values      of {manifest.checked} of {evidence.promised} promised events verified by checksum",
-        f"  follows     {f'{previous.hour}, whose marker has {previous.blake2b}' if previous else 'none: it is the first'}",
+        f"  values      of {manifest.checked} of {evidence.promised} promised events "
+        "verified by checksum",
+        "  follows     "
+        f"{f'{previous.hour}, whose marker has {previous.blake2b}' if previous else 'none: it is the first'}",
         *(f"  waived     {waived}" for waived in evidence.waived),
         f"  removed     {manifest.duplicates_removed} duplicates",
         *(
-            f"  set aside   {r.records} records of {r.topic} partition {r.partition}, offsets {r.first_offset} to "
+            f"  set aside   {r.records} records of {r.topic} partition {r.partition}, offsets "
+            f"{r.first_offset} to "
             f"{r.last_offset}: {r.reason}"
             for r in manifest.set_aside_records
         ),
         f"  unaudited     {manifest.unaudited} events that no audit record promised so far",
-        *(f"  lost        {count} bytes of source {source} before they were read" for source, count in manifest.lost.items()),
         *(
-            f"  unknown     source {source} may have lost more, on {count} occasions: its hosts' tailers say of which files"
+            f"  lost        {count} bytes of source {source} before they were read"
+            for source, count in manifest.lost.items()
+        ),
+        *(
+            (
+                f"  unknown     source {source} may have lost more, on {count} occasions: its "
+                "hosts' tailers say of which files"
+            )
             for source, count in manifest.unknown.items()
         ),
         *(
-            f"  received    source {source}: what never reached a disk of its hosts cannot be asked for again"
+            (
+                f"  received    source {source}: what never reached a disk of its hosts "
+                "cannot be asked for again"
+            )
             for source in manifest.unrepeatable
         ),
-        *(f"  late        {count} events of {origin}" for origin, count in sorted(manifest.late.items())),
         *(
-            f"  file        {f.name}  {f.records} events  {f.bytes} bytes  schema {f.schema_id}  {f.blake2b}"
+            f"  late        {count} events of {origin}"
+            for origin, count in sorted(manifest.late.items())
+        ),
+        *(
+            (
+                f"  file        {f.name}  {f.records} events  {f.bytes} bytes  schema "
+                f"{f.schema_id}  {f.blake2b}"
+            )
             for f in manifest.files
         ),
         *(f"  offset      {o.topic}-{o.partition} up to {o.next}" for o in manifest.offsets),
@@ -78,10 +105,14 @@ def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
 def verdict_line(verdict: BucketReport) -> str:
     """One bucket that was checked."""
     word = "FAULT" if verdict.findings else "ok   "
-    return f"{word} {verdict.type} {verdict.hour}: {verdict.events} events, {verdict.size} bytes read"
+    return (
+        f"{word} {verdict.type} {verdict.hour}: {verdict.events} events, {verdict.size} bytes read"
+    )
 
 
-def report(verdicts: Sequence[BucketReport], findings: Sequence[BucketFinding], as_json: bool) -> Iterator[str]:
+def report(
+    verdicts: Sequence[BucketReport], findings: Sequence[BucketFinding], as_json: bool
+) -> Iterator[str]:
     """What a check of many buckets found."""
     if as_json:
         result = {
@@ -93,13 +124,18 @@ def report(verdicts: Sequence[BucketReport], findings: Sequence[BucketFinding], 
         yield json.dumps(result, indent=1)
     else:
         yield from map(str, findings)
-        yield f"{len(verdicts)} buckets, {sum(v.events for v in verdicts)} events, {len(findings)} findings"
+        yield (
+            f"{len(verdicts)} buckets, {sum(v.events for v in verdicts)} events, "
+            f"{len(findings)} findings"
+        )
 
 
 def event_lines(events: Iterator[Event], as_json: bool) -> Iterator[str]:
     """One line an event."""
     for event in events:
-        row = {name: plain(value) for name, value in event.items()} | {"event_id": str(EventId(event["event_id"]))}
+        row = {name: plain(value) for name, value in event.items()} | {
+            "event_id": str(EventId(event["event_id"]))
+        }
         if as_json:
             yield json.dumps(row, ensure_ascii=False)
         else:

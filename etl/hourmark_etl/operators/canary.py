@@ -1,4 +1,6 @@
-"""`hourmark canary check`: how far the last canary of each site came, by its clusters and the ledger."""
+"""`hourmark canary check`: how far the last canary of each site came, by its clusters and the
+ledger.
+"""
 
 from __future__ import annotations
 
@@ -30,19 +32,31 @@ from hourmark_etl.ledger.frontiers import frontiers
 
 _LOG: Final = logging.getLogger(__name__)
 
-_NEAR: Final = 50  # offsets before a position among which its last record is, markers of transactions besides
+_NEAR: Final = (
+    50  # offsets before a position among which its last record is, markers of transactions besides
+)
 _TOPIC: Final = events_topic(CANARY)
 Passed = dict[Step, int | None]
 
 
 class Canaries:
-    """What the clusters and the ledger know of canaries, by site. Unavailable where one of them does not answer."""
+    """What the clusters and the ledger know of canaries, by site.
+
+    Unavailable where one of them does not answer.
+    """
 
     def __init__(self, config: Config, database: Database) -> None:
-        self._edges = {kafka.edge_alias: Cluster(kafka.edge, "edge") for kafka in config.kafka.sites}
-        self._central, self._is_mirrored = Cluster(config.kafka.central_cluster, "central"), config.kafka.mirrored
+        self._edges = {
+            kafka.edge_alias: Cluster(kafka.edge, "edge") for kafka in config.kafka.sites
+        }
+        self._central, self._is_mirrored = (
+            Cluster(config.kafka.central_cluster, "central"),
+            config.kafka.mirrored,
+        )
         self._database, self._length_s = database, config.parsing.bucket_seconds
-        self.since_ms = 0  # when the first bucket of its type began, once it was asked what they passed
+        self.since_ms = (
+            0  # when the first bucket of its type began, once it was asked what they passed
+        )
 
     @property
     def sites(self) -> list[str]:
@@ -50,19 +64,33 @@ class Canaries:
         return [*self._edges]
 
     def passed(self, site: str) -> Passed:
-        """By step, when the last canary was written that has passed it; of `CLOSED` the end of the last closed bucket."""
-        frontier = next((f for f in frontiers(self._database, self._length_s) if f.event_type == CANARY), None)
+        """By step, when the last canary was written that has passed it; of `CLOSED` the end of the
+        last closed bucket.
+        """
+        frontier = next(
+            (f for f in frontiers(self._database, self._length_s) if f.event_type == CANARY), None
+        )
         if frontier is None:
             raise UsageError(
-                f"there is no event type {CANARY}, so no canary: `hourmark canary declaration > types/{CANARY}.toml`, and "
+                f"there is no event type {CANARY}, so no canary: `hourmark canary declaration > "
+                f"types/{CANARY}.toml`, and "
                 "`hourmark types apply --dir types`"
             )
         self.since_ms = frontier.first_hour.start_s * 1000
         copy = central_topic(_TOPIC, site if self._is_mirrored else None)
         at_edge = _newest_ms(self._edges[site], _TOPIC)
         copied = {Step.MIRRORED: _newest_ms(self._central, copy)} if self._is_mirrored else {}
-        closed_ms = frontier.hour.start_s * 1000 if frontier.hour.start_s > frontier.first_hour.start_s else None
-        return {Step.ACKNOWLEDGED: at_edge, **copied, Step.STAGED: self._staged_ms(copy), Step.CLOSED: closed_ms}
+        closed_ms = (
+            frontier.hour.start_s * 1000
+            if frontier.hour.start_s > frontier.first_hour.start_s
+            else None
+        )
+        return {
+            Step.ACKNOWLEDGED: at_edge,
+            **copied,
+            Step.STAGED: self._staged_ms(copy),
+            Step.CLOSED: closed_ms,
+        }
 
     def _staged_ms(self, copy: str) -> int | None:
         """When the last record before the ledger's position was written."""
@@ -70,9 +98,14 @@ class Canaries:
         for p in _partitions(self._central, copy):
             known = positions_at(self._database, p)
             if known:
-                spans[p] = (max(self._central.starts([p])[p], known[-1].next_offset - _NEAR), known[-1].next_offset)
+                spans[p] = (
+                    max(self._central.starts([p])[p], known[-1].next_offset - _NEAR),
+                    known[-1].next_offset,
+                )
         with contextlib.closing(CommittedReader(self._central.settings, "central")) as reader:
-            times = [r.timestamp()[1] for runs in reader.read(spans) for run in runs for r in run.records]
+            times = [
+                r.timestamp()[1] for runs in reader.read(spans) for run in runs for r in run.records
+            ]
         return max(times, default=None)
 
 
@@ -85,18 +118,31 @@ def _newest_ms(cluster: Cluster, topic: str) -> int | None:
     return max(cluster.newest_ms(_partitions(cluster, topic)).values(), default=None)
 
 
-@click.command(epilog="Examples:  hourmark canary check    hourmark canary check --every 30 --metrics-port 8786")
+@click.command(
+    epilog=(
+        "Examples:  hourmark canary check    hourmark canary check --every 30 --metrics-port 8786"
+    )
+)
 @config_option
-@click.option("--every", "every_s", type=click.FloatRange(min=1), help="Go on, and check so often (seconds), until SIGTERM.")
 @click.option(
-    "--metrics-port", type=click.IntRange(0, 65535), default=0, help="With --every: Prometheus' text there, on loopback."
+    "--every",
+    "every_s",
+    type=click.FloatRange(min=1),
+    help="Go on, and check so often (seconds), until SIGTERM.",
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="With --every: Prometheus' text there, on loopback.",
 )
 @json_option
 def check(config: Config, every_s: float | None, metrics_port: int, as_json: bool) -> None:
-    """Show for each step when the last canary passed it. Exit code 1 where the first late one is an alarm.
+    """Show for each step when the last canary passed it. Exit code 1 where the first late one is an
+    alarm.
 
-    A step is late after two minutes, the closed bucket after its length and two minutes. With --every, the log has a line where
-    the alarm begins and one where it is over.
+    A step is late after two minutes, the closed bucket after its length and two minutes. With
+    --every, the log has a line where the alarm begins and one where it is over.
     """
     clock = SystemClock()
     with contextlib.closing(existing_ledger(config)) as database:
@@ -110,31 +156,56 @@ def check(config: Config, every_s: float | None, metrics_port: int, as_json: boo
         _watch(config, canaries, clock, every_s, metrics_port)
 
 
-def _alarms(config: Config, passed: Mapping[str, Passed], clock: Clock, since_ms: int) -> list[Alarm]:
+def _alarms(
+    config: Config, passed: Mapping[str, Passed], clock: Clock, since_ms: int
+) -> list[Alarm]:
     length_s, now_ms = config.parsing.bucket_seconds, clock.now_ms()
-    return [alarm for site, of in passed.items() for alarm in late(of, now_ms, length_s, site, since_ms)]
+    return [
+        alarm for site, of in passed.items() for alarm in late(of, now_ms, length_s, site, since_ms)
+    ]
 
 
-def _say(passed: Mapping[str, Passed], alarms: Sequence[Alarm], now_ms: int, *, as_json: bool) -> None:
+def _say(
+    passed: Mapping[str, Passed], alarms: Sequence[Alarm], now_ms: int, *, as_json: bool
+) -> None:
     if as_json:
         ages = {
-            site: {step: None if at_ms is None else (now_ms - at_ms) / 1000 for step, at_ms in of.items()}
+            site: {
+                step: None if at_ms is None else (now_ms - at_ms) / 1000
+                for step, at_ms in of.items()
+            }
             for site, of in passed.items()
         }
-        say_json({"ok": not alarms, "age_seconds": ages, "alarms": [alarm.as_object() for alarm in alarms]})
+        say_json(
+            {
+                "ok": not alarms,
+                "age_seconds": ages,
+                "alarms": [alarm.as_object() for alarm in alarms],
+            }
+        )
         return
     for site, of in passed.items():
         if len(passed) > 1:
             click.echo(f"site {site}")
         for step, at_ms in of.items():
-            at = "never" if at_ms is None else f"{dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
-            click.echo(f"{step:<13} {at}" + ("" if at_ms is None else f", {(now_ms - at_ms) / 1000:.0f} s ago"))
+            at = (
+                "never"
+                if at_ms is None
+                else f"{dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+            )
+            click.echo(
+                f"{step:<13} {at}"
+                + ("" if at_ms is None else f", {(now_ms - at_ms) / 1000:.0f} s ago")
+            )
     for alarm in alarms:
         click.echo(f"ALARM {alarm}")
 
 
 def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, port: int) -> None:
-    from prometheus_client import CollectorRegistry, Gauge  # here: one look needs none, and may be taken without Spark's extras
+    from prometheus_client import (
+        CollectorRegistry,
+        Gauge,
+    )  # here: one look needs none, and may be taken without Spark's extras
 
     from hourmark.process.metrics_server import serve_metrics
 
@@ -143,11 +214,14 @@ def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, por
     stopping, log, registry = threading.Event(), AlarmLog(), CollectorRegistry()
     passed_at = Gauge(
         "hourmark_canary_passed_timestamp_seconds",
-        "When the last canary was written that has passed the step; of `closed` the end of its bucket; 0: none yet.",
+        "When the last canary was written that has passed the step; of `closed` the end "
+        "of its bucket; 0: none yet.",
         ["site", "step"],
         registry=registry,
     )
-    alarmed = Gauge("hourmark_canary_late", "1 where canary-late stands.", ["site"], registry=registry)
+    alarmed = Gauge(
+        "hourmark_canary_late", "1 where canary-late stands.", ["site"], registry=registry
+    )
     stop_on_signals(lambda _: stopping.set())
     stop = serve_metrics(registry, "canary", "127.0.0.1", port)
     try:
@@ -156,7 +230,9 @@ def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, por
                 try:
                     passed[site] = canaries.passed(site)
                 except Unavailable as error:  # what was seen last ages meanwhile
-                    _LOG.warning("how far the canary of site %s came cannot be told for now: %s", site, error)
+                    _LOG.warning(
+                        "how far the canary of site %s came cannot be told for now: %s", site, error
+                    )
             alarms = _alarms(config, passed, clock, max(canaries.since_ms, began_ms))
             for site, of in passed.items():
                 for step, at_ms in of.items():

@@ -1,4 +1,7 @@
-"""`hourmark dead-letters`: what could not become an event, and why. Read from the topic's end, or from closed buckets."""
+"""`hourmark dead-letters`: what could not become an event, and why.
+
+Read from the topic's end, or from closed buckets.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,16 @@ from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, say_json
 from hourmark_etl.operators.bucket_text import event_lines, table
-from hourmark_etl.operators.letters import GROUPS, Count, Letters, Wanted, counted_by, described, moment_ms, order_of
+from hourmark_etl.operators.letters import (
+    GROUPS,
+    Count,
+    Letters,
+    Wanted,
+    counted_by,
+    described,
+    moment_ms,
+    order_of,
+)
 from hourmark_etl.operators.letters_read import RECORDS_MAX, of_buckets, of_topic
 from hourmark_etl.options import say
 from hourmark_etl.storage import open_storage
@@ -39,19 +51,46 @@ def dead_letters() -> None:
 
 
 def _options(command: _Command) -> _Command:
-    for option in reversed((
-        click.option("--from", "place", type=click.Choice(["topic", "buckets"]), default="topic", help="Default: topic."),
-        click.option("--reason", multiple=True, help="Only these (repeatable), such as bad_json."),
-        click.option("--type", "types", multiple=True, help="Only those that claimed this type (repeatable)."),
-        click.option("--source", multiple=True, help="Only those of this declared source, or client (repeatable)."),
-        click.option("--host", multiple=True, help="Only those of this host, by name (repeatable)."),
-        click.option("--since", help="Only from then on: 2026-11-21T05, 2026-11-21T05:30, or 2h, 30m, 3d ago."),
-        click.option("--until", help="Only before then; as --since."),
-        click.option(
-            "--records-max", type=click.IntRange(1, 100_000_000), default=RECORDS_MAX, show_default=True,
-            help="How many of the topic's newest records are looked at.",
-        ),
-    )):  # fmt: skip
+    for option in reversed(
+        (
+            click.option(
+                "--from",
+                "place",
+                type=click.Choice(["topic", "buckets"]),
+                default="topic",
+                help="Default: topic.",
+            ),
+            click.option(
+                "--reason", multiple=True, help="Only these (repeatable), such as bad_json."
+            ),
+            click.option(
+                "--type",
+                "types",
+                multiple=True,
+                help="Only those that claimed this type (repeatable).",
+            ),
+            click.option(
+                "--source",
+                multiple=True,
+                help="Only those of this declared source, or client (repeatable).",
+            ),
+            click.option(
+                "--host", multiple=True, help="Only those of this host, by name (repeatable)."
+            ),
+            click.option(
+                "--since",
+                help="Only from then on: 2026-11-21T05, 2026-11-21T05:30, or 2h, 30m, 3d ago.",
+            ),
+            click.option("--until", help="Only before then; as --since."),
+            click.option(
+                "--records-max",
+                type=click.IntRange(1, 100_000_000),
+                default=RECORDS_MAX,
+                show_default=True,
+                help="How many of the topic's newest records are looked at.",
+            ),
+        )
+    ):
         command = option(command)
     return command
 
@@ -59,7 +98,10 @@ def _options(command: _Command) -> _Command:
 @dead_letters.command()
 @_options
 @click.option(
-    "--by", multiple=True, type=click.Choice([*GROUPS]), help="What to count by (repeatable). Default: reason, type, source."
+    "--by",
+    multiple=True,
+    type=click.Choice([*GROUPS]),
+    help="What to count by (repeatable). Default: reason, type, source.",
 )
 @json_option
 @config_option
@@ -76,9 +118,19 @@ def ls(config: Config, by: tuple[str, ...], as_json: bool, **options: Any) -> No
     found = _letters(config, **options)
     groups = by or _BY
     counts = counted_by(groups, found)
-    rows = [_row(groups, key, count) for key, count in sorted(counts.items(), key=lambda item: -item[1].letters)]
+    rows = [
+        _row(groups, key, count)
+        for key, count in sorted(counts.items(), key=lambda item: -item[1].letters)
+    ]
     if as_json:
-        say_json({"looked_at": found.looked_at, "back_to": found.back_to, "whole": found.whole, "groups": rows})
+        say_json(
+            {
+                "looked_at": found.looked_at,
+                "back_to": found.back_to,
+                "whole": found.whole,
+                "groups": rows,
+            }
+        )
         return
     if rows:
         say(table(rows, [*groups, "letters", "first", "last"], [*groups, "first", "last"]))
@@ -87,7 +139,13 @@ def ls(config: Config, by: tuple[str, ...], as_json: bool, **options: Any) -> No
 
 @dead_letters.command()
 @_options
-@click.option("--limit", type=click.IntRange(1, 10_000), default=10, show_default=True, help="The newest so many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=10,
+    show_default=True,
+    help="The newest so many.",
+)
 @json_option
 @config_option
 def show(config: Config, limit: int, as_json: bool, **options: Any) -> None:
@@ -111,27 +169,50 @@ def show(config: Config, limit: int, as_json: bool, **options: Any) -> None:
 
 
 def _letters(
-    config: Config, *, place: str, reason: tuple[str, ...], types: tuple[str, ...], source: tuple[str, ...],
-    host: tuple[str, ...], since: str | None, until: str | None, records_max: int,
-) -> Letters:  # fmt: skip
+    config: Config,
+    *,
+    place: str,
+    reason: tuple[str, ...],
+    types: tuple[str, ...],
+    source: tuple[str, ...],
+    host: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    records_max: int,
+) -> Letters:
     now_ms = SystemClock().now_ms()
     try:
         wanted = Wanted(
-            reason, types, source, host,
-            moment_ms(since, now_ms) if since else 0, moment_ms(until, now_ms) if until else 1 << 62,
-        )  # fmt: skip
+            reason,
+            types,
+            source,
+            host,
+            moment_ms(since, now_ms) if since else 0,
+            moment_ms(until, now_ms) if until else 1 << 62,
+        )
     except ValueError as error:
         raise UsageError(f"--since, --until: {error}") from error
-    read = _from_buckets(config, wanted) if place == "buckets" else of_topic(config.kafka.edge, records_max, _say_progress)
+    read = (
+        _from_buckets(config, wanted)
+        if place == "buckets"
+        else of_topic(config.kafka.edge, records_max, _say_progress)
+    )
     return Letters(wanted, read, whole=place == "buckets")
 
 
 def _from_buckets(config: Config, wanted: Wanted) -> Iterator[Any]:
-    return of_buckets(open_storage(config.storage), config.parsing.bucket_seconds, wanted, _say_progress)
+    return of_buckets(
+        open_storage(config.storage), config.parsing.bucket_seconds, wanted, _say_progress
+    )
 
 
 def _row(groups: tuple[str, ...], key: tuple[str, ...], count: Count) -> dict[str, Any]:
-    return {**dict(zip(groups, key, strict=True)), "letters": count.letters, "first": count.first, "last": count.last}
+    return {
+        **dict(zip(groups, key, strict=True)),
+        "letters": count.letters,
+        "first": count.first,
+        "last": count.last,
+    }
 
 
 def _say_progress(text: str) -> None:

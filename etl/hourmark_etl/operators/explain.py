@@ -1,4 +1,5 @@
-"""Why an hour of a type is not closed, or how it was: what it waits for, from whom, since when, and what to do. Pure.
+"""Why an hour of a type is not closed, or how it was: what it waits for, from whom, since when, and
+what to do. Pure.
 
 Everything is told from what the ledger says; each reason ends with the next step of an operator.
 """
@@ -19,14 +20,23 @@ from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.model import Frontier, Phase, Reporter, State
 
 SILENT_SECONDS: Final = 60.0  # a source reports every few seconds
-STALE_SECONDS: Final = 120.0  # some source always reports: without anything newer in the ledger, nothing is staged
+STALE_SECONDS: Final = (
+    120.0  # some source always reports: without anything newer in the ledger, nothing is staged
+)
 REASONS_SHOWN: Final = 20
 
-_DO_MIRROR: Final = "see how far the mirror is: `hourmark mirror lag`; if it stands still, see the log of `hourmark mirror run`"
-_DO_STAGING: Final = "see in the log of `hourmark etl run` that batches are staged; a backlog is worked off by itself"
+_DO_MIRROR: Final = (
+    "see how far the mirror is: `hourmark mirror lag`; if it stands still, see the log of "
+    "`hourmark mirror run`"
+)
+_DO_STAGING: Final = (
+    "see in the log of `hourmark etl run` that batches are staged; a backlog is worked off "
+    "by itself"
+)
 _DO_BY_PHASE: Final[Mapping[Phase, str]] = {
     Phase.REPORTS: (
-        "a source: see that it runs and reports; a clock: set it right; records that may be missing: `hourmark mirror verify` "
+        "a source: see that it runs and reports; a clock: set it right; records that may be "
+        "missing: `hourmark mirror verify` "
         "names them, and if they are gone for good, `hourmark bucket force` closes without them"
     ),
     Phase.CONTROL: _DO_MIRROR,
@@ -34,33 +44,50 @@ _DO_BY_PHASE: Final[Mapping[Phase, str]] = {
     Phase.EVENTS: _DO_MIRROR,
     Phase.ARRIVAL: _DO_STAGING,
     Phase.UNREADABLE: (
-        "see whether the partition has another replica to lead it, or its disk can be repaired: it is tried again and again; "
-        "`hourmark etl skip-unreadable TOPIC PARTITION` gives up the offsets that cannot be read, and `hourmark bucket force "
+        "see whether the partition has another replica to lead it, or its disk can be "
+        "repaired: it is tried again and again; "
+        "`hourmark etl skip-unreadable TOPIC PARTITION` gives up the offsets that cannot be "
+        "read, and `hourmark bucket force "
         "{type} {hour}` then closes without them"
     ),
     Phase.UNWRITABLE: (
-        "an unknown schema id: `hourmark types repair` takes from hourmark.types what the ledger lacks; files of a closed "
-        "bucket: bring them back from a copy; or `hourmark bucket force {type} {hour}` closes without the rows that cannot be "
+        "an unknown schema id: `hourmark types repair` takes from hourmark.types what the "
+        "ledger lacks; files of a closed "
+        "bucket: bring them back from a copy; or `hourmark bucket force {type} {hour}` closes "
+        "without the rows that cannot be "
         "written, or without what only the lost bucket tells, and the marker says so"
     ),
     Phase.STAGED: (
-        "bring the file back from a copy of the storage root: Kafka no longer holds its records; it is read by itself then"
+        "bring the file back from a copy of the storage root: Kafka no longer holds its "
+        "records; it is read by itself then"
     ),
     Phase.PROOF: (
-        "what is on its way arrives by itself, and the proof is tried again; `hourmark audit {type} --from {hour} --to {hour}` "
+        "what is on its way arrives by itself, and the proof is tried again; `hourmark audit "
+        "{type} --from {hour} --to {hour}` "
         "says at which stage events are missing"
     ),
     Phase.CONFLICT: (
-        "let all delivery services run one version; nothing is missing, and waiting does not help: `hourmark bucket force {type} "
+        "let all delivery services run one version; nothing is missing, and waiting does not "
+        "help: `hourmark bucket force {type} "
         "{hour}` closes with the events of both, and names the range"
     ),
-    Phase.PUBLISHING: "move away what stands at the bucket's path and is not Hourmark's; publishing is tried again by itself",
+    Phase.PUBLISHING: (
+        "move away what stands at the bucket's path and is not Hourmark's; publishing is "
+        "tried again by itself"
+    ),
     Phase.LEDGER: (
-        "name all such rows by `hourmark ledger check`; restore the newest copy of the ledger, or recreate it by "
+        "name all such rows by `hourmark ledger check`; restore the newest copy of the ledger, "
+        "or recreate it by "
         "`hourmark ledger rebuild`"
     ),
-    Phase.SERVERS: "see that the server named is up and can be reached from the driver; closing goes on by itself",
-    Phase.STORAGE: "see that the file system is up, has space, and is not in safe mode; closing goes on by itself",
+    Phase.SERVERS: (
+        "see that the server named is up and can be reached from the driver; closing goes on "
+        "by itself"
+    ),
+    Phase.STORAGE: (
+        "see that the file system is up, has space, and is not in safe mode; closing goes on "
+        "by itself"
+    ),
 }
 _BY_NO_DEADLINE: Final = (Phase.CONFLICT, Phase.STAGED, Phase.UNWRITABLE, Phase.LEDGER)
 
@@ -69,7 +96,8 @@ _BY_NO_DEADLINE: Final = (Phase.CONFLICT, Phase.STAGED, Phase.UNWRITABLE, Phase.
 class Facts:
     """What is known of a type's hour. `frontier`: None where the ledger does not know the type.
 
-    `driver_seen_ms`: when a driver's closer last gave a sign of itself, Unix milliseconds; None: never.
+    `driver_seen_ms`: when a driver's closer last gave a sign of itself, Unix milliseconds; None:
+    never.
     """
 
     event_type: str
@@ -102,9 +130,11 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """`state`: closed, open, frozen, sealed, damaged (the frontier's), later (than the frontier), before-first, unknown-type.
+    """`state`: closed, open, frozen, sealed, damaged (the frontier's), later (than the frontier),
+    before-first, unknown-type.
 
-    `frontier`: the hour that the reasons are of. `times_out_at_ms`: when it closes without sources and promises, by its deadline.
+    `frontier`: the hour that the reasons are of. `times_out_at_ms`: when it closes without sources
+    and promises, by its deadline.
     """
 
     event_type: str
@@ -131,11 +161,15 @@ def why(facts: Facts) -> Explanation:
     reasons = [*_reasons(facts, f)]
     if more := len(reasons[REASONS_SHOWN:]):
         reasons[REASONS_SHOWN:] = [Reason(f"and {more} more", "begin with those above")]
-    found = _said(facts, f.state.value if facts.hour == f.hour else "later", _summary(facts, f), reasons, f)
+    found = _said(
+        facts, f.state.value if facts.hour == f.hour else "later", _summary(facts, f), reasons, f
+    )
     return dataclasses.replace(found, times_out_at_ms=_times_out_at_ms(facts, f))
 
 
-def _said(facts: Facts, state: str, summary: str, reasons: Iterable[Reason], f: Frontier | None = None) -> Explanation:
+def _said(
+    facts: Facts, state: str, summary: str, reasons: Iterable[Reason], f: Frontier | None = None
+) -> Explanation:
     return Explanation(
         event_type=facts.event_type,
         hour=str(facts.hour),
@@ -162,17 +196,25 @@ def _unknown(facts: Facts) -> Explanation:
     meant = f"; did you mean {' or '.join(near)}?" if near else ""
     reason = Reason(
         "only declared types have buckets",
-        "`hourmark types list` names those declared; `hourmark types apply --dir types` declares new ones",
+        "`hourmark types list` names those declared; `hourmark types apply --dir types` "
+        "declares new ones",
     )
-    return _said(facts, "unknown-type", f"the ledger knows no event type {facts.event_type}{meant}", [reason])
+    return _said(
+        facts, "unknown-type", f"the ledger knows no event type {facts.event_type}{meant}", [reason]
+    )
 
 
 def _before_first(facts: Facts, f: Frontier) -> Explanation:
     reason = Reason(
-        f"events of this hour that arrive are carried as late events, by the bucket that is open then (now {f.hour})",
-        f"look for them in later buckets: `hourmark bucket ls {facts.event_type}` shows which hold late events",
+        "events of this hour that arrive are carried as late events, by the bucket that "
+        f"is open then (now {f.hour})",
+        f"look for them in later buckets: `hourmark bucket ls {facts.event_type}` shows "
+        "which hold late events",
     )
-    summary = f"it has no bucket and will have none: buckets of {facts.event_type} begin at {f.first_hour}"
+    summary = (
+        f"it has no bucket and will have none: buckets of {facts.event_type} begin at "
+        f"{f.first_hour}"
+    )
     return _said(facts, "before-first", summary, [reason], f)
 
 
@@ -181,20 +223,44 @@ def closed(event_type: str, hour: Hour, m: Manifest | None) -> Explanation:
     if m is None:
         summary = "closed by its frontier, but not found"
         reasons = [
-            Reason("the ledger has gone past the hour without a bucket", "`hourmark ledger check` says what is wrong with it")
+            Reason(
+                "the ledger has gone past the hour without a bucket",
+                "`hourmark ledger check` says what is wrong with it",
+            )
         ]
     else:
-        assert m.grade is not Grade.PROVED or not m.evidence.waived, "a proved bucket waives nothing"
+        assert m.grade is not Grade.PROVED or not m.evidence.waived, (
+            "a proved bucket waives nothing"
+        )
         delay = duration(max(0, m.closed_at_ms - hour.end_ms) / 1000)
-        summary = f"closed as {m.grade.value} at {iso(m.closed_at_ms)}, {delay} after its end, with {counted(m.events, 'event')}"
-        evidence = f"evidence ({m.evidence.method}): {counted(m.evidence.promised, 'event')} promised by "
-        evidence += f"{counted(m.evidence.audit_records, 'audit record')}; {counted(m.unaudited, 'unaudited event')}"
-        reasons = [Reason(evidence, f"`hourmark bucket show {event_type} {hour}` shows files and evidence")]
+        summary = (
+            f"closed as {m.grade.value} at {iso(m.closed_at_ms)}, {delay} after its end, with "
+            f"{counted(m.events, 'event')}"
+        )
+        evidence = (
+            f"evidence ({m.evidence.method}): {counted(m.evidence.promised, 'event')} promised by "
+        )
+        evidence += (
+            f"{counted(m.evidence.audit_records, 'audit record')}; "
+            f"{counted(m.unaudited, 'unaudited event')}"
+        )
+        reasons = [
+            Reason(evidence, f"`hourmark bucket show {event_type} {hour}` shows files and evidence")
+        ]
         reasons += [
-            Reason(f"closed without: {waived}", "nothing: if it arrives, a later bucket carries it as late")
+            Reason(
+                f"closed without: {waived}",
+                "nothing: if it arrives, a later bucket carries it as late",
+            )
             for waived in m.evidence.waived
         ]
-    return Explanation(event_type=event_type, hour=str(hour), state="closed", summary=summary, reasons=tuple(reasons))
+    return Explanation(
+        event_type=event_type,
+        hour=str(hour),
+        state="closed",
+        summary=summary,
+        reasons=tuple(reasons),
+    )
 
 
 def _summary(facts: Facts, f: Frontier) -> str:
@@ -203,7 +269,10 @@ def _summary(facts: Facts, f: Frontier) -> str:
     state = {
         State.OPEN: "open",
         State.FROZEN: "frozen: its rows are listed and being proved",
-        State.SEALED: f"sealed as {f.seal.grade if f.seal else '?'}: what it holds is fixed, and being written and published",
+        State.SEALED: (
+            f"sealed as {f.seal.grade if f.seal else '?'}: what it holds is fixed, and being "
+            "written and published"
+        ),
     }[f.state]
     if facts.hour == f.hour:
         return f"{state}; it is the next hour of {f.event_type} to close, and {when}"
@@ -211,7 +280,8 @@ def _summary(facts: Facts, f: Frontier) -> str:
     own = (facts.hour.end_ms - facts.now_ms) / 1000
     ends = f"; it ends in {duration(own)} itself" if own > 0 else ""
     return (
-        f"not its turn yet{ends}: {counted(before, 'hour')} of {f.event_type} close before it, first {f.hour}, which is {state}"
+        f"not its turn yet{ends}: {counted(before, 'hour')} of {f.event_type} close before "
+        f"it, first {f.hour}, which is {state}"
     )
 
 
@@ -220,18 +290,26 @@ def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
     if silent := facts.silent:
         since, do = "nothing is staged, and nothing closes", "start it: `hourmark etl run`"
         if facts.driver_seen_ms is not None:
-            since, do = "what follows is as old as that", f"{do}; the log of the last one says why it stopped"
+            since, do = (
+                "what follows is as old as that",
+                f"{do}; the log of the last one says why it stopped",
+            )
         yield Reason(f"{silent}, and {since}", do, facts.driver_seen_ms)
     if facts.override is not None and facts.override.hour_s == f.hour.start_s:
         yield _ordered(facts.override, f)
     if facts.now_ms < f.hour.end_ms:
-        yield Reason(f"the hour ends in {duration((f.hour.end_ms - facts.now_ms) / 1000)}", "nothing: wait for its end")
+        yield Reason(
+            f"the hour ends in {duration((f.hour.end_ms - facts.now_ms) / 1000)}",
+            "nothing: wait for its end",
+        )
         return
     heard_ms = max((r.received_at_ms for r in facts.reporters), default=facts.now_ms)
     if stale := not silent and facts.now_ms - heard_ms > STALE_SECONDS * 1000:
         yield Reason(
-            f"the newest report in the ledger is {duration((facts.now_ms - heard_ms) / 1000)} old: what follows may be, too",
-            "see that services run, that the mirror copies (`hourmark mirror lag`), and in the log of `hourmark etl run` that "
+            "the newest report in the ledger is "
+            f"{duration((facts.now_ms - heard_ms) / 1000)} old: what follows may be, too",
+            "see that services run, that the mirror copies (`hourmark mirror lag`), and in the "
+            "log of `hourmark etl run` that "
             "batches are staged",
             heard_ms,
         )
@@ -244,10 +322,14 @@ def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
         do = _DO_BY_PHASE[Phase.PROOF].format(type=f.event_type, hour=f.hour)
         yield from (Reason(f"promise not kept: {what}", do) for what in f.alarm)
     if not (silent or stale or behind or wait or f.alarm or facts.override):
-        yield Reason("nothing that the ledger knows of", "the closer polls every second: ask again, and see what its log says")
+        yield Reason(
+            "nothing that the ledger knows of",
+            "the closer polls every second: ask again, and see what its log says",
+        )
     if facts.set_aside:
         yield Reason(
-            f"{counted(facts.set_aside, 'record')} on the type's topic cannot be in a bucket and were set aside. Where "
+            f"{counted(facts.set_aside, 'record')} on the type's topic cannot be in a bucket "
+            "and were set aside. Where "
             "one was an acknowledged event, the promise of it is not kept",
             f"`hourmark etl set-aside ls {f.event_type}` names each with its reason",
         )
@@ -257,17 +339,24 @@ def _ordered(override: Override, f: Frontier) -> Reason:
     do = "nothing: the closer carries it out at its next poll"
     if f.state is State.SEALED and f.seal is not None:
         do = (
-            f"nothing: it is sealed as {f.seal.grade}, and closes as that; the override only gives up staged files that "
+            f"nothing: it is sealed as {f.seal.grade}, and closes as that; the override only "
+            "gives up staged files that "
             "are lost, and what keeps it from being written"
         )
-    return Reason(f"{override.requested_by} ordered it closed by force: {override.reason}", do, override.requested_at_ms)
+    return Reason(
+        f"{override.requested_by} ordered it closed by force: {override.reason}",
+        do,
+        override.requested_at_ms,
+    )
 
 
 def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
     reports = Reports(facts.reporters)
     if missing := no_service(reports):
         if facts.reporters or not facts.silent:  # else nobody has read whether any did
-            yield Reason(missing, "start one: `hourmark serve`; `hourmark bucket force` closes without")
+            yield Reason(
+                missing, "start one: `hourmark serve`; `hourmark bucket force` closes without"
+            )
         return
     for group in reports.awaited(f):
         for r in group:
@@ -283,23 +372,34 @@ def _source(r: Reporter, f: Frontier, facts: Facts) -> Reason:
     if r.caught_up_at_ms is None:
         caught_up = "has never caught up"
     else:
-        caught_up = f"had caught up {duration((f.hour.end_ms - r.caught_up_at_ms) / 1000)} before the hour's end"
+        caught_up = (
+            f"had caught up {duration((f.hour.end_ms - r.caught_up_at_ms) / 1000)} before the "
+            "hour's end"
+        )
     pending = f", {counted(r.pending_bytes, 'byte')} pending" if r.pending_bytes else ""
     age = f"was {duration(age_s)} old then" if silent else f"is {duration(age_s)} old"
     what = f"{r.name} ({r.host_id}) {caught_up}; its last report {age}{pending}"
     if silent:
         do = "start the driver, and ask again: nobody has read what was reported since"
     elif age_s <= SILENT_SECONDS and r.kind == "service":
-        do = "it reports, but a request has been under way since then: see its log and the edge cluster"
+        do = (
+            "it reports, but a request has been under way since then: see its log and the "
+            "edge cluster"
+        )
     elif age_s <= SILENT_SECONDS:
         do = (
-            f"it reports: it is catching up, or a file of source {r.source} on {r.host_name} cannot be read: see its tailer's log"
+            f"it reports: it is catching up, or a file of source {r.source} on {r.host_name} "
+            "cannot be read: see its tailer's log"
         )
     elif r.kind == "service":
-        do = f"start the delivery service on {r.host_name} again (`hourmark serve`), or see why its reports do not arrive"
+        do = (
+            f"start the delivery service on {r.host_name} again (`hourmark serve`), or see "
+            "why its reports do not arrive"
+        )
     else:
         do = (
-            f"start the tailer on {r.host_name} (`hourmark tail`); a host that is to be taken away drains first "
+            f"start the tailer on {r.host_name} (`hourmark tail`); a host that is to be taken "
+            "away drains first "
             "(`hourmark tail --drain`); one that is gone for good is waived at the deadline"
         )
     return Reason(what, do, r.caught_up_at_ms)
@@ -326,7 +426,9 @@ def as_lines(answer: Explanation, now_ms: int) -> Iterator[str]:
     if answer.times_out_at_ms is not None:
         left = duration((answer.times_out_at_ms - now_ms) / 1000)
         yield (
-            f"  {'deadline':10}{iso(answer.times_out_at_ms)}, in {left}: then it closes as timed_out, naming the sources that "
-            "are behind and the promises that are not kept; the mirror, staging, servers that do not answer and records that "
+            f"  {'deadline':10}{iso(answer.times_out_at_ms)}, in {left}: then it closes as "
+            "timed_out, naming the sources that "
+            "are behind and the promises that are not kept; the mirror, staging, servers that "
+            "do not answer and records that "
             "may be missing are awaited still"
         )

@@ -1,4 +1,6 @@
-"""`hourmark ledger`: whether it agrees with itself, with storage and with the topics; a lost one recreated; up and down."""
+"""`hourmark ledger`: whether it agrees with itself, with storage and with the topics; a lost one
+recreated; up and down.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 
 @click.group()
 def ledger() -> None:
-    """The ETL's ledger (etl.ledger): check it, recreate a lost one, take it to another version's form."""
+    """The ETL's ledger (etl.ledger): check it, recreate a lost one, take it to another version's
+    form.
+    """
 
 
 @ledger.command()
@@ -51,7 +55,9 @@ def check(as_json: bool, config: Config) -> None:
 
     with existing_ledger(config) as database:
         central = Cluster(config.kafka.central_cluster, "central")
-        found = check_ledger(database, open_storage(config.storage), config.parsing.bucket_seconds, central)
+        found = check_ledger(
+            database, open_storage(config.storage), config.parsing.bucket_seconds, central
+        )
         uuid, commit = database.identity()
     if as_json:
         findings = [dataclasses.asdict(f) for f in found]
@@ -61,7 +67,8 @@ def check(as_json: bool, config: Config) -> None:
         click.echo(f"ledger {uuid}, commit {commit}: {len(found)} findings")
     if found:
         raise Finding(
-            f"{len(found)} findings. A ledger that does not know a marker is an older copy: restore the newest one, or make it "
+            f"{len(found)} findings. A ledger that does not know a marker is an older copy: "
+            "restore the newest one, or make it "
             "anew by `hourmark ledger rebuild --into URL`; docs/operations.md says more"
         )
 
@@ -121,8 +128,18 @@ def upgrade(config: Config) -> None:
 
 
 @ledger.command()
-@click.option("--to", "to", required=True, type=click.Choice(list(VERSIONS)), help="The version that is to go on with it.")
-@click.option("--restore", metavar="COPY", help="Put this copy back instead: a file, or on PostgreSQL a schema.")
+@click.option(
+    "--to",
+    "to",
+    required=True,
+    type=click.Choice(list(VERSIONS)),
+    help="The version that is to go on with it.",
+)
+@click.option(
+    "--restore",
+    metavar="COPY",
+    help="Put this copy back instead: a file, or on PostgreSQL a schema.",
+)
 @config_option
 def downgrade(to: str, restore: str | None, config: Config) -> None:
     """Take the ledger back to the form of an older version, after a copy of it was made. Stop the driver first.
@@ -143,26 +160,39 @@ def downgrade(to: str, restore: str | None, config: Config) -> None:
         revision = migrations.revision_of(connection)
         assert revision is not None
         if restore is None and revision <= older.ledger:
-            raise UsageError(f"{to} opens this ledger as it is, of schema version {revision}: start its driver")
+            raise UsageError(
+                f"{to} opens this ledger as it is, of schema version {revision}: start its driver"
+            )
         if in_the_way := list(for_good(connection, revision, older, config.parsing.bucket_seconds)):
-            raise Finding(f"{to} could not go on with this ledger, and it was not changed:\n" + "\n".join(map(str, in_the_way)))
+            raise Finding(
+                f"{to} could not go on with this ledger, and it was not changed:\n"
+                + "\n".join(map(str, in_the_way))
+            )
 
     if restore is None:
         revision, copy = older.ledger, step_down(config.etl.ledger, older.ledger, may)
     else:
         revision, copy = put_back(config.etl.ledger, restore, older.ledger, may)
     click.echo(f"the ledger has schema version {revision}; as it was before, it is kept in {copy}")
-    click.echo(f"start the driver of {to} next: a driver of this version, or `hourmark ledger upgrade`, migrates it again")
+    click.echo(
+        f"start the driver of {to} next: a driver of this version, or `hourmark ledger "
+        "upgrade`, migrates it again"
+    )
 
 
 def _told(done: Rebuilt, into: str) -> list[str]:
     return [
-        f"ledger {done.ledger}, commit {done.commit}: {done.types} types, {done.buckets} closed buckets, "
+        f"ledger {done.ledger}, commit {done.commit}: {done.types} types, {done.buckets} closed "
+        "buckets, "
         f"{done.staged_files} staged files of what Kafka no longer holds",
         *(
-            f"{what}: hours that have begun cannot be proved; `hourmark bucket force` accepts it (of promises: --all-types)"
+            (
+                f"{what}: hours that have begun cannot be proved; `hourmark bucket force` "
+                "accepts it (of promises: --all-types)"
+            )
             for what in done.lost
         ),
         *(f"note: {note}" for note in done.notes),
-        f"set etl.ledger to {shown(into)} (with its password), run `hourmark ledger check`, then start the driver",
+        f"set etl.ledger to {shown(into)} (with its password), run `hourmark ledger "
+        "check`, then start the driver",
     ]

@@ -35,7 +35,8 @@ class Wanted(NamedTuple):
         named = (self.reasons, self.types, self.sources, self.hosts)
         fields = ("reason", "claimed_type", "declared_source", "host")
         return self.since_ms <= unix_ms(letter["event_time"]) < self.until_ms and all(
-            not wanted or letter.get(field) in wanted for wanted, field in zip(named, fields, strict=True)
+            not wanted or letter.get(field) in wanted
+            for wanted, field in zip(named, fields, strict=True)
         )
 
 
@@ -63,7 +64,9 @@ class Count:
 
 
 class Letters:
-    """The wanted ones of what is read, and, once they were looked at, how many there were and how far back they go."""
+    """The wanted ones of what is read, and, once they were looked at, how many there were and how
+    far back they go.
+    """
 
     def __init__(self, wanted: Wanted, read: Iterator[Event], *, whole: bool) -> None:
         """`whole`: all that there are of the wanted time are read, and not the newest so many."""
@@ -83,14 +86,19 @@ class Letters:
     def __str__(self) -> str:
         if not self.looked_at:
             return "no dead letter was found"
-        return f"{self.taken:,} of {self.looked_at:,} dead letters that were looked at, back to {self.back_to}"
+        return (
+            f"{self.taken:,} of {self.looked_at:,} dead letters that were looked at, back to "
+            f"{self.back_to}"
+        )
 
 
 def counted_by(groups: Sequence[str], letters: Iterable[Event]) -> dict[tuple[str, ...], Count]:
     """Counts by what these say; "-" where a letter says nothing."""
     counts: dict[tuple[str, ...], Count] = {}
     for letter in letters:
-        key = tuple("-" if (value := GROUPS[group](letter)) is None else str(value) for group in groups)
+        key = tuple(
+            "-" if (value := GROUPS[group](letter)) is None else str(value) for group in groups
+        )
         if key not in counts and len(counts) >= GROUPS_MAX:
             key = (_OTHER,) * len(groups)
         counts.setdefault(key, Count()).take(iso(unix_ms(letter["event_time"])))
@@ -108,7 +116,8 @@ def described(letter: Event) -> Iterator[str]:
     yield f"{iso(unix_ms(letter['event_time']))} {letter['reason']}: {_printable(letter['detail'])}"
     yield f"  line    {_shown(letter['raw'])}"
     yield (
-        f"  of      host {_printable(letter['host'])}, source {_printable(letter['declared_source'])}, "
+        f"  of      host {_printable(letter['host'])}, source "
+        f"{_printable(letter['declared_source'])}, "
         f"type {_printable(letter['claimed_type'] or '-')}, rules {letter['rules']}"
     )
     yield f"  range   {letter['range_id'].hex()} [{letter['range_start']}, {letter['range_end']})"
@@ -116,10 +125,16 @@ def described(letter: Event) -> Iterator[str]:
         yield f"  place   line {letter['position']} of a batch of {_printable(letter['source'])}"
         return
     path = _printable(letter["source"])
-    yield f"  place   {path} at byte {letter['position']}, file {file['id']} generation {file['generation']}"
+    yield (
+        f"  place   {path} at byte {letter['position']}, file {file['id']} generation "
+        f"{file['generation']}"
+    )
     size = len(letter["raw"]) + 1
     if path == letter["source"]:
-        yield f"  there   tail -c +{letter['position'] + 1} {shlex.quote(path)} | head -c {size}    (while it has that name)"
+        yield (
+            f"  there   tail -c +{letter['position'] + 1} {shlex.quote(path)} | head -c "
+            f"{size}    (while it has that name)"
+        )
 
 
 def moment_ms(text: str, now_ms: int) -> int:
@@ -130,7 +145,9 @@ def moment_ms(text: str, now_ms: int) -> int:
         time = dt.datetime.fromisoformat(text.removesuffix("Z"))
         return unix_ms(time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC))
     except (ValueError, OverflowError):
-        raise ValueError(f"{text!r:.80} is no time: write 2026-11-21T05, 2026-11-21T05:30, or 2h, 30m, 3d ago") from None
+        raise ValueError(
+            f"{text!r:.80} is no time: write 2026-11-21T05, 2026-11-21T05:30, or 2h, 30m, 3d ago"
+        ) from None
 
 
 def _shown(raw: bytes) -> str:

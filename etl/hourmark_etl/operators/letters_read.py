@@ -1,4 +1,7 @@
-"""Where dead letters are read: the end of the topic at the edge, and closed buckets. One at a time, whatever their number."""
+"""Where dead letters are read: the end of the topic at the edge, and closed buckets.
+
+One at a time, whatever their number.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ Say = Callable[[str], None]
 
 
 def of_topic(edge: KafkaCluster, records_max: int, say: Say) -> Iterator[Event]:
-    """The newest `records_max` committed records, by partition, the oldest first. Unavailable where the edge does not answer."""
+    """The newest `records_max` committed records, by partition, the oldest first.
+
+    Unavailable where the edge does not answer.
+    """
     topic = events_topic(dead_letters.TYPE)
     cluster = Cluster(edge, "edge")
     info = cluster.topics([topic]).get(topic)
@@ -43,11 +49,17 @@ def of_topic(edge: KafkaCluster, records_max: int, say: Say) -> Iterator[Event]:
         for runs in reader.read(spans):
             for record in (record for run in runs for record in run.records):
                 progress.step()
-                yield _decoded(record.value() or b"", schemas, f"{topic}-{record.partition()} offset {record.offset()}")
+                yield _decoded(
+                    record.value() or b"",
+                    schemas,
+                    f"{topic}-{record.partition()} offset {record.offset()}",
+                )
 
 
 def of_buckets(storage: Storage, bucket_seconds: int, wanted: Wanted, say: Say) -> Iterator[Event]:
-    """Of closed buckets of the wanted time, in the order of their hours; what lies in a later one, as late, is found there."""
+    """Of closed buckets of the wanted time, in the order of their hours; what lies in a later one,
+    as late, is found there.
+    """
     hours = [
         hour
         for hour in list_hours(storage, dead_letters.TYPE, bucket_seconds)
@@ -92,5 +104,6 @@ def _decoded(value: bytes, schemas: dict[int, Datum], place: str) -> Event:
         return schemas[schema_id].decode(datum)
     except (ValueError, KeyError) as error:
         raise Unavailable(
-            f"{place} holds no dead letter that this software can read ({error!r:.200}): is kafka.edge another site's?"
+            f"{place} holds no dead letter that this software can read ({error!r:.200}): "
+            "is kafka.edge another site's?"
         ) from error

@@ -1,7 +1,8 @@
-"""`hourmark bucket why` and `force`: what a type's hours wait for, and an operator's word that one closes all the same.
+"""`hourmark bucket why` and `force`: what a type's hours wait for, and an operator's word that one
+closes all the same.
 
-Both ask the ledger: they work while Kafka, storage and the driver are down. Where the ledger is down, `why` tells of closed hours
-by their markers.
+Both ask the ledger: they work while Kafka, storage and the driver are down. Where the ledger is
+down, `why` tells of closed hours by their markers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,15 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.heartbeat import driver_seen_ms, no_driver
-from hourmark_etl.ledger.overrides import Blocker, blockers, changes_nothing, check_sealed, overrides, put_override, put_overrides
+from hourmark_etl.ledger.overrides import (
+    Blocker,
+    blockers,
+    changes_nothing,
+    check_sealed,
+    overrides,
+    put_override,
+    put_overrides,
+)
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.ledger.set_aside import unreviewed_records
 from hourmark_etl.model import Frontier
@@ -72,13 +81,28 @@ def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
 @click.command()
 @click.argument("event_type", metavar="[TYPE]", required=False)
 @click.argument("hour", metavar="[HOUR]", required=False)
-@click.option("--reason", metavar="TEXT", required=True, help="Why; it stands in the bucket's manifest for ever.")
-@click.option("--all-types", is_flag=True, help="Override the next hour of every type: for a gap in promises or reports.")
+@click.option(
+    "--reason",
+    metavar="TEXT",
+    required=True,
+    help="Why; it stands in the bucket's manifest for ever.",
+)
+@click.option(
+    "--all-types",
+    is_flag=True,
+    help="Override the next hour of every type: for a gap in promises or reports.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 @config_option
 def force(
-    event_type: str | None, hour: str | None, reason: str, all_types: bool, yes: bool, as_json: bool, config: Config
+    event_type: str | None,
+    hour: str | None,
+    reason: str,
+    all_types: bool,
+    yes: bool,
+    as_json: bool,
+    config: Config,
 ) -> None:
     """Close the bucket whatever of it cannot be verified: its grade is `forced`.
 
@@ -97,7 +121,10 @@ def force(
       hourmark bucket force --all-types --reason "audit topic recreated, ticket 18"
     """
     if all_types == (event_type is not None) or (event_type is None) != (hour is None):
-        raise UsageError("name TYPE and HOUR, or --all-types and neither; `hourmark bucket force --help` has examples")
+        raise UsageError(
+            "name TYPE and HOUR, or --all-types and neither; `hourmark bucket force "
+            "--help` has examples"
+        )
     now_ms = SystemClock().now_ms()
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     length_s = config.parsing.bucket_seconds
@@ -105,7 +132,9 @@ def force(
         if event_type is not None and hour is not None:
             asked = hour_of(hour, config)
             facts = _facts(database, config, event_type, asked, now_ms)
-            if facts.frontier is not None and facts.frontier.hour == asked:  # an override for another hour is refused below
+            if (
+                facts.frontier is not None and facts.frontier.hour == asked
+            ):  # an override for another hour is refused below
                 check_sealed(facts.frontier, facts.wait)
                 _confirm(facts, yes)
             put_override(database, event_type, asked, reason, by, now_ms)
@@ -115,24 +144,38 @@ def force(
             ordered = put_overrides(database, length_s, reason, by, now_ms)
         silent = no_driver(driver_seen_ms(database), now_ms)
         waiting = blockers(database, length_s)
-        sealed = {f.event_type for f in frontiers(database, length_s) if changes_nothing(f, waiting.get(f.event_type))}
+        sealed = {
+            f.event_type
+            for f in frontiers(database, length_s)
+            if changes_nothing(f, waiting.get(f.event_type))
+        }
     if as_json:
-        rows = [{"type": t, "hour": str(h), "reason": reason, "requested_by": by} for t, h in sorted(ordered.items())]
+        rows = [
+            {"type": t, "hour": str(h), "reason": reason, "requested_by": by}
+            for t, h in sorted(ordered.items())
+        ]
         say_json(rows)
     else:
         for name, ordered_hour in sorted(ordered.items()):
             what = "sealed already, and closes as it is" if name in sealed else "ordered"
-            click.echo(f"{name} {ordered_hour}: {what}; `hourmark bucket why {name} {ordered_hour}` says how it goes")
+            click.echo(
+                f"{name} {ordered_hour}: {what}; `hourmark bucket why {name} "
+                f"{ordered_hour}` says how it goes"
+            )
     if silent:
         click.echo(f"{silent}; `hourmark etl run` carries the override out", err=True)
 
 
 def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]]:
-    """Each type's next hour to close, as rows of `bucket ls`; none, and a word on stderr, where no ledger can be read."""
+    """Each type's next hour to close, as rows of `bucket ls`; none, and a word on stderr, where no
+    ledger can be read.
+    """
     try:
         database = existing_ledger(config)
     except HourmarkError as error:
-        click.echo(f"closed buckets only, without the hours that are open: {redact(str(error))}", err=True)
+        click.echo(
+            f"closed buckets only, without the hours that are open: {redact(str(error))}", err=True
+        )
         return []
     with database:
         found = frontiers(database, config.parsing.bucket_seconds)
@@ -144,23 +187,34 @@ def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]
     return [_frontier_row(f, waiting.get(f.event_type), silent, now_ms) for f in asked]
 
 
-def _frontier_row(f: Frontier, wait: Blocker | None, silent: str | None, now_ms: int) -> dict[str, Any]:
+def _frontier_row(
+    f: Frontier, wait: Blocker | None, silent: str | None, now_ms: int
+) -> dict[str, Any]:
     overdue_s = (now_ms - f.hour.end_ms) / 1000
     words = "; ".join(wait.what) if wait is not None and wait.hour == f.hour else ""
     if silent and overdue_s >= 0:
         words = f"{silent}; then: {words}" if words else silent
-    words = words or (f"its end, in {duration(-overdue_s)}" if overdue_s < 0 else "the closer's next poll")
+    words = words or (
+        f"its end, in {duration(-overdue_s)}" if overdue_s < 0 else "the closer's next poll"
+    )
     short = words if len(words) <= _WAITS_SHOWN else f"{words[:_WAITS_SHOWN]} …"
     return {
-        "type": f.event_type, "hour": str(f.hour), "state": f.state.value, "waits_for": short,
+        "type": f.event_type,
+        "hour": str(f.hour),
+        "state": f.state.value,
+        "waits_for": short,
         "overdue_s": round(max(0.0, overdue_s), 1),
-    }  # fmt: skip
+    }
 
 
 def _closed_on_storage(config: Config, event_type: str, hour: Hour) -> Explanation | None:
-    """How it was closed, by its marker alone; None where it is not, or storage does not answer either."""
+    """How it was closed, by its marker alone; None where it is not, or storage does not answer
+    either.
+    """
     try:
-        return closed(event_type, hour, read_manifest(open_storage(config.storage), event_type, hour))
+        return closed(
+            event_type, hour, read_manifest(open_storage(config.storage), event_type, hour)
+        )
     except HourmarkError:
         return None
 
@@ -190,8 +244,10 @@ def _confirm(facts: Facts, yes: bool) -> None:
     click.echo(f"{answer.event_type} {answer.hour}: {answer.summary}", err=True)
     told = {
         "open": "closing it by force takes as it is, and names in the manifest:",
-        "sealed": "it is sealed already: the override gives up what a lost staged file held of it, if Kafka no longer has that, "
-        "and rows that cannot be written, and nothing else; then it closes as forced, and names them",
+        "sealed": "it is sealed already: the override gives up what a lost staged file held of "
+        "it, if Kafka no longer has that, "
+        "and rows that cannot be written, and nothing else; then it closes as "
+        "forced, and names them",
     }
     if answer.state in told:
         click.echo(told[answer.state], err=True)
@@ -205,7 +261,11 @@ def _confirm_all(database: Database, bucket_seconds: int, yes: bool) -> None:
     found = frontiers(database, bucket_seconds)
     oldest = min(found, key=lambda f: f.hour, default=None)
     if oldest is not None:
-        click.echo(f"{len(found)} types, each with its next hour; the oldest is {oldest.event_type} {oldest.hour}", err=True)
+        click.echo(
+            f"{len(found)} types, each with its next hour; the oldest is "
+            f"{oldest.event_type} {oldest.hour}",
+            err=True,
+        )
     _ask(yes)
 
 
@@ -217,5 +277,8 @@ def on_terminal() -> bool:
 def _ask(yes: bool) -> None:
     if not yes:
         if not on_terminal():
-            raise UsageError("an override cannot be taken back once it is carried out: answer on a terminal, or give --yes")
+            raise UsageError(
+                "an override cannot be taken back once it is carried out: answer on a "
+                "terminal, or give --yes"
+            )
         click.confirm("Close it by force?", abort=True, err=True)

@@ -1,14 +1,22 @@
-"""Which ranges of an origin hour are not kept: promises in audit files against distinct ids in staged event files.
+"""Which ranges of an origin hour are not kept: promises in audit files against distinct ids in
+staged event files.
 
-The proof's own comparison, asked by an operator; it changes nothing. It reads an hour unit by unit, so a large one takes time and
-not memory. Once staged event files are cleaned away (their bucket is closed and was read back), ranges can be named no longer.
+The proof's own comparison, asked by an operator; it changes nothing. It reads an hour unit by unit,
+so a large one takes time and not memory. Once staged event files are cleaned away (their bucket is
+closed and was read back), ranges can be named no longer.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from hourmark_etl.closing.proof.evidence import PromisesItem, RowsItem, Windows, promises_items, read_item
+from hourmark_etl.closing.proof.evidence import (
+    PromisesItem,
+    RowsItem,
+    Windows,
+    promises_items,
+    read_item,
+)
 from hourmark_etl.closing.proof.promises import Unmet, judge
 from hourmark_etl.closing.units import Listing, plan_units
 from hourmark_etl.ledger.database import Database
@@ -28,9 +36,9 @@ def unmet_ranges(
     staged_rows: int,
     unit_bytes_max: int,
 ) -> tuple[str, ...] | None:
-    """Ranges of this type and origin hour with host, path and bytes, human-readable: those with a promise below these central
-    audit offsets (None: with any) that is not kept. () where all are kept; None where staged files of its `staged_rows` are
-    cleaned away.
+    """Ranges of this type and origin hour with host, path and bytes, human-readable: those with a
+    promise below these central audit offsets (None: with any) that is not kept. () where all are
+    kept; None where staged files of its `staged_rows` are cleaned away.
 
     Unreadable names a file that is damaged.
     """
@@ -39,7 +47,10 @@ def unmet_ranges(
         return None
     units = plan_units([Listing(event_type, hour_s, tuple(groups))], unit_bytes_max)
     audits = promises_between(database, event_type, [hour_s], NONE_MEANT, below)
-    items: list[RowsItem | PromisesItem] = [*(RowsItem(unit, (0,), ()) for unit in units), *promises_items(audits)]
+    items: list[RowsItem | PromisesItem] = [
+        *(RowsItem(unit, (0,), ()) for unit in units),
+        *promises_items(audits),
+    ]
     windows = Windows(((0, event_type, hour_s, None),), below)
     found = [read_item(item, storage, windows) for item in items]
     verdict = judge([f.held for f in found], [f.promised for f in found], [hour_s], NAMED_MAX)
@@ -48,4 +59,7 @@ def unmet_ranges(
 
 
 def _described(unmet: Unmet) -> str:
-    return f"range {unmet.range_id.hex()} ({unmet.origin}): {unmet.promised} promised, {unmet.held} found"
+    return (
+        f"range {unmet.range_id.hex()} ({unmet.origin}): {unmet.promised} promised, "
+        f"{unmet.held} found"
+    )

@@ -1,7 +1,7 @@
 """Reads the ledger into what the books compute on: one `TypeFacts` a type.
 
-A few queries whatever the number of types; manifests are read one after another. All go to one connection, which gives a
-consistent view while a driver goes on.
+A few queries whatever the number of types; manifests are read one after another. All go to one
+connection, which gives a consistent view while a driver goes on.
 """
 
 from __future__ import annotations
@@ -24,26 +24,43 @@ from hourmark_etl.operators.reconciliation import BucketFacts, Promised, TypeFac
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Window:
-    """Which books: of one type (None: all), of origin hours that begin in [from_s, to_s], Unix seconds."""
+    """Which books: of one type (None: all), of origin hours that begin in [from_s, to_s], Unix
+    seconds.
+    """
 
     event_type: str | None
     from_s: int
     to_s: int
 
     def begins(self, table: Table) -> list[ColumnElement[bool]]:
-        """What rows of the window have in common. Of buckets no end: a later one may hold late events of its hours."""
+        """What rows of the window have in common.
+
+        Of buckets no end: a later one may hold late events of its hours.
+        """
         of_type = [table.c.type == self.event_type] if self.event_type else []
         return [table.c.hour >= self.from_s, *of_type]
 
 
-def facts_of(database: Database, length_s: int, window: Window) -> tuple[list[TypeFacts], list[FileDifference]]:
-    """Of each type of the window, by name; and staged files that the ledger's groups do not add up to. One consistent view."""
+def facts_of(
+    database: Database, length_s: int, window: Window
+) -> tuple[list[TypeFacts], list[FileDifference]]:
+    """Of each type of the window, by name; and staged files that the ledger's groups do not add up
+    to. One consistent view.
+    """
     frontiers = tables.frontiers
     known = select(
-        frontiers.c.type, frontiers.c.hour, frontiers.c.settled_next, frontiers.c.settled_further, frontiers.c.alarm
+        frontiers.c.type,
+        frontiers.c.hour,
+        frontiers.c.settled_next,
+        frontiers.c.settled_further,
+        frontiers.c.alarm,
     ).order_by(frontiers.c.type)
     with database.reading() as connection:
-        listed, promised, buckets = _listed(connection, window), _promised(connection, window), _buckets(connection, window)
+        listed, promised, buckets = (
+            _listed(connection, window),
+            _promised(connection, window),
+            _buckets(connection, window),
+        )
         _add_further(connection, window, promised)
         set_aside = _set_aside(connection)
         facts = [
@@ -65,7 +82,9 @@ def facts_of(database: Database, length_s: int, window: Window) -> tuple[list[Ty
 
 
 def _listed(connection: Connection, window: Window) -> dict[str, dict[tuple[int | None, int], int]]:
-    """Rows by type, then by the bucket that they are listed for (None: for none yet) and by origin hour."""
+    """Rows by type, then by the bucket that they are listed for (None: for none yet) and by origin
+    hour.
+    """
     groups = tables.groups
     keys = (groups.c.type, groups.c.listed_hour, groups.c.hour)
     found = defaultdict[str, dict[tuple[int | None, int], int]](dict)
@@ -80,18 +99,28 @@ def _set_aside(connection: Connection) -> dict[str, dict[int | None, int]]:
     table = tables.set_aside
     found = defaultdict[str, dict[int | None, int]](dict)
     keys = (table.c.type, table.c.listed_hour)
-    for event_type, listed_s, records in connection.execute(select(*keys, func.sum(table.c.records)).group_by(*keys)):
+    for event_type, listed_s, records in connection.execute(
+        select(*keys, func.sum(table.c.records)).group_by(*keys)
+    ):
         found[event_type][listed_s] = int(records)
     return found
 
 
 def _promised(connection: Connection, window: Window) -> dict[str, dict[int, Promised]]:
-    """By type and origin hour, of the first site's audit records that the ledger still knows; settled by the type's last bucket,
-    or not."""
+    """By type and origin hour, of the first site's audit records that the ledger still knows;
+    settled by the type's last bucket, or not.
+    """
     audits, frontiers = tables.audit_groups, tables.frontiers
-    settled = and_(audits.c.hour < frontiers.c.hour, audits.c.last_offset < frontiers.c.settled_next)
+    settled = and_(
+        audits.c.hour < frontiers.c.hour, audits.c.last_offset < frontiers.c.settled_next
+    )
     query = (
-        select(audits.c.type, audits.c.hour, func.sum(case((settled, audits.c.promised), else_=0)), func.sum(audits.c.promised))
+        select(
+            audits.c.type,
+            audits.c.hour,
+            func.sum(case((settled, audits.c.promised), else_=0)),
+            func.sum(audits.c.promised),
+        )
         .join(frontiers, frontiers.c.type == audits.c.type)
         .where(*window.begins(audits), audits.c.hour <= window.to_s, audits.c.site.is_(None))
         .group_by(audits.c.type, audits.c.hour)
@@ -102,29 +131,42 @@ def _promised(connection: Connection, window: Window) -> dict[str, dict[int, Pro
     return found
 
 
-def _add_further(connection: Connection, window: Window, promised: dict[str, dict[int, Promised]]) -> None:
+def _add_further(
+    connection: Connection, window: Window, promised: dict[str, dict[int, Promised]]
+) -> None:
     """The same of further sites, row by row: their offsets stand in JSON."""
     audits, frontiers = tables.audit_groups, tables.frontiers
     query = (
         select(
-            audits.c.type, audits.c.hour, audits.c.site, audits.c.last_offset, audits.c.promised,
-            frontiers.c.hour.label("open_s"), frontiers.c.settled_further,
+            audits.c.type,
+            audits.c.hour,
+            audits.c.site,
+            audits.c.last_offset,
+            audits.c.promised,
+            frontiers.c.hour.label("open_s"),
+            frontiers.c.settled_further,
         )
         .join(frontiers, frontiers.c.type == audits.c.type)
         .where(*window.begins(audits), audits.c.hour <= window.to_s, audits.c.site.is_not(None))
-    )  # fmt: skip
+    )
     for row in connection.execute(query):
-        is_settled = row.hour < row.open_s and row.last_offset < offsets_of(0, row.settled_further).at(row.site)
+        is_settled = row.hour < row.open_s and row.last_offset < offsets_of(
+            0, row.settled_further
+        ).at(row.site)
         known = promised[row.type].get(row.hour, Promised(0, 0))
         settled, unsettled = (row.promised, 0) if is_settled else (0, row.promised)
-        promised[row.type][row.hour] = Promised(known.settled + settled, known.unsettled + unsettled)
+        promised[row.type][row.hour] = Promised(
+            known.settled + settled, known.unsettled + unsettled
+        )
 
 
 def _buckets(connection: Connection, window: Window) -> dict[str, dict[int, BucketFacts]]:
     """Closed buckets by type and hour."""
     found = defaultdict[str, dict[int, BucketFacts]](dict)
     for row in bucket_rows(connection, window.event_type, from_s=window.from_s):
-        found[row.event_type][row.hour_s] = closed_bucket(Manifest.decode(row.manifest.encode()), row.hour_s)
+        found[row.event_type][row.hour_s] = closed_bucket(
+            Manifest.decode(row.manifest.encode()), row.hour_s
+        )
     return found
 
 
@@ -132,7 +174,9 @@ def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
     """The hour of the oldest closed bucket, of one type or of all; None where nothing is closed."""
     with database.reading() as connection:
         spans = closed_spans(connection)
-    return min((span.first_s for name, span in spans.items() if event_type in (None, name)), default=None)
+    return min(
+        (span.first_s for name, span in spans.items() if event_type in (None, name)), default=None
+    )
 
 
 def origins_of(facts: TypeFacts, window: Window) -> set[int]:

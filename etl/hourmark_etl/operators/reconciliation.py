@@ -1,17 +1,20 @@
 """The books: per type and origin hour, what was promised and what became of it. Pure arithmetic.
 
-The rows of an origin hour are staged; a freeze lists each for one bucket: its own hour's, or a later one's as late. A bucket's
-events are its listed rows less the duplicates removed. So for each bucket, and added up for each origin hour,
+The rows of an origin hour are staged; a freeze lists each for one bucket: its own hour's, or a
+later one's as late. A bucket's events are its listed rows less the duplicates removed. So for each
+bucket, and added up for each origin hour,
 
     staged = closed + open + duplicates removed
 
-and, where promises are settled (their bucket is closed), each event in a closed bucket was promised or is named as unaudited
-rows, and each promised event was staged, unless a bucket was closed without it (timed_out, forced), and says so:
+and, where promises are settled (their bucket is closed), each event in a closed bucket was promised
+or is named as unaudited rows, and each promised event was staged, unless a bucket was closed
+without it (timed_out, forced), and says so:
 
     closed <= promised + unaudited          settled promises <= closed + duplicates removed + waived
 
-These are inequalities because an event may be promised by two ranges (a lost checkpoint), and be staged twice (a lost
-acknowledgement). Duplicates can hide a loss from counts, never from the proof, which compares ids; `book_ranges` does so too.
+These are inequalities because an event may be promised by two ranges (a lost checkpoint), and be
+staged twice (a lost acknowledgement). Duplicates can hide a loss from counts, never from the proof,
+which compares ids; `book_ranges` does so too.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ class Stage(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing that does not add up. `hour`: the origin hour, or the bucket's where it concerns a whole bucket."""
+    """One thing that does not add up. `hour`: the origin hour, or the bucket's where it concerns a
+    whole bucket.
+    """
 
     event_type: str
     hour: str
@@ -51,15 +56,17 @@ class Difference:
     ranges: tuple[str, ...] = ()  # with their hosts, where they can be named
 
     def __str__(self) -> str:
-        return "\n    ".join((f"{self.event_type} {self.hour} [{self.stage}] {self.detail}", *self.ranges))
+        return "\n    ".join(
+            (f"{self.event_type} {self.hour} [{self.stage}] {self.detail}", *self.ranges)
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BucketFacts:
     """What a manifest says. `entries` by origin hour (Unix seconds).
 
-    `promised`: events of the audit records that it settles, of all hours; where the proof went by sums, a range that was retried
-    counts each time, as its rows do.
+    `promised`: events of the audit records that it settles, of all hours; where the proof went by
+    sums, a range that was retried counts each time, as its rows do.
     """
 
     hour_s: int
@@ -76,12 +83,18 @@ class BucketFacts:
 
     def events_of(self, origin_s: int) -> int:
         """Of this origin hour."""
-        return self.events - sum(self.late.values()) if origin_s == self.hour_s else self.late.get(origin_s, 0)
+        return (
+            self.events - sum(self.late.values())
+            if origin_s == self.hour_s
+            else self.late.get(origin_s, 0)
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Promised:
-    """By the audit records that the ledger still knows, of one origin hour; retries of one counted each time."""
+    """By the audit records that the ledger still knows, of one origin hour; retries of one counted
+    each time.
+    """
 
     settled: int
     unsettled: int
@@ -89,7 +102,9 @@ class Promised:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TypeFacts:
-    """All that is known of one type. `listed`: rows of groups in the ledger, by (bucket's hour or UNLISTED, origin hour)."""
+    """All that is known of one type. `listed`: rows of groups in the ledger, by (bucket's hour or
+    UNLISTED, origin hour).
+    """
 
     event_type: str
     length_s: int
@@ -99,17 +114,21 @@ class TypeFacts:
     listed: Mapping[tuple[int | None, int], int]
     promised: Mapping[int, Promised]
     buckets: Mapping[int, BucketFacts]
-    set_aside: Mapping[int | None, int] = dataclasses.field(default_factory=dict)  # records, by the bucket that counts them
+    set_aside: Mapping[int | None, int] = dataclasses.field(
+        default_factory=dict
+    )  # records, by the bucket that counts them
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HourAccount:
-    """One origin hour of one type. Counts of rows, but for `closed`, `late` (of `closed`), `promised`, `unaudited`: of events.
+    """One origin hour of one type. Counts of rows, but for `closed`, `late` (of `closed`),
+    `promised`, `unaudited`: of events.
 
-    `set_aside`: records of the type, of whatever time, that this hour's bucket counts, or the next to close will.
+    `set_aside`: records of the type, of whatever time, that this hour's bucket counts, or the next
+    to close will.
 
-    `waived` is what at least is missing of promises that a bucket was closed without; `on_its_way` what at least is promised
-    and not staged yet.
+    `waived` is what at least is missing of promises that a bucket was closed without; `on_its_way`
+    what at least is promised and not staged yet.
     """
 
     event_type: str
@@ -149,7 +168,11 @@ def books_of(facts: TypeFacts, origins_s: Collection[int]) -> Books:
 
 def total(books: Collection[HourAccount]) -> dict[str, int]:
     """Counts of all hours added up."""
-    names = [f.name for f in dataclasses.fields(HourAccount) if f.name not in ("event_type", "hour", "state")]
+    names = [
+        f.name
+        for f in dataclasses.fields(HourAccount)
+        if f.name not in ("event_type", "hour", "state")
+    ]
     return {name: sum(getattr(book, name) for book in books) for name in names}
 
 
@@ -162,7 +185,11 @@ def _hour(facts: TypeFacts, origin_s: int) -> HourAccount:
         taken += entry.rows
         unaudited += entry.unaudited
         settled += entry.promised
-    waiting = sum(rows for (listed_s, origin), rows in facts.listed.items() if origin == origin_s and _is_open(facts, listed_s))
+    waiting = sum(
+        rows
+        for (listed_s, origin), rows in facts.listed.items()
+        if origin == origin_s and _is_open(facts, listed_s)
+    )
     by_ledger = facts.promised.get(origin_s, Promised(0, 0))
     settled = settled if origin_s in facts.buckets else by_ledger.settled
     missing = max(0, settled + by_ledger.unsettled - taken - waiting)
@@ -201,7 +228,10 @@ def waives(facts: TypeFacts, origin_s: int) -> bool:
 def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]:
     differs = functools.partial(difference, facts, bucket.hour_s)
     if bucket.file_records != bucket.events:
-        yield differs(Stage.WRITING, f"its files hold {bucket.file_records} events, its manifest says {bucket.events}")
+        yield differs(
+            Stage.WRITING,
+            f"its files hold {bucket.file_records} events, its manifest says {bucket.events}",
+        )
     entries = bucket.entries.values()
     rows = sum(entry.rows for entry in entries)
     if rows != bucket.events + bucket.duplicates_removed + bucket.left_out:
@@ -213,28 +243,56 @@ def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]
         ("unaudited events", bucket.unaudited, sum(entry.unaudited for entry in entries)),
     ):
         if said != summed:
-            yield differs(Stage.WRITING, f"its evidence speaks of {said} {what}, its books of {summed}")
-    if (aside := facts.set_aside.get(bucket.hour_s, 0)) > bucket.set_aside:  # fewer: old rows are deleted
-        counts = f"the ledger counts {aside} records that were set aside for it, its manifest {bucket.set_aside}"
+            yield differs(
+                Stage.WRITING, f"its evidence speaks of {said} {what}, its books of {summed}"
+            )
+    if (
+        aside := facts.set_aside.get(bucket.hour_s, 0)
+    ) > bucket.set_aside:  # fewer: old rows are deleted
+        counts = (
+            f"the ledger counts {aside} records that were set aside for it, its manifest "
+            f"{bucket.set_aside}"
+        )
         yield differs(Stage.STAGING, counts)
     for origin_s in sorted({*bucket.entries, *bucket.late, bucket.hour_s}):
-        entry, events, origin = bucket.entries.get(origin_s, _NOTHING), bucket.events_of(origin_s), _label(facts, origin_s)
+        entry, events, origin = (
+            bucket.entries.get(origin_s, _NOTHING),
+            bucket.events_of(origin_s),
+            _label(facts, origin_s),
+        )
         if entry.events != events:
-            yield differs(Stage.WRITING, f"by its books {entry.events} events of {origin} are in it, by its late counts {events}")
+            yield differs(
+                Stage.WRITING,
+                f"by its books {entry.events} events of {origin} are in it, by its late "
+                f"counts {events}",
+            )
         if entry.events > entry.rows:
-            yield differs(Stage.WRITING, f"{entry.events} events of {origin} are in it, from {entry.rows} rows only")
+            yield differs(
+                Stage.WRITING,
+                f"{entry.events} events of {origin} are in it, from {entry.rows} rows only",
+            )
         by_ledger = facts.listed.get((bucket.hour_s, origin_s), 0)
         if by_ledger > entry.rows:  # fewer: staged files are cleaned away
-            yield differs(Stage.LISTING, f"the ledger lists {by_ledger} rows of {origin} for it, it took in {entry.rows}")
+            yield differs(
+                Stage.LISTING,
+                f"the ledger lists {by_ledger} rows of {origin} for it, it took in {entry.rows}",
+            )
 
 
 def _check_listing(facts: TypeFacts) -> Iterator[Difference]:
     """Rows listed for a bucket that is neither closed nor being closed are in no bucket."""
-    for (listed_s, origin_s), rows in sorted(facts.listed.items(), key=lambda item: (item[0][1], item[0][0] or 0)):
+    for (listed_s, origin_s), rows in sorted(
+        facts.listed.items(), key=lambda item: (item[0][1], item[0][0] or 0)
+    ):
         if listed_s is UNLISTED or _is_open(facts, listed_s) or listed_s in facts.buckets:
             continue
         listed = f"{rows} rows are listed for the bucket {_label(facts, listed_s)}"
-        yield difference(facts, origin_s, Stage.LISTING, f"{listed}, which the ledger has gone past and not closed")
+        yield difference(
+            facts,
+            origin_s,
+            Stage.LISTING,
+            f"{listed}, which the ledger has gone past and not closed",
+        )
 
 
 def _check_promises(facts: TypeFacts, origin_s: int, book: HourAccount) -> Iterator[Difference]:
@@ -256,7 +314,9 @@ def _check_promises(facts: TypeFacts, origin_s: int, book: HourAccount) -> Itera
 
 def difference(facts: TypeFacts, hour_s: int, stage: Stage, detail: str) -> Difference:
     """Of the type's books of this hour."""
-    return Difference(event_type=facts.event_type, hour=_label(facts, hour_s), stage=stage, detail=detail)
+    return Difference(
+        event_type=facts.event_type, hour=_label(facts, hour_s), stage=stage, detail=detail
+    )
 
 
 def _label(facts: TypeFacts, hour_s: int) -> str:

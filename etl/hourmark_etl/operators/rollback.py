@@ -1,4 +1,5 @@
-"""What keeps the ETL from going back to an older version: the ledger, what its markers say, and what the next ones would say.
+"""What keeps the ETL from going back to an older version: the ledger, what its markers say, and
+what the next ones would say.
 
 Read as the ledger stands, of whatever version: nothing is migrated.
 """
@@ -35,13 +36,17 @@ def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
             raise NothingHere("the database holds no ledger (etl.ledger)")
         if revision > older.ledger:
             yield Obstacle(
-                "etl.ledger", f"it has schema version {revision}, {older.name} opens none after {older.ledger}",
-                f"stop the driver, then `hourmark ledger downgrade --to {older.name}`, which makes a copy first",
-            )  # fmt: skip
+                "etl.ledger",
+                f"it has schema version {revision}, {older.name} opens none after {older.ledger}",
+                f"stop the driver, then `hourmark ledger downgrade --to {older.name}`, "
+                "which makes a copy first",
+            )
         yield from for_good(connection, revision, older, config.parsing.bucket_seconds)
 
 
-def for_good(connection: Connection, revision: int, older: Older, bucket_seconds: int) -> Iterator[Obstacle]:
+def for_good(
+    connection: Connection, revision: int, older: Older, bucket_seconds: int
+) -> Iterator[Obstacle]:
     """What no downgrade takes away."""
     yield from _markers(connection, older, bucket_seconds, has_days=revision >= _DAYS)
     yield from _seals(connection, older)
@@ -51,7 +56,9 @@ def for_good(connection: Connection, revision: int, older: Older, bucket_seconds
         yield from _sites(connection, older)
 
 
-def _markers(connection: Connection, older: Older, bucket_seconds: int, *, has_days: bool) -> Iterator[Obstacle]:
+def _markers(
+    connection: Connection, older: Older, bucket_seconds: int, *, has_days: bool
+) -> Iterator[Obstacle]:
     may_have = [f'"{name}":' for name in older.no_marker_fields]
     with_more = [
         (row.event_type, Hour(row.hour_s, bucket_seconds))
@@ -62,9 +69,12 @@ def _markers(connection: Connection, older: Older, bucket_seconds: int, *, has_d
     if with_more:
         name, hour = with_more[0]
         yield Obstacle(
-            "markers", f"{len(with_more)} closed buckets name {' or '.join(older.no_marker_fields)}, such as {name} {hour}, and "
-            f"{older.name} refuses them", _NO_WAY,
-        )  # fmt: skip
+            "markers",
+            f"{len(with_more)} closed buckets name "
+            f"{' or '.join(older.no_marker_fields)}, such as {name} {hour}, and "
+            f"{older.name} refuses them",
+            _NO_WAY,
+        )
 
 
 def _has(manifest: dict[str, object], older: Older) -> bool:
@@ -74,9 +84,15 @@ def _has(manifest: dict[str, object], older: Older) -> bool:
 def _seals(connection: Connection, older: Older) -> Iterator[Obstacle]:
     """Sealed hours whose markers will say more than it knows: it would write them without."""
     frontiers = tables.frontiers.c
-    for name, text in connection.execute(select(frontiers.type, frontiers.seal).where(frontiers.seal.is_not(None))):
+    for name, text in connection.execute(
+        select(frontiers.type, frontiers.seal).where(frontiers.seal.is_not(None))
+    ):
         if any(seal.get(field) for seal in json.loads(text) for field in older.no_marker_fields):
-            yield Obstacle("etl.ledger", f"a sealed hour of {name} is to name what {older.name} does not", _NO_WAY)
+            yield Obstacle(
+                "etl.ledger",
+                f"a sealed hour of {name} is to name what {older.name} does not",
+                _NO_WAY,
+            )
 
 
 def _to_be_told(connection: Connection, older: Older) -> Iterator[Obstacle]:
@@ -86,23 +102,34 @@ def _to_be_told(connection: Connection, older: Older) -> Iterator[Obstacle]:
     concerning = select(losses.source).where(losses.to_ms >= (open_from_s or 0) * 1000).distinct()
     if lost := sorted(connection.execute(concerning).scalars()):
         yield Obstacle(
-            "etl.ledger", f"losses of the sources {', '.join(lost)} may concern hours that are open, and {older.name} names none",
+            "etl.ledger",
+            f"losses of the sources {', '.join(lost)} may concern hours that are "
+            "open, "
+            f"and {older.name} names none",
             _NO_WAY,
-        )  # fmt: skip
-    asked_once = select(reporters.source).where(reporters.unrepeatable, ~reporters.goodbye).distinct()
+        )
+    asked_once = (
+        select(reporters.source).where(reporters.unrepeatable, ~reporters.goodbye).distinct()
+    )
     if received := sorted(connection.execute(asked_once).scalars()):
         yield Obstacle(
-            "etl.ledger", f"hosts receive the sources {', '.join(received)} from senders who cannot be asked again, and "
-            f"{older.name} does not say so", _NO_WAY,
-        )  # fmt: skip
+            "etl.ledger",
+            f"hosts receive the sources {', '.join(received)} from senders who "
+            "cannot be asked again, and "
+            f"{older.name} does not say so",
+            _NO_WAY,
+        )
 
 
 def _sites(connection: Connection, older: Older) -> Iterator[Obstacle]:
     if further := sorted(known_further(connection)):
         yield Obstacle(
-            "etl.ledger", f"it closes for further sites, {', '.join(further)}: {older.name} would take one's offsets for "
-            "those of all", _NO_WAY,
-        )  # fmt: skip
+            "etl.ledger",
+            f"it closes for further sites, {', '.join(further)}: {older.name} "
+            "would take one's offsets for "
+            "those of all",
+            _NO_WAY,
+        )
 
 
 @contextlib.contextmanager
@@ -115,7 +142,9 @@ def _reading(url: str) -> Iterator[Connection]:
         with reading.connect() as connection, connection.begin():
             yield connection
     except DBAPIError as error:
-        raise Unavailable(f"the ledger cannot be read: {' '.join(str(error.orig).split())}") from error
+        raise Unavailable(
+            f"the ledger cannot be read: {' '.join(str(error.orig).split())}"
+        ) from error
     finally:
         changing.dispose()
         reading.dispose()

@@ -1,4 +1,6 @@
-"""`hourmark etl set-aside`: lists records that cannot be in a bucket, and marks them as reviewed, all at once."""
+"""`hourmark etl set-aside`: lists records that cannot be in a bucket, and marks them as reviewed,
+all at once.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,10 @@ _OPTIONAL_TYPE: Final = click.argument("event_type", metavar="[TYPE]", required=
 def set_aside() -> None:
     """Records on topics of events that cannot be in a bucket, with the reason of each.
 
-    No delivery service writes such a record: another program wrote it, or its bytes changed. Everything else is staged and
-    closes; the next bucket of the type counts the records in its marker. An event that was acknowledged and is among them is
-    missed by the promise of it, so its hour is not `proved`.
+    No delivery service writes such a record: another program wrote it, or its bytes changed.
+    Everything else is staged and closes; the next bucket of the type counts the records in its
+    marker. An event that was acknowledged and is among them is missed by the promise of it, so its
+    hour is not `proved`.
     """
 
 
@@ -55,7 +58,8 @@ def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> N
 @click.option("--all", "is_all", is_flag=True, help="Of all types; instead of TYPE.")
 @config_option
 def review(event_type: str | None, is_all: bool, config: Config) -> None:
-    """Mark all records of TYPE that were set aside as reviewed: the metric and `bucket why` no longer count them.
+    """Mark all records of TYPE that were set aside as reviewed: the metric and `bucket why` no
+    longer count them.
 
     Example:  hourmark etl set-aside review click
     """
@@ -73,11 +77,20 @@ def _printed(rows: Sequence[SetAsideRow], bucket_seconds: int) -> Iterator[str]:
         found_at = dt.datetime.fromtimestamp(row.found_at_ms / 1000, dt.UTC)
         shown = ", ".join(map(str, of.offsets[:_OFFSETS_SHOWN]))
         more = f" and {row.records - _OFFSETS_SHOWN} more" if row.records > _OFFSETS_SHOWN else ""
-        bucket = f"bucket {Hour(row.listed_hour, bucket_seconds)}" if row.listed_hour is not None else "the next bucket"
-        yield f"{of.event_type}  {of.topic} partition {of.partition} offsets {shown}{more}: {of.reason}"
+        bucket = (
+            f"bucket {Hour(row.listed_hour, bucket_seconds)}"
+            if row.listed_hour is not None
+            else "the next bucket"
+        )
+        yield (
+            f"{of.event_type}  {of.topic} partition {of.partition} offsets {shown}{more}: "
+            f"{of.reason}"
+        )
         yield f"  {row.records} records, found {found_at:%Y-%m-%dT%H:%M:%SZ}, counted by {bucket}"
     total = sum(row.records for row in rows)
-    yield f"{total} records were set aside" + ("; `hourmark etl set-aside review TYPE` marks them as reviewed" if total else "")
+    yield f"{total} records were set aside" + (
+        "; `hourmark etl set-aside review TYPE` marks them as reviewed" if total else ""
+    )
 
 
 def _json(row: SetAsideRow, bucket_seconds: int) -> dict[str, Any]:

@@ -30,22 +30,54 @@ _CLOCKS_APART_MS = 900_000
 
 @click.command()
 @click.argument("what", metavar="[WHAT]", required=False)
-@click.option("--type", "event_type", help="Of an event id: its type. Of an old HOST:FILE:OFFSET: whose closed buckets are read.")
-@click.option("--generation", type=click.IntRange(min=0), help="Of HOST:FILE:OFFSET: how often the file was truncated before.")
-@click.option("--from", "answer", type=click.File(), help="What `hourmark tail trace … --json` printed; - is standard input.")
-@click.option("--since", help="It was sent from then on: 2026-11-21T05, 2026-11-21T05:30, or 2h, 30m, 3d ago.")
+@click.option(
+    "--type",
+    "event_type",
+    help="Of an event id: its type. Of an old HOST:FILE:OFFSET: whose closed buckets are read.",
+)
+@click.option(
+    "--generation",
+    type=click.IntRange(min=0),
+    help="Of HOST:FILE:OFFSET: how often the file was truncated before.",
+)
+@click.option(
+    "--from",
+    "answer",
+    type=click.File(),
+    help="What `hourmark tail trace … --json` printed; - is standard input.",
+)
+@click.option(
+    "--since", help="It was sent from then on: 2026-11-21T05, 2026-11-21T05:30, or 2h, 30m, 3d ago."
+)
 @click.option("--until", help="It was sent before then; as --since.")
 @click.option(
-    "--records-max", type=click.IntRange(1, 100_000_000), default=RECORDS_MAX, show_default=True,
+    "--records-max",
+    type=click.IntRange(1, 100_000_000),
+    default=RECORDS_MAX,
+    show_default=True,
     help="How many records of Kafka a step looks at.",
-)  # fmt: skip
-@click.option("--site", help="Of several sites (kafka.further_edges), by alias: look at this one alone. Else at each in turn.")
+)
+@click.option(
+    "--site",
+    help=(
+        "Of several sites (kafka.further_edges), by alias: look at this one alone. Else at "
+        "each in turn."
+    ),
+)
 @json_option
 @config_option
 def trace(
-    config: Config, what: str | None, event_type: str | None, generation: int | None, answer: TextIO | None, since: str | None,
-    until: str | None, records_max: int, site: str | None, as_json: bool,
-) -> None:  # fmt: skip
+    config: Config,
+    what: str | None,
+    event_type: str | None,
+    generation: int | None,
+    answer: TextIO | None,
+    since: str | None,
+    until: str | None,
+    records_max: int,
+    site: str | None,
+    as_json: bool,
+) -> None:
     """Show where an event is: acknowledged, in Kafka, mirrored, staged, in which bucket and file; or a dead letter, and why.
 
     WHAT is an event's id, TOPIC:PARTITION:OFFSET of either cluster, or HOST:FILE:OFFSET: a host's id or name, a file's id or its
@@ -82,7 +114,10 @@ def _question(
     what: str | None, event_type: str | None, generation: int | None, answer: TextIO | None
 ) -> tuple[Question | None, HostSays | None]:
     if (what is None) == (answer is None):
-        raise UsageError("name what to trace, or --from with what `hourmark tail trace … --json` printed, and not both")
+        raise UsageError(
+            "name what to trace, or --from with what `hourmark tail trace … --json` "
+            "printed, and not both"
+        )
     if answer is not None:
         return told_by_host(answer.read(), event_type)
     assert what is not None
@@ -92,15 +127,23 @@ def _question(
 def _sites(kafka: Kafka, alias: str | None) -> list[Kafka]:
     chosen = [of for of in kafka.sites if alias in (None, of.edge_alias)]
     if not chosen:
-        raise UsageError(f"--site {alias} is no site: there are {', '.join(of.edge_alias for of in kafka.sites)}")
+        raise UsageError(
+            f"--site {alias} is no site: there are {', '.join(of.edge_alias for of in kafka.sites)}"
+        )
     return chosen
 
 
-def _at_a_site(config: Config, sites: Sequence[Kafka], question: Question, window: Window, records_max: int) -> tuple[str, Facts]:
-    """The alias of the first site that knows of it, and what is known; else where a server did not answer; else the first."""
+def _at_a_site(
+    config: Config, sites: Sequence[Kafka], question: Question, window: Window, records_max: int
+) -> tuple[str, Facts]:
+    """The alias of the first site that knows of it, and what is known; else where a server did not
+    answer; else the first.
+    """
     now_ms, length_s = SystemClock().now_ms(), config.parsing.bucket_seconds
     known, refused = list[tuple[str, Facts]](), list[UsageError]()
-    with contextlib.closing(Kept(lambda: existing_ledger(config), open_storage(config.storage), length_s, _say_progress)) as kept:
+    with contextlib.closing(
+        Kept(lambda: existing_ledger(config), open_storage(config.storage), length_s, _say_progress)
+    ) as kept:
         for kafka in sites:
             topics = Topics(kafka, _say_progress, now_ms=now_ms, records_max=records_max)
             try:
@@ -156,7 +199,9 @@ def _as_object(story: Story, facts: Facts, site: str | None) -> dict[str, Any]:
         "type": facts.event_type,
         "event_id": None if facts.event_id is None else str(facts.event_id),
         "begins_at": facts.begins_at,
-        "event": None if facts.event is None else plain({**facts.event, "event_id": str(facts.event_id)}),
+        "event": None
+        if facts.event is None
+        else plain({**facts.event, "event_id": str(facts.event_id)}),
         "acknowledged_at_ms": None if acknowledged is None else acknowledged.at_ms,
         "steps": [dataclasses.asdict(step) for step in story.steps],
         "next": story.next_step,

@@ -1,7 +1,8 @@
-"""What must hold of a ledger by itself, beside storage, and beside the topics: `hourmark ledger check`. Changes nothing.
+"""What must hold of a ledger by itself, beside storage, and beside the topics: `hourmark ledger
+check`. Changes nothing.
 
-It may run beside a driver, which goes on meanwhile: what disagrees is looked at a second time, and only what disagrees in the
-same way is a finding.
+It may run beside a driver, which goes on meanwhile: what disagrees is looked at a second time, and
+only what disagrees in the same way is a finding.
 """
 
 from __future__ import annotations
@@ -58,12 +59,16 @@ class LedgerFinding:
         return f"{self.kind}: {self.where}: {self.detail}"
 
 
-def check_ledger(database: Database, storage: Storage, bucket_seconds: int, central: Central) -> list[LedgerFinding]:
+def check_ledger(
+    database: Database, storage: Storage, bucket_seconds: int, central: Central
+) -> list[LedgerFinding]:
     """All checks. Unavailable where storage, the ledger or the cluster does not answer."""
 
     def look() -> list[LedgerFinding]:
         on_storage = {t: list_hours(storage, t, bucket_seconds) for t in list_types(storage)}
-        known = frontiers(database, bucket_seconds)  # read after storage was listed: a bucket is published before it is closed
+        known = frontiers(
+            database, bucket_seconds
+        )  # read after storage was listed: a bucket is published before it is closed
         return [
             *(LedgerFinding(LedgerFault.DIGEST, d.table, str(d)) for d in damaged_rows(database)),
             *check_chains(database, known),
@@ -80,7 +85,9 @@ def check_ledger(database: Database, storage: Storage, bucket_seconds: int, cent
 
 
 def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[LedgerFinding]:
-    """Every hour from the first to the frontier is closed, and no other; a seal stands exactly where the state says so."""
+    """Every hour from the first to the frontier is closed, and no other; a seal stands exactly
+    where the state says so.
+    """
     with database.reading() as connection:
         closed = {event_type: tuple(span) for event_type, span in closed_spans(connection).items()}
     for f in known:
@@ -88,24 +95,36 @@ def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[Le
             closed.pop(f.event_type, None)
             continue
         wanted = (f.hour.start_s - f.first_hour.start_s) // f.hour.length_s
-        count, first, last = closed.pop(f.event_type, (0, f.first_hour.start_s, f.first_hour.start_s - f.hour.length_s))
+        count, first, last = closed.pop(
+            f.event_type, (0, f.first_hour.start_s, f.first_hour.start_s - f.hour.length_s)
+        )
         if (count, first, last + f.hour.length_s) != (wanted, f.first_hour.start_s, f.hour.start_s):
-            detail = f"{count} closed hours; from {f.first_hour} to the frontier {f.hour} there are {wanted}"
+            detail = (
+                f"{count} closed hours; from {f.first_hour} to the frontier {f.hour} there "
+                f"are {wanted}"
+            )
             yield LedgerFinding(LedgerFault.CHAIN, f.event_type, detail)
         if (f.seal is not None) != (f.state is State.SEALED):
             yield LedgerFinding(
-                LedgerFault.SEAL, f"{f.event_type} {f.hour}", f"it is {f.state.value}, with seal {f.seal is not None}"
+                LedgerFault.SEAL,
+                f"{f.event_type} {f.hour}",
+                f"it is {f.state.value}, with seal {f.seal is not None}",
             )
     for event_type in closed:
         yield LedgerFinding(LedgerFault.CHAIN, event_type, "closed buckets, but no frontier")
 
 
 def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[LedgerFinding]:
-    """The table of late events says what manifests say: else a lookup of copies passes over a bucket."""
+    """The table of late events says what manifests say: else a lookup of copies passes over a
+    bucket.
+    """
     table = tables.late_hours.c
     differ: list[tuple[str, int, int, bool]] = []
     with database.reading() as connection:
-        types = {*closed_spans(connection), *connection.execute(select(table.type).distinct()).scalars()}
+        types = {
+            *closed_spans(connection),
+            *connection.execute(select(table.type).distinct()).scalars(),
+        }
         for event_type in sorted(types):  # one by one: a year of all types does not fit into memory
             try:
                 wanted = _late_by_manifests(connection, event_type, bucket_seconds)
@@ -116,22 +135,36 @@ def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[Ledger
             differ += ((event_type, *pair, pair in wanted) for pair in sorted(wanted ^ found))
     for event_type, origin_s, hour_s, is_wanted in differ:
         which = "lacks" if is_wanted else "has, and no manifest names,"
-        detail = f"it {which} late events of {Hour(origin_s, bucket_seconds)} in the bucket {Hour(hour_s, bucket_seconds)}"
+        detail = (
+            f"it {which} late events of {Hour(origin_s, bucket_seconds)} in the bucket "
+            f"{Hour(hour_s, bucket_seconds)}"
+        )
         yield LedgerFinding(LedgerFault.LISTING, f"{event_type}, table late_hours", detail)
 
 
-def _late_by_manifests(connection: Connection, event_type: str, bucket_seconds: int) -> set[tuple[int, int]]:
-    """Return (origin hour, bucket's hour) of each bucket with late events, in Unix seconds, by the type's manifests."""
+def _late_by_manifests(
+    connection: Connection, event_type: str, bucket_seconds: int
+) -> set[tuple[int, int]]:
+    """Return (origin hour, bucket's hour) of each bucket with late events, in Unix seconds, by the
+    type's manifests.
+    """
     wanted = set()
     for row in bucket_rows(connection, event_type):
-        with contextlib.suppress(ValueError, KeyError, TypeError):  # a damaged manifest is named by its marker's check
+        with contextlib.suppress(
+            ValueError, KeyError, TypeError
+        ):  # a damaged manifest is named by its marker's check
             late = json.loads(row.manifest)["late"]
-            wanted |= {(of["origin"], of["hour"]) for of in late_rows(event_type, Hour(row.hour_s, bucket_seconds), late)}
+            wanted |= {
+                (of["origin"], of["hour"])
+                for of in late_rows(event_type, Hour(row.hour_s, bucket_seconds), late)
+            }
     return wanted
 
 
 def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[LedgerFinding]:
-    """Groups are listed for their hour or a later one that was frozen; those of a file add up to it."""
+    """Groups are listed for their hour or a later one that was frozen; those of a file add up to
+    it.
+    """
     groups = tables.groups
     query = (
         select(groups.c.type, groups.c.listed_hour, func.max(groups.c.hour), func.count())
@@ -145,10 +178,14 @@ def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[Le
     for event_type, listed_hour, latest, count in listed:
         f = frontier.get(event_type)
         if f is None or (why := _not_listable(f, listed_hour, latest)):
-            detail = f"{count} groups are listed for {listed_hour}: " + (why if f is not None else "the type has no frontier")
+            detail = f"{count} groups are listed for {listed_hour}: " + (
+                why if f is not None else "the type has no frontier"
+            )
             yield LedgerFinding(LedgerFault.LISTING, event_type, detail)
     for d in differences:
-        yield LedgerFinding(LedgerFault.SUMS, d.path, f"{d.rows} rows of {d.kind}, its groups have {d.in_groups}")
+        yield LedgerFinding(
+            LedgerFault.SUMS, d.path, f"{d.rows} rows of {d.kind}, its groups have {d.in_groups}"
+        )
 
 
 def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
@@ -163,20 +200,36 @@ def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
 
 
 def check_markers(
-    database: Database, storage: Storage, known: Collection[Frontier], on_storage: Mapping[str, Sequence[Hour]]
+    database: Database,
+    storage: Storage,
+    known: Collection[Frontier],
+    on_storage: Mapping[str, Sequence[Hour]],
 ) -> Iterator[LedgerFinding]:
-    """Every closed bucket has its marker, which says the same; and storage has no marker beyond. `on_storage`: listed before."""
+    """Every closed bucket has its marker, which says the same; and storage has no marker beyond.
+
+    `on_storage`: listed before.
+    """
     frontier = {f.event_type: f for f in known}
     for f in known:
-        yield from filter(None, at_once(lambda closed: _marker_problem(database, storage, *closed), _closed(database, f)))
+        yield from filter(
+            None,
+            at_once(
+                lambda closed: _marker_problem(database, storage, *closed), _closed(database, f)
+            ),
+        )
     for event_type, hours in on_storage.items():
         own = frontier.get(event_type)
         strange = [h for h in hours if own is None or not own.first_hour <= h < first_unsealed(own)]
-        yield from filter(None, (_marker_problem(database, storage, event_type, hour, None) for hour in strange))
+        yield from filter(
+            None, (_marker_problem(database, storage, event_type, hour, None) for hour in strange)
+        )
 
 
 def _closed(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, str]]:
-    with contextlib.suppress(DamagedRow), database.reading() as connection:  # it is named by its digest
+    with (
+        contextlib.suppress(DamagedRow),
+        database.reading() as connection,
+    ):  # it is named by its digest
         for row in bucket_rows(connection, f.event_type):
             yield f.event_type, Hour(row.hour_s, f.hour.length_s), row.manifest
 
@@ -189,18 +242,29 @@ def _marker_problem(
     try:
         known = None if remembered is None else Manifest.decode(remembered.encode())
     except ValueError:
-        return LedgerFinding(LedgerFault.DIGEST, f"{event_type} {hour}", str(damaged_bucket(event_type, hour.start_s)))
+        return LedgerFinding(
+            LedgerFault.DIGEST,
+            f"{event_type} {hour}",
+            str(damaged_bucket(event_type, hour.start_s)),
+        )
     try:
         found = standing_manifest(storage, event_type, hour)
         if found is not None and found == known:
             return None
         if found is None:
-            detail = f"closed, but {folder} has no marker" if known else f"{folder} stands without a marker"
+            detail = (
+                f"closed, but {folder} has no marker"
+                if known
+                else f"{folder} stands without a marker"
+            )
         elif known is not None:
             detail = "its marker says otherwise than the ledger remembers"
         else:
             ledger, commit = database.identity()
-            kind, by = LedgerFault.OLDER_COPY, f"closed by ledger {found.ledger}, commit {found.ledger_commit}"
+            kind, by = (
+                LedgerFault.OLDER_COPY,
+                f"closed by ledger {found.ledger}, commit {found.ledger_commit}",
+            )
             detail = f"{by}; this ledger ({ledger}, at {commit}) does not know it"
     except (BadMarker, Lost) as error:
         detail = str(error)
@@ -208,18 +272,24 @@ def _marker_problem(
 
 
 def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]:
-    """Staged files of events not in a closed bucket, and of promises not settled, stand with the rows that the ledger names."""
+    """Staged files of events not in a closed bucket, and of promises not settled, stand with the
+    rows that the ledger names.
+    """
     files = tables.staged_files.c
     batches = defaultdict[str, dict[str, int]](dict)
     for path, batch, rows in database.ask(
-        select(files.path, files.batch, files.rows).where(files.id.in_(needed_of(database, "file_id")))
+        select(files.path, files.batch, files.rows).where(
+            files.id.in_(needed_of(database, "file_id"))
+        )
     ):
         batches[batch][path] = rows
     for problems in at_once(lambda batch: [*_file_problems(storage, *batch)], batches.items()):
         yield from problems
 
 
-def _file_problems(storage: Storage, folder: str, files: Mapping[str, int]) -> Iterator[LedgerFinding]:
+def _file_problems(
+    storage: Storage, folder: str, files: Mapping[str, int]
+) -> Iterator[LedgerFinding]:
     standing = {f"{folder}/{entry.name}" for entry in entries_of(storage, folder)}
     for path, wanted in sorted(files.items()):
         if path not in standing:
@@ -229,16 +299,22 @@ def _file_problems(storage: Storage, folder: str, files: Mapping[str, int]) -> I
             rows = read_note(storage, path).rows
         except Unreadable as error:
             if not isinstance(error.__cause__, NotFound):  # cleaned away a moment ago
-                yield LedgerFinding(LedgerFault.FILE, path, f"damaged ({error.why}); closing stages it again")
+                yield LedgerFinding(
+                    LedgerFault.FILE, path, f"damaged ({error.why}); closing stages it again"
+                )
         else:
             if rows != wanted:
-                yield LedgerFinding(LedgerFault.FILE, path, f"{rows} rows, the ledger says {wanted}")
+                yield LedgerFinding(
+                    LedgerFault.FILE, path, f"{rows} rows, the ledger says {wanted}"
+                )
 
 
 def check_positions(database: Database, central: Central) -> Iterator[LedgerFinding]:
     """Each position lies within the log of the very topic that was staged."""
     # Digests are compared for themselves.
-    positions = [from_columns(Position, row) for row in database.ask(select(tables.positions)).mappings()]
+    positions = [
+        from_columns(Position, row) for row in database.ask(select(tables.positions)).mappings()
+    ]
     infos = central.topics({p.topic for p in positions})
     alive = {}
     for p in positions:
@@ -247,7 +323,9 @@ def check_positions(database: Database, central: Central) -> Iterator[LedgerFind
             alive[p.of] = p.next_offset
         else:
             now = "it is gone" if info is None else f"its id is {info.topic_id} now"
-            yield LedgerFinding(LedgerFault.POSITION, p.topic, f"staged from the topic with id {p.topic_id}; {now}")
+            yield LedgerFinding(
+                LedgerFault.POSITION, p.topic, f"staged from the topic with id {p.topic_id}; {now}"
+            )
     starts, ends = central.starts([*alive]), central.ends([*alive], committed=False)
     for partition, staged in alive.items():
         start, end = starts[partition], ends[partition]

@@ -11,11 +11,16 @@ from hourmark.rules.revision import RulesBook
 from hourmark_etl.ledger import tables
 from hourmark_etl.model import State
 
-_NOT_ITS_OWN: Final = (tables.meta, tables.leases, tables.schemas)  # what starts and `types apply` leave
+_NOT_ITS_OWN: Final = (
+    tables.meta,
+    tables.leases,
+    tables.schemas,
+)  # what starts and `types apply` leave
 
 
 def refuse_filled(connection: Connection, rules: RulesBook) -> None:
-    """UsageError if the ledger has done anything: then it is not one that was made in place of a lost one.
+    """UsageError if the ledger has done anything: then it is not one that was made in place of a
+    lost one.
 
     `rules`: those of the topic. What the ledger alone has of them is its own, too.
     """
@@ -36,5 +41,6 @@ def refuse_filled(connection: Connection, rules: RulesBook) -> None:
             own = own.where(table.c.key.not_in([*rules.records]))
         if table not in _NOT_ITS_OWN and connection.execute(own).first() is not None:
             raise UsageError(
-                f"the ledger to fill is not empty (table {table.name}), and nothing of it was changed: name a new one with --into"
+                f"the ledger to fill is not empty (table {table.name}), and nothing of it "
+                "was changed: name a new one with --into"
             )

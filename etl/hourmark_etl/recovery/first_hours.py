@@ -1,7 +1,8 @@
-"""Where each type's chain of buckets begins, kept on storage too: a type of which nothing is closed has it nowhere else.
+"""Where each type's chain of buckets begins, kept on storage too: a type of which nothing is closed
+has it nowhere else.
 
-`_ledger/first-hours-<uuid>.json`, one small file whenever a driver meets types that none of them names. A lost ledger is rebuilt
-with them.
+`_ledger/first-hours-<uuid>.json`, one small file whenever a driver meets types that none of them
+names. A lost ledger is rebuilt with them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class FirstHours(BaseModel, frozen=True, extra="forbid"):
-    """By type, the start of its first hour, Unix seconds; recorded by this ledger when it had reached this commit."""
+    """By type, the start of its first hour, Unix seconds; recorded by this ledger when it had
+    reached this commit.
+    """
 
     format: Literal[1]
     ledger: str
@@ -44,7 +47,9 @@ class FirstHours(BaseModel, frozen=True, extra="forbid"):
 
 
 def record_first_hours(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """Record types that no file of this ledger names yet. Asked at a driver's start, and when types are new to it.
+    """Record types that no file of this ledger names yet.
+
+    Asked at a driver's start, and when types are new to it.
 
     Those of a file that cannot be read are recorded again.
     """
@@ -62,7 +67,10 @@ def record_first_hours(storage: Storage, database: Database, bucket_seconds: int
 
 
 def read_first_hours(storage: Storage) -> list[FirstHours]:
-    """All records, the oldest commit first. Finding, naming the file, for one that is damaged or lost."""
+    """All records, the oldest commit first.
+
+    Finding, naming the file, for one that is damaged or lost.
+    """
     found = []
     for record in _records(storage):
         if isinstance(record, Finding):
@@ -73,13 +81,19 @@ def read_first_hours(storage: Storage) -> list[FirstHours]:
 
 def _records(storage: Storage) -> Iterator[FirstHours | Finding]:
     """Of each file what it says, or why that cannot be known."""
-    names = [entry.name for entry in entries_of(storage, LEDGER_FOLDER) if entry.name.startswith("first-hours-")]
+    names = [
+        entry.name
+        for entry in entries_of(storage, LEDGER_FOLDER)
+        if entry.name.startswith("first-hours-")
+    ]
     for path in (f"{LEDGER_FOLDER}/{name}" for name in names):
         try:
             yield FirstHours.decode(storage.read(path))
         except (ValueError, Lost) as error:
             why = error.what if isinstance(error, Lost) else str(error)
             yield Finding(
-                f"{storage.url(path)}: {why}. Bring it back from a copy; where there is none, delete it, and tell a rebuilt "
-                "ledger where types begin of which nothing is closed (`hourmark types apply --first-hour`)"
+                f"{storage.url(path)}: {why}. Bring it back from a copy; where there is none, "
+                "delete it, and tell a rebuilt "
+                "ledger where types begin of which nothing is closed (`hourmark types apply "
+                "--first-hour`)"
             )

@@ -1,4 +1,6 @@
-"""The ledger beside the markers of closed buckets: one that the ledger does not know says that the ledger is an older copy."""
+"""The ledger beside the markers of closed buckets: one that the ledger does not know says that the
+ledger is an older copy.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,13 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from hourmark_etl.buckets.reader import BadMarker, any_marker, list_hours, list_types, standing_manifest
+from hourmark_etl.buckets.reader import (
+    BadMarker,
+    any_marker,
+    list_hours,
+    list_types,
+    standing_manifest,
+)
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
@@ -15,30 +23,38 @@ from hourmark_etl.storage import AccessDenied, Lost, Storage, at_once
 
 _LOG: Final = logging.getLogger(__name__)
 _HELP: Final = (
-    "restore the newest copy, or recreate the ledger from storage by `hourmark ledger rebuild`; where this is a new "
+    "restore the newest copy, or recreate the ledger from storage by `hourmark ledger "
+    "rebuild`; where this is a new "
     "installation, give it a root of its own (storage.root). Nothing was changed"
 )
 
 
 def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """ForeignLedger if storage holds a marker that this ledger does not know: asked at a driver's start.
+    """ForeignLedger if storage holds a marker that this ledger does not know: asked at a driver's
+    start.
 
-    Two markers a type are looked at. As hours close in turn, an older copy has, of some type, the bucket of an hour that it
-    takes for open; and the newest bucket that it knows must be its own, of a commit that it has reached.
+    Two markers a type are looked at. As hours close in turn, an older copy has, of some type, the
+    bucket of an hour that it takes for open; and the newest bucket that it knows must be its own,
+    of a commit that it has reached.
     """
     folders = set(list_types(storage))
     known = frontiers(database, bucket_seconds)
     suspected = _problems(
-        storage, [f for f in known if f.event_type in folders and f.state is not State.DAMAGED], database.identity()
+        storage,
+        [f for f in known if f.event_type in folders and f.state is not State.DAMAGED],
+        database.identity(),
     )
     if suspected:  # unless another driver has closed them since they were read
         now = [f for f in frontiers(database, bucket_seconds) if f.event_type in suspected]
         if still := _problems(storage, now, database.identity()):
-            raise ForeignLedger(f"{'; '.join(still.values())}: this ledger is an older copy, or another; {_HELP}")
+            raise ForeignLedger(
+                f"{'; '.join(still.values())}: this ledger is an older copy, or another; {_HELP}"
+            )
     unknown = sorted(folders - {f.event_type for f in known})
     if strange := [t for t in unknown if _has_marker(storage, t)]:
         raise ForeignLedger(
-            f"{storage.url('')} holds buckets of types that this ledger has never heard of ({', '.join(strange)}): it is an "
+            f"{storage.url('')} holds buckets of types that this ledger has never heard of "
+            f"({', '.join(strange)}): it is an "
             f"older copy, or another; {_HELP}"
         )
 
@@ -48,11 +64,17 @@ def _has_marker(storage: Storage, folder: str) -> bool:
     try:
         return any_marker(storage, folder) is not None
     except AccessDenied as error:
-        _LOG.warning("whether %s holds buckets is not known, and it is left alone: %s", storage.url(folder), error)
+        _LOG.warning(
+            "whether %s holds buckets is not known, and it is left alone: %s",
+            storage.url(folder),
+            error,
+        )
         return False
 
 
-def _problems(storage: Storage, known: Sequence[Frontier], identity: tuple[str, int]) -> dict[str, str]:
+def _problems(
+    storage: Storage, known: Sequence[Frontier], identity: tuple[str, int]
+) -> dict[str, str]:
     """What speaks against the ledger, by type."""
     found = at_once(lambda f: _problem(storage, f, identity), known)
     return {f.event_type: problem for f, problem in zip(known, found, strict=True) if problem}
@@ -63,23 +85,35 @@ def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) ->
     unsealed = first_unsealed(frontier)
     if found := standing_manifest(storage, frontier.event_type, unsealed):
         return (
-            f"{frontier.event_type} {unsealed} is closed (by ledger {found.ledger}, commit {found.ledger_commit}), and the "
+            f"{frontier.event_type} {unsealed} is closed (by ledger {found.ledger}, commit "
+            f"{found.ledger_commit}), and the "
             f"ledger ({identity[0]}, commit {identity[1]}) has not even sealed it"
         )
     if frontier.hour == frontier.first_hour:
         for hour in list_hours(storage, frontier.event_type, unsealed.length_s):
-            if not frontier.hour <= hour < unsealed and standing_manifest(storage, frontier.event_type, hour):
-                return f"{frontier.event_type} {hour} is closed, and the ledger has closed none of the type"
+            if not frontier.hour <= hour < unsealed and standing_manifest(
+                storage, frontier.event_type, hour
+            ):
+                return (
+                    f"{frontier.event_type} {hour} is closed, and the ledger has closed none "
+                    "of the type"
+                )
         return ""
     last = frontier.hour.before()
     try:
         found = standing_manifest(storage, frontier.event_type, last)
     except (BadMarker, Lost) as error:
-        _LOG.error("%s %s says nothing of this ledger, and what follows it may wait for it: %s", frontier.event_type, last, error)
+        _LOG.error(
+            "%s %s says nothing of this ledger, and what follows it may wait for it: %s",
+            frontier.event_type,
+            last,
+            error,
+        )
         return ""
     if found is not None and (found.ledger != identity[0] or found.ledger_commit > identity[1]):
         return (
-            f"{frontier.event_type} {last} was closed by ledger {found.ledger}, commit {found.ledger_commit}, and the ledger "
+            f"{frontier.event_type} {last} was closed by ledger {found.ledger}, commit "
+            f"{found.ledger_commit}, and the ledger "
             f"is {identity[0]}, commit {identity[1]}"
         )
     return ""

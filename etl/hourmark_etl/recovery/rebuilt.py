@@ -24,7 +24,9 @@ class Outside:
 
 @dataclasses.dataclass(kw_only=True)
 class Rebuilt:
-    """What was found. `lost`: what holds types until an override; `notes`: what else an operator should know."""
+    """What was found. `lost`: what holds types until an override; `notes`: what else an operator
+    should know.
+    """
 
     ledger: str = ""
     commit: int = 0

@@ -24,13 +24,22 @@ class Relisting:
     storage: Storage
     ledger: str
     listed: set[str] = field(default_factory=set)  # paths
-    spans: defaultdict[Key, list[Span]] = field(default_factory=lambda: defaultdict(list))  # that those hold and were asked for
-    ends: defaultdict[Key, int] = field(default_factory=lambda: defaultdict(int))  # to where any file holds a partition
-    epochs: defaultdict[Key, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))  # leader epoch → offset after it
+    spans: defaultdict[Key, list[Span]] = field(
+        default_factory=lambda: defaultdict(list)
+    )  # that those hold and were asked for
+    ends: defaultdict[Key, int] = field(
+        default_factory=lambda: defaultdict(int)
+    )  # to where any file holds a partition
+    epochs: defaultdict[Key, dict[int, int]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )  # leader epoch → offset after it
     unreadable: dict[str, Unreadable] = field(default_factory=dict)  # by path
 
     def put(self, is_needed: Callable[[Span], bool]) -> None:
-        """List those that hold offsets that are needed. One is read after the other: all may be more than memory holds."""
+        """List those that hold offsets that are needed.
+
+        One is read after the other: all may be more than memory holds.
+        """
         for note in read_notes(self.storage, batch_folders(self.storage)):
             if isinstance(note, Unreadable):
                 self.unreadable[note.path] = note
@@ -42,7 +51,9 @@ class Relisting:
             key = s.topic_id, s.partition
             self.ends[key] = max(s.end, self.ends[key])
             if s.leader_epoch is not None and s.epoch_next is not None:
-                self.epochs[key][s.leader_epoch] = max(s.epoch_next, self.epochs[key].get(s.leader_epoch, 0))
+                self.epochs[key][s.leader_epoch] = max(
+                    s.epoch_next, self.epochs[key].get(s.leader_epoch, 0)
+                )
         if needed and note.path not in self.listed:
             put_staged(self.connection, batch_of(note))
             self.listed.add(note.path)

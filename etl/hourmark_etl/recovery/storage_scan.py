@@ -1,4 +1,6 @@
-"""What is left of a lost ledger on storage: markers of closed buckets, staged files, files of unaudited rows."""
+"""What is left of a lost ledger on storage: markers of closed buckets, staged files, files of
+unaudited rows.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,21 @@ from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import Storage, at_once, entries_of
 
 Key = tuple[str, int]  # topic id, partition
-_UNAUDITED_NAME: Final = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2})(?:-(\d{2}))?-(\d{12})-[0-9a-f]{32}\.parquet")
+_UNAUDITED_NAME: Final = re.compile(
+    r"(\d{4}-\d{2}-\d{2}T\d{2})(?:-(\d{2}))?-(\d{12})-[0-9a-f]{32}\.parquet"
+)
 _FOLDER: Final = re.compile(r"(\d{12})-")
 _FOLDERS_AT_ONCE: Final = 64  # batches, of a few files each
 
 
 @dataclasses.dataclass(frozen=True)
 class Chain:
-    """A type's closed buckets: the first, the last, and offsets below which every record stands in one of them.
+    """A type's closed buckets: the first, the last, and offsets below which every record stands in
+    one of them.
 
-    `closed_next`: a freeze lists all that is staged of its hour and those before. What was staged when the bucket was closed
-    cannot be of an hour that began `EARLIEST_MS` later, so it is in that bucket or in one of those that were closed since.
+    `closed_next`: a freeze lists all that is staged of its hour and those before. What was staged
+    when the bucket was closed cannot be of an hour that began `EARLIEST_MS` later, so it is in that
+    bucket or in one of those that were closed since.
     """
 
     first: Hour
@@ -43,7 +49,12 @@ class Chain:
         frontier = closed[-1][0].next()
         early = [m for _, m in closed if m.closed_at_ms <= frontier.start_s * 1000 - EARLIEST_MS]
         offsets = early[-1].offsets if early else ()
-        return cls(closed[0][0], closed[-1][1], frontier, {(o.topic_id, o.partition): o.next for o in offsets})
+        return cls(
+            closed[0][0],
+            closed[-1][1],
+            frontier,
+            {(o.topic_id, o.partition): o.next for o in offsets},
+        )
 
     @property
     def settled_next(self) -> AuditOffsets:
@@ -56,30 +67,45 @@ def audit_next(manifest: Manifest) -> AuditOffsets:
     return AuditOffsets.of(manifest.evidence.audit_next)
 
 
-def read_chain(storage: Storage, event_type: str, bucket_seconds: int) -> list[tuple[Hour, Manifest]]:
+def read_chain(
+    storage: Storage, event_type: str, bucket_seconds: int
+) -> list[tuple[Hour, Manifest]]:
     """The type's markers, in turn, each as the one after it says that it is.
 
-    BadMarker or NotClosed where a bucket's folder holds none that can be read; BadMarker where it is another than was chained.
+    BadMarker or NotClosed where a bucket's folder holds none that can be read; BadMarker where it
+    is another than was chained.
     """
     hours = list_hours(storage, event_type, bucket_seconds)
     markers = list(at_once(lambda hour: read_marker(storage, event_type, hour), hours))
-    chain = [(hour, decoded_manifest(storage, event_type, hour, marker)) for hour, marker in zip(hours, markers, strict=True)]
+    chain = [
+        (hour, decoded_manifest(storage, event_type, hour, marker))
+        for hour, marker in zip(hours, markers, strict=True)
+    ]
     for marker, ((hour, _), (after, manifest)) in zip(markers, pairwise(chain), strict=False):
         if hour.next() == after and manifest.previous != Previous.of(str(hour), marker):
             raise BadMarker(
-                f"{event_type} {after} does not follow the marker of {hour} as it stands: one of the two was changed "
-                f"since; bring it back from a copy. `hourmark bucket verify {event_type} {hour}` tells more"
+                f"{event_type} {after} does not follow the marker of {hour} as it stands: one "
+                "of the two was changed "
+                f"since; bring it back from a copy. `hourmark bucket verify {event_type} "
+                f"{hour}` tells more"
             )
     return chain
 
 
 def batch_folders(storage: Storage) -> list[str]:
     """Folders of staged files, committed or not."""
-    return [f"{STAGING_FOLDER}/{batch.name}" for batch in entries_of(storage, STAGING_FOLDER) if batch.is_folder]
+    return [
+        f"{STAGING_FOLDER}/{batch.name}"
+        for batch in entries_of(storage, STAGING_FOLDER)
+        if batch.is_folder
+    ]
 
 
 def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote | Unreadable]:
-    """What every staged file in these folders says of itself, or why it is not to be read. In turn, and few at once in memory."""
+    """What every staged file in these folders says of itself, or why it is not to be read.
+
+    In turn, and few at once in memory.
+    """
 
     def notes(folder: str) -> list[StagedNote | Unreadable]:
         return [_note(storage, f"{folder}/{file.name}") for file in entries_of(storage, folder)]
@@ -111,13 +137,19 @@ def _note(storage: Storage, path: str) -> StagedNote | Unreadable:
 
 def epochs(storage: Storage, bucket_seconds: int) -> set[int]:
     """Of leases that the lost ledger gave: names of batches and of unaudited rows hold them."""
-    batches = {int(match[1]) for entry in entries_of(storage, STAGING_FOLDER) if (match := _FOLDER.match(entry.name))}
+    batches = {
+        int(match[1])
+        for entry in entries_of(storage, STAGING_FOLDER)
+        if (match := _FOLDER.match(entry.name))
+    }
     return batches | {file.epoch for file in unaudited_files(storage, bucket_seconds)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnauditedLeft:
-    """A file of unaudited rows. A proof that failed may have left one too: then there are several of one hour."""
+    """A file of unaudited rows. A proof that failed may have left one too: then there are several
+    of one hour.
+    """
 
     event_type: str
     hour: Hour
@@ -131,7 +163,12 @@ def unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[Unaudited
         for entry in entries_of(storage, f"{UNAUDITED_FOLDER}/{folder.name}"):
             if match := _UNAUDITED_NAME.fullmatch(entry.name):
                 hour = Hour.parse(match[1] + (f":{match[2]}" if match[2] else ""), bucket_seconds)
-                yield UnauditedLeft(folder.name, hour, int(match[3]), f"{UNAUDITED_FOLDER}/{folder.name}/{entry.name}")
+                yield UnauditedLeft(
+                    folder.name,
+                    hour,
+                    int(match[3]),
+                    f"{UNAUDITED_FOLDER}/{folder.name}/{entry.name}",
+                )
 
 
 def uncovered(start: int, end: int, spans: Sequence[Span]) -> list[tuple[int, int]]:

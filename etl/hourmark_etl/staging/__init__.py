@@ -1,4 +1,5 @@
-"""The consumer: micro-batches of all topics become a few staged files, and one ledger transaction each.
+"""The consumer: micro-batches of all topics become a few staged files, and one ledger transaction
+each.
 
 consumer.py  a shard's Structured Streaming query: the commit of each batch, why it ended, the restart where a server was away
 source.py    the streaming source, as Spark is told of it

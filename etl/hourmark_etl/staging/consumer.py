@@ -1,11 +1,14 @@
-"""The consumer: one Structured Streaming query over all topics of a shard, started from the ledger, committed to the ledger.
+"""The consumer: one Structured Streaming query over all topics of a shard, started from the ledger,
+committed to the ledger.
 
-Spark's checkpoint is scratch: it is deleted at each start, so restart, upgrade and a lost checkpoint are one path. Offsets
-move only with the ledger transaction that names what was staged up to them. Where Kafka, the storage or the ledger is away, the
-query ends and is begun again, later and later; nothing else is tried twice.
+Spark's checkpoint is scratch: it is deleted at each start, so restart, upgrade and a lost
+checkpoint are one path. Offsets move only with the ledger transaction that names what was staged up
+to them. Where Kafka, the storage or the ledger is away, the query ends and is begun again, later
+and later; nothing else is tried twice.
 
-Spark hands on errors of its Python processes as text, and what a driver does next depends on their kind: `cause_of` finds it
-again. `Consumers` are those of a driver: one for each shard, those named to it or all that the ledger knows.
+Spark hands on errors of its Python processes as text, and what a driver does next depends on their
+kind: `cause_of` finds it again. `Consumers` are those of a driver: one for each shard, those named
+to it or all that the ledger knows.
 """
 
 from __future__ import annotations
@@ -47,13 +50,18 @@ PAUSE_S_MAX: Final = 30.0
 _LOG = logging.getLogger(__name__)
 _RAISED: Final = re.compile(r"^(?:.*: )?((?:hourmark|hourmark_etl)\.[\w.]+): (.*)$", re.MULTILINE)
 # The process that plans speaks to Java over a socket; when it dies, that ends.
-_LOST_PLANNER: Final = re.compile(r"EOFException$(?:\n\s+at .*)*PythonStreamingSourceRunner", re.MULTILINE)
+_LOST_PLANNER: Final = re.compile(
+    r"EOFException$(?:\n\s+at .*)*PythonStreamingSourceRunner", re.MULTILINE
+)
 _LOST_WORKER: Final = (
-    "Python worker exited unexpectedly", "Python worker failed to connect back", "ExecutorLostFailure",
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
+    "ExecutorLostFailure",
     "Stream closed",
-)  # fmt: skip
+)
 _NETWORK: Final = re.compile(
-    r"^.*(?:Connection (?:refused|reset|timed out)|timed out|Broken pipe|No route to host|Network is unreachable"
+    r"^.*(?:Connection (?:refused|reset|timed out)|timed out|Broken pipe|No route to "
+    r"host|Network is unreachable"
     r"|(?:Connection\w*|Timeout)Error|gaierror|(?:Connect|SocketTimeout|UnknownHost|NoRouteToHost|EOF)Exception).*$",
     re.MULTILINE,
 )
@@ -62,12 +70,18 @@ Committed = Callable[[StagedBatch, float], None]  # told of each batch, and of t
 
 
 def checkpoint_of(scratch_dir: Path, shard: str) -> Path:
-    """Where Spark keeps a shard's checkpoint. A relative folder is within the working one: in a container, its own."""
+    """Where Spark keeps a shard's checkpoint.
+
+    A relative folder is within the working one: in a container, its own.
+    """
     return (scratch_dir / f"checkpoint-{shard}").absolute()
 
 
 class Consumer:
-    """Stages what arrives, batch by batch, until it is stopped. One per shard; the lease fences an older one."""
+    """Stages what arrives, batch by batch, until it is stopped.
+
+    One per shard; the lease fences an older one.
+    """
 
     def __init__(
         self,
@@ -79,14 +93,21 @@ class Consumer:
         committed: Committed,
         shard: str,
     ) -> None:
-        self._spark, self._config, self._database, self._cluster_id = spark, config, database, cluster_id
+        self._spark, self._config, self._database, self._cluster_id = (
+            spark,
+            config,
+            database,
+            cluster_id,
+        )
         self._clock, self._committed, self._shard = clock, committed, shard
         self._lease = database.acquire(f"consumer:{shard}")
         self._ledger_uuid = database.identity()[0]
         self._checkpoint = checkpoint_of(config.etl.scratch_dir, shard)
         self._naming = CentralTopics.of(config.kafka)
         self._query: StreamingQuery | None = None
-        self._error: HourmarkError | None = None  # of a batch; Spark's own report of it has lost its kind
+        self._error: HourmarkError | None = (
+            None  # of a batch; Spark's own report of it has lost its kind
+        )
         self._staging = threading.Lock()
         self._stopping = False
         self._pause_s, self._again_at_s = 1.0, 0.0
@@ -109,11 +130,15 @@ class Consumer:
         _LOG.info("staging shard %s from the ledger's offsets", self._shard)
 
     def check(self) -> None:
-        """Begin the query again where a server was away, or records are lost; EtlStop, saying why, where it ended otherwise."""
+        """Begin the query again where a server was away, or records are lost; EtlStop, saying why,
+        where it ended otherwise.
+        """
         if self._query is None and self._clock.monotonic_s() >= self._again_at_s:
             try:
                 self.start()
-            except Py4JJavaError as refused:  # Spark asks a Python process, which may have died with the last query
+            except (
+                Py4JJavaError
+            ) as refused:  # Spark asks a Python process, which may have died with the last query
                 return self._begin_again(cause_of(str(refused)))
         if self._query is None or self._query.isActive:
             return None
@@ -122,14 +147,23 @@ class Consumer:
         return self._begin_again(error)
 
     def _begin_again(self, error: HourmarkError) -> None:
-        if not isinstance(error, Unavailable | DataLoss):  # what is lost is passed over when the next plan begins
+        if not isinstance(
+            error, Unavailable | DataLoss
+        ):  # what is lost is passed over when the next plan begins
             raise error
-        _LOG.warning("staging of shard %s begins again in %.0f s, from the ledger: %s", self._shard, self._pause_s, error)
+        _LOG.warning(
+            "staging of shard %s begins again in %.0f s, from the ledger: %s",
+            self._shard,
+            self._pause_s,
+            error,
+        )
         self._again_at_s = self._clock.monotonic_s() + self._pause_s
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
     def stop(self) -> None:
-        """End the query; a batch under way is committed if it ends within `STOP_S`, and else will be staged again."""
+        """End the query; a batch under way is committed if it ends within `STOP_S`, and else will
+        be staged again.
+        """
         if self._query is None:
             return
         self._stopping = True
@@ -147,7 +181,8 @@ class Consumer:
                 return
             began_s = self._clock.monotonic_s()
             try:
-                answers: list[TaskResult] = [pickle.loads(row[COLUMN]) for row in frame.collect()]  # noqa: S301  # of our own tasks
+                # of our own tasks
+                answers: list[TaskResult] = [pickle.loads(row[COLUMN]) for row in frame.collect()]  # noqa: S301
                 if not answers:
                     return
                 batch = self._commit(answers)
@@ -158,25 +193,53 @@ class Consumer:
             took_s = self._clock.monotonic_s() - began_s
             self._committed(batch, took_s)
             if events := sum(g.rows for g in batch.groups):
-                _LOG.info("staged %d events in %.1f s (shard %s, batch %d)", events, took_s, self._shard, batch_id)
+                _LOG.info(
+                    "staged %d events in %.1f s (shard %s, batch %d)",
+                    events,
+                    took_s,
+                    self._shard,
+                    batch_id,
+                )
 
     def _commit(self, answers: Sequence[TaskResult]) -> StagedBatch:
         now_ms = self._clock.now_ms()
         batch = batch_of(answers, self._cluster_id, self._shard, now_ms)
-        for error in ledger.commit_batch(self._database, self._lease, batch, unread_of(answers, now_ms), now_ms=now_ms):
+        for error in ledger.commit_batch(
+            self._database, self._lease, batch, unread_of(answers, now_ms), now_ms=now_ms
+        ):
             _LOG.error(
-                "%s. It is tried again after growing pauses, and everything else is staged meanwhile; "
-                "`hourmark etl skip-unreadable %s %d` gives up what cannot be read", error, error.topic, error.partition,
-            )  # fmt: skip
-        if truncated := {Partition(u.topic, u.partition) for a in answers for u in a.unread if u.is_truncated}:
+                "%s. It is tried again after growing pauses, and everything else is staged "
+                "meanwhile; "
+                "`hourmark etl skip-unreadable %s %d` gives up what cannot be read",
+                error,
+                error.topic,
+                error.partition,
+            )
+        if truncated := {
+            Partition(u.topic, u.partition) for a in answers for u in a.unread if u.is_truncated
+        }:
             central = Cluster(self._config.kafka.central_cluster, "central")
-            begin_truncated(self._database, self._lease, central, self._cluster_id, self._naming.at_edge, truncated, now_ms)
+            begin_truncated(
+                self._database,
+                self._lease,
+                central,
+                self._cluster_id,
+                self._naming.at_edge,
+                truncated,
+                now_ms,
+            )
         for of in batch.set_aside:
             _LOG.error(
-                "topic %s partition %d: %d records from offset %d on are set aside and in no bucket: %s. No delivery service "
+                "topic %s partition %d: %d records from offset %d on are set aside and in no "
+                "bucket: %s. No delivery service "
                 "wrote them, or their bytes changed; `hourmark etl set-aside ls %s` lists them",
-                of.topic, of.partition, len(of.offsets), of.offsets[0], of.reason, of.event_type,
-            )  # fmt: skip
+                of.topic,
+                of.partition,
+                len(of.offsets),
+                of.offsets[0],
+                of.reason,
+                of.event_type,
+            )
         return batch
 
 
@@ -189,13 +252,19 @@ def begin_truncated(
     truncated: Collection[Partition],
     now_ms: int,
 ) -> None:
-    """Stage again from logs of which brokers say, by leader epochs, that they lost records (`batches.begin_again`)."""
+    """Stage again from logs of which brokers say, by leader epochs, that they lost records
+    (`batches.begin_again`).
+    """
     starts = central.starts([*truncated])
     known = ledger.positions(database, cluster_id)
-    ledger.begin_again(database, lease, at_edge, {p: starts[p.of] for p in known if p.of in truncated}, now_ms)
+    ledger.begin_again(
+        database, lease, at_edge, {p: starts[p.of] for p in known if p.of in truncated}, now_ms
+    )
 
 
-def batch_of(answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int) -> StagedBatch:
+def batch_of(
+    answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
+) -> StagedBatch:
     """What the tasks' answers commit together."""
     spans = defaultdict[Partition, list[Span]](list)
     for s in (s for a in answers for s in a.spans):
@@ -203,7 +272,9 @@ def batch_of(answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms:
     starts, ends = [], []
     for found in spans.values():
         found.sort(key=lambda s: s.start)
-        assert all(a.end == b.start for a, b in itertools.pairwise(found)), f"pieces of {found[0].topic} leave a gap"
+        assert all(a.end == b.start for a, b in itertools.pairwise(found)), (
+            f"pieces of {found[0].topic} leave a gap"
+        )
         first = found[0]
         starts.append(
             Position(
@@ -217,7 +288,11 @@ def batch_of(answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms:
         )
         epochs = [(s.leader_epoch, s.epoch_next) for s in found if s.epoch_next is not None]
         epoch, epoch_next = epochs[-1] if epochs else (None, None)
-        ends.append(dataclasses.replace(starts[-1], next_offset=found[-1].end, leader_epoch=epoch, epoch_next=epoch_next))
+        ends.append(
+            dataclasses.replace(
+                starts[-1], next_offset=found[-1].end, leader_epoch=epoch, epoch_next=epoch_next
+            )
+        )
     files = tuple(f.file for a in answers for f in a.piece.files)
     reports = sorted(r for a in answers for r in a.piece.reports)
     return StagedBatch(
@@ -233,9 +308,13 @@ def batch_of(answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms:
 
 
 def unread_of(answers: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
-    """Partitions that tasks could not stage further; those whose logs lost records begin again instead (`begin_truncated`)."""
+    """Partitions that tasks could not stage further; those whose logs lost records begin again
+    instead (`begin_truncated`).
+    """
     return [
-        ReadError(topic=u.topic, partition=u.partition, offset=u.offset, reason=u.why, since_ms=now_ms)
+        ReadError(
+            topic=u.topic, partition=u.partition, offset=u.offset, reason=u.why, since_ms=now_ms
+        )
         for a in answers
         for u in a.unread
         if not u.is_truncated
@@ -243,15 +322,21 @@ def unread_of(answers: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
 
 
 def told_of(error: BaseException | None) -> str:
-    """All that Spark says of a query's end. Where Java has no words for it, that is its kind, and where in Spark it came from."""
+    """All that Spark says of a query's end.
+
+    Where Java has no words for it, that is its kind, and where in Spark it came from.
+    """
     said = str(error or "it ended by itself")
-    trace = getattr(getattr(error, "_cause", None), "_stackTrace", "")  # what PySpark shows of a cause is its words
+    trace = getattr(
+        getattr(error, "_cause", None), "_stackTrace", ""
+    )  # what PySpark shows of a cause is its words
     return f"{said}\n{trace}" if said.startswith("null\n") else said
 
 
 def cause_of(text: str) -> HourmarkError:
-    """The error that the text tells of; Unavailable for a lost worker or a server that cannot be reached; else EtlStop with
-    the text's last lines."""
+    """The error that the text tells of; Unavailable for a lost worker or a server that cannot be
+    reached; else EtlStop with the text's last lines.
+    """
     for name, message in reversed(_RAISED.findall(text)):
         if kind := _kinds(HourmarkError).get(name):
             if issubclass(kind, Unavailable):
@@ -259,14 +344,21 @@ def cause_of(text: str) -> HourmarkError:
             return kind(message) if kind.__init__ is HourmarkError.__init__ else EtlStop(message)
     if any(lost in text for lost in _LOST_WORKER):
         return Unavailable(
-            "a Python worker of the staging query was lost; was it out of memory, killed, or the machine too busy?"
+            "a Python worker of the staging query was lost; was it out of memory, "
+            "killed, or the machine too busy?"
         )
     if _LOST_PLANNER.search(text):
-        return Unavailable("the Python process that plans the staging query was lost; was it out of memory, or killed?")
+        return Unavailable(
+            "the Python process that plans the staging query was lost; was it out of "
+            "memory, or killed?"
+        )
     if found := _NETWORK.search(text):
         return Unavailable(f"a server that staging needs could not be reached: {found[0].strip()}")
     lines = "\n".join(text.splitlines()[-_LINES_OF_CAUSE:])
-    return EtlStop(f"staging has stopped; start the driver again, it goes on from the ledger. The cause:\n{lines}")
+    return EtlStop(
+        "staging has stopped; start the driver again, it goes on from the ledger. The "
+        f"cause:\n{lines}"
+    )
 
 
 def _kinds(kind: type[HourmarkError]) -> dict[str, type[HourmarkError]]:
@@ -278,15 +370,21 @@ def _kinds(kind: type[HourmarkError]) -> dict[str, type[HourmarkError]]:
 
 
 class Consumers:
-    """Takes in a shard that is new while it runs, unless shards were named: then others are left to other drivers."""
+    """Takes in a shard that is new while it runs, unless shards were named: then others are left to
+    other drivers.
+    """
 
-    def __init__(self, make: Callable[[str], Consumer], database: Database, named: Collection[str]) -> None:
+    def __init__(
+        self, make: Callable[[str], Consumer], database: Database, named: Collection[str]
+    ) -> None:
         self._make, self._database, self._named = make, database, frozenset(named)
         self._consumers: dict[str, Consumer] = {}
 
     def check(self) -> None:
         """Start what is not started; EtlStop as `Consumer.check`."""
-        for shard in sorted((self._named or ledger.shards(self._database)) - self._consumers.keys()):
+        for shard in sorted(
+            (self._named or ledger.shards(self._database)) - self._consumers.keys()
+        ):
             self._consumers[shard] = self._make(shard)
             self._consumers[shard].start()
         for consumer in self._consumers.values():

@@ -1,9 +1,11 @@
-"""Staged files: Parquet, one a task and micro-batch (or piece of it), never under a name that was used before.
+"""Staged files: Parquet, one a task and micro-batch (or piece of it), never under a name that was
+used before.
 
-Event files are sorted by (type, hour, event id), so a group, the rows of one type and hour, is one run of rows, sorted by id,
-and an id range of it lies in few row groups. The datum is the Kafka value less its framing: it is copied into buckets as it is.
-Each file verifies itself (`verified`), and says in its footer what it holds (`pieces.StagedNote`): a ledger that was lost is
-rebuilt from such notes.
+Event files are sorted by (type, hour, event id), so a group, the rows of one type and hour, is one
+run of rows, sorted by id, and an id range of it lies in few row groups. The datum is the Kafka
+value less its framing: it is copied into buckets as it is. Each file verifies itself (`verified`),
+and says in its footer what it holds (`pieces.StagedNote`): a ledger that was lost is rebuilt from
+such notes.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ EVENT_SCHEMA: Final = pa.schema(
         ("datum", "binary"),
         ("partition", "int32"),  # of the type's topic
         ("offset", "int64"),
-        ("value_hash", "uint64"),  # `hourmark.avro.value_hash`; files of version 0.3.0 do not have it
+        (
+            "value_hash",
+            "uint64",
+        ),  # `hourmark.avro.value_hash`; files of version 0.3.0 do not have it
     ]
 )
 AUDIT_SCHEMA: Final = pa.schema(
@@ -47,13 +52,24 @@ AUDIT_SCHEMA: Final = pa.schema(
         ("offset", "int64"),
         ("origin", "string"),  # human-readable: host, path and bytes of the range
         ("observed_at", "int64"),  # of the range, Unix milliseconds
-        ("content", pa.binary(8)),  # digest of all that its audit record promises (`task.content_of`)
-        ("checksum", "uint64"),  # of the promise, null where it has none; files of version 0.3.0 do not have these two
-        ("values", pa.binary(8)),  # digest of all checksums of the audit record, null where it has none
+        (
+            "content",
+            pa.binary(8),
+        ),  # digest of all that its audit record promises (`task.content_of`)
+        (
+            "checksum",
+            "uint64",
+        ),  # of the promise, null where it has none; files of version 0.3.0 do not have these two
+        (
+            "values",
+            pa.binary(8),
+        ),  # digest of all checksums of the audit record, null where it has none
     ]
 )
 # Columns that files of version 0.3.0 do not have: they are read as null.
-LATER: Final = pa.schema([EVENT_SCHEMA.field("value_hash"), AUDIT_SCHEMA.field("checksum"), AUDIT_SCHEMA.field("values")])
+LATER: Final = pa.schema(
+    [EVENT_SCHEMA.field("value_hash"), AUDIT_SCHEMA.field("checksum"), AUDIT_SCHEMA.field("values")]
+)
 ROWS_IN_GROUP: Final = 65_536  # some 8 MB of datums: what is read at least, for one id of it
 ID_MAX: Final = (1 << 128) - 1
 
@@ -74,7 +90,9 @@ class Rows:
 
 
 def write_rows(storage: Storage, stem: str, table: pa.Table, note: StagedNote) -> StagedNote:
-    """Write a file of either schema to `<stem>-<digest>.parquet`, and say where it stands; it appears whole, or not at all."""
+    """Write a file of either schema to `<stem>-<digest>.parquet`, and say where it stands; it
+    appears whole, or not at all.
+    """
     content, digest = encoded(table, note.to_json().encode(), ROWS_IN_GROUP)
     path = f"{stem}-{digest}.parquet"
     with storage.create(path) as file:
@@ -83,12 +101,17 @@ def write_rows(storage: Storage, stem: str, table: pa.Table, note: StagedNote) -
 
 
 def read_rows(
-    storage: Storage, path: str, wanted: Sequence[Rows], columns: Sequence[str], within: IdRange | None = None
+    storage: Storage,
+    path: str,
+    wanted: Sequence[Rows],
+    columns: Sequence[str],
+    within: IdRange | None = None,
 ) -> tuple[pa.Table, Int64s]:
     """These columns of the wanted rows (ascending, apart), and how many rows each of `wanted` gave.
 
-    With `within`, only rows whose id lies in it: then each of `wanted` must be one group. Memory: the row groups that hold them.
-    Unreadable if the file is missing, damaged, or shorter than the ledger says.
+    With `within`, only rows whose id lies in it: then each of `wanted` must be one group. Memory:
+    the row groups that hold them. Unreadable if the file is missing, damaged, or shorter than the
+    ledger says.
     """
     with _readable(path), _opened(storage, path) as file:
         return _read(file, wanted, columns, within)
@@ -131,14 +154,22 @@ def _opened(storage: Storage, path: str) -> Iterator[VerifiedFile]:
         yield VerifiedFile(file, path)
 
 
-def _read(file: VerifiedFile, wanted: Sequence[Rows], columns: Sequence[str], within: IdRange | None) -> tuple[pa.Table, Int64s]:
-    counts = np.array([file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)], np.int64)
+def _read(
+    file: VerifiedFile, wanted: Sequence[Rows], columns: Sequence[str], within: IdRange | None
+) -> tuple[pa.Table, Int64s]:
+    counts = np.array(
+        [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)], np.int64
+    )
     starts = np.append(0, np.cumsum(counts))  # of row groups; the last is the number of all rows
     spans = np.array([(w.first, w.first + w.count) for w in wanted], np.int64).reshape(-1, 2)
     if len(spans) and spans[:, 1].max() > starts[-1]:
         raise EOFError(f"it holds {starts[-1]} rows, the ledger lists {spans[:, 1].max()}")
     touched = np.zeros(len(starts) - 1, bool)
-    for low, high in zip(np.searchsorted(starts, spans[:, 0], "right") - 1, np.searchsorted(starts, spans[:, 1]), strict=True):
+    for low, high in zip(
+        np.searchsorted(starts, spans[:, 0], "right") - 1,
+        np.searchsorted(starts, spans[:, 1]),
+        strict=True,
+    ):
         touched[low:high] = True
     if within is not None:
         touched &= _overlapping(file.metadata, within)
@@ -154,12 +185,18 @@ def _read(file: VerifiedFile, wanted: Sequence[Rows], columns: Sequence[str], wi
     ranges = place(spans)
     if within is not None:
         ids = table.column("event_id")
-        ranges = np.array([_narrowed(ids, low, high, within) for low, high in ranges.tolist()], np.int64).reshape(-1, 2)
+        ranges = np.array(
+            [_narrowed(ids, low, high, within) for low, high in ranges.tolist()], np.int64
+        ).reshape(-1, 2)
     return _slices(table.select(list(columns)), ranges), ranges[:, 1] - ranges[:, 0]
 
 
-def _with_later(file: VerifiedFile, columns: Sequence[str], row_groups: Sequence[int] | None = None) -> pa.Table:
-    """Read these columns of these row groups, or of all; `LATER` columns that the file does not have are null."""
+def _with_later(
+    file: VerifiedFile, columns: Sequence[str], row_groups: Sequence[int] | None = None
+) -> pa.Table:
+    """Read these columns of these row groups, or of all; `LATER` columns that the file does not
+    have are null.
+    """
     there = set(file.names)
     absent = [name for name in columns if name not in there and name in LATER.names]
     table = file.read([name for name in columns if name not in absent], row_groups)
@@ -175,7 +212,10 @@ def _overlapping(metadata: pq.FileMetaData, within: IdRange) -> Bools:
     for i in range(metadata.num_row_groups):
         told = metadata.row_group(i).column(column).statistics
         if told is not None and told.has_min_max:
-            found[i] = int.from_bytes(told.max, "big") >= within.low and int.from_bytes(told.min, "big") <= within.high
+            found[i] = (
+                int.from_bytes(told.max, "big") >= within.low
+                and int.from_bytes(told.min, "big") <= within.high
+            )
     return found
 
 
@@ -195,5 +235,9 @@ def _slices(table: pa.Table, ranges: Int64s) -> pa.Table:
     if not len(ranges):
         return table.slice(0, 0)
     breaks = np.flatnonzero(ranges[1:, 0] != ranges[:-1, 1]) + 1
-    runs = zip(ranges[np.append(0, breaks), 0].tolist(), ranges[np.append(breaks, len(ranges)) - 1, 1].tolist(), strict=True)
+    runs = zip(
+        ranges[np.append(0, breaks), 0].tolist(),
+        ranges[np.append(breaks, len(ranges)) - 1, 1].tolist(),
+        strict=True,
+    )
     return pa.concat_tables([table.slice(low, high - low) for low, high in runs])

@@ -1,4 +1,6 @@
-"""What a task is told, and what it answers: small values that travel between driver and executors, pickled."""
+"""What a task is told, and what it answers: small values that travel between driver and executors,
+pickled.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hourmark.config.groups import Storage as StorageSettings
-from hourmark_etl.model import FIRST_SITE, AuditGroup, SetAside, Span, StagedFile, StagedGroup, from_row
+from hourmark_etl.model import (
+    FIRST_SITE,
+    AuditGroup,
+    SetAside,
+    Span,
+    StagedFile,
+    StagedGroup,
+    from_row,
+)
 
 NOTE_FORMAT: Final = 1
 
@@ -24,16 +34,21 @@ class StagePlan:
     audits: Mapping[str, str]  # central audit topic → site
     hosts: Collection[str]  # central topics of host reports
     ledger: str = ""  # UUID
-    schema_types: Mapping[int, str] = dataclasses.field(default_factory=dict)  # schema id → type, as the rules fixed it
-    programs: Mapping[int, bytes] = dataclasses.field(default_factory=dict)  # schema id → check of its datums
+    schema_types: Mapping[int, str] = dataclasses.field(
+        default_factory=dict
+    )  # schema id → type, as the rules fixed it
+    programs: Mapping[int, bytes] = dataclasses.field(
+        default_factory=dict
+    )  # schema id → check of its datums
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedNote:
-    """What a staged file holds, as its footer says: every record of its `kind` (EVENTS or AUDIT of `ledger.rows`) in `spans`.
+    """What a staged file holds, as its footer says: every record of its `kind` (EVENTS or AUDIT of
+    `ledger.rows`) in `spans`.
 
-    `ledger`: UUID of the one it was staged for. `path` is where it was found, and of its groups too. `observed_ms`: as of
-    `hourmark_etl.model.StagedFile`.
+    `ledger`: UUID of the one it was staged for. `path` is where it was found, and of its groups
+    too. `observed_ms`: as of `hourmark_etl.model.StagedFile`.
     """
 
     ledger: str
@@ -48,7 +63,13 @@ class StagedNote:
     @property
     def file(self) -> StagedFile:
         """What the ledger keeps of the file itself."""
-        return StagedFile(path=self.path, kind=self.kind, rows=self.rows, spans=self.spans, observed_ms=self.observed_ms)
+        return StagedFile(
+            path=self.path,
+            kind=self.kind,
+            rows=self.rows,
+            spans=self.spans,
+            observed_ms=self.observed_ms,
+        )
 
     def at(self, path: str) -> StagedNote:
         """The same, of a file that stands there."""
@@ -68,7 +89,9 @@ class StagedNote:
         """The inverse. ValueError or LookupError for what is none, or none of this version."""
         told: dict[str, Any] = json.loads(text)
         if (given := told.pop("format")) != NOTE_FORMAT:
-            raise ValueError(f"its note has format {given}, this version reads format {NOTE_FORMAT}")
+            raise ValueError(
+                f"its note has format {given}, this version reads format {NOTE_FORMAT}"
+            )
         try:
             told |= {
                 "spans": tuple(Span.of(s) for s in told["spans"]),
@@ -90,7 +113,9 @@ class ReportRecord(NamedTuple):
 
 
 class StagedPiece(NamedTuple):
-    """What one call of `stage_table` staged: at most one file of events and one of promises; and what it did not stage."""
+    """What one call of `stage_table` staged: at most one file of events and one of promises; and
+    what it did not stage.
+    """
 
     files: tuple[StagedNote, ...] = ()
     reports: tuple[ReportRecord, ...] = ()
@@ -109,18 +134,50 @@ class StagedPiece(NamedTuple):
 
 def _listed(values: Sequence[Any]) -> list[list[Any]]:
     """The fields of dataclasses, less their path."""
-    told = ([getattr(of, f.name) for f in dataclasses.fields(of) if f.name != "path"] for of in values)
-    return [[field.hex() if isinstance(field, bytes) else field for field in fields] for fields in told]
+    told = (
+        [getattr(of, f.name) for f in dataclasses.fields(of) if f.name != "path"] for of in values
+    )
+    return [
+        [field.hex() if isinstance(field, bytes) else field for field in fields] for fields in told
+    ]
 
 
 def _audit_group(path: str, *fields: Any) -> AuditGroup:
-    """Return a group of the first site where it names none, without checksums where it has none, as those of 0.3.0."""
+    """Return a group of the first site where it names none, without checksums where it has none, as
+    those of 0.3.0.
+    """
     missing = len(dataclasses.fields(AuditGroup)) - 1 - len(fields)
     return from_row(AuditGroup, (path, *fields, *(FIRST_SITE, None, None)[3 - missing :]))
 
 
 def _group(*fields: Any) -> StagedGroup:
-    path, event_type, hour_s, rows, size, low64_sum, schema_ids, first_row, first_id, last_id, *value_sum = fields
+    (
+        path,
+        event_type,
+        hour_s,
+        rows,
+        size,
+        low64_sum,
+        schema_ids,
+        first_row,
+        first_id,
+        last_id,
+        *value_sum,
+    ) = fields
     ids = (bytes.fromhex(first_id), bytes.fromhex(last_id))
     known = value_sum or [None]  # files of version 0.3.0 have none
-    return from_row(StagedGroup, (path, event_type, hour_s, rows, size, low64_sum, tuple(schema_ids), first_row, *ids, *known))
+    return from_row(
+        StagedGroup,
+        (
+            path,
+            event_type,
+            hour_s,
+            rows,
+            size,
+            low64_sum,
+            tuple(schema_ids),
+            first_row,
+            *ids,
+            *known,
+        ),
+    )

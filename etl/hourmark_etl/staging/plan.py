@@ -1,8 +1,10 @@
-"""What a micro-batch reads: positions, committed ends and limits → spans of offsets, dealt out to tasks. Pure.
+"""What a micro-batch reads: positions, committed ends and limits → spans of offsets, dealt out to
+tasks. Pure.
 
-Every partition with a backlog gets its fair share of a batch (the greatest share such that all together fit), so a small type
-beside a giant backlog is staged whole, at once. A type's bytes are bounded while reading: each span carries its part of the cap,
-and ends early where that is used up. So no guess at the size of records is needed, and none can be wrong.
+Every partition with a backlog gets its fair share of a batch (the greatest share such that all
+together fit), so a small type beside a giant backlog is staged whole, at once. A type's bytes are
+bounded while reading: each span carries its part of the cap, and ends early where that is used up.
+So no guess at the size of records is needed, and none can be wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ class ReadSpan(NamedTuple):
 
     span: Span
     bytes_max: int
-    begin: Start | None = None  # where to begin instead of the span's start, with the leader epoch to compare
+    begin: Start | None = (
+        None  # where to begin instead of the span's start, with the leader epoch to compare
+    )
 
     @property
     def records(self) -> int:
@@ -50,7 +54,9 @@ class PlannedBatch(NamedTuple):
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> PlannedBatch:
         """The inverse."""
-        return cls(found["folder"], tuple(tuple(_read_span(*r) for r in task) for task in found["tasks"]))
+        return cls(
+            found["folder"], tuple(tuple(_read_span(*r) for r in task) for task in found["tasks"])
+        )
 
 
 def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None) -> ReadSpan:
@@ -58,10 +64,12 @@ def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None)
 
 
 def begin_of(p: Position, log_start: int) -> Start | None:
-    """Return where reading on from the position begins, with the leader epoch of the last record that was staged.
+    """Return where reading on from the position begins, with the leader epoch of the last record
+    that was staged.
 
-    The epoch belongs to the offset after that record. Markers behind it may be of a later epoch, so with the position itself a
-    broker would report a truncation that never was. None where no epoch is known, or the log no longer has that offset.
+    The epoch belongs to the offset after that record. Markers behind it may be of a later epoch, so
+    with the position itself a broker would report a truncation that never was. None where no epoch
+    is known, or the log no longer has that offset.
     """
     if p.leader_epoch is None or p.epoch_next is None or p.epoch_next < log_start:
         return None
@@ -70,7 +78,13 @@ def begin_of(p: Position, log_start: int) -> Start | None:
 
 def empty_span(p: Position) -> Span:
     """Return the span of no offsets at the position."""
-    return Span(topic=p.topic, topic_id=p.topic_id, partition=p.partition, start=p.next_offset, end=p.next_offset)
+    return Span(
+        topic=p.topic,
+        topic_id=p.topic_id,
+        partition=p.partition,
+        start=p.next_offset,
+        end=p.next_offset,
+    )
 
 
 def plan_spans(
@@ -81,8 +95,9 @@ def plan_spans(
     type_bytes_max: int,
     starts: Mapping[Partition, int] | None = None,
 ) -> list[ReadSpan]:
-    """What the next batch reads of each partition that has a backlog: at least one offset, together at most `records_max`, unless
-    there are more partitions than that."""
+    """What the next batch reads of each partition that has a backlog: at least one offset, together
+    at most `records_max`, unless there are more partitions than that.
+    """
     behind = [(backlog, p) for p in positions if (backlog := ends[p.of] - p.next_offset) > 0]
     taken = _fair_shares(behind, records_max)
     of_topic = Counter[str]()
@@ -90,7 +105,13 @@ def plan_spans(
         of_topic[p.topic] += share
     return [
         ReadSpan(
-            Span(topic=p.topic, topic_id=p.topic_id, partition=p.partition, start=p.next_offset, end=p.next_offset + share),
+            Span(
+                topic=p.topic,
+                topic_id=p.topic_id,
+                partition=p.partition,
+                start=p.next_offset,
+                end=p.next_offset + share,
+            ),
             max(1, type_bytes_max * share // of_topic[p.topic]),
             None if starts is None else begin_of(p, starts[p.of]),
         )
@@ -99,8 +120,10 @@ def plan_spans(
 
 
 def deal(spans: Collection[ReadSpan], tasks_max: int) -> tuple[tuple[ReadSpan, ...], ...]:
-    """The spans of each task: about the same number of records, a topic's partitions together unless that alone would keep a task
-    longer than its part; fewer tasks where there is little to read. No task is empty."""
+    """The spans of each task: about the same number of records, a topic's partitions together
+    unless that alone would keep a task longer than its part; fewer tasks where there is little to
+    read. No task is empty.
+    """
     total = _records(spans)
     tasks = min(tasks_max, max(1, -(-total // TASK_RECORDS_MIN)))
     by_topic = defaultdict[str, list[ReadSpan]](list)
@@ -123,9 +146,13 @@ def _records(lot: Iterable[ReadSpan]) -> int:
     return sum(s.records for s in lot)
 
 
-def _fair_shares(behind: list[tuple[int, Position]], records_max: int) -> list[tuple[int, Position]]:
+def _fair_shares(
+    behind: list[tuple[int, Position]], records_max: int
+) -> list[tuple[int, Position]]:
     left, taken = records_max, []
-    for done, (backlog, p) in enumerate(sorted(behind, key=lambda b: (b[0], b[1].topic, b[1].partition))):
+    for done, (backlog, p) in enumerate(
+        sorted(behind, key=lambda b: (b[0], b[1].topic, b[1].partition))
+    ):
         share = min(backlog, max(1, left // (len(behind) - done)))
         taken.append((share, p))
         left -= share

@@ -1,10 +1,13 @@
-"""Kafka as a streaming source that keeps the data out of the JVM: tasks read and stage, and hand on only what they staged.
+"""Kafka as a streaming source that keeps the data out of the JVM: tasks read and stage, and hand on
+only what they staged.
 
-An "offset" of this source is a whole planned batch, so what Spark writes down of it is never used to begin anywhere: the next
-batch begins where the ledger stands. Why not Spark's own Kafka source: docs/decisions.
+An "offset" of this source is a whole planned batch, so what Spark writes down of it is never used
+to begin anywhere: the next batch begins where the ledger stands. Why not Spark's own Kafka source:
+docs/decisions.
 
-`Planner` is the thin edge around `plan`, in Spark's process of the source. The ledger says where to begin and which types
-there are, so a type applied or a partition added counts from the next batch on, without a restart.
+`Planner` is the thin edge around `plan`, in Spark's process of the source. The ledger says where to
+begin and which types there are, so a type applied or a partition added counts from the next batch
+on, without a restart.
 """
 
 from __future__ import annotations
@@ -53,9 +56,13 @@ class Schemas(NamedTuple):
 
 
 class _Task(InputPartition):
-    """One task's spans, where its files go, what schema ids stand for, and the brokers that are known by now."""
+    """One task's spans, where its files go, what schema ids stand for, and the brokers that are
+    known by now.
+    """
 
-    def __init__(self, folder: str, spans: tuple[ReadSpan, ...], schemas: Schemas, bootstrap: str) -> None:
+    def __init__(
+        self, folder: str, spans: tuple[ReadSpan, ...], schemas: Schemas, bootstrap: str
+    ) -> None:
         super().__init__(None)
         self.folder, self.spans, self.schemas, self.bootstrap = folder, spans, schemas, bootstrap
 
@@ -82,7 +89,10 @@ class StreamReader(DataSourceStreamReader):
             return []
         bootstrap = bootstrap_of(self._config.kafka.central_cluster)
         schemas = [self._plans().schemas({s.span.topic for s in spans}) for spans in planned.tasks]
-        return [_Task(planned.folder, spans, of, bootstrap) for spans, of in zip(planned.tasks, schemas, strict=True)]
+        return [
+            _Task(planned.folder, spans, of, bootstrap)
+            for spans, of in zip(planned.tasks, schemas, strict=True)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Task)
@@ -107,7 +117,9 @@ class StreamReader(DataSourceStreamReader):
         return {**self.__dict__, "_planner": None}
 
 
-def stage_plan(config: Config, folder: str, topics: set[str], ledger: str, schemas: Schemas) -> StagePlan:
+def stage_plan(
+    config: Config, folder: str, topics: set[str], ledger: str, schemas: Schemas
+) -> StagePlan:
     """What staging records of these central topics must know; `ledger`: its UUID."""
     control = CentralTopics.of(config.kafka)
     return StagePlan(
@@ -124,7 +136,10 @@ def stage_plan(config: Config, folder: str, topics: set[str], ledger: str, schem
 
 
 def schemas_for(
-    config: Config, database: Database, topics: Collection[str], known: dict[int, SchemaCheck] | None = None
+    config: Config,
+    database: Database,
+    topics: Collection[str],
+    known: dict[int, SchemaCheck] | None = None,
 ) -> Schemas:
     """Return what schema ids stand for, with the programs of those of these topics' types.
 
@@ -133,7 +148,11 @@ def schemas_for(
     naming, checks = CentralTopics.of(config.kafka), {} if known is None else known
     add_checks(database, checks)
     own = {naming.type_of(topic) for topic in topics}
-    programs = {schema_id: of.program for schema_id, of in checks.items() if of.program and of.event_type in own}
+    programs = {
+        schema_id: of.program
+        for schema_id, of in checks.items()
+        if of.program and of.event_type in own
+    }
     return Schemas({schema_id: of.event_type for schema_id, of in checks.items()}, programs)
 
 
@@ -169,21 +188,37 @@ class Planner:
         errors = read_errors(self._database)
         held = {p for p, error in errors.items() if error.again_at_ms > now_ms}
         own, ends = self._ends([p for p in own if p.of not in held], now_ms)
-        forget_errors(self._database, self._lease, [p.of for p in own if p.of in errors and ends[p.of] <= p.next_offset])
+        forget_errors(
+            self._database,
+            self._lease,
+            [p.of for p in own if p.of in errors and ends[p.of] <= p.next_offset],
+        )
         if short := [p for p in own if ends[p.of] < p.next_offset]:
-            if any(self._at_edge(p.topic) != AUDIT for p in short):  # else it stays short, for as long as it takes
+            if any(
+                self._at_edge(p.topic) != AUDIT for p in short
+            ):  # else it stays short, for as long as it takes
                 self._refresh(topics)  # a topic that was deleted and recreated is refused
             starts = self._central.starts([p.of for p in short])
-            ledger.begin_again(self._database, self._lease, self._at_edge, {p: starts[p.of] for p in short}, now_ms)
+            ledger.begin_again(
+                self._database, self._lease, self._at_edge, {p: starts[p.of] for p in short}, now_ms
+            )
             own = [p for p in self._own(topics) if p.of in ends]
         etl = self._config.etl
-        with_epoch = [p.of for p in own if p.leader_epoch is not None and ends[p.of] > p.next_offset]
-        log_starts: dict[Partition, int] = {**dict.fromkeys(ends, 0), **self._central.starts(with_epoch)}
+        with_epoch = [
+            p.of for p in own if p.leader_epoch is not None and ends[p.of] > p.next_offset
+        ]
+        log_starts: dict[Partition, int] = {
+            **dict.fromkeys(ends, 0),
+            **self._central.starts(with_epoch),
+        }
         limits = {"records_max": etl.batch_records_max, "type_bytes_max": etl.type_batch_bytes_max}
         spans = [*plan_spans(own, ends, **limits, starts=log_starts), *self._to_compare(own, ends)]
         if not spans:
             return None
-        return PlannedBatch(f"{STAGING_FOLDER}/{self._lease.epoch:012d}-{self._shard}-{uuid.uuid4().hex}", deal(spans, etl.tasks))
+        return PlannedBatch(
+            f"{STAGING_FOLDER}/{self._lease.epoch:012d}-{self._shard}-{uuid.uuid4().hex}",
+            deal(spans, etl.tasks),
+        )
 
     def schemas(self, topics: Collection[str]) -> Schemas:
         """What schema ids stand for, as `schemas_for`."""
@@ -199,23 +234,36 @@ class Planner:
     def _own(self, topics: Collection[str]) -> list[Position]:
         return [p for p in self._known() if p.topic in topics and p.shard == self._shard]
 
-    def _to_compare(self, own: Collection[Position], ends: Mapping[Partition, Offset]) -> list[ReadSpan]:
-        """Return empty spans of partitions that have nothing to read, and a later leader than the last staged record's.
+    def _to_compare(
+        self, own: Collection[Position], ends: Mapping[Partition, Offset]
+    ) -> list[ReadSpan]:
+        """Return empty spans of partitions that have nothing to read, and a later leader than the
+        last staged record's.
 
-        Such a log may have lost records and have grown to the very same end. Each leader is compared once.
+        Such a log may have lost records and have grown to the very same end. Each leader is
+        compared once.
         """
         found = []
         for p in own:
             now = ends[p.of].leader_epoch
-            if ends[p.of] == p.next_offset and p.leader_epoch is not None and now is not None and now > p.leader_epoch:
+            if (
+                ends[p.of] == p.next_offset
+                and p.leader_epoch is not None
+                and now is not None
+                and now > p.leader_epoch
+            ):
                 seen = (now, p.next_offset)
                 if self._compared.get(p.of) != seen and (begin := begin_of(p, 0)) is not None:
                     found.append(ReadSpan(empty_span(p), 1, begin))
                     self._compared[p.of] = seen
         return found
 
-    def _ends(self, own: list[Position], now_ms: int) -> tuple[list[Position], dict[Partition, Offset]]:
-        """Return ends, and the positions that have one: a partition without a leader waits alone, and the ledger says so."""
+    def _ends(
+        self, own: list[Position], now_ms: int
+    ) -> tuple[list[Position], dict[Partition, Offset]]:
+        """Return ends, and the positions that have one: a partition without a leader waits alone,
+        and the ledger says so.
+        """
         try:
             return own, self._central.ends([p.of for p in own])
         except NoLeader:
@@ -228,26 +276,49 @@ class Planner:
 
     def _record(self, positions: Sequence[Position], why: str, now_ms: int) -> None:
         errors = [
-            ReadError(topic=p.topic, partition=p.partition, offset=p.next_offset, reason=why, since_ms=now_ms) for p in positions
+            ReadError(
+                topic=p.topic,
+                partition=p.partition,
+                offset=p.next_offset,
+                reason=why,
+                since_ms=now_ms,
+            )
+            for p in positions
         ]
         for error in record_errors(self._database, self._lease, errors):
-            _LOG.error("%s. It is tried again after growing pauses, and everything else is staged meanwhile", error)
+            _LOG.error(
+                "%s. It is tried again after growing pauses, and everything else is "
+                "staged meanwhile",
+                error,
+            )
 
     def _refresh(self, topics: Collection[str]) -> None:
         known = self._known()
         begun, naming = {p.topic for p in known}, CentralTopics.of(self._config.kafka)
         required = {t for t in topics if t not in begun or naming.type_of(t) is None}
         wanted, missing = new_positions(self._central, topics, known, self._shard, required)
-        self._record([p for p in known if p.topic in missing], "the topic does not exist", SystemClock().now_ms())
+        self._record(
+            [p for p in known if p.topic in missing],
+            "the topic does not exist",
+            SystemClock().now_ms(),
+        )
         self._missing = frozenset(missing)
         if wanted:
             ledger.begin_positions(self._database, self._lease, wanted)
             starts = self._central.starts([p.of for p in wanted])
-            ledger.pass_over(self._database, self._lease, self._at_edge, {p: starts[p.of] for p in wanted})
+            ledger.pass_over(
+                self._database, self._lease, self._at_edge, {p: starts[p.of] for p in wanted}
+            )
 
     def _hand_over(self, shards: Mapping[str, str]) -> None:
-        """Leave types that were moved to other shards to them: no batch of this shard is under way now."""
+        """Leave types that were moved to other shards to them: no batch of this shard is under way
+        now.
+        """
         naming = CentralTopics.of(self._config.kafka)
-        own = {p.topic: shards.get(naming.type_of(p.topic) or "", self._shard) for p in self._known() if p.shard == self._shard}
+        own = {
+            p.topic: shards.get(naming.type_of(p.topic) or "", self._shard)
+            for p in self._known()
+            if p.shard == self._shard
+        }
         if moved := {topic: to for topic, to in own.items() if to != self._shard}:
             ledger.hand_over(self._database, self._lease, moved)

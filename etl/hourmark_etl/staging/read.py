@@ -1,7 +1,9 @@
-"""Reads spans of offsets of many topic-partitions of the central cluster as Arrow columns, a piece of bounded size at a time.
+"""Reads spans of offsets of many topic-partitions of the central cluster as Arrow columns, a piece
+of bounded size at a time.
 
-As `hourmark.kafka.partitions_reader`; what is added here are a span's bytes, and that what retention has taken is DataLoss: nothing is
-ever skipped. Where there is the compiled module, no record is an object of Python's; those cost about 1 µs of CPU each.
+As `hourmark.kafka.partitions_reader`; what is added here are a span's bytes, and that what
+retention has taken is DataLoss: nothing is ever skipped. Where there is the compiled module, no
+record is an object of Python's; those cost about 1 µs of CPU each.
 """
 
 from __future__ import annotations
@@ -20,14 +22,25 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.kafka.clients import Cluster, Partition, serves
 from hourmark.kafka.committed_reader import CommittedReader
 from hourmark.kafka.packed_reader import NO_KEY, NO_VALUE, Packed, PackedReader
-from hourmark.kafka.partitions_reader import STALL_S, OutOfRange, PartitionError, PartitionsReader, Run, Truncated
+from hourmark.kafka.partitions_reader import (
+    STALL_S,
+    OutOfRange,
+    PartitionError,
+    PartitionsReader,
+    Run,
+    Truncated,
+)
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.model import Span
 from hourmark_etl.staging.plan import ReadSpan
 
-FETCH_BYTES: Final = 1 << 20  # of records at once: what is fetched past a span's end is parsed for nothing
+FETCH_BYTES: Final = (
+    1 << 20
+)  # of records at once: what is fetched past a span's end is parsed for nothing
 QUEUE_KB: Final = 2 * 1024  # likewise
-PIECE_BYTES: Final = 128 << 20  # of values that a task holds at once, several times over; far below the 2 GiB of an Arrow column
+PIECE_BYTES: Final = (
+    128 << 20
+)  # of values that a task holds at once, several times over; far below the 2 GiB of an Arrow column
 _SCHEMA: Final = pa.schema(
     [
         ("key", "binary"),
@@ -40,7 +53,10 @@ _SCHEMA: Final = pa.schema(
 
 
 class Unread(NamedTuple):
-    """A partition that could not be read from `offset` on. `is_truncated`: its log lost records before that offset."""
+    """A partition that could not be read from `offset` on.
+
+    `is_truncated`: its log lost records before that offset.
+    """
 
     topic: str
     partition: int
@@ -51,13 +67,21 @@ class Unread(NamedTuple):
     @classmethod
     def of(cls, error: PartitionError) -> Unread:
         """What is known of the error, in a form that travels between processes."""
-        return cls(error.partition.topic, error.partition.partition, error.offset, str(error), isinstance(error, Truncated))
+        return cls(
+            error.partition.topic,
+            error.partition.partition,
+            error.offset,
+            str(error),
+            isinstance(error, Truncated),
+        )
 
 
 class Piece(NamedTuple):
-    """Rows of `table` (columns key, value, topic, partition, offset) are all committed records in `spans`.
+    """Rows of `table` (columns key, value, topic, partition, offset) are all committed records in
+    `spans`.
 
-    `one_epoch`: partitions all of whose records in it were written under the leader epoch of their span.
+    `one_epoch`: partitions all of whose records in it were written under the leader epoch of their
+    span.
     """
 
     table: pa.Table
@@ -69,7 +93,8 @@ class Piece(NamedTuple):
 class _Reading:
     """How far a span was read: `next_offset` of it, `begun` at the last piece's end.
 
-    `epoch`, `epoch_next`: of the last record since then, as of `Span`. `epochs`: of all records since then.
+    `epoch`, `epoch_next`: of the last record since then, as of `Span`. `epochs`: of all records
+    since then.
     """
 
     wanted: ReadSpan
@@ -84,36 +109,68 @@ class _Reading:
 class SpanReader:
     """One consumer without a group, for one `read` after the other."""
 
-    def __init__(self, cluster: KafkaCluster, max_message_bytes: int, *, stall_s: float = STALL_S) -> None:
+    def __init__(
+        self, cluster: KafkaCluster, max_message_bytes: int, *, stall_s: float = STALL_S
+    ) -> None:
         self._cluster = cluster
-        fetch_bytes = min(FETCH_BYTES, max_message_bytes)  # a broker gives a batch that is larger all the same (KIP-74)
-        settings = {"queue_kb": QUEUE_KB, "max_partition_fetch_bytes": fetch_bytes, "fetch_max_bytes": fetch_bytes}
-        settings["message_max_bytes"] = fetch_bytes  # a producer's, but librdkafka takes no smaller fetch than it
+        fetch_bytes = min(
+            FETCH_BYTES, max_message_bytes
+        )  # a broker gives a batch that is larger all the same (KIP-74)
+        settings = {
+            "queue_kb": QUEUE_KB,
+            "max_partition_fetch_bytes": fetch_bytes,
+            "fetch_max_bytes": fetch_bytes,
+        }
+        settings["message_max_bytes"] = (
+            fetch_bytes  # a producer's, but librdkafka takes no smaller fetch than it
+        )
         self._reader: PartitionsReader[Any]
         self._columns: Callable[[Sequence[Run[Any]]], pa.RecordBatch]
         if native.MODULE is not None and serves(native.MODULE):
-            self._reader, self._columns = PackedReader(native.MODULE, cluster, "central", stall_s=stall_s, **settings), _packed
+            self._reader, self._columns = (
+                PackedReader(native.MODULE, cluster, "central", stall_s=stall_s, **settings),
+                _packed,
+            )
         else:
-            self._reader, self._columns = CommittedReader(cluster, "central", stall_s=stall_s, **settings), _columns
+            self._reader, self._columns = (
+                CommittedReader(cluster, "central", stall_s=stall_s, **settings),
+                _columns,
+            )
 
     def read(
-        self, spans: Sequence[ReadSpan], piece_bytes: int = PIECE_BYTES, unread: list[Unread] | None = None
+        self,
+        spans: Sequence[ReadSpan],
+        piece_bytes: int = PIECE_BYTES,
+        unread: list[Unread] | None = None,
     ) -> Iterator[Piece]:
-        """All committed records of the spans, in pieces of about so many bytes of values, each partition's in order.
+        """All committed records of the spans, in pieces of about so many bytes of values, each
+        partition's in order.
 
-        `unread`: where it is given, partitions that cannot be read are added to it and left, and all others are read on.
+        `unread`: where it is given, partitions that cannot be read are added to it and left, and
+        all others are read on.
 
-        DataLoss, naming the place, where they are gone; PartitionError and Unavailable as `CommittedReader.read`.
+        DataLoss, naming the place, where they are gone; PartitionError and Unavailable as
+        `CommittedReader.read`.
         """
-        failed = None if unread is None else lambda error: unread.append(Unread.of(self._failed(error)))
-        readings = {s.partition: _Reading(s, s.span.start, s.span.start, s.bytes_max) for s in spans if s.records > 0 or s.begin}
+        failed = (
+            None if unread is None else lambda error: unread.append(Unread.of(self._failed(error)))
+        )
+        readings = {
+            s.partition: _Reading(s, s.span.start, s.span.start, s.bytes_max)
+            for s in spans
+            if s.records > 0 or s.begin
+        }
         taken: list[pa.RecordBatch] = []
         size = 0
         try:
             with contextlib.closing(
                 self._reader.read(
                     {p: (r.begun, r.wanted.span.end) for p, r in readings.items()},
-                    starts={p: begin for p, r in readings.items() if (begin := r.wanted.begin) is not None},
+                    starts={
+                        p: begin
+                        for p, r in readings.items()
+                        if (begin := r.wanted.begin) is not None
+                    },
                     failed=failed,
                 )
             ) as batches:
@@ -139,19 +196,30 @@ class SpanReader:
     def _failed(self, refused: PartitionError) -> PartitionError:
         """Return the error to report for it.
 
-        DataLoss only if the log says so too: a broker that comes back may refuse for a moment what it has.
+        DataLoss only if the log says so too: a broker that comes back may refuse for a moment what
+        it has.
         """
         if not isinstance(refused, OutOfRange):
             return refused
         partition, offset = refused.partition, refused.offset
         central = Cluster(self._cluster, "central")
-        start, end = central.starts([partition])[partition], central.ends([partition], committed=False)[partition]
-        place = f"topic {partition.topic} partition {partition.partition}: offset {offset} is to be staged"
+        start, end = (
+            central.starts([partition])[partition],
+            central.ends([partition], committed=False)[partition],
+        )
+        place = (
+            f"topic {partition.topic} partition {partition.partition}: offset {offset} is to "
+            "be staged"
+        )
         if start <= offset <= end:
-            what = f"{place}, and was refused although the log has offsets {start} to {end}; it is read again"
+            what = (
+                f"{place}, and was refused although the log has offsets {start} to {end}; it "
+                "is read again"
+            )
             return PartitionError(what, partition, offset)
         raise DataLoss(
-            f"{place}, but the log has offsets {start} to {end}: what lies between is lost to retention. An operator must "
+            f"{place}, but the log has offsets {start} to {end}: what lies between is lost to "
+            "retention. An operator must "
             "decide; nothing is skipped by itself"
         ) from refused
 
@@ -159,7 +227,10 @@ class SpanReader:
 def _columns(runs: Sequence[Run[list[Message]]]) -> pa.RecordBatch:
     """The records of all runs, one after the other."""
     messages = [m for run in runs for m in run.records]
-    keys, values = (pa.array(column, "binary") for column in ([m.key() for m in messages], [m.value() for m in messages]))
+    keys, values = (
+        pa.array(column, "binary")
+        for column in ([m.key() for m in messages], [m.value() for m in messages])
+    )
     return _batch(runs, keys, values, pa.array([m.offset() for m in messages], "int64"))
 
 
@@ -167,27 +238,52 @@ def _packed(runs: Sequence[Run[Packed]]) -> pa.RecordBatch:
     """The same of columns."""
     records = [run.records for run in runs]
     keys = pa.concat_arrays([_binary(of.key_ends, of.keys, of.nulls, NO_KEY) for of in records])
-    values = pa.concat_arrays([_binary(of.value_ends, of.values, of.nulls, NO_VALUE) for of in records])
-    return _batch(runs, keys, values, pa.array(np.concatenate([np.asarray(of.offsets, np.int64) for of in records])))
+    values = pa.concat_arrays(
+        [_binary(of.value_ends, of.values, of.nulls, NO_VALUE) for of in records]
+    )
+    return _batch(
+        runs,
+        keys,
+        values,
+        pa.array(np.concatenate([np.asarray(of.offsets, np.int64) for of in records])),
+    )
 
 
 def _binary(ends: bytes, content: bytes, nulls: bytes, null: int) -> pa.Array:
-    there = np.packbits(np.frombuffer(nulls, np.uint8) & null == 0, bitorder="little") if nulls else None
-    buffers = [None if there is None else pa.py_buffer(there), pa.py_buffer(ends), pa.py_buffer(content)]
+    there = (
+        np.packbits(np.frombuffer(nulls, np.uint8) & null == 0, bitorder="little")
+        if nulls
+        else None
+    )
+    buffers = [
+        None if there is None else pa.py_buffer(there),
+        pa.py_buffer(ends),
+        pa.py_buffer(content),
+    ]
     return pa.Array.from_buffers(pa.binary(), len(ends) // 4 - 1, buffers)
 
 
-def _batch(runs: Sequence[Run[Any]], keys: pa.Array, values: pa.Array, offsets: pa.Array) -> pa.RecordBatch:
+def _batch(
+    runs: Sequence[Run[Any]], keys: pa.Array, values: pa.Array, offsets: pa.Array
+) -> pa.RecordBatch:
     sizes = [len(run.records) for run in runs]
     names: dict[str, int] = {}
     codes = [names.setdefault(run.partition.topic, len(names)) for run in runs]
-    topics = pa.DictionaryArray.from_arrays(np.repeat(np.array(codes, np.int32), sizes), pa.array(names, "string"))
-    numbers = pa.array(np.repeat(np.array([run.partition.partition for run in runs], np.int32), sizes))
+    topics = pa.DictionaryArray.from_arrays(
+        np.repeat(np.array(codes, np.int32), sizes), pa.array(names, "string")
+    )
+    numbers = pa.array(
+        np.repeat(np.array([run.partition.partition for run in runs], np.int32), sizes)
+    )
     return pa.RecordBatch.from_arrays([keys, values, topics, numbers, offsets], schema=_SCHEMA)
 
 
-def _used_up(readings: Mapping[Partition, _Reading], runs: Sequence[Run[Any]], batch: pa.RecordBatch) -> list[Partition]:
-    """Move the readings on by the runs, which are the rows of `batch`; returns partitions of whose bytes none are left."""
+def _used_up(
+    readings: Mapping[Partition, _Reading], runs: Sequence[Run[Any]], batch: pa.RecordBatch
+) -> list[Partition]:
+    """Move the readings on by the runs, which are the rows of `batch`; returns partitions of whose
+    bytes none are left.
+    """
     places = np.frombuffer(batch.column("value").buffers()[1], np.int32)
     high = 0
     for run in runs:
@@ -216,4 +312,6 @@ def _piece(taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]) -> 
 def _span(r: _Reading) -> Span:
     """What was read since the last piece."""
     epoch_next = None if r.epoch is None else r.epoch_next
-    return dataclasses.replace(r.wanted.span, start=r.begun, end=r.next_offset, leader_epoch=r.epoch, epoch_next=epoch_next)
+    return dataclasses.replace(
+        r.wanted.span, start=r.begun, end=r.next_offset, leader_epoch=r.epoch, epoch_next=epoch_next
+    )

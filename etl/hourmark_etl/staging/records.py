@@ -1,7 +1,8 @@
 """Checks of each record on a topic of events: its key, its framing, its schema id and its datum.
 
-A record that fails is set aside, alone, and everything else is staged. Rows are checked column-wise: the datums of one schema id
-in one native call (`hourmark.avro.datum_check`), which also compares the event id in the datum with the one in the key.
+A record that fails is set aside, alone, and everything else is staged. Rows are checked
+column-wise: the datums of one schema id in one native call (`hourmark.avro.datum_check`), which
+also compares the event id in the datum with the one in the key.
 """
 
 from __future__ import annotations
@@ -57,7 +58,11 @@ class CheckedRecords(NamedTuple):
 
 
 def check_records(
-    table: pa.Table, types: Sequence[str], codes: npt.NDArray[Any], spans: Sequence[Span], plan: StagePlan
+    table: pa.Table,
+    types: Sequence[str],
+    codes: npt.NDArray[Any],
+    spans: Sequence[Span],
+    plan: StagePlan,
 ) -> CheckedRecords:
     """Split records of event topics into those that can be staged, and those that are set aside.
 
@@ -77,7 +82,9 @@ def check_records(
         wrong: Bools = faults != 0
         if wrong.any():
             told = [reasons[fault] for fault in faults[wrong].tolist()]
-            set_aside.extend(_set_aside(table.filter(pa.array(wrong)), told, types, codes[wrong], topic_ids))
+            set_aside.extend(
+                _set_aside(table.filter(pa.array(wrong)), told, types, codes[wrong], topic_ids)
+            )
             table, codes = table.filter(pa.array(~wrong)), codes[~wrong]
         return ~wrong
 
@@ -86,9 +93,13 @@ def check_records(
     schemas = schemas[set_aside_where(*_of_other_types(schemas, types, codes, plan.schema_types))]
     key, values = key_columns(in_one(table.column("key"))), in_one(table.column("value"))
     verdicts = datum_verdicts(key.matrix, values, schemas, plan.programs, FRAMING_SIZE)
-    verdicts = np.where(verdicts == NO_PROGRAM, np.uint8(Verdict.VALID), verdicts)  # they are checked when they are written
+    verdicts = np.where(
+        verdicts == NO_PROGRAM, np.uint8(Verdict.VALID), verdicts
+    )  # they are checked when they are written
     if verdicts.any():
-        schemas = schemas[set_aside_where(verdicts, [REASONS.get(verdict, "") for verdict in Verdict])]
+        schemas = schemas[
+            set_aside_where(verdicts, [REASONS.get(verdict, "") for verdict in Verdict])
+        ]
         key = key_columns(in_one(table.column("key")))
     return CheckedRecords(table, codes, key, schemas, tuple(set_aside))
 
@@ -102,8 +113,12 @@ def _malformed(table: pa.Table) -> UInt8s:
     framed = sizes >= FRAMING_SIZE
     faults = np.full(len(table), _MALFORMED.index(NO_FRAMING), np.uint8)
     starts = offsets[:-1][framed]
-    faults[framed] = np.where((data[starts] != 0) | (data[starts + 1] >= 0x80), _MALFORMED.index(BAD_FRAMING), 0)
-    faults[(lengths(keys) != KEY_SIZE) | keys.is_null().to_numpy(zero_copy_only=False)] = _MALFORMED.index(BAD_KEY)
+    faults[framed] = np.where(
+        (data[starts] != 0) | (data[starts + 1] >= 0x80), _MALFORMED.index(BAD_FRAMING), 0
+    )
+    faults[(lengths(keys) != KEY_SIZE) | keys.is_null().to_numpy(zero_copy_only=False)] = (
+        _MALFORMED.index(BAD_KEY)
+    )
     return faults
 
 
@@ -113,7 +128,9 @@ def _of_other_types(
     """Return 0 or the index of a reason for each row, and the reasons."""
     faults, reasons = np.zeros(len(schemas), np.int32), [""]
     for schema_id in np.unique(schemas).tolist():
-        if (meant := known.get(schema_id)) is not None:  # a ledger that is an older copy may not know it; closing asks again
+        if (
+            meant := known.get(schema_id)
+        ) is not None:  # a ledger that is an older copy may not know it; closing asks again
             others = np.array([t != meant for t in types])[codes] & (schemas == schema_id)
             faults[others] = len(reasons)
             reasons.append(f"its schema id {schema_id} belongs to the type {meant}")
@@ -128,7 +145,11 @@ def _set_aside(
     topic_ids: Mapping[str, str],
 ) -> list[SetAside]:
     found = defaultdict[tuple[str, int, str, str], list[int]](list)
-    columns = (table.column("topic").cast("string"), table.column("partition"), table.column("offset"))
+    columns = (
+        table.column("topic").cast("string"),
+        table.column("partition"),
+        table.column("offset"),
+    )
     rows = zip(*(column.to_pylist() for column in columns), reasons, codes.tolist(), strict=True)
     for topic, partition, offset, reason, code in rows:
         found[topic, partition, types[code], reason].append(offset)

@@ -1,8 +1,10 @@
-"""Host reports on their way to the ledger: of what a host says again and again, the first and the last.
+"""Host reports on their way to the ledger: of what a host says again and again, the first and the
+last.
 
-Hosts report every two seconds, and the ledger keeps what each said last, with what each report adds to the host's losses. So of
-reports of one incarnation that follow one another and tell the same losses, those between the first and the last change nothing.
-A backlog has 1,800 an hour of each host.
+Hosts report every two seconds, and the ledger keeps what each said last, with what each report adds
+to the host's losses. So of reports of one incarnation that follow one another and tell the same
+losses, those between the first and the last change nothing. A backlog has 1,800 an hour of each
+host.
 """
 
 from __future__ import annotations
@@ -26,14 +28,18 @@ class _Run:
         """Whether this one, the host's next, is of it."""
         before = self.report
         follows = before.incarnation == report.incarnation and before.sequence < report.sequence
-        is_later = before.received_at_ms <= report.received_at_ms  # else one of several may be overtaken, and the other not
+        is_later = (
+            before.received_at_ms <= report.received_at_ms
+        )  # else one of several may be overtaken, and the other not
         return follows and is_later and _losses(before) == _losses(report)
 
 
 def without_repeated(told: Iterable[tuple[ReportRecord, HostReport]]) -> tuple[ReportRecord, ...]:
-    """Those that the ledger needs of all, which come in their partitions' order: a host's are in one.
+    """Those that the ledger needs of all, which come in their partitions' order: a host's are in
+    one.
 
-    Of a host that reports through several sites' services when a loss was seen may be told later, as far as their clocks differ.
+    Of a host that reports through several sites' services when a loss was seen may be told later,
+    as far as their clocks differ.
     """
     runs: list[_Run] = []
     latest: dict[str, _Run] = {}  # of each host

@@ -1,7 +1,9 @@
-"""A staged file that is missing or damaged is staged again from the offsets that the ledger remembers for it.
+"""A staged file that is missing or damaged is staged again from the offsets that the ledger
+remembers for it.
 
-The new file has a name of its own, in the same folder. Nothing changes unless every group has the very rows it had: their count
-and the sum of their low64s which the ledger knows. If Kafka no longer holds them, that is loss, and said with topic and offsets.
+The new file has a name of its own, in the same folder. Nothing changes unless every group has the
+very rows it had: their count and the sum of their low64s which the ledger knows. If Kafka no longer
+holds them, that is loss, and said with topic and offsets.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ class Restager:
         self._central = Cluster(config.kafka.central_cluster, "central")
 
     def restage(self, lease: Lease, path: str) -> str:
-        """Replace the file, and return its new path. DataLoss, naming what, if Kafka does not hold all of it."""
+        """Replace the file, and return its new path.
+
+        DataLoss, naming what, if Kafka does not hold all of it.
+        """
         known = known_file(self._database, path)
         audits = CentralTopics.of(self._config.kafka).audits
         spans = [s for s in known.file.spans if (s.topic in audits) == (known.file.kind == AUDIT)]
@@ -47,16 +52,27 @@ class Restager:
             if not _are_same(known.groups, _sums(piece, known.file.kind)):
                 # A ledger that was rebuilt does not know what was set aside: it is found again.
                 self._delete(piece)
-                piece = self._stage(known, spans, schemas_for(self._config, self._database, {s.topic for s in spans}))
+                piece = self._stage(
+                    known,
+                    spans,
+                    schemas_for(self._config, self._database, {s.topic for s in spans}),
+                )
         except (DataLoss, TopicReplaced) as error:
-            raise DataLoss(f"{path} cannot be staged again: {error}. It came from {places(spans)}") from error
+            raise DataLoss(
+                f"{path} cannot be staged again: {error}. It came from {places(spans)}"
+            ) from error
         if not _are_same(known.groups, sums := _sums(piece, known.file.kind)):
             self._delete(piece)
-            raise DataLoss(f"{path} cannot be staged again: {_difference(known.groups, sums)}. It came from {places(spans)}")
+            raise DataLoss(
+                f"{path} cannot be staged again: {_difference(known.groups, sums)}. It "
+                f"came from {places(spans)}"
+            )
         (made,) = (f for f in piece.files if f.kind == known.file.kind)
         replace_file(self._database, lease, known, made.path, piece.groups)
         self._storage.delete(path)
-        _LOG.warning("%s was staged again as %s: %d rows, the same as before", path, made.path, made.rows)
+        _LOG.warning(
+            "%s was staged again as %s: %d rows, the same as before", path, made.path, made.rows
+        )
         return made.path
 
     def _delete(self, piece: StagedPiece) -> None:
@@ -64,9 +80,11 @@ class Restager:
             self._storage.delete(file.path)
 
     def _stage(self, known: KnownFile, spans: Sequence[Span], schemas: Schemas) -> StagedPiece:
-        """Stage the spans without the records that the ledger knows to be set aside, and without those that fail a check.
+        """Stage the spans without the records that the ledger knows to be set aside, and without
+        those that fail a check.
 
-        Without schemas datums are not checked, as they were not when an older version staged the file.
+        Without schemas datums are not checked, as they were not when an older version staged the
+        file.
         """
         kafka = self._config.kafka
         wanted = [ReadSpan(s, bytes_max=1 << 62) for s in spans]
@@ -78,12 +96,18 @@ class Restager:
             return StagedPiece()
         ledger, _ = self._database.identity()
         plan = stage_plan(self._config, known.folder, {s.topic for s in spans}, ledger, schemas)
-        return stage_table(self._without_set_aside(pa.concat_tables(tables), spans), spans, plan, self._storage)
+        return stage_table(
+            self._without_set_aside(pa.concat_tables(tables), spans), spans, plan, self._storage
+        )
 
     def _without_set_aside(self, table: pa.Table, spans: Sequence[Span]) -> pa.Table:
         if not (left_out := set_aside_offsets(self._database, spans)):
             return table
-        columns = (table.column("topic").cast("string"), table.column("partition"), table.column("offset"))
+        columns = (
+            table.column("topic").cast("string"),
+            table.column("partition"),
+            table.column("offset"),
+        )
         places = zip(*(column.to_pylist() for column in columns), strict=True)
         return table.filter(pa.array([place not in left_out for place in places]))
 
@@ -92,16 +116,22 @@ class Restager:
         for s in spans:
             if s.topic not in infos or infos[s.topic].topic_id != s.topic_id:
                 raise TopicReplaced(
-                    f"topic {s.topic} is no longer the one with id {s.topic_id}, from which it was staged: its records are gone"
+                    f"topic {s.topic} is no longer the one with id {s.topic_id}, from "
+                    "which it was staged: its records are gone"
                 )
         ends = self._central.ends([Partition(s.topic, s.partition) for s in spans])
         for s in spans:
             if (end := ends[Partition(s.topic, s.partition)]) < s.end:
-                raise DataLoss(f"topic {s.topic} partition {s.partition} ends at offset {end} now: it lost records")
+                raise DataLoss(
+                    f"topic {s.topic} partition {s.partition} ends at offset {end} now: "
+                    "it lost records"
+                )
 
 
 def _refuse_other_epochs(before: Sequence[Span], now: Sequence[Span]) -> None:
-    """DataLoss where a span's last record is another, or was written under another leader epoch, than when it was staged."""
+    """DataLoss where a span's last record is another, or was written under another leader epoch,
+    than when it was staged.
+    """
     found = {(s.topic, s.partition, s.start): s for s in now}
     for s in before:
         again = found.get((s.topic, s.partition, s.start))
@@ -109,8 +139,10 @@ def _refuse_other_epochs(before: Sequence[Span], now: Sequence[Span]) -> None:
             continue
         if (again.leader_epoch, again.epoch_next) != (s.leader_epoch, s.epoch_next):
             raise DataLoss(
-                f"topic {s.topic} partition {s.partition}: the last record before offset {s.epoch_next} had leader epoch "
-                f"{s.leader_epoch}, now the last one before {again.epoch_next} has {again.leader_epoch}: the log lost records"
+                f"topic {s.topic} partition {s.partition}: the last record before offset "
+                f"{s.epoch_next} had leader epoch "
+                f"{s.leader_epoch}, now the last one before {again.epoch_next} has "
+                f"{again.leader_epoch}: the log lost records"
             )
 
 
@@ -118,18 +150,25 @@ def _sums(piece: StagedPiece, kind: str) -> dict[tuple[str, int], Sums]:
     groups = piece.audit_groups if kind == AUDIT else piece.groups
     return {
         (g.event_type, g.hour_s): Sums(
-            g.rows, digest=g.low64_sum, values=g.value_sum or 0, unchecked=g.rows if g.value_sum is None else 0
+            g.rows,
+            digest=g.low64_sum,
+            values=g.value_sum or 0,
+            unchecked=g.rows if g.value_sum is None else 0,
         )
         for g in groups
     }
 
 
 def _are_same(before: Mapping[tuple[str, int], Sums], now: Mapping[tuple[str, int], Sums]) -> bool:
-    return before.keys() == now.keys() and all(not _differ(of, now[key]) for key, of in before.items())
+    return before.keys() == now.keys() and all(
+        not _differ(of, now[key]) for key, of in before.items()
+    )
 
 
 def _differ(had: Sums, has: Sums) -> str:
-    """Say what differs; "" if nothing does. Values are compared where both sides know all of them."""
+    """Say what differs; "" if nothing does. Values are compared where both sides know all of
+    them.
+    """
     if (had.records, had.digest) != (has.records, has.digest):
         return ", others" if had.records == has.records else ", a different number"
     if not had.unchecked and not has.unchecked and had.values != has.values:
@@ -138,9 +177,13 @@ def _differ(had: Sums, has: Sums) -> str:
 
 
 def _difference(before: Mapping[tuple[str, int], Sums], now: Mapping[tuple[str, int], Sums]) -> str:
-    event_type, hour_s = min(key for key in before.keys() | now.keys() if _differ(before.get(key, Sums()), now.get(key, Sums())))
+    event_type, hour_s = min(
+        key
+        for key in before.keys() | now.keys()
+        if _differ(before.get(key, Sums()), now.get(key, Sums()))
+    )
     had, has = (sums.get((event_type, hour_s), Sums()) for sums in (before, now))
     return (
-        f"Kafka gives {has.records} records of {event_type} in the hour from Unix second {hour_s}, the ledger knows {had.records}"
-        + (_differ(had, has) if had.records == has.records else "")
-    )
+        f"Kafka gives {has.records} records of {event_type} in the hour from Unix second "
+        f"{hour_s}, the ledger knows {had.records}"
+    ) + (_differ(had, has) if had.records == has.records else "")

@@ -1,8 +1,10 @@
-"""The streaming source as Spark is told of it: a name, one column, and a reader that travels packed.
+"""The streaming source as Spark is told of it: a name, one column, and a reader that travels
+packed.
 
-Spark asks a source in processes of its own, each of which begins anew: one to learn its name and schema, one to plan reads, one
-that plans batches, and workers. The first two need nothing of what a reader needs, so this module loads nothing but pyspark; a
-reader is unpacked, and its modules loaded, where it works (`planner.StreamReader`).
+Spark asks a source in processes of its own, each of which begins anew: one to learn its name and
+schema, one to plan reads, one that plans batches, and workers. The first two need nothing of what a
+reader needs, so this module loads nothing but pyspark; a reader is unpacked, and its modules
+loaded, where it works (`planner.StreamReader`).
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ class _PackedReader(DataSourceStreamReader):
 def kafka_source(shard: str, reader: DataSourceStreamReader) -> type[DataSource]:
     """The source of one shard, to be registered; its name is `source_name(shard)`.
 
-    A class of its own, because the options of a source are shown in plans, and a reader's settings may hold secrets.
+    A class of its own, because the options of a source are shown in plans, and a reader's settings
+    may hold secrets.
     """
     packed = pickle.dumps(reader)
 

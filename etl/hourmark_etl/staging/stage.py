@@ -1,11 +1,14 @@
-"""In a Spark task: reads its spans from Kafka and stages them; only what was staged goes to the driver.
+"""In a Spark task: reads its spans from Kafka and stages them; only what was staged goes to the
+driver.
 
-Rows of any number of topics become one staged file of events (see `files`), without a loop over events. Promises of audit
-records go to a second file, one for each site, host reports back to the driver: both are few. Names are never reused, so a task
-that is tried again leaves an orphan that no ledger names, and harms nothing.
+Rows of any number of topics become one staged file of events (see `files`), without a loop over
+events. Promises of audit records go to a second file, one for each site, host reports back to the
+driver: both are few. Names are never reused, so a task that is tried again leaves an orphan that no
+ledger names, and harms nothing.
 
-A record on a topic of events that cannot be staged is set aside, alone (see `records`). On a control topic nobody knows what it
-promised: its partition is staged up to the record and then waits, like one that cannot be read, and every other is staged.
+A record on a topic of events that cannot be staged is set aside, alone (see `records`). On a
+control topic nobody knows what it promised: its partition is staged up to the record and then
+waits, like one that cannot be read, and every other is staged.
 """
 
 from __future__ import annotations
@@ -57,20 +60,26 @@ from hourmark_etl.staging.records import CheckedRecords, check_records
 from hourmark_etl.staging.reports import without_repeated
 from hourmark_etl.storage import Storage, open_storage
 
-# Columns of the table that is staged: key and value binary, topic string or dictionary, partition int32, offset int64.
+# Columns of the table that is staged: key and value binary, topic string or dictionary, partition
+# int32, offset int64.
 _END: Final = (1 << 31) - 1  # of any datum; without it, binary_slice of pyarrow 26 overflows
 _T = TypeVar("_T")
-PromiseRow = tuple[str, int, bytes, int, int, int, str, int, bytes, int | None, bytes | None]  # of AUDIT_SCHEMA
+PromiseRow = tuple[
+    str, int, bytes, int, int, int, str, int, bytes, int | None, bytes | None
+]  # of AUDIT_SCHEMA
 _OBSERVED_AT: Final = 7
 _TIME_S_MAX: Final = 253_402_300_800  # the year 10000
 _COUNT_MAX: Final = 1 << 40  # a range has its events in memory
 
 
-def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage: Storage) -> StagedPiece:
-    """Stage all records of these spans, of any of the plan's topics; what the driver must know of it.
+def stage_table(
+    table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage: Storage
+) -> StagedPiece:
+    """Stage all records of these spans, of any of the plan's topics; what the driver must know of
+    it.
 
-    At most 2 GiB of keys or values. BadRecord, with nothing staged, for a record on a control topic that no delivery service
-    wrote.
+    At most 2 GiB of keys or values. BadRecord, with nothing staged, for a record on a control topic
+    that no delivery service wrote.
     """
     topics = in_one(table.column("topic").unify_dictionaries()).dictionary_encode()
     names: list[str] = topics.dictionary.to_pylist()
@@ -100,11 +109,20 @@ def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage
     for topic, rows in audits.items():
         if not rows:
             continue
-        columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), AUDIT_SCHEMA, strict=True)]
+        columns = [
+            pa.array(column, field.type)
+            for column, field in zip(zip(*rows, strict=True), AUDIT_SCHEMA, strict=True)
+        ]
         observed_ms = [row[_OBSERVED_AT] for row in rows]
         span_ms = (min(observed_ms), max(observed_ms))
         promises = pa.table(columns, schema=AUDIT_SCHEMA)
-        write(AUDIT, promises, {topic}, audit_groups=_audit_groups(rows, plan.audits[topic]), observed_ms=span_ms)
+        write(
+            AUDIT,
+            promises,
+            {topic},
+            audit_groups=_audit_groups(rows, plan.audits[topic]),
+            observed_ms=span_ms,
+        )
     return StagedPiece(tuple(files), reports, set_aside)
 
 
@@ -124,16 +142,27 @@ def _chosen(table: pa.Table, mask: Bools) -> pa.Table:
     return table.filter(pa.array(mask)) if mask.any() else table.slice(0, 0)
 
 
-def _sorted_events(checked: CheckedRecords, types: list[str], plan: StagePlan) -> tuple[pa.Table, tuple[StagedGroup, ...]]:
-    """Rows of EVENT_SCHEMA by (type, hour, id), and their groups. `types`: of each code, "" where it is no type's topic."""
+def _sorted_events(
+    checked: CheckedRecords, types: list[str], plan: StagePlan
+) -> tuple[pa.Table, tuple[StagedGroup, ...]]:
+    """Rows of EVENT_SCHEMA by (type, hour, id), and their groups.
+
+    `types`: of each code, "" where it is no type's topic.
+    """
     table, codes, key, schemas, _ = checked
-    ranked = sorted(set(types))  # in the file types stand by name, so that neighbours of a unit are neighbours in every file
+    ranked = sorted(
+        set(types)
+    )  # in the file types stand by name, so that neighbours of a unit are neighbours in every file
     ranks = np.array([ranked.index(t) for t in types], np.int32)[codes]
     values = in_one(table.column("value"))
     hashes = value_hashes(key.low64, schemas, values, FRAMING_SIZE)
     order = np.lexsort((key.low64, key.head, ranks))  # an hour is the beginning of the head
     hashes = hashes[order]
-    ranks, schemas, hours = ranks[order], schemas[order], hour_starts_s(key.head[order], plan.bucket_seconds)
+    ranks, schemas, hours = (
+        ranks[order],
+        schemas[order],
+        hour_starts_s(key.head[order], plan.bucket_seconds),
+    )
     chosen = pa.array(order)
     ids = fixed_array(key.matrix[order, :16])
     columns = [
@@ -180,37 +209,80 @@ def _audit_rows(table: pa.Table, bucket_seconds: int) -> list[PromiseRow]:
     """Promises, sorted."""
     records = _decoded(table, lambda value: AuditRecord.decode(unframe(value)[1]))
     rows = []
-    for at, (record, offset) in enumerate(zip(records, table.column("offset").to_pylist(), strict=True)):
-        if strange := next((p for p in record.promised if not _is_possible(p, bucket_seconds)), None):
-            raise _bad(table, at, f"no range has {strange.count} events of {strange.event_type!r}, hour {strange.hour_start_s}")
+    for at, (record, offset) in enumerate(
+        zip(records, table.column("offset").to_pylist(), strict=True)
+    ):
+        if strange := next(
+            (p for p in record.promised if not _is_possible(p, bucket_seconds)), None
+        ):
+            raise _bad(
+                table,
+                at,
+                f"no range has {strange.count} events of {strange.event_type!r}, hour "
+                f"{strange.hour_start_s}",
+            )
         host_name, path = storable(record.host_name), storable(record.path)
-        origin = f"{record.kind} of {host_name}: {path} [{record.start}, {record.end}) generation {record.generation}"
+        origin = (
+            f"{record.kind} of {host_name}: {path} [{record.start}, {record.end}) generation "
+            f"{record.generation}"
+        )
         own = (offset, origin, record.observed_at_ms, content_of(record))
         values = values_of(record)
         for p in record.promised:
-            named = (p.event_type, p.hour_start_s, bytes(record.range_id), p.count, to_signed(p.sum))
+            named = (
+                p.event_type,
+                p.hour_start_s,
+                bytes(record.range_id),
+                p.count,
+                to_signed(p.sum),
+            )
             rows.append((*named, *own, p.checksum, values))
     return sorted(rows, key=lambda row: row[:_OBSERVED_AT])
 
 
 def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
-    """Whether its hour is one, until the year 9999, and so many events could have been read of one range."""
+    """Whether its hour is one, until the year 9999, and so many events could have been read of one
+    range.
+    """
     if "\0" in promised.event_type:
         return False
-    is_hour = 0 <= promised.hour_start_s < _TIME_S_MAX and promised.hour_start_s % bucket_seconds == 0
+    is_hour = (
+        0 <= promised.hour_start_s < _TIME_S_MAX and promised.hour_start_s % bucket_seconds == 0
+    )
     return is_hour and promised.count < _COUNT_MAX
 
 
 def content_of(record: AuditRecord) -> bytes:
-    """A digest that equal promises of equal ids share. Never to be changed: it is compared with that of files staged long ago."""
-    text = "\n".join([record.ids.hex(), *(f"{p.event_type} {p.hour_start_s} {p.count} {p.sum}" for p in sorted(record.promised))])
+    """A digest that equal promises of equal ids share.
+
+    Never to be changed: it is compared with that of files staged long ago.
+    """
+    text = "\n".join(
+        [
+            record.ids.hex(),
+            *(
+                f"{p.event_type} {p.hour_start_s} {p.count} {p.sum}"
+                for p in sorted(record.promised)
+            ),
+        ]
+    )
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
 def values_of(record: AuditRecord) -> bytes | None:
-    """Return a digest of all checksums of a record, which equal values share; None where it has none."""
-    checksums = [f"{p.event_type} {p.hour_start_s} {p.checksum}" for p in sorted(record.promised) if p.checksum is not None]
-    return hashlib.blake2b("\n".join(checksums).encode(), digest_size=8).digest() if checksums else None
+    """Return a digest of all checksums of a record, which equal values share; None where it has
+    none.
+    """
+    checksums = [
+        f"{p.event_type} {p.hour_start_s} {p.checksum}"
+        for p in sorted(record.promised)
+        if p.checksum is not None
+    ]
+    return (
+        hashlib.blake2b("\n".join(checksums).encode(), digest_size=8).digest()
+        if checksums
+        else None
+    )
 
 
 def _audit_groups(rows: list[PromiseRow], site: str) -> tuple[AuditGroup, ...]:
@@ -218,7 +290,10 @@ def _audit_groups(rows: list[PromiseRow], site: str) -> tuple[AuditGroup, ...]:
     groups = []
     for (event_type, hour), found in itertools.groupby(rows, lambda row: row[:2]):
         _, _, ranges, counts, totals, offsets, _, _, _, checksums, _ = zip(*found, strict=True)
-        digests = (t + RANGE_WEIGHT * int.from_bytes(r, "big") * c for t, r, c in zip(totals, ranges, counts, strict=True))
+        digests = (
+            t + RANGE_WEIGHT * int.from_bytes(r, "big") * c
+            for t, r, c in zip(totals, ranges, counts, strict=True)
+        )
         groups.append(
             AuditGroup(
                 path="",
@@ -238,10 +313,17 @@ def _audit_groups(rows: list[PromiseRow], site: str) -> tuple[AuditGroup, ...]:
 
 
 def _reports(table: pa.Table) -> tuple[ReportRecord, ...]:
-    """As they stand, less repeated ones. The driver, which reads them again, no longer knows their place."""
-    places = zip(table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True)
+    """As they stand, less repeated ones.
+
+    The driver, which reads them again, no longer knows their place.
+    """
+    places = zip(
+        table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True
+    )
     told = zip(places, _decoded(table, _report), strict=True)
-    return without_repeated((ReportRecord(*place, datum), report) for place, (datum, report) in told)
+    return without_repeated(
+        (ReportRecord(*place, datum), report) for place, (datum, report) in told
+    )
 
 
 def _report(value: bytes) -> tuple[bytes, HostReport]:
@@ -260,12 +342,16 @@ def _decoded(table: pa.Table, decode: Callable[[bytes], _T]) -> list[_T]:
 
 
 def _bad(table: pa.Table, row: int, why: str) -> BadRecord:
-    topic, partition, offset = (table.column(name)[row].as_py() for name in ("topic", "partition", "offset"))
+    topic, partition, offset = (
+        table.column(name)[row].as_py() for name in ("topic", "partition", "offset")
+    )
     return BadRecord(topic, partition, offset, why)
 
 
 class TaskResult(NamedTuple):
-    """What a task did with one piece: `piece` is of all records of `spans`; `unread` could not be read further."""
+    """What a task did with one piece: `piece` is of all records of `spans`; `unread` could not be
+    read further.
+    """
 
     piece: StagedPiece
     spans: tuple[Span, ...]
@@ -275,20 +361,26 @@ class TaskResult(NamedTuple):
 def read_and_stage(
     spans: Sequence[ReadSpan], plan: StagePlan, cluster: KafkaCluster, max_message_bytes: int
 ) -> Iterator[TaskResult]:
-    """Read and stage all of a task's spans. Partitions that cannot be read come with the last result, and delay no other.
+    """Read and stage all of a task's spans.
+
+    Partitions that cannot be read come with the last result, and delay no other.
 
     DataLoss as `SpanReader.read`.
     """
     unread: list[Unread] = []
     with SpanReader(cluster, max_message_bytes) as reader:
-        yield from stage_pieces(reader.read(spans, unread=unread), plan, open_storage(plan.storage), unread)
+        yield from stage_pieces(
+            reader.read(spans, unread=unread), plan, open_storage(plan.storage), unread
+        )
 
 
-def stage_pieces(pieces: Iterable[Piece], plan: StagePlan, storage: Storage, unread: list[Unread]) -> Iterator[TaskResult]:
+def stage_pieces(
+    pieces: Iterable[Piece], plan: StagePlan, storage: Storage, unread: list[Unread]
+) -> Iterator[TaskResult]:
     """Stage what was read, piece by piece, each partition's in order.
 
-    A partition of a control topic is staged up to its first bad record. The last result names such partitions, and those that
-    `unread` has by then.
+    A partition of a control topic is staged up to its first bad record. The last result names such
+    partitions, and those that `unread` has by then.
     """
     bad: list[BadRecord] = []
     for piece in pieces:
@@ -319,21 +411,32 @@ def _before(piece: Piece, bad: Collection[BadRecord]) -> Piece:
         last = pc.max(table.column("offset").filter(pc.and_(here, pc.invert(behind)))).as_py()
         table = table.filter(pc.invert(pc.and_(here, behind)))
         at = Partition(of.topic, of.partition)
-        spans = tuple(_until(s, of.offset, last, at in one_epoch) if Partition(s.topic, s.partition) == at else s for s in spans)
+        spans = tuple(
+            _until(s, of.offset, last, at in one_epoch)
+            if Partition(s.topic, s.partition) == at
+            else s
+            for s in spans
+        )
     return Piece(table, tuple(s for s in spans if s.end > s.start), one_epoch)
 
 
 def _until(span: Span, end: int, last: int | None, is_of_one_epoch: bool) -> Span:
-    """The beginning of the span, with its last record's offset. Where leaders changed within it, who wrote that is not known."""
+    """The beginning of the span, with its last record's offset.
+
+    Where leaders changed within it, who wrote that is not known.
+    """
     if span.end <= end:
         return span
     epoch = span.leader_epoch if last is not None and is_of_one_epoch else None
     epoch_next = None if last is None else last + 1
-    return dataclasses.replace(span, end=max(end, span.start), leader_epoch=epoch, epoch_next=epoch_next)
+    return dataclasses.replace(
+        span, end=max(end, span.start), leader_epoch=epoch, epoch_next=epoch_next
+    )
 
 
 def first_valid(table: pa.Table, plan: StagePlan) -> int | None:
-    """Return the offset of the first record of a control topic that a delivery service wrote, or None.
+    """Return the offset of the first record of a control topic that a delivery service wrote, or
+    None.
 
     `table`: rows of one partition, by offset, with the columns of `staging.read.Piece`.
     """

@@ -1,4 +1,6 @@
-"""Skips offsets of a partition that cannot be read, or of a control topic whose records no delivery service wrote."""
+"""Skips offsets of a partition that cannot be read, or of a control topic whose records no delivery
+service wrote.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ _PROBE_STALL_S: Final = 5.0
 
 
 def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
-    """Skip the offsets of a central partition that cannot be read, up to the first that can; return them as a gap.
+    """Skip the offsets of a central partition that cannot be read, up to the first that can; return
+    them as a gap.
 
     UsageError if staging does not wait for the partition, or if it can be read now.
     """
@@ -33,28 +36,37 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
         error = read_errors(database).get(Partition(topic, partition))
         if error is None:
             raise UsageError(
-                f"staging does not wait for topic {topic} partition {partition}; `hourmark bucket why` says for what"
+                f"staging does not wait for topic {topic} partition {partition}; "
+                "`hourmark bucket why` says for what"
             )
         end = first_stageable(config, error.of, error.offset)
         if end == error.offset:
             raise UsageError(
-                f"topic {topic} partition {partition} can be read from offset {end} on now: a running driver stages it"
+                f"topic {topic} partition {partition} can be read from offset {end} on "
+                "now: a running driver stages it"
             )
         gap = ledger.skip_unreadable(database, CentralTopics.of(config.kafka).at_edge, error, end)
-    _LOG.warning("%s. Hours of what was in them close by an override alone (`hourmark bucket force`)", gap.what)
+    _LOG.warning(
+        "%s. Hours of what was in them close by an override alone (`hourmark bucket force`)",
+        gap.what,
+    )
     return gap
 
 
 def first_stageable(config: Config, partition: Partition, offset: int) -> int:
-    """Return the first offset from `offset` on that can be read and staged; the partition's end if there is none.
+    """Return the first offset from `offset` on that can be read and staged; the partition's end if
+    there is none.
 
-    On a topic of events every record that can be read can be staged: set aside, where it is malformed.
+    On a topic of events every record that can be read can be staged: set aside, where it is
+    malformed.
     """
     offset, of = first_readable(config, partition, offset), CentralTopics.of(config.kafka)
     if partition.topic not in {*of.audits, *of.hosts}:
         return offset
     log_end = Cluster(config.kafka.central_cluster, "central").ends([partition])[partition]
-    span = Span(topic=partition.topic, topic_id="", partition=partition.partition, start=offset, end=log_end)
+    span = Span(
+        topic=partition.topic, topic_id="", partition=partition.partition, start=offset, end=log_end
+    )
     plan = StagePlan(
         storage=config.storage,
         folder="",
@@ -64,7 +76,9 @@ def first_stageable(config: Config, partition: Partition, offset: int) -> int:
         hosts=of.hosts,
     )
     unread: list[Unread] = []
-    with SpanReader(config.kafka.central_cluster, config.kafka.max_message_bytes, stall_s=_PROBE_STALL_S) as reader:
+    with SpanReader(
+        config.kafka.central_cluster, config.kafka.max_message_bytes, stall_s=_PROBE_STALL_S
+    ) as reader:
         for table, spans, _ in reader.read([ReadSpan(span, 1 << 62)], unread=unread):
             if (valid := first_valid(table, plan)) is not None:
                 return offset if valid == table.column("offset")[0].as_py() else valid
@@ -74,7 +88,8 @@ def first_stageable(config: Config, partition: Partition, offset: int) -> int:
 
 
 def first_readable(config: Config, partition: Partition, offset: int) -> int:
-    """Return the first offset from `offset` on at which the partition can be read; its end if there is none.
+    """Return the first offset from `offset` on at which the partition can be read; its end if there
+    is none.
 
     A batch is read as a whole, so from every offset in a damaged one the same error comes.
     """
@@ -92,8 +107,12 @@ def first_readable(config: Config, partition: Partition, offset: int) -> int:
 
 
 def _can_read(config: Config, partition: Partition, log_end: int, offset: int) -> bool:
-    span = Span(topic=partition.topic, topic_id="", partition=partition.partition, start=offset, end=log_end)
+    span = Span(
+        topic=partition.topic, topic_id="", partition=partition.partition, start=offset, end=log_end
+    )
     unread: list[Unread] = []
     kafka = config.kafka
-    with SpanReader(kafka.central_cluster, kafka.max_message_bytes, stall_s=_PROBE_STALL_S) as reader:
+    with SpanReader(
+        kafka.central_cluster, kafka.max_message_bytes, stall_s=_PROBE_STALL_S
+    ) as reader:
         return any(piece.spans for piece in reader.read([ReadSpan(span, 1)], unread=unread))

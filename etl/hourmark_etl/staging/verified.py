@@ -1,11 +1,13 @@
 """Parquet files that tell what is wrong with them: name → footer → column chunks.
 
-A file's name ends in the digest of its footer (`<stem>-<digest>.parquet`), and the footer holds the digest of every column chunk:
-row group by row group, in the order of the columns. So of what is read, no byte reaches the decoder before its digest was found
-right, and nothing but the name has to be trusted. Page checksums speak of pages only: a flipped bit in a footer hides rows, or
-ends the process. Digests are BLAKE2b of 16 bytes (RFC 7693). For any other reader this is a Parquet file.
+A file's name ends in the digest of its footer (`<stem>-<digest>.parquet`), and the footer holds the
+digest of every column chunk: row group by row group, in the order of the columns. So of what is
+read, no byte reaches the decoder before its digest was found right, and nothing but the name has to
+be trusted. Page checksums speak of pages only: a flipped bit in a footer hides rows, or ends the
+process. Digests are BLAKE2b of 16 bytes (RFC 7693). For any other reader this is a Parquet file.
 
-Reading costs few requests: a small file is fetched whole, a larger one by its footer and the chunks that are asked for.
+Reading costs few requests: a small file is fetched whole, a larger one by its footer and the chunks
+that are asked for.
 """
 
 from __future__ import annotations
@@ -26,7 +28,14 @@ _TAIL_BYTES: Final = 64 << 10  # of a larger file: most footers
 _GAP_BYTES_MAX: Final = 64 << 10  # between chunks that are fetched together
 _DIGEST_BYTES: Final = 16
 _END_BYTES: Final = 8  # the footer's length and Parquet's magic number
-_DICTIONARY: Final = ("type", "hour", "schema_id", "range_id", "partition", "origin")  # columns that repeat themselves
+_DICTIONARY: Final = (
+    "type",
+    "hour",
+    "schema_id",
+    "range_id",
+    "partition",
+    "origin",
+)  # columns that repeat themselves
 _DIGESTS: Final = b"hourmark.digests"
 _NOTE: Final = b"hourmark.note"
 # What a file that is not as it was written may raise, here and in the decoder.
@@ -39,16 +48,22 @@ def digest_of(content: bytes | memoryview) -> bytes:
 
 
 def encoded(table: pa.Table, note: bytes, rows_in_group: int) -> tuple[memoryview, str]:
-    """The file's content, and the digest that its name must end in; `note`: what the footer is to say besides."""
+    """The file's content, and the digest that its name must end in; `note`: what the footer is to
+    say besides.
+    """
     sink = pa.BufferOutputStream()
-    # Where chunks stand is known when the footer is finished; so their digests take the place of as many bytes that stood there.
+    # Where chunks stand is known when the footer is finished; so their digests take the place of as
+    # many bytes that stood there.
     groups = max(1, -(-len(table) // rows_in_group))
     blank = b"." * (_DIGEST_BYTES * groups * table.num_columns)
     with pq.ParquetWriter(
-        sink, table.schema, compression="zstd", compression_level=1,
+        sink,
+        table.schema,
+        compression="zstd",
+        compression_level=1,
         use_dictionary=[name for name in table.column_names if name in _DICTIONARY],
         write_statistics=["event_id"] if "event_id" in table.column_names else False,
-    ) as writer:  # fmt: skip
+    ) as writer:
         writer.write_table(table, row_group_size=rows_in_group)
         writer.add_key_value_metadata({_DIGESTS: blank, _NOTE: note})
     content = memoryview(sink.getvalue()).cast("B")
@@ -56,12 +71,17 @@ def encoded(table: pa.Table, note: bytes, rows_in_group: int) -> tuple[memoryvie
     chunks = _chunks(pq.read_metadata(pa.BufferReader(content)), range(groups))
     footer = bytes(content[start:])
     assert footer.count(blank) == 1, "the note holds the place of the digests"
-    content[start:] = footer.replace(blank, b"".join(digest_of(content[at : at + size]) for at, size in chunks))
+    content[start:] = footer.replace(
+        blank, b"".join(digest_of(content[at : at + size]) for at, size in chunks)
+    )
     return content, digest_of(content[start:]).hex()
 
 
 class VerifiedFile:
-    """A file that was opened, its footer found right. Errors of DAMAGE where it, or what is read, is not as it was written."""
+    """A file that was opened, its footer found right.
+
+    Errors of DAMAGE where it, or what is read, is not as it was written.
+    """
 
     def __init__(self, file: BinaryIO, path: str) -> None:
         self._file = file
@@ -111,10 +131,13 @@ class VerifiedFile:
             if digest_of(memoryview(self._content)[at : at + size]) != told:
                 raise ValueError(f"bytes [{at}, {at + size}) are not those that were written")
         parquet = pq.ParquetFile(pa.BufferReader(self._content), metadata=self.metadata)
-        return parquet.read_row_groups(list(groups), columns=list(columns)).replace_schema_metadata()
+        return parquet.read_row_groups(
+            list(groups), columns=list(columns)
+        ).replace_schema_metadata()
 
     def _fill(self, start: int, end: int) -> None:
-        self._content[start:end] = self._fetched(start, end)  # type: ignore[index]  # of a large file
+        # of a large file
+        self._content[start:end] = self._fetched(start, end)  # type: ignore[index]
 
     def _fetched(self, start: int, end: int) -> bytes:
         self._file.seek(start)
@@ -138,7 +161,10 @@ def _chunks(
     for group in row_groups:
         for column in range(metadata.num_columns) if columns is None else columns:
             chunk = metadata.row_group(group).column(column)
-            yield chunk.dictionary_page_offset or chunk.data_page_offset, chunk.total_compressed_size
+            yield (
+                chunk.dictionary_page_offset or chunk.data_page_offset,
+                chunk.total_compressed_size,
+            )
 
 
 def _together(chunks: Collection[tuple[int, int]]) -> list[tuple[int, int]]:

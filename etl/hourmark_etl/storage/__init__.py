@@ -1,7 +1,9 @@
-"""Where staged files and buckets live: one interface, `Storage`, over local disk and HDFS (object stores will join).
+"""Where staged files and buckets live: one interface, `Storage`, over local disk and HDFS (object
+stores will join).
 
-What closing rests on is one method, `rename_new`: it publishes a folder at once and refuses where anything stands already.
-Every implementation passes the same suite, tests/integration/test_storage_contract.py.
+What closing rests on is one method, `rename_new`: it publishes a folder at once and refuses where
+anything stands already. Every implementation passes the same suite,
+tests/integration/test_storage_contract.py.
 
 | module       | what it holds                                                     |
 |--------------|-------------------------------------------------------------------|

@@ -16,7 +16,10 @@ from hourmark.errors import Unavailable
 
 
 class StorageError(Unavailable):
-    """Carries the path (below the root) and the full URL. Pickles, so that a Spark worker's error arrives whole."""
+    """Carries the path (below the root) and the full URL.
+
+    Pickles, so that a Spark worker's error arrives whole.
+    """
 
     next_step = "look at the storage's own log, then try again"
 
@@ -37,8 +40,10 @@ class AlreadyExists(StorageError):
 
 
 class Lost(StorageError):
-    """It is gone, or content of it is, by the storage's own word: waiting does not mend it. What a server does not explain is its
-    own trouble."""
+    """It is gone, or content of it is, by the storage's own word: waiting does not mend it.
+
+    What a server does not explain is its own trouble.
+    """
 
 
 class NotFound(Lost):
@@ -56,16 +61,23 @@ class AccessDenied(StorageError):
 class NoSpace(StorageError):
     """Disk full, quota reached, or too few datanodes with room."""
 
-    next_step = "see that the DataNodes are live and have room (hdfs dfsadmin -report), or raise the quota; nothing was published"
+    next_step = (
+        "see that the DataNodes are live and have room (hdfs dfsadmin -report), or raise the "
+        "quota; nothing was published"
+    )
 
 
 class SafeMode(StorageError):
     """HDFS is read-only for now."""
 
-    next_step = "wait until the NameNode leaves safe mode (hdfs dfsadmin -safemode get), then try again"
+    next_step = (
+        "wait until the NameNode leaves safe mode (hdfs dfsadmin -safemode get), then try again"
+    )
 
 
 class BadBlocks(Lost):
-    """It stands, and the storage itself says that content of it is lost: no replica, or none that is whole."""
+    """It stands, and the storage itself says that content of it is lost: no replica, or none that
+    is whole.
+    """
 
     next_step = "see hdfs fsck (or the disk's log), and bring the file back from a copy"

@@ -1,7 +1,8 @@
 """The interface of all storage backends.
 
-Paths are relative to the root (see `paths`). Implementations are small frozen values that pickle, so that a Spark worker
-can use them; none caches what it read. Errors: `errors`; a path that is not clean raises ValueError.
+Paths are relative to the root (see `paths`). Implementations are small frozen values that pickle,
+so that a Spark worker can use them; none caches what it read. Errors: `errors`; a path that is not
+clean raises ValueError.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _LOG: Final = logging.getLogger(__name__)
 class Entry:
     """One name in a folder; the size of a folder is 0.
 
-    `changed_ms`: when it last changed, by the storage's own clock; HDFS gives the beginning for a file that is being written.
+    `changed_ms`: when it last changed, by the storage's own clock; HDFS gives the beginning for a
+    file that is being written.
     """
 
     name: str
@@ -38,19 +40,24 @@ class Storage(Protocol):
     """Files and folders below one root."""
 
     def write_new(self, path: str, content: bytes, *, unseen: bool = False) -> None:
-        """Make a file at once: readers see all of it or nothing. AlreadyExists if anything stands there.
+        """Make a file at once: readers see all of it or nothing.
 
-        Parent folders are made. On return the content is durable as the backend has it (see its module). `unseen`: as `create`.
+        AlreadyExists if anything stands there.
+
+        Parent folders are made. On return the content is durable as the backend has it (see its
+        module). `unseen`: as `create`.
         """
         with self.create(path, unseen=unseen) as file:
             file.write(content)
 
     def create(self, path: str, *, unseen: bool = False) -> AbstractContextManager[BinaryIO]:
-        """The same, streamed in bounded memory: the file appears, finished, when the block ends without an exception.
+        """The same, streamed in bounded memory: the file appears, finished, when the block ends
+        without an exception.
 
-        An exception inside leaves nothing. AlreadyExists is raised before the block where it is known by then, and at its end
-        otherwise. A crash leaves an unfinished file below `.unfinished/`, never below the target's folder: but where it is
-        `unseen`, as nobody reads what stands there before it is renamed, a backend may write in place, which is cheaper.
+        An exception inside leaves nothing. AlreadyExists is raised before the block where it is
+        known by then, and at its end otherwise. A crash leaves an unfinished file below
+        `.unfinished/`, never below the target's folder: but where it is `unseen`, as nobody reads
+        what stands there before it is renamed, a backend may write in place, which is cheaper.
         """
 
     def read(self, path: str, *, size: int | None = None) -> bytes:
@@ -59,7 +66,10 @@ class Storage(Protocol):
             return file.read()
 
     def open(self, path: str, *, size: int | None = None) -> BinaryIO:
-        """A seekable, buffered reader. NotFound if there is no such file: of a known `size` perhaps not before it is read."""
+        """A seekable, buffered reader.
+
+        NotFound if there is no such file: of a known `size` perhaps not before it is read.
+        """
 
     def size(self, path: str) -> int:
         """Bytes of the file. NotFound if there is no such file."""
@@ -68,27 +78,37 @@ class Storage(Protocol):
         """Whether a file or a folder stands there."""
 
     def list(self, folder: str) -> list[Entry]:
-        """What stands in the folder ("" is the root), sorted by name. NotFound if there is no such folder.
+        """What stands in the folder ("" is the root), sorted by name.
 
-        A missing folder is an error, not an empty one: a wrong root must never look like a bucket without files.
+        NotFound if there is no such folder.
+
+        A missing folder is an error, not an empty one: a wrong root must never look like a bucket
+        without files.
         """
 
     def make_folder(self, path: str) -> None:
         """Make the folder and its parents; fine if it is there."""
 
     def rename_new(self, source: str, target: str) -> None:
-        """Move a file or folder, at once, to a name where nothing stands: the only atomic point of publishing.
+        """Move a file or folder, at once, to a name where nothing stands: the only atomic point of
+        publishing.
 
-        The target's parents are made first. NotFound if the source is missing (whether or not the target exists);
-        AlreadyExists if anything stands at the target, an empty folder included: then nothing has changed. Of many callers
-        exactly one wins. A lost answer is looked up: it is a success where what stands at the target is what was the source.
+        The target's parents are made first. NotFound if the source is missing (whether or not the
+        target exists); AlreadyExists if anything stands at the target, an empty folder included:
+        then nothing has changed. Of many callers exactly one wins. A lost answer is looked up: it
+        is a success where what stands at the target is what was the source.
         """
 
     def delete(self, path: str) -> None:
-        """Remove the file, or the folder with all in it; fine if it is missing. Its name vanishes at once."""
+        """Remove the file, or the folder with all in it; fine if it is missing.
+
+        Its name vanishes at once.
+        """
 
     def url(self, path: str) -> str:
-        """What Spark's JVM reads: `hdfs://…` or `file:///…`, as `org.apache.hadoop.fs.Path` takes it (not escaped)."""
+        """What Spark's JVM reads: `hdfs://…` or `file:///…`, as `org.apache.hadoop.fs.Path` takes
+        it (not escaped).
+        """
 
 
 def entries_of(storage: Storage, folder: str) -> list[Entry]:
@@ -100,8 +120,10 @@ def entries_of(storage: Storage, folder: str) -> list[Entry]:
 
 
 def delete_all(storage: Storage, paths: Iterable[str]) -> int:
-    """Remove each, some at a time, and say how many went. One that may not be removed stays, is named in the log, and holds up no
-    other."""
+    """Remove each, some at a time, and say how many went.
+
+    One that may not be removed stays, is named in the log, and holds up no other.
+    """
 
     def is_gone(path: str) -> bool:
         try:

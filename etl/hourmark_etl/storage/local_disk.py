@@ -1,7 +1,9 @@
-"""Storage on a local disk (`file:///…`): for tests, the smallest installations, and network file systems that can do it.
+"""Storage on a local disk (`file:///…`): for tests, the smallest installations, and network file
+systems that can do it.
 
-Durable means fsync of the file and of the folders that hold its name. `os.rename` silently replaces a file and an EMPTY folder,
-so publishing uses Linux's renameat2(2) with RENAME_NOREPLACE; a file system without it (EINVAL) is refused, not worked around.
+Durable means fsync of the file and of the folders that hold its name. `os.rename` silently replaces
+a file and an EMPTY folder, so publishing uses Linux's renameat2(2) with RENAME_NOREPLACE; a file
+system without it (EINVAL) is refused, not worked around.
 """
 
 from __future__ import annotations
@@ -18,7 +20,14 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from hourmark.process.durable import sync_folder
-from hourmark_etl.storage.errors import AccessDenied, AlreadyExists, BadBlocks, NoSpace, NotFound, StorageError
+from hourmark_etl.storage.errors import (
+    AccessDenied,
+    AlreadyExists,
+    BadBlocks,
+    NoSpace,
+    NotFound,
+    StorageError,
+)
 from hourmark_etl.storage.interface import Entry, Storage
 from hourmark_etl.storage.paths import checked, scratch_path
 
@@ -42,12 +51,15 @@ _ERRORS: Final[dict[int | None, type[StorageError]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LocalDisk(Storage):
-    """See `hourmark_etl.storage.interface.Storage`. `root` is made when something is first written."""
+    """See `hourmark_etl.storage.interface.Storage`. `root` is made when something is first
+    written.
+    """
 
     root: Path
 
     @contextmanager
-    def create(self, path: str, *, unseen: bool = False) -> Iterator[BinaryIO]:  # noqa: ARG002  # it would save nothing here
+    # it would save nothing here
+    def create(self, path: str, *, unseen: bool = False) -> Iterator[BinaryIO]:  # noqa: ARG002
         target = self._file(path)
         if os.path.lexists(target):
             raise AlreadyExists(path, self.url(path), "exists already")
@@ -94,9 +106,15 @@ class LocalDisk(Storage):
             for entry in found:
                 with suppress(FileNotFoundError):  # gone since
                     is_folder, status = entry.is_dir(), entry.stat()
-                    # Not its modification time: a folder that `delete` moved away may be old, and is being removed.
+                    # Not its modification time: a folder that `delete` moved away may be old, and
+                    # is being removed.
                     entries.append(
-                        Entry(entry.name, 0 if is_folder else status.st_size, is_folder, status.st_ctime_ns // 1_000_000)
+                        Entry(
+                            entry.name,
+                            0 if is_folder else status.st_size,
+                            is_folder,
+                            status.st_ctime_ns // 1_000_000,
+                        )
                     )
         return sorted(entries)
 
@@ -117,7 +135,9 @@ class LocalDisk(Storage):
         with self._errors(path):
             _make_folders(doomed.parent)
             with suppress(FileNotFoundError):  # another caller was faster
-                found.rename(doomed)  # the name vanishes at once; what follows may be cut short by a crash
+                found.rename(
+                    doomed
+                )  # the name vanishes at once; what follows may be cut short by a crash
                 sync_folder(found.parent)
                 if doomed.is_dir() and not doomed.is_symlink():
                     shutil.rmtree(doomed)
@@ -137,7 +157,11 @@ class LocalDisk(Storage):
                 raise NotFound(source, self.url(source), "there is nothing to rename") from error
         # Checked by looking as well: a file system may answer well and do otherwise.
         if os.path.lexists(old) or not os.path.lexists(new):
-            raise StorageError(target, self.url(target), f"the rename of {source} was answered with success but did not happen")
+            raise StorageError(
+                target,
+                self.url(target),
+                f"the rename of {source} was answered with success but did not happen",
+            )
         sync_folder(new.parent)
         sync_folder(old.parent)
 
@@ -176,9 +200,20 @@ def _make_folders(folder: Path) -> None:
 def _rename_noreplace(old: Path, new: Path) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):
-        raise OSError(errno.ENOSYS, "this system has no renameat2; storage on local disk needs Linux with glibc 2.28 or later")
-    if libc.renameat2(_AT_FDCWD, os.fsencode(old), _AT_FDCWD, os.fsencode(new), _RENAME_NOREPLACE) != 0:
+        raise OSError(
+            errno.ENOSYS,
+            "this system has no renameat2; storage on local disk needs Linux with glibc "
+            "2.28 or later",
+        )
+    if (
+        libc.renameat2(_AT_FDCWD, os.fsencode(old), _AT_FDCWD, os.fsencode(new), _RENAME_NOREPLACE)
+        != 0
+    ):
         code = ctypes.get_errno()
         if code == errno.EINVAL:
-            raise OSError(code, "this file system, or this pair of folders, knows no rename that refuses an existing target")
+            raise OSError(
+                code,
+                "this file system, or this pair of folders, knows no rename that refuses "
+                "an existing target",
+            )
         raise OSError(code, os.strerror(code))

@@ -1,10 +1,12 @@
 """Storage on HDFS over WebHDFS (`hdfs://…`), without Java and without a native library.
 
-Durable means what HDFS means by a closed file: the pipeline acknowledged every byte and the NameNode saw the minimum of replicas
-(`dfs.namenode.replication.min`) finished; they may still be in the DataNodes' memory unless `dfs.datanode.synconclose` is set.
-WebHDFS has no hsync of its own. Names (rename, delete) are in the NameNode's edit log, synced, before it answers.
+Durable means what HDFS means by a closed file: the pipeline acknowledged every byte and the
+NameNode saw the minimum of replicas (`dfs.namenode.replication.min`) finished; they may still be in
+the DataNodes' memory unless `dfs.datanode.synconclose` is set. WebHDFS has no hsync of its own.
+Names (rename, delete) are in the NameNode's edit log, synced, before it answers.
 
-RENAME always goes with `renameoptions=NONE`: the plain form moves the source INTO an existing target folder and answers true.
+RENAME always goes with `renameoptions=NONE`: the plain form moves the source INTO an existing
+target folder and answers true.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ _RENAME_TRIES: Final = 3
 
 
 class _Status(BaseModel, strict=True):
-    """Of a file or folder. `fileId` is its inode's: it stays with a rename, and is never given again."""
+    """Of a file or folder.
+
+    `fileId` is its inode's: it stays with a rename, and is never given again.
+    """
 
     pathSuffix: str  # the names are WebHDFS's
     type: Literal["FILE", "DIRECTORY", "SYMLINK"]
@@ -67,7 +72,9 @@ class WebHdfs(Storage):
 
     @contextmanager
     def create(self, path: str, *, unseen: bool = False) -> Iterator[BinaryIO]:
-        unfinished = path if unseen else scratch_path()  # that the path is taken is told at the end: a request less
+        unfinished = (
+            path if unseen else scratch_path()
+        )  # that the path is taken is told at the end: a request less
         try:
             with Upload.begin(self._target(unfinished), self.replication) as upload:
                 file = io.BufferedWriter(cast(Any, upload), UPLOAD_BUFFER_BYTES)
@@ -76,13 +83,18 @@ class WebHdfs(Storage):
                 upload.finish()
             stored = self._found(unfinished)
             if stored is None or stored.length != upload.sent:
-                what = f"{upload.sent} bytes were sent, {stored.length if stored else 'none'} are stored"
+                what = (
+                    f"{upload.sent} bytes were sent, {stored.length if stored else 'none'} "
+                    "are stored"
+                )
                 raise StorageError(path, self.url(path), what)
             if not unseen:
                 self._move(stored, unfinished, path)
         except BaseException as error:
             if not (unseen and isinstance(error, AlreadyExists)):  # then it is not ours
-                with suppress(StorageError):  # the first error is the one to tell; what is left is named like no bucket
+                with suppress(
+                    StorageError
+                ):  # the first error is the one to tell; what is left is named like no bucket
                     self.delete(unfinished)
             raise
 
@@ -100,26 +112,41 @@ class WebHdfs(Storage):
         return self._found(path) is not None
 
     def list(self, folder: str) -> builtins.list[Entry]:
-        found = ask(self._target(folder, root_allowed=True), "GET", "LISTSTATUS", _Listing).FileStatuses.FileStatus
+        found = ask(
+            self._target(folder, root_allowed=True), "GET", "LISTSTATUS", _Listing
+        ).FileStatuses.FileStatus
         if any(status.pathSuffix == "" for status in found):
             raise NotFound(folder, self.url(folder), "is a file, not a folder")
-        return sorted(Entry(s.pathSuffix, s.length, s.type == "DIRECTORY", s.modificationTime) for s in found)
+        return sorted(
+            Entry(s.pathSuffix, s.length, s.type == "DIRECTORY", s.modificationTime) for s in found
+        )
 
     def make_folder(self, path: str) -> None:
         target = self._target(path, root_allowed=True)
         try:
             made = ask(target, "PUT", "MKDIRS", _Done).boolean
         except NotFound as error:  # ParentNotDirectoryException
-            raise AlreadyExists(path, target.url, f"a file stands where a folder is needed ({error.what})") from error
+            raise AlreadyExists(
+                path, target.url, f"a file stands where a folder is needed ({error.what})"
+            ) from error
         if not made:
-            raise StorageError(path, target.url, "the folder was not made; the NameNode does not say why")
+            raise StorageError(
+                path, target.url, "the folder was not made; the NameNode does not say why"
+            )
 
     def rename_new(self, source: str, target: str) -> None:
-        """See the interface. What stands at the target then counts (a rename keeps the file id), or, of a file, Hadoop's word."""
+        """See the interface.
+
+        What stands at the target then counts (a rename keeps the file id), or, of a file, Hadoop's
+        word.
+        """
         self._move(self._status(source), source, target)
 
     def _move(self, moved: _Status, source: str, target: str) -> None:
-        """The same; `moved` is the source. That a folder moved is looked up in any case: it is how buckets are published."""
+        """The same; `moved` is the source.
+
+        That a folder moved is looked up in any case: it is how buckets are published.
+        """
         to = self._target(target)
         lost = False
         for _ in range(_RENAME_TRIES):
@@ -137,11 +164,23 @@ class WebHdfs(Storage):
                 raise AlreadyExists(target, to.url, what) from refused
             if not isinstance(refused, Lost):
                 break
-        raise refused or StorageError(target, to.url, f"the rename of {source} was answered with success but did not happen")
+        raise refused or StorageError(
+            target, to.url, f"the rename of {source} was answered with success but did not happen"
+        )
 
     def _rename(self, source: str, target: str) -> HttpAnswer:
-        """Ask for it. The target's folder is made only where it is missed: a request less where it is there."""
-        rename = partial(say, self._target(source), "PUT", "RENAME", destination=self._target(target).file, renameoptions="NONE")
+        """Ask for it.
+
+        The target's folder is made only where it is missed: a request less where it is there.
+        """
+        rename = partial(
+            say,
+            self._target(source),
+            "PUT",
+            "RENAME",
+            destination=self._target(target).file,
+            renameoptions="NONE",
+        )
         try:
             return rename()
         except NotFound:  # the folder, or the source: then it is not found again
@@ -151,13 +190,19 @@ class WebHdfs(Storage):
     def delete(self, path: str) -> None:
         gone = ask(self._target(path), "DELETE", "DELETE", _Done, recursive="true").boolean
         if not gone and self.exists(path):  # it is false, too, where nothing stood
-            raise StorageError(path, self.url(path), "was not deleted; the NameNode does not say why")
+            raise StorageError(
+                path, self.url(path), "was not deleted; the NameNode does not say why"
+            )
 
     def url(self, path: str) -> str:
-        return f"{self.namenode}{posixpath.join(self.root or '/', checked(path, root_allowed=True))}".rstrip("/")
+        return f"{self.namenode}{posixpath.join(self.root or '/', checked(path, root_allowed=True))}".rstrip(
+            "/"
+        )
 
     def _status(self, path: str) -> _Status:
-        return ask(self._target(path, root_allowed=True), "GET", "GETFILESTATUS", _OneStatus).FileStatus
+        return ask(
+            self._target(path, root_allowed=True), "GET", "GETFILESTATUS", _OneStatus
+        ).FileStatus
 
     def _found(self, path: str) -> _Status | None:
         try:

@@ -1,7 +1,10 @@
-"""Streams over WebHDFS: an upload in chunks, a seekable download in windows. Both hold a bounded amount of memory.
+"""Streams over WebHDFS: an upload in chunks, a seekable download in windows.
 
-An upload that breaks off must be removed: the DataNode closes the file when the connection ends, so a part of it stands there and
-looks finished. That is why uploads go to a name that no reader looks at.
+Both hold a bounded amount of memory.
+
+An upload that breaks off must be removed: the DataNode closes the file when the connection ends, so
+a part of it stands there and looks finished. That is why uploads go to a name that no reader looks
+at.
 """
 
 from __future__ import annotations
@@ -16,7 +19,15 @@ from urllib.parse import SplitResult
 from pydantic import BaseModel
 
 from hourmark_etl.storage.errors import BadBlocks, StorageError
-from hourmark_etl.storage.webhdfs_http import Target, answer_of, ask, at_datanode, connected, get, say
+from hourmark_etl.storage.webhdfs_http import (
+    Target,
+    answer_of,
+    ask,
+    at_datanode,
+    connected,
+    get,
+    say,
+)
 
 WINDOW_BYTES: Final = 4 << 20  # two requests each; memory of a reader
 UPLOAD_BUFFER_BYTES: Final = 1 << 20
@@ -37,7 +48,10 @@ class _Located(BaseModel):
 
 
 class Upload(io.RawIOBase):
-    """Writes one new file with HTTP chunks (RFC 9112, 7.1). `finish` says that all is there; closing without it gives up."""
+    """Writes one new file with HTTP chunks (RFC 9112, 7.1).
+
+    `finish` says that all is there; closing without it gives up.
+    """
 
     def __init__(self, target: Target, connection: http.client.HTTPConnection) -> None:
         self._target = target
@@ -52,7 +66,9 @@ class Upload(io.RawIOBase):
         def begun(datanode: SplitResult) -> Upload:
             try:
                 connection = connected(datanode)
-                connection.putrequest("PUT", f"{datanode.path}?{datanode.query}", skip_accept_encoding=True)
+                connection.putrequest(
+                    "PUT", f"{datanode.path}?{datanode.query}", skip_accept_encoding=True
+                )
                 connection.putheader("Content-Type", "application/octet-stream")
                 connection.putheader("Transfer-Encoding", "chunked")
                 connection.endheaders()
@@ -60,12 +76,15 @@ class Upload(io.RawIOBase):
                 raise target.lost(datanode.netloc, error) from error
             return cls(target, connection)
 
-        return at_datanode(target, "PUT", "CREATE", begun, overwrite="false", replication=replication)
+        return at_datanode(
+            target, "PUT", "CREATE", begun, overwrite="false", replication=replication
+        )
 
     def writable(self) -> bool:
         return True
 
-    def write(self, data: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]  # typeshed says Buffer
+    # typeshed says Buffer
+    def write(self, data: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]
         length = memoryview(data).nbytes
         if length:
             self._send(b"%x\r\n%b\r\n" % (length, bytes(data)))
@@ -85,7 +104,9 @@ class Upload(io.RawIOBase):
         super().close()
 
     def _give_up(self) -> None:
-        """Say that nothing more comes, and wait until the DataNode has let go: or it may make the file after it was removed."""
+        """Say that nothing more comes, and wait until the DataNode has let go: or it may make the
+        file after it was removed.
+        """
         with suppress(OSError):
             if self._connection.sock is not None:
                 self._connection.sock.shutdown(socket.SHUT_WR)
@@ -101,7 +122,9 @@ class Upload(io.RawIOBase):
             raise self._lost(error) from error
 
     def _check_answer(self, cause: OSError | None = None) -> None:
-        """A DataNode that refuses may close before it has read everything: its reason is worth more than a broken pipe."""
+        """A DataNode that refuses may close before it has read everything: its reason is worth more
+        than a broken pipe.
+        """
         try:
             answer_of(self._connection, self._target, 201)
         except (OSError, http.client.HTTPException) as error:
@@ -140,7 +163,8 @@ class Download(io.RawIOBase):
         """The rest, in windows: the inherited one would ask for 8 KiB at a time."""
         return b"".join(iter(lambda: self._window(WINDOW_BYTES), b""))
 
-    def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]  # typeshed says Buffer
+    # typeshed says Buffer
+    def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
         window = self._window(len(buffer))
         buffer[: len(window)] = window
         return len(window)
@@ -152,7 +176,9 @@ class Download(io.RawIOBase):
             return b""
         target, span = self._target, {"offset": self._position, "length": length}
         try:
-            found = at_datanode(target, "GET", "OPEN", lambda datanode: get(target, datanode, length), **span)
+            found = at_datanode(
+                target, "GET", "OPEN", lambda datanode: get(target, datanode, length), **span
+            )
         except StorageError as error:
             self._refuse_bad_blocks(error, span)
             raise
@@ -160,10 +186,16 @@ class Download(io.RawIOBase):
         return found
 
     def _refuse_bad_blocks(self, error: StorageError, span: dict[str, int]) -> None:
-        """BadBlocks where the NameNode says that no replica is whole, or there is none; not while no DataNode lives at all."""
+        """BadBlocks where the NameNode says that no replica is whole, or there is none; not while
+        no DataNode lives at all.
+        """
         target = self._target
-        blocks = ask(target, "GET", "GETFILEBLOCKLOCATIONS", _Located, **span).BlockLocations.BlockLocation
+        blocks = ask(
+            target, "GET", "GETFILEBLOCKLOCATIONS", _Located, **span
+        ).BlockLocations.BlockLocation
         if all(block.hosts for block in blocks) and not any(block.corrupt for block in blocks):
             return
-        say(target, "PUT", "CREATE", 307)  # makes nothing yet: it names a DataNode, if only one lives
+        say(
+            target, "PUT", "CREATE", 307
+        )  # makes nothing yet: it names a DataNode, if only one lives
         raise BadBlocks(target.path, target.url, error.what) from error

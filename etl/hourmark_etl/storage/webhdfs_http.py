@@ -1,11 +1,14 @@
-"""WebHDFS requests: what is asked and what counts as an answer; timeouts, bounded retries, Hadoop's exceptions as our own errors.
+"""WebHDFS requests: what is asked and what counts as an answer; timeouts, bounded retries, Hadoop's
+exceptions as our own errors.
 
-An answer is believed only in the shape that the operation has. All else (a lost connection, a redirect to a login page, HTML,
-JSON cut off, a 5xx of whatever cause) is `Lost`: whether the operation happened is not known. Repeated is what may happen twice.
+An answer is believed only in the shape that the operation has. All else (a lost connection, a
+redirect to a login page, HTML, JSON cut off, a 5xx of whatever cause) is `Lost`: whether the
+operation happened is not known. Repeated is what may happen twice.
 
-Connections are kept and belong to one thread of one process: a forked Spark worker never shares a socket with its parent. Proxies
-of the environment are not used: a cluster's addresses are not the internet's.
-Reference: Apache Hadoop, "WebHDFS REST API", 3.5.0. Why a client of its own: docs/decisions/2026-11-21-hdfs-client.md.
+Connections are kept and belong to one thread of one process: a forked Spark worker never shares a
+socket with its parent. Proxies of the environment are not used: a cluster's addresses are not the
+internet's. Reference: Apache Hadoop, "WebHDFS REST API", 3.5.0. Why a client of its own:
+docs/decisions/2026-11-21-hdfs-client.md.
 """
 
 from __future__ import annotations
@@ -31,8 +34,12 @@ from hourmark_etl.storage.errors import (
     StorageError,
 )
 
-TIMEOUT_S: Final = (5.0, 60.0)  # to connect; between bytes: a NameNode pauses for seconds in collections, not for a minute
-# The first for a kept connection that the server has closed; the others ride out a failover's first seconds.
+TIMEOUT_S: Final = (
+    5.0,
+    60.0,
+)  # to connect; between bytes: a NameNode pauses for seconds in collections, not for a minute
+# The first for a kept connection that the server has closed; the others ride out a failover's first
+# seconds.
 _RETRY_PAUSES_S: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
 _MESSAGE_CHARACTERS_MAX: Final = 500
 
@@ -50,7 +57,9 @@ _EXCEPTIONS: Final[Mapping[str, type[StorageError]]] = {
     "BlockMissingException": BadBlocks,
     "ChecksumException": BadBlocks,
 }
-_LATER: Final = frozenset({"StandbyException", "RetriableException", "ObserverRetryOnActiveException"})
+_LATER: Final = frozenset(
+    {"StandbyException", "RetriableException", "ObserverRetryOnActiveException"}
+)
 _NO_ROOM: Final = ("could only be written to", "could only be replicated to", "No space left")
 _BYTES: Final = "application/octet-stream"
 _NO_DATANODE: Final = "Failed to find datanode"
@@ -63,7 +72,10 @@ _local = threading.local()
 class Lost(StorageError):
     """No answer that can be believed: whether the operation happened is not known."""
 
-    next_step = "check that the server named runs, is active, and can be reached from here (storage.webhdfs), then try again"
+    next_step = (
+        "check that the server named runs, is active, and can be reached from here "
+        "(storage.webhdfs), then try again"
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +91,9 @@ class Target:
     def lost(self, server: str, what: object) -> Lost:
         """What to raise where this server's answer cannot be believed."""
         told = f"{type(what).__name__}: {what}" if isinstance(what, Exception) else what
-        return Lost(self.path, self.url, f"no answer from {server} ({told})"[:_MESSAGE_CHARACTERS_MAX])
+        return Lost(
+            self.path, self.url, f"no answer from {server} ({told})"[:_MESSAGE_CHARACTERS_MAX]
+        )
 
 
 class HttpAnswer(NamedTuple):
@@ -91,7 +105,9 @@ class HttpAnswer(NamedTuple):
 
     @property
     def is_nothing(self) -> bool:
-        """Whether it is Hadoop's answer where all it has to say is that it is done. No login page is, nor a plain rename's."""
+        """Whether it is Hadoop's answer where all it has to say is that it is done. No login page
+        is, nor a plain rename's.
+        """
         return self.kind == _BYTES and not self.content
 
 
@@ -104,7 +120,9 @@ class _Refusal(BaseModel):
     RemoteException: _RemoteException
 
 
-def ask(target: Target, method: str, operation: str, shape: type[Shape], **parameters: str | int) -> Shape:
+def ask(
+    target: Target, method: str, operation: str, shape: type[Shape], **parameters: str | int
+) -> Shape:
     """The NameNode's answer to an operation that may happen twice; StorageError otherwise."""
 
     def once() -> Shape:
@@ -112,20 +130,32 @@ def ask(target: Target, method: str, operation: str, shape: type[Shape], **param
         try:
             return shape.model_validate_json(answer.content)
         except ValueError as error:
-            raise target.lost(target.http, f"to {operation} it said {answer.content[:100]!r}") from error
+            raise target.lost(
+                target.http, f"to {operation} it said {answer.content[:100]!r}"
+            ) from error
 
     return again(once)
 
 
-def say(target: Target, method: str, operation: str, expected: int = 200, **parameters: str | int) -> HttpAnswer:
+def say(
+    target: Target, method: str, operation: str, expected: int = 200, **parameters: str | int
+) -> HttpAnswer:
     """The same, once, and the answer as it came, with this status."""
     query = urlencode({"op": operation, "user.name": target.user, **parameters})
     address = urlsplit(f"{target.http}/webhdfs/v1{quote(target.file, safe='/')}?{query}")
     return _exchange(target, address, method, expected)
 
 
-def at_datanode(target: Target, method: str, operation: str, use: Callable[[SplitResult], T], **parameters: str | int) -> T:
-    """What `use` does with the DataNode that the NameNode names; where that one is lost, with another. May happen twice."""
+def at_datanode(
+    target: Target,
+    method: str,
+    operation: str,
+    use: Callable[[SplitResult], T],
+    **parameters: str | int,
+) -> T:
+    """What `use` does with the DataNode that the NameNode names; where that one is lost, with
+    another. May happen twice.
+    """
     excluded: dict[str, str] = {}
 
     def once() -> T:
@@ -161,12 +191,18 @@ def get(target: Target, address: SplitResult, length: int) -> bytes:
     """So many bytes from a DataNode; a short answer is an error, never a short result."""
     answer = _exchange(target, address, "GET", 200)
     if answer.kind != _BYTES or len(answer.content) != length:
-        raise target.lost(address.netloc, f"{len(answer.content)} of {length} bytes came, of {answer.kind or 'no type'}")
+        raise target.lost(
+            address.netloc,
+            f"{len(answer.content)} of {length} bytes came, of {answer.kind or 'no type'}",
+        )
     return answer.content
 
 
 def connected(address: SplitResult) -> http.client.HTTPConnection:
-    """A new connection. OSError, HTTPException or ValueError (a port that is none) where there is no server."""
+    """A new connection.
+
+    OSError, HTTPException or ValueError (a port that is none) where there is no server.
+    """
     if not address.hostname:
         raise ValueError(f"{address.geturl()!r} names no server")
     kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
@@ -177,23 +213,33 @@ def connected(address: SplitResult) -> http.client.HTTPConnection:
 
 
 def answer_of(connection: http.client.HTTPConnection, target: Target, expected: int) -> HttpAnswer:
-    """Read it to its end. StorageError where it is another one; OSError or HTTPException where there is none."""
+    """Read it to its end.
+
+    StorageError where it is another one; OSError or HTTPException where there is none.
+    """
     answer = connection.getresponse()
     content = answer.read()
     if answer.status == expected:
-        return HttpAnswer(content, answer.headers.get("Content-Type", ""), answer.headers.get("Location", ""))
+        return HttpAnswer(
+            content, answer.headers.get("Content-Type", ""), answer.headers.get("Location", "")
+        )
     try:
         told = _Refusal.model_validate_json(content).RemoteException
     except ValueError:
         told = _RemoteException(exception="")
     message = (told.message or answer.reason).partition("\n")[0]
     kind = _kind(answer.status, told.exception, message)
-    text = f"{connection.host}:{connection.port} answered {told.exception or answer.status}: {message}"
+    text = (
+        f"{connection.host}:{connection.port} answered {told.exception or answer.status}: {message}"
+    )
     raise kind(target.path, target.url, text[:_MESSAGE_CHARACTERS_MAX])
 
 
 def _kind(status: int, exception: str, message: str) -> type[StorageError]:
-    """Our error for Hadoop's. A status alone, as a proxy gives it, says little; a 5xx nothing at all."""
+    """Our error for Hadoop's.
+
+    A status alone, as a proxy gives it, says little; a 5xx nothing at all.
+    """
     if "safe mode" in message:
         return SafeMode
     if any(words in message for words in _NO_ROOM):

@@ -1,4 +1,6 @@
-"""How the ETL's driver stands: asked at its metrics; where nothing answers, by its last sign of life in the ledger."""
+"""How the ETL's driver stands: asked at its metrics; where nothing answers, by its last sign of
+life in the ledger.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +34,37 @@ def driver(config: Config, now_ms: int) -> ComponentStatus:
         return dataclasses.replace(known, detail=f"no metrics at {address}; {known.detail}")
     looked_ms = round(float(looked[1]) * 1000) if looked is not None else 0
     if not looked_ms:
-        return ComponentStatus(State.RUNNING, f"answers at {address}, and has not looked yet; {known.detail}", heard_at_ms=now_ms)
+        return ComponentStatus(
+            State.RUNNING,
+            f"answers at {address}, and has not looked yet; {known.detail}",
+            heard_at_ms=now_ms,
+        )
     state = State.SILENT if now_ms - looked_ms > HANGS_MS else State.RUNNING
-    return ComponentStatus(state, f"looked {age(looked_ms, now_ms)} ago ({address}); {known.detail}", heard_at_ms=looked_ms)
+    return ComponentStatus(
+        state,
+        f"looked {age(looked_ms, now_ms)} ago ({address}); {known.detail}",
+        heard_at_ms=looked_ms,
+    )
 
 
 def _known(config: Config, now_ms: int) -> ComponentStatus:
-    """What the ledger says: who held the lease of closing last, and when a driver gave its last sign of life."""
+    """What the ledger says: who held the lease of closing last, and when a driver gave its last
+    sign of life.
+    """
     with existing_ledger(config) as database:
         epoch, seen_ms = database.epoch(CLOSER), driver_seen_ms(database)
     if not epoch:
-        return ComponentStatus(State.NOT_RUNNING, "none has ever run on this ledger; `hourmark etl run` starts one")
+        return ComponentStatus(
+            State.NOT_RUNNING, "none has ever run on this ledger; `hourmark etl run` starts one"
+        )
     if seen_ms is None:
-        return ComponentStatus(State.UNKNOWN, f"the last one took its lease at commit {epoch}, and has given no sign of life yet")
+        return ComponentStatus(
+            State.UNKNOWN,
+            f"the last one took its lease at commit {epoch}, and has given no sign of life yet",
+        )
     said = f"its last sign of life is {age(seen_ms, now_ms)} old (lease of commit {epoch})"
-    return ComponentStatus(State.NOT_RUNNING if no_driver(seen_ms, now_ms) else State.RUNNING, said, heard_at_ms=seen_ms)
+    return ComponentStatus(
+        State.NOT_RUNNING if no_driver(seen_ms, now_ms) else State.RUNNING,
+        said,
+        heard_at_ms=seen_ms,
+    )

@@ -26,11 +26,16 @@ class LagWindow:
         self._samples.append((at_s, mean, max(lags_s, default=0.0)))
         while at_s - self._samples[0][0] > WINDOW_SECONDS:
             self._samples.popleft()
-        return sum(s[1] for s in self._samples) / len(self._samples), max(s[2] for s in self._samples)
+        return sum(s[1] for s in self._samples) / len(self._samples), max(
+            s[2] for s in self._samples
+        )
 
 
-def watermarks_ms(frontiers: Collection[Frontier], reporters: Collection[Reporter], now_ms: int) -> dict[str, int]:
-    """By type: the time up to which all sources that may carry it have caught up; at least the begin of its frontier hour.
+def watermarks_ms(
+    frontiers: Collection[Frontier], reporters: Collection[Reporter], now_ms: int
+) -> dict[str, int]:
+    """By type: the time up to which all sources that may carry it have caught up; at least the
+    begin of its frontier hour.
 
     One pass over reporters and one over types, because there may be thousands of each.
     """
@@ -43,24 +48,41 @@ def watermarks_ms(frontiers: Collection[Frontier], reporters: Collection[Reporte
 
 
 def slowest(frontiers: Collection[Frontier], reporters: Collection[Reporter]) -> Reporter | None:
-    """Of all sources that some type awaits, the one that has caught up least, or never; None where there is none."""
+    """Of all sources that some type awaits, the one that has caught up least, or never; None where
+    there is none.
+    """
     reports = Reports(reporters)
-    awaited = {r.source: r for f in frontiers if f.state is not State.DAMAGED for r, *_ in reports.awaited(f)}
+    awaited = {
+        r.source: r
+        for f in frontiers
+        if f.state is not State.DAMAGED
+        for r, *_ in reports.awaited(f)
+    }
     return min(awaited.values(), key=lambda r: r.caught_up_at_ms or 0, default=None)
 
 
 def open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
-    """Since the end of each frontier hour that has ended, the oldest first, the `OLDEST_SHOWN` oldest."""
+    """Since the end of each frontier hour that has ended, the oldest first, the `OLDEST_SHOWN`
+    oldest.
+    """
     ended = sorted(
-        (f for f in frontiers if f.hour.end_ms <= now_ms and f.state is not State.DAMAGED), key=lambda f: (f.hour, f.event_type)
+        (f for f in frontiers if f.hour.end_ms <= now_ms and f.state is not State.DAMAGED),
+        key=lambda f: (f.hour, f.event_type),
     )
     return {f.event_type: (now_ms - f.hour.end_ms) / 1000 for f in ended[:OLDEST_SHOWN]}
 
 
 def gauges_of(
-    frontiers: Collection[Frontier], reporters: Collection[Reporter], *, set_aside: int, unreadable: int,
-    buckets_in_conflict: int, overrides: int, lag_s: tuple[float, float], now_ms: int,
-) -> Gauges:  # fmt: skip
+    frontiers: Collection[Frontier],
+    reporters: Collection[Reporter],
+    *,
+    set_aside: int,
+    unreadable: int,
+    buckets_in_conflict: int,
+    overrides: int,
+    lag_s: tuple[float, float],
+    now_ms: int,
+) -> Gauges:
     """What the metrics show of it. `lag_s`: mean and greatest watermark lag."""
     states, ages_s = Counter(f.state for f in frontiers), open_ages_s(frontiers, now_ms)
     stand = Counter("gone" if r.goodbye else "waived" if r.waived else "live" for r in reporters)
@@ -81,11 +103,13 @@ def gauges_of(
     )
 
 
-def staged_of(batch: StagedBatch, fixed: Mapping[str, Fixed], bucket_seconds: int, seconds: float, now_ms: int) -> Staged:
+def staged_of(
+    batch: StagedBatch, fixed: Mapping[str, Fixed], bucket_seconds: int, seconds: float, now_ms: int
+) -> Staged:
     """What a committed batch counts as. `fixed`: by type, as it stood at the commit.
 
-    An event is late if what its own hour's bucket holds was fixed before it was staged; falsely late if that bucket was not
-    even published then.
+    An event is late if what its own hour's bucket holds was fixed before it was staged; falsely
+    late if that bucket was not even published then.
     """
     timely = late = falsely_late = 0
     late_seconds = 0.0
@@ -99,10 +123,13 @@ def staged_of(batch: StagedBatch, fixed: Mapping[str, Fixed], bucket_seconds: in
         late_seconds += g.rows * max(0.0, now_ms / 1000 - g.hour_s - bucket_seconds)
     kinds = Counter(f.kind for f in batch.files)
     return Staged(
-        timely=timely, late=late, falsely_late=falsely_late, late_seconds=late_seconds,
+        timely=timely,
+        late=late,
+        falsely_late=falsely_late,
+        late_seconds=late_seconds,
         bytes=sum(g.datum_bytes for g in batch.groups),
         event_files=kinds["events"],
         audit_files=kinds["audit"],
         promised=sum(a.promised for a in batch.audit_groups),
         seconds=seconds,
-    )  # fmt: skip
+    )

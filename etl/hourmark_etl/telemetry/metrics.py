@@ -1,7 +1,9 @@
-"""All metrics of the ETL, in one place: names, kinds, units, meanings. docs/metrics.md says how to read them.
+"""All metrics of the ETL, in one place: names, kinds, units, meanings. docs/metrics.md says how to
+read them.
 
-No metric has a label for each type, because a thousand types would make a thousand series of each: sums over types, and the
-`OLDEST_SHOWN` oldest open buckets by name. What a driver did is counted; how things stand is set once a minute (`Gauges`).
+No metric has a label for each type, because a thousand types would make a thousand series of each:
+sums over types, and the `OLDEST_SHOWN` oldest open buckets by name. What a driver did is counted;
+how things stand is set once a minute (`Gauges`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,22 @@ from hourmark_etl.model import from_row
 
 OLDEST_SHOWN: Final = 10
 _BATCH_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-_CLOSING_SECONDS: Final = (1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 43200.0, 86400.0, 604800.0)
+_CLOSING_SECONDS: Final = (
+    1.0,
+    5.0,
+    15.0,
+    30.0,
+    60.0,
+    300.0,
+    900.0,
+    1800.0,
+    3600.0,
+    7200.0,
+    14400.0,
+    43200.0,
+    86400.0,
+    604800.0,
+)
 _KINDS: Final = ("events", "audit")  # of staged files
 
 
@@ -29,12 +46,16 @@ class Timeliness(enum.StrEnum):
     """How an event stands to the bucket of its own hour when it is staged."""
 
     TIMELY = "timely"  # the bucket is open: the event will be in it
-    LATE = "late"  # the bucket is closed, or what it holds is fixed: a later one will carry the event
+    LATE = (
+        "late"  # the bucket is closed, or what it holds is fixed: a later one will carry the event
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """What one micro-batch has staged. `late_seconds`: added up over its late events, from their hours' ends to now."""
+    """What one micro-batch has staged. `late_seconds`: added up over its late events, from their
+    hours' ends to now.
+    """
 
     timely: int
     late: int
@@ -49,7 +70,8 @@ class Staged:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Gauges:
-    """How things stand, by the ledger: each is a metric of the same name. Where one has a label, by that.
+    """How things stand, by the ledger: each is a metric of the same name. Where one has a label, by
+    that.
 
     Ages are seconds since the end of a frontier hour that has ended.
     """
@@ -84,16 +106,23 @@ class Totals:
 
     def since(self, before: Totals) -> Totals:
         """What was added since."""
-        return from_row(Totals, map(operator.sub, dataclasses.astuple(self), dataclasses.astuple(before)))
+        return from_row(
+            Totals, map(operator.sub, dataclasses.astuple(self), dataclasses.astuple(before))
+        )
 
 
 class Metrics:
-    """One set of metrics with a registry of its own, so that tests can have many. Safe to use from several threads."""
+    """One set of metrics with a registry of its own, so that tests can have many.
+
+    Safe to use from several threads.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
 
-        def counter(name: str, meaning: str, label: str = "", values: Iterable[str] = ()) -> Counter:
+        def counter(
+            name: str, meaning: str, label: str = "", values: Iterable[str] = ()
+        ) -> Counter:
             made = Counter(name, meaning, [label] if label else [], registry=self.registry)
             for value in values:  # these are shown before anything happens
                 made.labels(value)
@@ -102,58 +131,113 @@ class Metrics:
         gauge = functools.partial(Gauge, registry=self.registry)
         histogram = functools.partial(Histogram, registry=self.registry)
         self.events_staged = counter(
-            "hourmark_etl_events_staged", "Events staged: timely, or late for the bucket of their hour.", "arrival", Timeliness
+            "hourmark_etl_events_staged",
+            "Events staged: timely, or late for the bucket of their hour.",
+            "arrival",
+            Timeliness,
         )
         self.events_falsely_late = counter(
-            "hourmark_etl_events_falsely_late", "Late events staged after their bucket was frozen, before it was published."
+            "hourmark_etl_events_falsely_late",
+            "Late events staged after their bucket was frozen, before it was published.",
         )
         self.late_seconds = counter(
-            "hourmark_etl_late_seconds", "Over all late events: from the end of their hour to being staged."
+            "hourmark_etl_late_seconds",
+            "Over all late events: from the end of their hour to being staged.",
         )
-        self.events_promised = counter("hourmark_etl_events_promised", "Events promised by audit records staged.")
-        self.staged_bytes = counter("hourmark_etl_staged_bytes", "Bytes of the datums of events staged.")
-        self.staged_files = counter("hourmark_etl_staged_files", "Staged files committed.", "kind", _KINDS)
+        self.events_promised = counter(
+            "hourmark_etl_events_promised", "Events promised by audit records staged."
+        )
+        self.staged_bytes = counter(
+            "hourmark_etl_staged_bytes", "Bytes of the datums of events staged."
+        )
+        self.staged_files = counter(
+            "hourmark_etl_staged_files", "Staged files committed.", "kind", _KINDS
+        )
         self.batch_seconds = histogram(
-            "hourmark_etl_batch_seconds", "From a micro-batch's begin to its commit.", buckets=_BATCH_SECONDS
+            "hourmark_etl_batch_seconds",
+            "From a micro-batch's begin to its commit.",
+            buckets=_BATCH_SECONDS,
         )
-        self.batch_phase_seconds = counter("hourmark_etl_batch_phase_seconds", "Where Spark spent micro-batches' time.", "phase")
-        self.queries_ended = counter("hourmark_etl_queries_ended", "Streaming queries that ended.", "how", ("stopped", "failed"))
-        self.last_batch = gauge("hourmark_etl_last_batch_timestamp_seconds", "Unix time of the last commit.")
+        self.batch_phase_seconds = counter(
+            "hourmark_etl_batch_phase_seconds", "Where Spark spent micro-batches' time.", "phase"
+        )
+        self.queries_ended = counter(
+            "hourmark_etl_queries_ended",
+            "Streaming queries that ended.",
+            "how",
+            ("stopped", "failed"),
+        )
+        self.last_batch = gauge(
+            "hourmark_etl_last_batch_timestamp_seconds", "Unix time of the last commit."
+        )
 
-        self.buckets_closed = counter("hourmark_etl_buckets_closed", "Buckets closed.", "grade", (grade.value for grade in Grade))
+        self.buckets_closed = counter(
+            "hourmark_etl_buckets_closed",
+            "Buckets closed.",
+            "grade",
+            (grade.value for grade in Grade),
+        )
         self.closing_delay = histogram(
-            "hourmark_etl_closing_delay_seconds", "From an hour's end to its _SUCCESS.", buckets=_CLOSING_SECONDS
+            "hourmark_etl_closing_delay_seconds",
+            "From an hour's end to its _SUCCESS.",
+            buckets=_CLOSING_SECONDS,
         )
-        self.events_closed = counter("hourmark_etl_events_closed", "Events in closed buckets.", "arrival", Timeliness)
-        self.duplicates_removed = counter("hourmark_etl_duplicates_removed", "Rows dropped as duplicates.")
-        self.unaudited = counter("hourmark_etl_unaudited_events", "Bucketed events that no audit record promised yet.")
-        self.last_poll = gauge("hourmark_etl_last_poll_timestamp_seconds", "Unix time of the driver's last poll.")
+        self.events_closed = counter(
+            "hourmark_etl_events_closed", "Events in closed buckets.", "arrival", Timeliness
+        )
+        self.duplicates_removed = counter(
+            "hourmark_etl_duplicates_removed", "Rows dropped as duplicates."
+        )
+        self.unaudited = counter(
+            "hourmark_etl_unaudited_events", "Bucketed events that no audit record promised yet."
+        )
+        self.last_poll = gauge(
+            "hourmark_etl_last_poll_timestamp_seconds", "Unix time of the driver's last poll."
+        )
 
-        self.types = gauge("hourmark_etl_types", "Types, by the state of their frontier hour.", ["state"])
+        self.types = gauge(
+            "hourmark_etl_types", "Types, by the state of their frontier hour.", ["state"]
+        )
         self.open_bucket_age = gauge(
-            "hourmark_etl_open_bucket_age_seconds", "Since the end of the oldest hour that is not closed."
+            "hourmark_etl_open_bucket_age_seconds",
+            "Since the end of the oldest hour that is not closed.",
         )
         self.oldest_open = gauge(
-            "hourmark_etl_oldest_open_buckets_seconds", f"The same of the {OLDEST_SHOWN} oldest, by type.", ["type"]
+            "hourmark_etl_oldest_open_buckets_seconds",
+            f"The same of the {OLDEST_SHOWN} oldest, by type.",
+            ["type"],
         )
         self.types_in_alarm = gauge("hourmark_etl_types_in_alarm", "Types whose last proof failed.")
         self.buckets_in_conflict = gauge(
-            "hourmark_etl_buckets_in_conflict", "Open buckets of a range with two audit records that differ."
+            "hourmark_etl_buckets_in_conflict",
+            "Open buckets of a range with two audit records that differ.",
         )
         self.records_set_aside = gauge(
-            "hourmark_etl_records_set_aside", "Records on topics of events that cannot be staged, and that were not reviewed."
+            "hourmark_etl_records_set_aside",
+            "Records on topics of events that cannot be staged, and that were not reviewed.",
         )
         self.partitions_unreadable = gauge(
-            "hourmark_etl_partitions_unreadable", "Partitions of the central cluster that could not be read when last tried."
+            "hourmark_etl_partitions_unreadable",
+            "Partitions of the central cluster that could not be read when last tried.",
         )
-        self.overrides = gauge("hourmark_etl_overrides", "Overrides (`bucket force`) that are not carried out yet.")
+        self.overrides = gauge(
+            "hourmark_etl_overrides", "Overrides (`bucket force`) that are not carried out yet."
+        )
         self.reporters = gauge("hourmark_etl_reporters", "Hosts' sources and services.", ["state"])
-        self.pending_bytes = gauge("hourmark_etl_host_pending_bytes", "Bytes hosts have yet to send.")
-        self.lost_bytes = gauge("hourmark_etl_host_lost_bytes", "Bytes lost on hosts before they were read.")
-        self.unknown_losses = gauge("hourmark_etl_host_unknown_losses", "Occasions of loss on hosts that nobody can measure.")
+        self.pending_bytes = gauge(
+            "hourmark_etl_host_pending_bytes", "Bytes hosts have yet to send."
+        )
+        self.lost_bytes = gauge(
+            "hourmark_etl_host_lost_bytes", "Bytes lost on hosts before they were read."
+        )
+        self.unknown_losses = gauge(
+            "hourmark_etl_host_unknown_losses",
+            "Occasions of loss on hosts that nobody can measure.",
+        )
         self.watermark_lag = gauge(
             "hourmark_etl_watermark_lag_seconds",
-            "How far behind now all of a type's sources have caught up, over types and the last 5 minutes.",
+            "How far behind now all of a type's sources have caught up, over types and "
+            "the last 5 minutes.",
             ["statistic"],
         )
 
@@ -197,7 +281,10 @@ class Metrics:
 
     def totals(self) -> Totals:
         """What was counted so far."""
-        grades = {grade: self._value("hourmark_etl_buckets_closed_total", grade=grade.value) for grade in Grade}
+        grades = {
+            grade: self._value("hourmark_etl_buckets_closed_total", grade=grade.value)
+            for grade in Grade
+        }
         return Totals(
             timely=self._value("hourmark_etl_events_staged_total", arrival=Timeliness.TIMELY),
             late=self._value("hourmark_etl_events_staged_total", arrival=Timeliness.LATE),

@@ -1,5 +1,5 @@
-"""What a driver says of itself while it runs: counts what it did, looks once a minute at how things stand, and every
-`PROGRESS_SECONDS` says both in one line that an operator understands.
+"""What a driver says of itself while it runs: counts what it did, looks once a minute at how things
+stand, and every `PROGRESS_SECONDS` says both in one line that an operator understands.
 
 Looking costs a handful of queries a minute, each one pass over types or reporters.
 """
@@ -37,7 +37,9 @@ from hourmark_etl.telemetry.gauges import LagWindow, gauges_of, slowest, staged_
 from hourmark_etl.telemetry.metrics import Metrics, Totals
 
 PROGRESS_SECONDS: Final = 30.0
-QUIET_SECONDS: Final = 300.0  # between lines while nothing is staged or closed, and nothing is overdue
+QUIET_SECONDS: Final = (
+    300.0  # between lines while nothing is staged or closed, and nothing is overdue
+)
 POLL_SECONDS: Final = 60.0
 OVERDUE_SECONDS: Final = 60.0  # an hour that ended a moment ago is no news
 _LEDGER_AWAY: Final = (Unavailable, SQLAlchemyError)  # figures are no reason to stop a driver
@@ -57,8 +59,15 @@ class Oldest:
 class Progress:
     """One for a driver. Consumers call `staged` from their threads, the loop calls `polled`."""
 
-    def __init__(self, database: Database, metrics: Metrics, bucket_seconds: int, clock: Clock) -> None:
-        self._database, self._metrics, self._bucket_seconds, self._clock = database, metrics, bucket_seconds, clock
+    def __init__(
+        self, database: Database, metrics: Metrics, bucket_seconds: int, clock: Clock
+    ) -> None:
+        self._database, self._metrics, self._bucket_seconds, self._clock = (
+            database,
+            metrics,
+            bucket_seconds,
+            clock,
+        )
         self._lags = LagWindow()
         self._polled_at_s = -POLL_SECONDS
         self._told_at_s = clock.monotonic_s()
@@ -76,7 +85,10 @@ class Progress:
         self._metrics.staged(staged_of(batch, fixed, self._bucket_seconds, seconds, now_ms), now_ms)
 
     def polled(self, trouble: str = "") -> None:
-        """Once a poll of the driver's loop. `trouble`: what keeps all of closing, in words; empty where nothing does."""
+        """Once a poll of the driver's loop.
+
+        `trouble`: what keeps all of closing, in words; empty where nothing does.
+        """
         self._metrics.polled(self._clock.now_ms())
         now_s = self._clock.monotonic_s()
         with self._lock:
@@ -97,14 +109,22 @@ class Progress:
         lags = [(now_ms - mark) / 1000 for mark in watermarks_ms(found, said, now_ms).values()]
         self._metrics.stands(
             gauges_of(
-                found, said,
+                found,
+                said,
                 set_aside=unreviewed_records(self._database),
                 unreadable=len(read_errors(self._database)),
-                buckets_in_conflict=len({(c.event_type, c.hour_s) for of in conflicts(self._database).values() for c in of}),
+                buckets_in_conflict=len(
+                    {
+                        (c.event_type, c.hour_s)
+                        for of in conflicts(self._database).values()
+                        for c in of
+                    }
+                ),
                 overrides=len(overrides(self._database)),
-                lag_s=self._lags.add(now_s, lags), now_ms=now_ms,
+                lag_s=self._lags.add(now_s, lags),
+                now_ms=now_ms,
             )
-        )  # fmt: skip
+        )
 
     def _tell(self, now_s: float, trouble: str) -> None:
         now_ms, found, totals = self._clock.now_ms(), self._frontiers(), self._metrics.totals()
@@ -114,7 +134,12 @@ class Progress:
             return
         said = reporters(self._database)
         behind = caught_up(slowest(found, said), now_ms) if said else "no source has reported yet"
-        _LOG.info("%s", progress_line(totals.since(self._told), now_s - self._told_at_s, behind, oldest, trouble))
+        _LOG.info(
+            "%s",
+            progress_line(
+                totals.since(self._told), now_s - self._told_at_s, behind, oldest, trouble
+            ),
+        )
         self._told_at_s, self._told = now_s, totals
 
     def _oldest(self, found: Sequence[Frontier], now_ms: int) -> Oldest | None:
@@ -127,22 +152,39 @@ class Progress:
 
 
 def caught_up(slowest: Reporter | None, now_ms: int) -> str:
-    """How far sources have caught up, of which this is the slowest: nothing is said of a time before it reported."""
+    """How far sources have caught up, of which this is the slowest: nothing is said of a time
+    before it reported.
+    """
     if slowest is None:
         return "no source is awaited"
     if slowest.caught_up_at_ms is None:
         return f"{slowest.name} has not caught up yet"
-    return f"all sources had caught up {duration(max(0, now_ms - slowest.caught_up_at_ms) / 1000)} ago"
+    return (
+        f"all sources had caught up {duration(max(0, now_ms - slowest.caught_up_at_ms) / 1000)} ago"
+    )
 
 
-def progress_line(done: Totals, interval_s: float, behind: str, oldest: Oldest | None, trouble: str) -> str:
-    """What was done in the interval, how far behind it is (`caught_up`), and what holds the oldest bucket."""
+def progress_line(
+    done: Totals, interval_s: float, behind: str, oldest: Oldest | None, trouble: str
+) -> str:
+    """What was done in the interval, how far behind it is (`caught_up`), and what holds the oldest
+    bucket.
+    """
     events = done.timely + done.late
-    said = [f"{counted(events, 'event')} staged in {duration(interval_s)} ({events / interval_s:,.0f}/s)"]
+    said = [
+        f"{counted(events, 'event')} staged in {duration(interval_s)} "
+        f"({events / interval_s:,.0f}/s)"
+    ]
     if done.late:
-        said.append(f"{done.late:,.0f} of them late, by {duration(done.late_seconds / done.late)} on average")
+        said.append(
+            f"{done.late:,.0f} of them late, by {duration(done.late_seconds / done.late)} "
+            "on average"
+        )
     if done.batches:
-        batches, each_s = counted(done.batches, "batch", "batches"), done.batch_seconds / done.batches
+        batches, each_s = (
+            counted(done.batches, "batch", "batches"),
+            done.batch_seconds / done.batches,
+        )
         said.append(f"{counted(done.files, 'file')} in {batches} of {each_s:.1f} s")
     closed = f"{counted(done.buckets, 'bucket')} closed"
     said.append(f"{closed}, {done.not_proved:,.0f} not as proved" if done.not_proved else closed)
@@ -150,7 +192,8 @@ def progress_line(done: Totals, interval_s: float, behind: str, oldest: Oldest |
     if oldest is not None:
         what = "; ".join(oldest.waits_for[:3]) or "the closer's next poll"
         said.append(
-            f"oldest open bucket {oldest.event_type} {oldest.hour}, ended {duration(oldest.age_s)} ago, waits for: {what} "
+            f"oldest open bucket {oldest.event_type} {oldest.hour}, ended "
+            f"{duration(oldest.age_s)} ago, waits for: {what} "
             f"(`hourmark bucket why {oldest.event_type} {oldest.hour}`)"
         )
     if trouble:
@@ -159,7 +202,9 @@ def progress_line(done: Totals, interval_s: float, behind: str, oldest: Oldest |
 
 
 class BatchListener(StreamingQueryListener):
-    """Spark's own view of the queries: where a micro-batch's time went, and whether a query failed."""
+    """Spark's own view of the queries: where a micro-batch's time went, and whether a query
+    failed.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

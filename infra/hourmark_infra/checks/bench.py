@@ -1,4 +1,6 @@
-"""`hourmark bench`: runs a benchmark of the checkout as a process of its own, with its arguments unchanged."""
+"""`hourmark bench`: runs a benchmark of the checkout as a process of its own, with its arguments
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,14 @@ def bench(context: click.Context, name: str, arguments: tuple[str, ...]) -> None
     found = (file for file in (root / "bench").glob("*.py") if "__main__" in file.read_text())
     names = sorted(file.stem for file in found if not file.stem.startswith(("etl_", "delivery_")))
     if name not in names:
-        raise UsageError(f"there is no benchmark {name!r}; there are {', '.join(names)}. Example: hourmark bench etl --json")
+        raise UsageError(
+            f"there is no benchmark {name!r}; there are {', '.join(names)}. Example: "
+            "hourmark bench etl --json"
+        )
     export_java_home()
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    sys.exit(subprocess.call([sys.executable, "-m", f"bench.{name}", *arguments], cwd=root, env=environment))
+    sys.exit(
+        subprocess.call(
+            [sys.executable, "-m", f"bench.{name}", *arguments], cwd=root, env=environment
+        )
+    )

@@ -1,4 +1,6 @@
-"""`hourmark chaos`: faults by the hundred, which live beside the other fault tests of the checkout, as a process of its own."""
+"""`hourmark chaos`: faults by the hundred, which live beside the other fault tests of the checkout,
+as a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -36,4 +38,5 @@ def chaos(context: click.Context, arguments: tuple[str, ...]) -> None:
     os.chdir(root)
     command = [sys.executable, "-m", "tests.faults.chaos", *arguments]
     # In this process's place: Ctrl-C and SIGTERM reach it itself.
-    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": str(root)})  # noqa: S606  # no shell is wanted
+    # no shell is wanted
+    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": str(root)})  # noqa: S606

@@ -1,7 +1,9 @@
-"""`hourmark test`: runs each check as its own process, and says one line for each; exit 1 if any failed.
+"""`hourmark test`: runs each check as its own process, and says one line for each; exit 1 if any
+failed.
 
-The whole suite is three pytest sessions beside each other, one with the servers, one with tailers, whose tests wait most of the
-time, one with all others; then a fourth one alone, with tests that hold the system to a time.
+The whole suite is three pytest sessions beside each other, one with the servers, one with tailers,
+whose tests wait most of the time, one with all others; then a fourth one alone, with tests that
+hold the system to a time.
 """
 
 from __future__ import annotations
@@ -40,13 +42,17 @@ def style() -> tuple[Check, ...]:
     )
 
 
-def tests(name: str, marks: str, arguments: Sequence[str], output: Output = Output.AS_IT_COMES) -> Check:
+def tests(
+    name: str, marks: str, arguments: Sequence[str], output: Output = Output.AS_IT_COMES
+) -> Check:
     """One session of pytest."""
     return Check(name, (sys.executable, "-m", "pytest", "-m", marks, *arguments), output)
 
 
 class Plan(NamedTuple):
-    """Lanes are run beside each other, the quick checks first in each; `last`: after them, with nothing beside it."""
+    """Lanes are run beside each other, the quick checks first in each; `last`: after them, with
+    nothing beside it.
+    """
 
     lanes: Sequence[Sequence[Check]]
     last: Sequence[Check] = ()
@@ -66,14 +72,38 @@ def whole_suite(arguments: Sequence[str]) -> Plan:
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--quick", is_flag=True, help="Without the tests that need the real stack or kill parts of it.")
-@click.option("--long", "long_tier", is_flag=True, help="The tests that are too long for every run, instead of the others.")
-@click.option("--acceptance", is_flag=True, help="Each way to install it, from a clean machine to closed buckets and a judge.")
-@click.option("--containers", is_flag=True, help="The tests in containers alone; they need a container engine.")
-@click.option("--pythons", is_flag=True, help="Wheels and some tests on each supported Python that is found on this machine.")
+@click.option(
+    "--quick", is_flag=True, help="Without the tests that need the real stack or kill parts of it."
+)
+@click.option(
+    "--long",
+    "long_tier",
+    is_flag=True,
+    help="The tests that are too long for every run, instead of the others.",
+)
+@click.option(
+    "--acceptance",
+    is_flag=True,
+    help="Each way to install it, from a clean machine to closed buckets and a judge.",
+)
+@click.option(
+    "--containers",
+    is_flag=True,
+    help="The tests in containers alone; they need a container engine.",
+)
+@click.option(
+    "--pythons",
+    is_flag=True,
+    help="Wheels and some tests on each supported Python that is found on this machine.",
+)
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
 def test(
-    quick: bool, long_tier: bool, containers: bool, acceptance: bool, pythons: bool, pytest_arguments: tuple[str, ...]
+    quick: bool,
+    long_tier: bool,
+    containers: bool,
+    acceptance: bool,
+    pythons: bool,
+    pytest_arguments: tuple[str, ...],
 ) -> None:
     """Run every check: style, import rules, types, and the whole test suite on the real local stack.
 
@@ -93,7 +123,10 @@ def test(
       hourmark test tests/unit -k ranges -x
     """
     if quick + long_tier + containers + acceptance + pythons > 1:
-        raise UsageError("--quick, --long, --containers, --acceptance and --pythons exclude each other; run one after the other")
+        raise UsageError(
+            "--quick, --long, --containers, --acceptance and --pythons exclude each "
+            "other; run one after the other"
+        )
     root = project("the tests are")
     if pythons:
         interpreters = found()
@@ -107,7 +140,9 @@ def test(
     sys.exit(run_checks(lanes, root, last))
 
 
-def plan(quick: bool, long_tier: bool, arguments: Sequence[str], *, chosen: str | None = None) -> Plan:
+def plan(
+    quick: bool, long_tier: bool, arguments: Sequence[str], *, chosen: str | None = None
+) -> Plan:
     """What `hourmark test` runs. `chosen`: marks of tests that run alone."""
     if chosen is not None:
         return Plan(((tests("pytest", chosen, arguments),),))
@@ -118,8 +153,12 @@ def plan(quick: bool, long_tier: bool, arguments: Sequence[str], *, chosen: str 
 
 
 def project(what: str) -> Path:
-    """The checkout; UsageError where Hourmark is installed without one, and so without `what` ("the tests are")."""
+    """The checkout; UsageError where Hourmark is installed without one, and so without `what` ("the
+    tests are").
+    """
     root = Path(__file__).parents[3]
     if not (root / "pyproject.toml").is_file():
-        raise UsageError(f"{what} not part of an installed Hourmark; work in a checkout, with ./hourmark")
+        raise UsageError(
+            f"{what} not part of an installed Hourmark; work in a checkout, with ./hourmark"
+        )
     return root

@@ -1,4 +1,6 @@
-"""Which of the supported Pythons this machine has, and a check for each: wheels in an empty environment, and tests there."""
+"""Which of the supported Pythons this machine has, and a check for each: wheels in an empty
+environment, and tests there.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,13 @@ def checks_of(interpreters: dict[str, Path | None]) -> Sequence[Check]:
 
 
 def found() -> dict[str, Path | None]:
-    """Each supported version's interpreter, or None: where `python3.12` is on the path, where uv knows one, or pyenv has one."""
-    return {version: next((path for path in _candidates(version) if _runs(path, version)), None) for version in SUPPORTED}
+    """Each supported version's interpreter, or None: where `python3.12` is on the path, where uv
+    knows one, or pyenv has one.
+    """
+    return {
+        version: next((path for path in _candidates(version) if _runs(path, version)), None)
+        for version in SUPPORTED
+    }
 
 
 def untested(interpreters: dict[str, Path | None]) -> list[str]:
@@ -41,7 +48,17 @@ def untested(interpreters: dict[str, Path | None]) -> list[str]:
 def _candidates(version: str) -> Iterator[Path]:
     if on_path := shutil.which(f"python{version}"):
         yield Path(on_path)
-    asked = [sys.executable, "-m", "uv", "python", "find", "--no-python-downloads", "--no-project", "--system", version]
+    asked = [
+        sys.executable,
+        "-m",
+        "uv",
+        "python",
+        "find",
+        "--no-python-downloads",
+        "--no-project",
+        "--system",
+        version,
+    ]
     known = subprocess.run(asked, capture_output=True, text=True, check=False)
     if known.returncode == 0:
         yield Path(known.stdout.strip())

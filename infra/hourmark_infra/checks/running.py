@@ -1,10 +1,13 @@
-"""Runs checks so that they end with `hourmark test`: SIGTERM, SIGHUP and Ctrl-C are passed on, and their end is waited for.
+"""Runs checks so that they end with `hourmark test`: SIGTERM, SIGHUP and Ctrl-C are passed on, and
+their end is waited for.
 
-Checks stand in lanes: those of one lane are run one after the other, the lanes beside each other. Tests on servers mostly wait,
-so that all else is done meanwhile. What holds the system to a time has the machine for itself, after all others.
+Checks stand in lanes: those of one lane are run one after the other, the lanes beside each other.
+Tests on servers mostly wait, so that all else is done meanwhile. What holds the system to a time
+has the machine for itself, after all others.
 
-A test session takes its servers down when it is told to end (tests/support/ending.py), which takes as long as they need. Each
-check has a session of its own, so that a terminal's Ctrl-C reaches it once, from here, and not again in the middle of that.
+A test session takes its servers down when it is told to end (tests/support/ending.py), which takes
+as long as they need. Each check has a session of its own, so that a terminal's Ctrl-C reaches it
+once, from here, and not again in the middle of that.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ import click
 from hourmark.clock import SystemClock
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-AGAIN_SECONDS: Final = 5.0  # a signal may reach a process that is only just starting, or is busy with another one
+AGAIN_SECONDS: Final = (
+    5.0  # a signal may reach a process that is only just starting, or is busy with another one
+)
 
 
 class Output(Enum):
@@ -48,13 +53,24 @@ class Check(NamedTuple):
 
 
 def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Check] = ()) -> int:
-    """The exit code: 0, 1 where one failed, 128 and the signal's number where one ended it. `last`: when all lanes have ended."""
+    """The exit code: 0, 1 where one failed, 128 and the signal's number where one ended it.
+
+    `last`: when all lanes have ended.
+    """
     with _Told().listening() as told:
         with ThreadPoolExecutor(max(len(lanes), 1)) as pool:
-            failed = [name for names in pool.map(lambda lane: _failed(lane, root, told), lanes) for name in names]
+            failed = [
+                name
+                for names in pool.map(lambda lane: _failed(lane, root, told), lanes)
+                for name in names
+            ]
         failed += _failed(last, root, told)
         if told.number is not None:
-            click.echo(f"ended by {signal.Signals(told.number).name}, with all that the checks had started", err=True)
+            click.echo(
+                f"ended by {signal.Signals(told.number).name}, with all that the checks "
+                "had started",
+                err=True,
+            )
             return 128 + told.number
     click.echo(f"FAILED: {', '.join(failed)}" if failed else "all checks passed", err=True)
     return 1 if failed else 0
@@ -66,7 +82,9 @@ class _Told:
 
     number: int | None = None
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    saying: threading.Lock = field(default_factory=threading.Lock)  # for what a check said, as a whole
+    saying: threading.Lock = field(
+        default_factory=threading.Lock
+    )  # for what a check said, as a whole
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[_Told]:
@@ -114,7 +132,11 @@ def _passes(check: Check, root: Path, told: _Told) -> bool:
         if not passed or check.output is Output.AT_ITS_END:
             sys.stdout.buffer.write(said)
             sys.stdout.flush()
-        click.echo(f"{check.name:<22} {'passed' if passed else 'FAILED'}  {clock.monotonic_s() - began:6.1f} s", err=True)
+        click.echo(
+            f"{check.name:<22} {'passed' if passed else 'FAILED'}  "
+            f"{clock.monotonic_s() - began:6.1f} s",
+            err=True,
+        )
     return passed
 
 

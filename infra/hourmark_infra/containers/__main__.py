@@ -1,4 +1,6 @@
-"""`python -m hourmark_infra.containers ROLE [ARGUMENT…]` becomes the role; `--ask ROLE` asks how it stands (exit 1: not well)."""
+"""`python -m hourmark_infra.containers ROLE [ARGUMENT…]` becomes the role; `--ask ROLE` asks how it
+stands (exit 1: not well).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def main(words: list[str]) -> int:
     if not name or name.startswith("-"):
         print(_USE, file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # a container's first process is not ended by it otherwise
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(0)
+    )  # a container's first process is not ended by it otherwise
     try:
         container = roles.Container(name, site_of(os.environ), home(), SHARED, SystemClock())
         if asked:

@@ -1,4 +1,6 @@
-"""A program that logs, as others are: RFC 5424 lines of two types into a file, which is rotated by rename."""
+"""A program that logs, as others are: RFC 5424 lines of two types into a file, which is rotated by
+rename.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,19 @@ def write_for_ever(log: Path, clock: Clock) -> None:
 
 def line(number: int, now_ms: int, draw: random.Random) -> bytes:
     """A line with its LF: nine of ten are pages that were viewed, one is plain text."""
-    now = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    now = (
+        datetime.fromtimestamp(now_ms / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
     head = f"<14>1 {now} application program {number}"
     if number % 10 == 0:
         return f"{head} app-log - {number} pages were shown\n".encode()
-    page = {"page": f"/page/{draw.randrange(100)}", "milliseconds": draw.randrange(500), "user": f"user-{draw.randrange(1000)}"}
+    page = {
+        "page": f"/page/{draw.randrange(100)}",
+        "milliseconds": draw.randrange(500),
+        "user": f"user-{draw.randrange(1000)}",
+    }
     return f"{head} page-viewed - {json.dumps(page)}\n".encode()
 
 
@@ -50,4 +60,7 @@ def rotate(log: Path) -> None:
 
 def _renames(log: Path) -> Iterator[tuple[Path, Path]]:
     for number in range(_KEPT, 0, -1):
-        yield log.with_name(f"{log.name}.{number - 1}" if number > 1 else log.name), log.with_name(f"{log.name}.{number}")
+        yield (
+            log.with_name(f"{log.name}.{number - 1}" if number > 1 else log.name),
+            log.with_name(f"{log.name}.{number}"),
+        )

@@ -1,4 +1,5 @@
-"""What is made once for a site, in the volume that all containers share: cluster ids, the ledger's password, certificates.
+"""What is made once for a site, in the volume that all containers share: cluster ids, the ledger's
+password, certificates.
 
 clusters.json       {"edge": …, "central": …}: Kafka's ids, which all brokers of a cluster must have been formatted with
 ledger-password     of PostgreSQL's user `hourmark`
@@ -6,7 +7,8 @@ tls/                ca.pem; service.pem of the delivery services and client.pem 
 ready               written last; the others wait for it
 types-applied       written by the role `types`; the ETL waits for it
 
-The CA's key is forgotten: nobody can issue another certificate in its name. Removing the volume begins anew.
+The CA's key is forgotten: nobody can issue another certificate in its name. Removing the volume
+begins anew.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ _DAYS: Final = "3650"  # as long as anybody keeps the volume
 
 
 def make_first(shared: Path) -> bool:
-    """Make all of it, unless it is there; what was cut short is made anew. True where it was made."""
+    """Make all of it, unless it is there; what was cut short is made anew. True where it was
+    made.
+    """
     if (shared / READY).exists():
         return False
     write_durably(shared / "clusters.json", json.dumps(new_cluster_ids()).encode())
@@ -54,10 +58,23 @@ def cluster_ids(shared: Path) -> dict[str, str]:
 def _certificates(tls: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         ca_key = Path(folder) / "ca.key"
-        made = ("-x509", "-days", _DAYS, "-keyout", str(ca_key), "-out", str(tls / "ca.pem"), "-subj", "/CN=hourmark-site")
+        made = (
+            "-x509",
+            "-days",
+            _DAYS,
+            "-keyout",
+            str(ca_key),
+            "-out",
+            str(tls / "ca.pem"),
+            "-subj",
+            "/CN=hourmark-site",
+        )
         _openssl(*made)
         issued = ("-x509", "-days", _DAYS, "-CA", str(tls / "ca.pem"), "-CAkey", str(ca_key))
-        for name, hosts in (("service", (BALANCER, *DELIVERY_SERVICES, "localhost")), ("client", ())):
+        for name, hosts in (
+            ("service", (BALANCER, *DELIVERY_SERVICES, "localhost")),
+            ("client", ()),
+        ):
             certificate, key = Path(folder) / f"{name}.pem", Path(folder) / f"{name}.key"
             files = ("-keyout", str(key), "-out", str(certificate))
             _openssl(*issued, *files, "-subj", f"/CN=hourmark-{name}", *_extensions(hosts))
@@ -65,12 +82,25 @@ def _certificates(tls: Path) -> None:
 
 
 def _extensions(hosts: Sequence[str]) -> tuple[str, ...]:
-    names = ("-addext", "subjectAltName=" + ",".join(f"DNS:{host}" for host in hosts)) if hosts else ()
+    names = (
+        ("-addext", "subjectAltName=" + ",".join(f"DNS:{host}" for host in hosts)) if hosts else ()
+    )
     return ("-addext", "basicConstraints=critical,CA:FALSE", *names)
 
 
 def _openssl(*arguments: str) -> None:
-    command = ("openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", *arguments)
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    command = (
+        "openssl",
+        "req",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        *arguments,
+    )
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         raise Unavailable(f"openssl made no certificate: {done.stderr.strip()[-500:]}")

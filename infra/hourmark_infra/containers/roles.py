@@ -38,7 +38,10 @@ WORKER_WEB_PORT: Final = 8081
 
 
 class Container(NamedTuple):
-    """Where a role runs. `name`: the role's, and the host's; `home`: its own volume; `shared`: that of all."""
+    """Where a role runs.
+
+    `name`: the role's, and the host's; `home`: its own volume; `shared`: that of all.
+    """
 
     name: str
     site: Site
@@ -52,7 +55,9 @@ class Container(NamedTuple):
 
     def server(self) -> Server | None:
         """The server of this name in the local stack's table, if it is one."""
-        return server_table(self.layout, installed, first.cluster_ids(self.shared), mirror=False).get(self.name)
+        return server_table(
+            self.layout, installed, first.cluster_ids(self.shared), mirror=False
+        ).get(self.name)
 
     def wait_for(self, name: str) -> None:
         """Until this file of the shared volume is there."""
@@ -68,14 +73,18 @@ def run(container: Container, arguments: list[str]) -> None:
     """Become the role; returns where it has ended well. UsageError where there is no such role."""
     if container.name == "setup":
         made = first.make_first(container.shared)
-        return say_on_stderr(f"setup: {'made' if made else 'found'} ids and certificates of this site")
+        return say_on_stderr(
+            f"setup: {'made' if made else 'found'} ids and certificates of this site"
+        )
     if container.name == "whole":  # of no site: it has all of a stack in itself
         sys.exit(run_whole(container.home, container.site.bucket_seconds, os.environ, files_max()))
     kind = kind_of(container.name)
     container.wait_for(first.READY)
     programs = installed()
     datanode = container.name if kind == "datanode" else container.layout.shape.datanodes[0]
-    text = render_settings(container.site, container.home, programs, container.name, container.shared, files_max())
+    text = render_settings(
+        container.site, container.home, programs, container.name, container.shared, files_max()
+    )
     write_settings(container.layout, text, datanode)
     return KINDS[kind](container, arguments)
 
@@ -89,7 +98,9 @@ def installed() -> Programs:
     """Of the image; where an image holds no servers, they are only named."""
     if not (cache_root() / "jars").is_dir():
         return Programs(Path("java"), Path("kafka"), Path("hadoop"), Path("registry"))
-    kafka, hadoop, registry = (jars.ensure(name, java_executable) for name in ("kafka", "hadoop", "registry"))
+    kafka, hadoop, registry = (
+        jars.ensure(name, java_executable) for name in ("kafka", "hadoop", "registry")
+    )
     return Programs(java_executable(), kafka, hadoop, unpacked(registry))
 
 
@@ -98,7 +109,8 @@ def kind_of(name: str) -> str:
     kind = name.rstrip("0123456789").rstrip("-")
     if kind not in KINDS:
         raise UsageError(
-            f"there is no role {name!r}; there are setup, whole, {', '.join(KINDS)}, some of them with a number, as edge-1"
+            f"there is no role {name!r}; there are setup, whole, {', '.join(KINDS)}, some "
+            "of them with a number, as edge-1"
         )
     return kind
 
@@ -106,7 +118,9 @@ def kind_of(name: str) -> str:
 def _server(container: Container, _: list[str]) -> NoReturn:
     server = container.server()
     if server is None:
-        raise UsageError(f"this site has no {container.name}; its size is said by SITE_… in the environment")
+        raise UsageError(
+            f"this site has no {container.name}; its size is said by SITE_… in the environment"
+        )
     environment = lifecycle.server_environment(installed().java)
     server.log.parent.mkdir(parents=True, exist_ok=True)
     lifecycle.prepare(server, environment)
@@ -114,7 +128,9 @@ def _server(container: Container, _: list[str]) -> NoReturn:
 
 
 def _hourmark(*words: str, after: str | None = None) -> Callable[[Container, list[str]], NoReturn]:
-    """A command of Hourmark, which finds its configuration by itself; `after`: a file of the shared volume to wait for."""
+    """A command of Hourmark, which finds its configuration by itself; `after`: a file of the shared
+    volume to wait for.
+    """
 
     def become(container: Container, arguments: list[str]) -> NoReturn:
         if after is not None:
@@ -126,7 +142,12 @@ def _hourmark(*words: str, after: str | None = None) -> Callable[[Container, lis
 
 def _types(container: Container, _: list[str]) -> None:
     """Apply them again and again until all servers that this takes are up."""
-    command = _command("types", "apply", "--dir", str(declared(TYPES, container.home / "types", canary=container.site.canary)))
+    command = _command(
+        "types",
+        "apply",
+        "--dir",
+        str(declared(TYPES, container.home / "types", canary=container.site.canary)),
+    )
     while subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode != 0:
         say_on_stderr(f"types: next try in {_AGAIN_S:g} s")
         container.clock.sleep(_AGAIN_S)
@@ -154,15 +175,29 @@ def _etl(container: Container, arguments: list[str]) -> NoReturn:
         "spark.cores.max": "2",
     }
     settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    submit, job = Path(sys.executable).with_name("spark-submit"), Path(__file__).parents[3] / "etl" / "job.py"
+    submit, job = (
+        Path(sys.executable).with_name("spark-submit"),
+        Path(__file__).parents[3] / "etl" / "job.py",
+    )
     config = ["--config", str(container.layout.config_file)]
-    command = [str(submit), "--master", container.site.spark_master, *settings, str(job), *config, *arguments]
+    command = [
+        str(submit),
+        "--master",
+        container.site.spark_master,
+        *settings,
+        str(job),
+        *config,
+        *arguments,
+    ]
     _become(command, _spark_environment(container))
 
 
 def _spark_master(container: Container, _: list[str]) -> NoReturn:
     listening = ["--host", container.name, "--port", str(SPARK_PORT), "--webui-port", "8080"]
-    _become([_spark_class(), "org.apache.spark.deploy.master.Master", *listening], _spark_environment(container))
+    _become(
+        [_spark_class(), "org.apache.spark.deploy.master.Master", *listening],
+        _spark_environment(container),
+    )
 
 
 def _spark_worker(container: Container, _: list[str]) -> NoReturn:
@@ -170,7 +205,13 @@ def _spark_worker(container: Container, _: list[str]) -> NoReturn:
     work.mkdir(parents=True, exist_ok=True)
     listening = ["--host", container.name, "--webui-port", str(WORKER_WEB_PORT)]
     limits = ["--cores", "1", "--memory", "1g", "--work-dir", str(work)]
-    command = [_spark_class(), "org.apache.spark.deploy.worker.Worker", *listening, *limits, container.site.spark_master]
+    command = [
+        _spark_class(),
+        "org.apache.spark.deploy.worker.Worker",
+        *listening,
+        *limits,
+        container.site.spark_master,
+    ]
     _become(command, _spark_environment(container))
 
 
@@ -202,7 +243,8 @@ def _command(*words: str) -> list[str]:
 def _become(command: list[str], environment: Mapping[str, str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(command[0], command, environment)  # noqa: S606  # no shell is wanted: signals are for the server
+    # no shell is wanted: signals are for the server
+    os.execve(command[0], command, environment)  # noqa: S606
 
 
 KINDS: Final[dict[str, Callable[[Container, list[str]], None]]] = {
@@ -210,7 +252,9 @@ KINDS: Final[dict[str, Callable[[Container, list[str]], None]]] = {
     "mirror": _hourmark("mirror", "run"),
     "mirror-watch": _hourmark("mirror", "watch", "--metrics-port", str(WATCH_PORT)),
     "canary": _hourmark("canary", "run", "--metrics-port", str(CANARY_PORT)),
-    "canary-check": _hourmark("canary", "check", "--every", "10", "--metrics-port", str(CANARY_PORT), after=first.APPLIED),
+    "canary-check": _hourmark(
+        "canary", "check", "--every", "10", "--metrics-port", str(CANARY_PORT), after=first.APPLIED
+    ),
     "delivery": _hourmark("serve"),
     "tailer": _hourmark("tail"),
     "types": _types,

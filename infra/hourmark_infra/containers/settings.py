@@ -1,4 +1,6 @@
-"""`hourmark.toml` of one container: the local stack's, with what differs where each component has a host of its own. Pure."""
+"""`hourmark.toml` of one container: the local stack's, with what differs where each component has a
+host of its own. Pure.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,20 @@ TAILER_PORT: Final = 8785  # its metrics and health
 WATCH_PORT: Final = 8786  # of the mirror's watch, for its metrics
 CANARY_PORT: Final = 8787  # likewise, and of its check the metrics
 _OTHER_FILES: Final = 256  # of a service, beside its connections
-_HEAD = "# Written when the container started: to change a setting, use the environment (HOURMARK_TAILER__SCAN_SECONDS=1).\n"
+_HEAD = (
+    "# Written when the container started: to change a setting, use the environment "
+    "(HOURMARK_TAILER__SCAN_SECONDS=1).\n"
+)
 
 
-def render_settings(site: Site, home: Path, programs: Programs, role: str, shared: Path, files: int) -> str:
-    """The file's text. `role` is the container's host name too, by which others reach it; `files`: how many it may have open."""
+def render_settings(
+    site: Site, home: Path, programs: Programs, role: str, shared: Path, files: int
+) -> str:
+    """The file's text.
+
+    `role` is the container's host name too, by which others reach it; `files`: how many it may have
+    open.
+    """
     layout = site.layout(home)
     settings = settings_of(layout, programs, USER, site.bucket_seconds)
     for group, more in _apart(site, layout.ports[SERVICE], role, shared, files).items():
@@ -33,8 +44,14 @@ def render_settings(site: Site, home: Path, programs: Programs, role: str, share
 
 
 def connections(files: int) -> int:
-    """What `service.connections_max` can be: some engines give a container 1,024 files, too few for the default."""
-    return Service().connections_max if files == resource.RLIM_INFINITY else min(Service().connections_max, files - _OTHER_FILES)
+    """What `service.connections_max` can be: some engines give a container 1,024 files, too few for
+    the default.
+    """
+    return (
+        Service().connections_max
+        if files == resource.RLIM_INFINITY
+        else min(Service().connections_max, files - _OTHER_FILES)
+    )
 
 
 def _apart(site: Site, port: int, role: str, shared: Path, files: int) -> dict[str, dict[str, Any]]:
@@ -43,7 +60,9 @@ def _apart(site: Site, port: int, role: str, shared: Path, files: int) -> dict[s
     client = {"ca": str(tls / "ca.pem"), "certificate": str(tls / "client.pem")}
     return {
         "mirror": {"rest_host": role, "workers": site.mirrors},
-        "etl": {"ledger": f"postgresql://{USER}:${{file:{shared / 'ledger-password'}}}@postgres/{USER}"},
+        "etl": {
+            "ledger": f"postgresql://{USER}:${{file:{shared / 'ledger-password'}}}@postgres/{USER}"
+        },
         "service": {
             "host": "0.0.0.0",  # noqa: S104  # the container's own network
             "tls": {"certificate": str(tls / "service.pem"), "client_ca": str(tls / "ca.pem")},

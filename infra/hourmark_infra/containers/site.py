@@ -1,4 +1,5 @@
-"""How many servers the site has and where they are, from the environment that docker-compose.yml gives each container. Pure.
+"""How many servers the site has and where they are, from the environment that docker-compose.yml
+gives each container. Pure.
 
 SITE_EDGE_BROKERS, SITE_CENTRAL_BROKERS, SITE_DATANODES   how many; 3, 3, 3
 SITE_BUCKET_SECONDS                                       length of buckets; 60
@@ -23,7 +24,14 @@ BALANCER: Final = "balancer"
 # Each server has a host of its own, so these may be everywhere the same.
 _BROKER, _CONTROLLER = 9092, 9093
 _DATANODE: Final = {"": 9866, "-http": 9864, "-ipc": 9867}
-_PORTS: Final = {"namenode": 8020, "namenode-http": 9870, "registry": 8081, "mirror-rest": 8783, SERVICE: 8780, METRICS: 8784}
+_PORTS: Final = {
+    "namenode": 8020,
+    "namenode-http": 9870,
+    "registry": 8081,
+    "mirror-rest": 8783,
+    SERVICE: 8780,
+    METRICS: 8784,
+}
 
 
 class Site(NamedTuple):

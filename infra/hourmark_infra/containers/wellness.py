@@ -1,4 +1,6 @@
-"""What a health check asks a role: servers in the words of the local stack, Hourmark's own daemons by their own answers."""
+"""What a health check asks a role: servers in the words of the local stack, Hourmark's own daemons
+by their own answers.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def ask(container: Container) -> Health:
     if kind == "mirror-watch":
         return _answers(f"http://127.0.0.1:{WATCH_PORT}/metrics")
     if kind in ("canary", "canary-check"):
-        return _answers(f"http://127.0.0.1:{CANARY_PORT}/{'healthz' if kind == 'canary' else 'metrics'}")
+        return _answers(
+            f"http://127.0.0.1:{CANARY_PORT}/{'healthz' if kind == 'canary' else 'metrics'}"
+        )
     if kind == "delivery":
         return _answers(f"https://localhost:{ports[SERVICE]}/readyz", _certificates(container))
     if kind == "tailer":
@@ -39,7 +43,11 @@ def ask(container: Container) -> Health:
     if kind == "application":
         return _logs(container)
     server = container.server()
-    return Health(False, f"the role {container.name} has no health") if server is None else server.ask()
+    return (
+        Health(False, f"the role {container.name} has no health")
+        if server is None
+        else server.ask()
+    )
 
 
 def _answers(url: str, verify: ssl.SSLContext | bool = True) -> Health:
@@ -58,10 +66,19 @@ def _certificates(container: Container) -> ssl.SSLContext:
 
 
 def _listens(address: str) -> Health:
-    return Health(True, f"{address} listens") if listens(address) else Health(False, f"{address} does not listen")
+    return (
+        Health(True, f"{address} listens")
+        if listens(address)
+        else Health(False, f"{address} does not listen")
+    )
 
 
 def _logs(container: Container) -> Health:
-    newest_ms = max((path.stat().st_mtime_ns // 1_000_000 for path in LOGS.glob("app.log")), default=0)
+    newest_ms = max(
+        (path.stat().st_mtime_ns // 1_000_000 for path in LOGS.glob("app.log")), default=0
+    )
     silent_ms = container.clock.now_ms() - newest_ms
-    return Health(silent_ms < _SILENT_MS, f"logged {silent_ms / 1000:.0f} s ago" if newest_ms else "has not logged yet")
+    return Health(
+        silent_ms < _SILENT_MS,
+        f"logged {silent_ms / 1000:.0f} s ago" if newest_ms else "has not logged yet",
+    )

@@ -1,8 +1,10 @@
-"""A whole stack in one container, for tests of those who use Hourmark: the role `whole`, which `hourmark.testing` starts.
+"""A whole stack in one container, for tests of those who use Hourmark: the role `whole`, which
+`hourmark.testing` starts.
 
-It is `hourmark run`: servers and components on the container's loopback, where nothing asks who calls. The ports that tests use
-are handed on from the container's own address to the same numbers on loopback: a broker names itself `127.0.0.1:<port>`, which
-is right within the container, and on the machine at whose loopback the engine publishes the port.
+It is `hourmark run`: servers and components on the container's loopback, where nothing asks who
+calls. The ports that tests use are handed on from the container's own address to the same numbers
+on loopback: a broker names itself `127.0.0.1:<port>`, which is right within the container, and on
+the machine at whose loopback the engine publishes the port.
 
 WHOLE_PORTS          JSON: of servers of `hourmark up`, and of the service
 WHOLE_CLUSTERS       of Kafka: 1, or 2 with a mirror between them
@@ -38,7 +40,9 @@ def run_whole(home: Path, bucket_seconds: int, environment: Mapping[str, str], f
     """Run until it is told to end; the exit code of `hourmark run`."""
     ports = published(environment)
     clusters: Clusters = 2 if environment.get("WHOLE_CLUSTERS") == "2" else 1
-    Stack.load_or_make(home, clusters=clusters, bucket_seconds=bucket_seconds, preferred_ports=ports)
+    Stack.load_or_make(
+        home, clusters=clusters, bucket_seconds=bucket_seconds, preferred_ports=ports
+    )
     types = Path(environment.get("WHOLE_TYPES") or TYPES)
     file = home / "whole.toml"
     write_durably(file, render_toml(whole_settings(types, bucket_seconds, files)).encode())
@@ -51,18 +55,28 @@ def published(environment: Mapping[str, str]) -> dict[str, int]:
     text = environment.get("WHOLE_PORTS") or "{}"
     try:
         ports = json.loads(text)
-        if ports.keys() <= {*PORT_NAMES} and all(type(port) is int and 0 < port < 1 << 16 for port in ports.values()):
+        if ports.keys() <= {*PORT_NAMES} and all(
+            type(port) is int and 0 < port < 1 << 16 for port in ports.values()
+        ):
             return dict(ports)
     except (ValueError, AttributeError):
         pass
-    raise ConfigError(f"WHOLE_PORTS = {text!r}: allowed is a JSON object of ports by name: {', '.join(PORT_NAMES)}")
+    raise ConfigError(
+        f"WHOLE_PORTS = {text!r}: allowed is a JSON object of ports by name: "
+        f"{', '.join(PORT_NAMES)}"
+    )
 
 
 def whole_settings(types: Path, bucket_seconds: int, files: int) -> dict[str, dict[str, Any]]:
-    """What differs from the local stack's: quick reports and small batches, as a test waits for each bucket."""
+    """What differs from the local stack's: quick reports and small batches, as a test waits for
+    each bucket.
+    """
     declared = types / "sources.toml"
     sources = tomllib.loads(declared.read_text()).get("source", []) if declared.exists() else []
-    tailed = [{"name": source["name"], "paths": [str(LOGS / f"{source['name']}.log")]} for source in sources]
+    tailed = [
+        {"name": source["name"], "paths": [str(LOGS / f"{source['name']}.log")]}
+        for source in sources
+    ]
     return {
         "parsing": {"bucket_seconds": bucket_seconds},
         "types": {"dir": str(types)},
@@ -73,7 +87,9 @@ def whole_settings(types: Path, bucket_seconds: int, files: int) -> dict[str, di
 
 
 async def relayed(command: Sequence[str], address: str, ports: Iterable[int]) -> int:
-    """Run the command, and meanwhile hand on what connects to one of the ports at this address; the command's exit code."""
+    """Run the command, and meanwhile hand on what connects to one of the ports at this address; the
+    command's exit code.
+    """
     async with AsyncExitStack() as open_:
         for port in ports:
             await open_.enter_async_context(await _relay(address, port))

@@ -1,4 +1,6 @@
-"""Which buckets are closed, as HDFS shows it to anybody: by the judge's reader, not by the ETL's."""
+"""Which buckets are closed, as HDFS shows it to anybody: by the judge's reader, not by the
+ETL's.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ _PROVED: Final = "proved"
 
 
 class TypeClosing(NamedTuple):
-    """How far a type is closed: `end_ms` is the end of its last closed bucket, 0 for none; `latest` its last non-empty hour."""
+    """How far a type is closed: `end_ms` is the end of its last closed bucket, 0 for none; `latest`
+    its last non-empty hour.
+    """
 
     proved_with_events: int = 0
     end_ms: int = 0
@@ -53,16 +57,26 @@ def summarize(buckets: Iterable[Bucket]) -> dict[str, TypeClosing]:
         before = found.get(bucket.type, TypeClosing())
         counts = bucket.marker.grade == _PROVED and bucket.marker.events > 0
         latest = bucket.hour if counts else before.latest
-        found[bucket.type] = TypeClosing(before.proved_with_events + counts, max(before.end_ms, bucket.end_ms), latest)
+        found[bucket.type] = TypeClosing(
+            before.proved_with_events + counts, max(before.end_ms, bucket.end_ms), latest
+        )
     return found
 
 
 def closed_enough(found: Mapping[str, TypeClosing], wanted: Mapping[str, int], end_ms: int) -> bool:
-    """Whether each type of `wanted` has so many non-empty proved buckets, and is closed up to `end_ms`."""
+    """Whether each type of `wanted` has so many non-empty proved buckets, and is closed up to
+    `end_ms`.
+    """
     of = {name: found.get(name, TypeClosing()) for name in wanted}
-    return all(of[name].proved_with_events >= count and of[name].end_ms >= end_ms for name, count in wanted.items())
+    return all(
+        of[name].proved_with_events >= count and of[name].end_ms >= end_ms
+        for name, count in wanted.items()
+    )
 
 
 def short(found: Mapping[str, TypeClosing]) -> str:
     """For a line of progress."""
-    return ", ".join(f"{name} {closing.proved_with_events}" for name, closing in sorted(found.items())) or "none"
+    return (
+        ", ".join(f"{name} {closing.proved_with_events}" for name, closing in sorted(found.items()))
+        or "none"
+    )

@@ -44,8 +44,8 @@ doc = "A line of a file that the user named, byte for byte."
 fields = [{ name = "line", type = "bytes" }]
 line = { payload = "text", field = "line" }
 """,
-    # Kafka writes `[time] LEVEL message (logger)`, Hadoop `time LEVEL logger: message`; what is neither (stack traces, banners)
-    # is taken whole, at the time it was seen.
+    # Kafka writes `[time] LEVEL message (logger)`, Hadoop `time LEVEL logger: message`; what is
+    # neither (stack traces, banners) is taken whole, at the time it was seen.
     f"{SERVER_LOG}.toml": """\
 name = "server-log"
 doc = "A line of a server's log."
@@ -93,16 +93,29 @@ _CONTENT: Final = {
 }  # by payload: see hourmark_infra.judge.expectations
 
 
-def told(folder: Path) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]], dict[str, int]]:
+def told(
+    folder: Path,
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]], dict[str, int]]:
     """Types, sources and limits of a folder, as the judge is told them."""
     types, sources, limits = read_folder(folder)
     told_types = {
-        t.name: {**t.line.model_dump(exclude={"payload"}), "content": _CONTENT[t.line.payload], "fields": t.fields}
+        t.name: {
+            **t.line.model_dump(exclude={"payload"}),
+            "content": _CONTENT[t.line.payload],
+            "fields": t.fields,
+        }
         for t in types
         if t.name != DEAD_LETTERS.name
     }
     told_sources = {
-        s.name: {"source": s.name, "form": s.format, "type": s.types, "catch_all": s.catch_all, "hosts": s.host} for s in sources
+        s.name: {
+            "source": s.name,
+            "form": s.format,
+            "type": s.types,
+            "catch_all": s.catch_all,
+            "hosts": s.host,
+        }
+        for s in sources
     }
     return told_types, told_sources, limits.model_dump()
 

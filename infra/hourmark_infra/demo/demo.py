@@ -1,9 +1,11 @@
 """The story: a stack, three kinds of files, a killed leader, closed buckets, and a judge.
 
-    the stack comes up → types are applied, the components start → files grow; a leader dies and returns →
-    the last minute closes → the judge compares every line with every bucket → all is taken down
+    the stack comes up → types are applied, the components start → files grow; a leader dies and
+    returns → the last minute closes → the judge compares every line with every bucket → all is
+    taken down
 
-Whatever ends it, a fault, Ctrl-C, SIGTERM, takes all down; what a SIGKILL leaves is taken down by the next demo of this home.
+Whatever ends it, a fault, Ctrl-C, SIGTERM, takes all down; what a SIGKILL leaves is taken down by
+the next demo of this home.
 """
 
 from __future__ import annotations
@@ -26,7 +28,13 @@ from hourmark.rules.rules_topic import read_rules
 from hourmark_infra.components import Components, wait_for
 from hourmark_infra.demo import outcome
 from hourmark_infra.demo.closing import Progress, TypeClosing, closed_enough, look, short
-from hourmark_infra.demo.declarations import EVENTS_SOURCE, LINES_SOURCE, SERVER_LOG, TYPES, write_declarations
+from hourmark_infra.demo.declarations import (
+    EVENTS_SOURCE,
+    LINES_SOURCE,
+    SERVER_LOG,
+    TYPES,
+    write_declarations,
+)
 from hourmark_infra.demo.events import AD_SHOWN, TRACK_PLAYED, events
 from hourmark_infra.demo.leader_kill import Fault, leader_dies
 from hourmark_infra.demo.live_log import LiveLog
@@ -51,9 +59,13 @@ from hourmark_infra.stack.purge import purge_stack
 
 DRAINING_SECONDS: Final = 180.0  # for the tailer's rest; a few seconds are usual
 WRITING_SECONDS: Final = 3600.0  # for files of any size; three minutes are usual
-CLOSING_SECONDS: Final = 900.0  # after the last line, for all to be closed; half a minute where the machine is free
+CLOSING_SECONDS: Final = (
+    900.0  # after the last line, for all to be closed; half a minute where the machine is free
+)
 STALLED_SECONDS: Final = 180.0  # without any bucket being closed: something is stuck
-LOOK_SECONDS: Final = 4.0  # between looks at HDFS, each of which writes lines into the NameNode's log
+LOOK_SECONDS: Final = (
+    4.0  # between looks at HDFS, each of which writes lines into the NameNode's log
+)
 _FIRST_MINUTE_MIN_S: Final = 15  # traffic in a shorter rest of a minute does not count as a bucket
 _SPARE_S: Final = 10  # of the last minute, so that most is delivered when it ends
 _MS: Final = 1000
@@ -86,9 +98,15 @@ class Result:
 
 
 class Demo:
-    """One run. `home` holds its stack and its work; nothing of an earlier run is used. `trouble` happens while files grow."""
+    """One run.
 
-    def __init__(self, home: Path, wish: Options, clock: Clock, say: Say, trouble: Fault = leader_dies) -> None:
+    `home` holds its stack and its work; nothing of an earlier run is used. `trouble` happens while
+    files grow.
+    """
+
+    def __init__(
+        self, home: Path, wish: Options, clock: Clock, say: Say, trouble: Fault = leader_dies
+    ) -> None:
         self.home = home
         self.work = home / "work"
         self._wish = wish
@@ -127,7 +145,8 @@ class Demo:
         stack = Stack.load_or_make(self.home, clusters=self._wish.clusters, say=self.tell)
         try:
             stack.up()
-        except Unavailable as error:  # as a rule, somebody took a port between its choice and its use: `up` chooses it anew
+        # as a rule, somebody took a port between its choice and its use: `up` chooses it anew
+        except Unavailable as error:
             self.tell(f"{str(error).splitlines()[0]}\n          trying once more")
             stack.down()
             stack.up()
@@ -137,7 +156,9 @@ class Demo:
         """Apply the types, and start service, tailer and ETL with settings of the demo's own."""
         write_declarations(self.work / "types")
         of_stack = tomllib.loads(stack.layout.config_file.read_text())
-        settings = demo_settings(of_stack, stack.layout.logs, self.work / "sources", self.work / "types")
+        settings = demo_settings(
+            of_stack, stack.layout.logs, self.work / "sources", self.work / "types"
+        )
         self._config_file.write_text(render_toml(settings))
         config = load_config(self._config_file)
         self.components.run_repeatable("types", "apply", seconds=180.0)
@@ -149,19 +170,29 @@ class Demo:
         return config
 
     def start_traffic(self) -> Traffic:
-        """Files begin to grow, for as many minutes as there shall be buckets, the first and the last of them not whole."""
+        """Files begin to grow, for as many minutes as there shall be buckets, the first and the
+        last of them not whole.
+        """
         span_s = span_seconds(self._clock.now_ms(), self._wish.buckets)
         sources, wish = self.work / "sources", self._wish
         named = wish.lines or (own_lines(self.work / "own.log"),)
         logs = [
-            LiveLog(sources / LINES_SOURCE / f"{number}-{app_name(path.name)}.log", LINES, named_lines(path), self._clock)
+            LiveLog(
+                sources / LINES_SOURCE / f"{number}-{app_name(path.name)}.log",
+                LINES,
+                named_lines(path),
+                self._clock,
+            )
             for number, path in enumerate(named, 1)
         ]
         structured = events(int(wish.rate * span_s), wish.seed, broken_at_least_each=wish.rate * 10)
         logs.append(LiveLog(sources / EVENTS_SOURCE / "player.log", None, structured, self._clock))
         traffic = Traffic(logs, span_s, self._clock)
         traffic.start()
-        self.tell(f"writing for {span_s:.0f} s: {wish.rate} events/s (seed {wish.seed}), {len(named)} named file(s), server logs")
+        self.tell(
+            f"writing for {span_s:.0f} s: {wish.rate} events/s (seed {wish.seed}), "
+            f"{len(named)} named file(s), server logs"
+        )
         return traffic
 
     def take_down(self) -> None:
@@ -175,8 +206,13 @@ class Demo:
         """A line of progress."""
         self._say(f"[{self._seconds():5.0f} s] {line}")
 
-    def wait(self, condition: Callable[[], bool], what: str, seconds: float, pause_s: float = 0.25) -> None:
-        """Wait for something, and see that no component dies meanwhile. Unavailable where one does, or it takes longer."""
+    def wait(
+        self, condition: Callable[[], bool], what: str, seconds: float, pause_s: float = 0.25
+    ) -> None:
+        """Wait for something, and see that no component dies meanwhile.
+
+        Unavailable where one does, or it takes longer.
+        """
         wait_for(condition, what, seconds, self._clock, self.components.check, pause_s=pause_s)
 
     def pause(self, seconds: float) -> None:
@@ -185,8 +221,15 @@ class Demo:
         self.wait(lambda: self._clock.monotonic_s() >= end_s, "time to pass", seconds + 5)
 
     def _conclude(self, traffic: Traffic, stack: Stack, config: Config) -> Result:
-        sizes = {path: path.stat().st_size for pattern in SERVER_LOGS for path in sorted(stack.layout.logs.glob(pattern))}
-        self.tell(f"all {traffic.written:,} lines are written; the tailer delivers what is left, and says goodbye")
+        sizes = {
+            path: path.stat().st_size
+            for pattern in SERVER_LOGS
+            for path in sorted(stack.layout.logs.glob(pattern))
+        }
+        self.tell(
+            f"all {traffic.written:,} lines are written; the tailer delivers what is "
+            "left, and says goodbye"
+        )
         self.components.stop("tailer")
         self.components.run("tail", "--drain", seconds=DRAINING_SECONDS)
         drained_ms, until_s = self._clock.now_ms(), self._clock.monotonic_s() + CLOSING_SECONDS
@@ -194,14 +237,21 @@ class Demo:
         with closing(WebHdfs(config.storage.webhdfs, config.storage.user)) as hdfs:
             early = take_snapshot(hdfs, config.storage.root)
             closed_now = partial(look, hdfs, config.storage.root)
-            found = self._wait_closed(closed_now, self._wanted(traffic), next_minute_ms(drained_ms), until_s)
-            told = write_expectations(self.work / "expectations.json", config, self._told(traffic, config, sizes))
+            found = self._wait_closed(
+                closed_now, self._wanted(traffic), next_minute_ms(drained_ms), until_s
+            )
+            told = write_expectations(
+                self.work / "expectations.json", config, self._told(traffic, config, sizes)
+            )
             self.tell("the judge compares every line with every bucket")
             settled_verdict(told, hdfs, partial(self._one_more_minute, closed_now, until_s))
             snapshot = take_snapshot(hdfs, config.storage.root)
             self.components.stop("etl")
             report = judge(told, hdfs)  # of all that will ever be closed
-            for path, change in (*changes(early, snapshot), *changes(snapshot, take_snapshot(hdfs, config.storage.root))):
+            for path, change in (
+                *changes(early, snapshot),
+                *changes(snapshot, take_snapshot(hdfs, config.storage.root)),
+            ):
                 report.add(Kind.CHANGED, path, change)
         promised = acknowledged(config)
         return Result(
@@ -224,12 +274,20 @@ class Demo:
         )
 
     def _wanted(self, traffic: Traffic) -> dict[str, int]:
-        """Non-empty buckets by type: of named lines no more than there are minutes in which some were written."""
-        minutes = {minute for log in traffic.logs if log.event_type == LINES for minute in log.minutes}
-        wanted = dict.fromkeys((TRACK_PLAYED, AD_SHOWN, SERVER_LOG, DEAD_LETTERS), self._wish.buckets)
+        """Non-empty buckets by type: of named lines no more than there are minutes in which some
+        were written.
+        """
+        minutes = {
+            minute for log in traffic.logs if log.event_type == LINES for minute in log.minutes
+        }
+        wanted = dict.fromkeys(
+            (TRACK_PLAYED, AD_SHOWN, SERVER_LOG, DEAD_LETTERS), self._wish.buckets
+        )
         return {**wanted, LINES: min(self._wish.buckets, len(minutes))}
 
-    def _wait_closed(self, closed_now: Look, wanted: dict[str, int], end_ms: int, until_s: float) -> dict[str, TypeClosing]:
+    def _wait_closed(
+        self, closed_now: Look, wanted: dict[str, int], end_ms: int, until_s: float
+    ) -> dict[str, TypeClosing]:
         progress = Progress(self._clock)
         found: dict[str, TypeClosing] = {}
 
@@ -239,26 +297,40 @@ class Demo:
             if progress.note(found):
                 self.tell(f"non-empty buckets proved: {short(found)}")
             if progress.stalled_s > STALLED_SECONDS:
-                raise Unavailable(f"no bucket was closed for {STALLED_SECONDS:.0f} s; see {self.components.log('etl')}")
+                raise Unavailable(
+                    f"no bucket was closed for {STALLED_SECONDS:.0f} s; see "
+                    f"{self.components.log('etl')}"
+                )
             return closed_enough(found, wanted, end_ms)
 
         self.pause((end_ms - self._clock.now_ms()) / _MS)
         seconds = max(1.0, until_s - self._clock.monotonic_s())
-        self.wait(enough, f"{self._wish.buckets} non-empty buckets of every type, closed as proved", seconds, LOOK_SECONDS)
+        self.wait(
+            enough,
+            f"{self._wish.buckets} non-empty buckets of every type, closed as proved",
+            seconds,
+            LOOK_SECONDS,
+        )
         return found
 
     def _one_more_minute(self, closed_now: Look, until_s: float, report: Report) -> bool:
         """What was delivered after the last minute's end lies in the next one."""
         end_ms = min(found.end_ms for found in closed_now().values()) + BUCKET_SECONDS * _MS
         self.tell(
-            f"{sum(c.lost for c in report.types.values()):,} lines are in no closed bucket yet; waiting for the next minute"
+            f"{sum(c.lost for c in report.types.values()):,} lines are in no closed "
+            "bucket yet; waiting for the next minute"
         )
         seconds = until_s - self._clock.monotonic_s()
         if seconds <= 0:
             return False
         wanted = dict.fromkeys((*TYPES, DEAD_LETTERS), 0)
         with suppress(Unavailable):
-            self.wait(lambda: closed_enough(closed_now(), wanted, end_ms), "the next minute to close", seconds, LOOK_SECONDS)
+            self.wait(
+                lambda: closed_enough(closed_now(), wanted, end_ms),
+                "the next minute to close",
+                seconds,
+                LOOK_SECONDS,
+            )
             return True
         return False
 
@@ -273,7 +345,9 @@ def next_minute_ms(now_ms: int) -> int:
 
 
 def span_seconds(now_ms: int, buckets: int) -> float:
-    """How long to write from now, so that lines fall into so many minutes, and a rest of the last one is left to deliver them."""
+    """How long to write from now, so that lines fall into so many minutes, and a rest of the last
+    one is left to deliver them.
+    """
     rest_s = (next_minute_ms(now_ms) - now_ms) / _MS
     more = buckets - 1 if rest_s >= _FIRST_MINUTE_MIN_S else buckets
     return rest_s + more * BUCKET_SECONDS - _SPARE_S
@@ -283,6 +357,8 @@ def alone(home: Path) -> AbstractContextManager[None]:
     """Hold the home's lock; UsageError if another demo holds it."""
 
     def refuse() -> None:
-        raise UsageError(f"another demo runs in {home}; wait for it, or set HOURMARK_HOME to another folder")
+        raise UsageError(
+            f"another demo runs in {home}; wait for it, or set HOURMARK_HOME to another folder"
+        )
 
     return one_at_a_time(home / "demo.lock", refuse)

@@ -1,4 +1,6 @@
-"""Structured events of two types, 7 to 3, and a few that are broken in every way that becomes a dead letter. Seeded."""
+"""Structured events of two types, 7 to 3, and a few that are broken in every way that becomes a
+dead letter. Seeded.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ Fields = dict[str, Any]
 
 
 def events(count: int, seed: int, *, broken_at_least_each: int) -> Iterator[Due]:
-    """`count` lines, evenly spread, every so many of them broken for sure; equal seeds give equal lines but for their times."""
+    """`count` lines, evenly spread, every so many of them broken for sure; equal seeds give equal
+    lines but for their times.
+    """
     chance = random.Random(seed)  # noqa: S311  # traffic, not secrets
     for number in range(count):
         broken = chance.random() < _BROKEN_SHARE or number % broken_at_least_each == 0
@@ -61,11 +65,15 @@ def _json(fields: Fields) -> bytes:
 
 _BROKEN: Final[tuple[Callable[[str, Fields], Render], ...]] = (
     lambda event_type, fields: rendered(_APP, event_type, _json(fields)[:-9]),  # cut short
-    lambda event_type, fields: _of(event_type, {name: value for name, value in fields.items() if name != "user"}),
+    lambda event_type, fields: _of(
+        event_type, {name: value for name, value in fields.items() if name != "user"}
+    ),
     lambda event_type, fields: _of(event_type, {**fields, "surprise": 1}),
     lambda _, fields: _of("no-such-type", fields),
     lambda event_type, fields: _of(event_type, fields, _YEARS_MS),
     lambda event_type, fields: _of(event_type, fields, -_YEARS_MS),
-    lambda event_type, fields: rendered(_APP, event_type, _json(fields).replace(b"user-", b"user\xff")),  # no UTF-8
+    lambda event_type, fields: rendered(
+        _APP, event_type, _json(fields).replace(b"user-", b"user\xff")
+    ),  # no UTF-8
     lambda _, fields: lambda _time_ms: _json(fields),  # no RFC 5424
 )

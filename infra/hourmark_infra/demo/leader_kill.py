@@ -20,7 +20,9 @@ KILL_AT: Final = 0.35  # of the traffic's span
 AWAY_SECONDS: Final = 20.0
 
 
-Fault: TypeAlias = Callable[["Demo", Traffic, Stack, Config], None]  # happens while files grow; returns when it is over
+Fault: TypeAlias = Callable[
+    ["Demo", Traffic, Stack, Config], None
+]  # happens while files grow; returns when it is over
 
 
 def leader_dies(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
@@ -28,7 +30,10 @@ def leader_dies(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> N
     demo.wait(lambda: traffic.moment >= KILL_AT, "the middle of the traffic", traffic.span_s)
     broker = leader_of(config, events_topic(TRACK_PLAYED))
     stack.kill(broker)
-    demo.tell(f"{traffic.written:,} lines written; killed {broker}, which led events.{TRACK_PLAYED}, with SIGKILL")
+    demo.tell(
+        f"{traffic.written:,} lines written; killed {broker}, which led "
+        f"events.{TRACK_PLAYED}, with SIGKILL"
+    )
     demo.pause(AWAY_SECONDS)
     stack.start(broker)
     stack.wait_ready(broker)
@@ -36,7 +41,9 @@ def leader_dies(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> N
 
 
 def leader_of(config: Config, topic: str, cluster: str = "edge") -> str:
-    """The stack's name of the broker of the cluster (edge, or central) that leads the topic's first partition."""
+    """The stack's name of the broker of the cluster (edge, or central) that leads the topic's first
+    partition.
+    """
     asked = config.kafka.edge if cluster == "edge" else config.kafka.central_cluster
     metadata = Cluster(asked, cluster).admin.list_topics(topic, timeout=15.0)
     leader = metadata.topics[topic].partitions[0].leader

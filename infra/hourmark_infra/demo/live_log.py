@@ -14,7 +14,8 @@ _WRITE_BYTES: Final = 1 << 18  # lines that are due together are written togethe
 
 
 class Due(NamedTuple):
-    """A line that is due `moment` (0 to 1) of the span after its start; `render` makes it, without LF, for a Unix time in ms.
+    """A line that is due `moment` (0 to 1) of the span after its start; `render` makes it, without
+    LF, for a Unix time in ms.
 
     `broken`: it must become a dead letter.
     """
@@ -30,7 +31,9 @@ class LiveLog:
     `records` says what was handed to the files, and never what is read from them.
     """
 
-    def __init__(self, path: Path, event_type: str | None, lines: Iterator[Due], clock: Clock) -> None:
+    def __init__(
+        self, path: Path, event_type: str | None, lines: Iterator[Due], clock: Clock
+    ) -> None:
         self.path = path
         self.event_type = event_type
         self.written = 0
@@ -51,7 +54,9 @@ class LiveLog:
         return self._next is None
 
     def write_due(self, moment: float) -> None:
-        """Write what is due, in as few writes as fit; an empty log is made, and rotated, all the same."""
+        """Write what is due, in as few writes as fit; an empty log is made, and rotated, all the
+        same.
+        """
         pending, broken = bytearray(), list[int]()
         while self._next is not None and self._next.moment <= moment:
             if not self._log.rotated and self._next.moment >= 0.5:

@@ -1,4 +1,6 @@
-"""Files that the user names, written out as live traffic: each line, byte for byte, is the MSG of an RFC 5424 line."""
+"""Files that the user names, written out as live traffic: each line, byte for byte, is the MSG of
+an RFC 5424 line.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,24 @@ TYPE: Final = "lines"
 
 
 def named_lines(path: Path) -> Iterator[Due]:
-    """The file's lines, evenly spread. Read twice, never held as a whole; an unterminated last line counts."""
+    """The file's lines, evenly spread.
+
+    Read twice, never held as a whole; an unterminated last line counts.
+    """
     with path.open("rb") as file:
         count = sum(1 for _ in file)
     with path.open("rb") as file:
-        for number, line in enumerate(itertools.islice(file, count)):  # what is appended meanwhile is not part of the demo
+        for number, line in enumerate(
+            itertools.islice(file, count)
+        ):  # what is appended meanwhile is not part of the demo
             message = line.removesuffix(b"\n")
             yield Due(number / max(1, count - 1), rendered(app_name(path.name), TYPE, message))
 
 
 def own_lines(path: Path) -> Path:
-    """A file of the demo's own making, for who names none: ordinary lines, and the odd ones that real files have."""
+    """A file of the demo's own making, for who names none: ordinary lines, and the odd ones that
+    real files have.
+    """
     odd = [
         b"",
         b"\r",
@@ -36,7 +45,9 @@ def own_lines(path: Path) -> Path:
         b"x" * 100_000,
     ]
     lines = [
-        odd[n // 20 % len(odd)] if n % 20 == 7 else b"2026-01-02 03:%02d:%02d INFO request %d served" % (n // 60 % 60, n % 60, n)
+        odd[n // 20 % len(odd)]
+        if n % 20 == 7
+        else b"2026-01-02 03:%02d:%02d INFO request %d served" % (n // 60 % 60, n % 60, n)
         for n in range(1200)
     ]
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,9 +13,14 @@ from hourmark.records.audit import AuditRecord
 
 
 def acknowledged(config: Config) -> Counter[str]:
-    """Events by type. A range that was sent twice counts once; ranges do not overlap while no checkpoint is lost."""
+    """Events by type.
+
+    A range that was sent twice counts once; ranges do not overlap while no checkpoint is lost.
+    """
     values = (value for _, value in read_topic(config.kafka.edge, AUDIT, cluster_name="edge"))
-    return count_promises(AuditRecord.decode(unframe(value)[1]) for value in values if value is not None)
+    return count_promises(
+        AuditRecord.decode(unframe(value)[1]) for value in values if value is not None
+    )
 
 
 def count_promises(records: Iterable[AuditRecord]) -> Counter[str]:

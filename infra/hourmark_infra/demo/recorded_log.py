@@ -1,4 +1,6 @@
-"""A log file that grows and is rotated, by rename or as copytruncate does, and its writer's own record of what it was handed."""
+"""A log file that grows and is rotated, by rename or as copytruncate does, and its writer's own
+record of what it was handed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from hourmark_infra.judge.expectations import Written
 
 
 class RecordedLog:
-    """`path`, and `path.1`, `path.2`, … in the order of their rotation. Nothing of `records` is read from the files."""
+    """`path`, and `path.1`, `path.2`, … in the order of their rotation.
+
+    Nothing of `records` is read from the files.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -23,7 +28,12 @@ class RecordedLog:
     @property
     def records(self) -> list[Written]:
         """Of the rotated files, and of the one that is written to."""
-        now = Written(path=str(self.path), bytes=self._bytes, blake2b=self._digest.hexdigest(), broken=self._broken)
+        now = Written(
+            path=str(self.path),
+            bytes=self._bytes,
+            blake2b=self._digest.hexdigest(),
+            broken=self._broken,
+        )
         return [*self.rotated, now]
 
     def append(self, content: bytes | bytearray, broken: Iterable[int] = ()) -> None:
@@ -42,7 +52,9 @@ class RecordedLog:
         self._begin_file()
 
     def copy_and_truncate(self) -> None:
-        """As logrotate's copytruncate, while nobody writes: the same file goes on, from its beginning."""
+        """As logrotate's copytruncate, while nobody writes: the same file goes on, from its
+        beginning.
+        """
         self._file.close()
         self.rotated = self.records
         shutil.copyfile(self.path, self._last_rotated)

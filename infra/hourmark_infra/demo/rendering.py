@@ -15,11 +15,17 @@ def rfc5424(time_ms: int, app: str, event_type: str, message: bytes) -> bytes:
     """A line (without its LF) whose MSG is `message`, byte for byte; `message` holds no LF."""
     assert b"\n" not in message, "a line feed would end the line"
     moment = dt.datetime.fromtimestamp(time_ms // 1000, dt.UTC)
-    return f"<134>1 {moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z {HOST} {app} - {event_type} - ".encode() + message
+    return (
+        f"<134>1 {moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z {HOST} {app} - {event_type} - "
+    ).encode() + message
 
 
-def rendered(app: str, event_type: str, message: bytes, shift_ms: int = 0) -> Callable[[int], bytes]:
-    """The same as what is still to be told the time of its writing, from which its own differs by `shift_ms`."""
+def rendered(
+    app: str, event_type: str, message: bytes, shift_ms: int = 0
+) -> Callable[[int], bytes]:
+    """The same as what is still to be told the time of its writing, from which its own differs by
+    `shift_ms`.
+    """
     return lambda time_ms: rfc5424(time_ms + shift_ms, app, event_type, message)
 
 

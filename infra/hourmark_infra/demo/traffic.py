@@ -16,7 +16,9 @@ _TICK_SECONDS: Final = 0.05
 
 @dataclass
 class Traffic:
-    """Starts with `start`; `failure` holds what ended it early. A log that cannot keep up is written to its end all the same."""
+    """Starts with `start`; `failure` holds what ended it early. A log that cannot keep up is
+    written to its end all the same.
+    """
 
     logs: Sequence[LiveLog]
     span_s: float
@@ -66,5 +68,7 @@ class Traffic:
             self.failure = error
         finally:
             for log in self.logs:
-                with contextlib.suppress(OSError):  # that a full disk refused what is buffered was said above
+                with contextlib.suppress(
+                    OSError
+                ):  # that a full disk refused what is buffered was said above
                     log.close()

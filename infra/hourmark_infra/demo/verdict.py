@@ -20,7 +20,8 @@ from hourmark_infra.judge.webhdfs import WebHdfs
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What the demo knows of its sources. `server_sizes`: server logs grow for ever, and must be there up to here.
+    """What the demo knows of its sources. `server_sizes`: server logs grow for ever, and must be
+    there up to here.
 
     `rules`: revisions that were in force. `span_ms`: when it began, and ended.
     """
@@ -37,7 +38,10 @@ def write_expectations(file: Path, config: Config, told: Inputs) -> Expectations
     """Write the judge's file, and read it as the judge does."""
     types, sources, limits = declarations.told(config.types.dir)
     written = [{"path": f"{log.path}*", **sources[log.path.parent.name]} for log in told.logs]
-    servers = [{"path": str(path), "size": size, **sources[SERVER_SOURCE]} for path, size in told.server_sizes.items()]
+    servers = [
+        {"path": str(path), "size": size, **sources[SERVER_SOURCE]}
+        for path, size in told.server_sizes.items()
+    ]
     content = {
         "webhdfs": config.storage.webhdfs,
         "root": config.storage.root,
@@ -57,8 +61,12 @@ def write_expectations(file: Path, config: Config, told: Inputs) -> Expectations
     return read_expectations(file)
 
 
-def settled_verdict(told: Expectations, hdfs: WebHdfs, wait_for_more: Callable[[Report], bool]) -> Report:
-    """The verdict once nothing is missing, or `wait_for_more` (False: in vain) has nothing more to wait for."""
+def settled_verdict(
+    told: Expectations, hdfs: WebHdfs, wait_for_more: Callable[[Report], bool]
+) -> Report:
+    """The verdict once nothing is missing, or `wait_for_more` (False: in vain) has nothing more to
+    wait for.
+    """
     while True:
         report = judge(told, hdfs)
         if report.counts[Kind.LOST] == 0 or not wait_for_more(report):

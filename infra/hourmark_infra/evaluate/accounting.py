@@ -1,7 +1,8 @@
 """Sent against read back. Pure: arrays in, counts and times out.
 
-Numbers are those of `records.Form`, from 0 in the order of sending. `sent_s` and `answered_s` hold, by number, when a record was
-handed to the producer and when it was acknowledged or refused (NaN: neither yet).
+Numbers are those of `records.Form`, from 0 in the order of sending. `sent_s` and `answered_s` hold,
+by number, when a record was handed to the producer and when it was acknowledged or refused (NaN:
+neither yet).
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass
 class Readings:
-    """What a consumer read: numbers by topic and partition, in the order of reading; `foreign`: what is no record of this run."""
+    """What a consumer read: numbers by topic and partition, in the order of reading; `foreign`:
+    what is no record of this run.
+    """
 
     numbers: dict[tuple[str, int], list[int]] = field(default_factory=dict)
     foreign: int = 0
@@ -42,9 +45,15 @@ class Readings:
 
 
 def account(place: str, plan: Plan, acknowledged: Flags, readings: Readings) -> Counts:
-    """`acknowledged`: by number, one for each that was sent. What is read where it was not sent to is a phantom."""
+    """`acknowledged`: by number, one for each that was sent.
+
+    What is read where it was not sent to is a phantom.
+    """
     sent = len(acknowledged)
-    placed = {at: _placed(plan, at, np.array(numbers, dtype=np.int64), sent) for at, numbers in readings.numbers.items()}
+    placed = {
+        at: _placed(plan, at, np.array(numbers, dtype=np.int64), sent)
+        for at, numbers in readings.numbers.items()
+    }
     everything = np.concatenate([*placed.values(), np.empty(0, dtype=np.int64)])
     times = np.bincount(everything, minlength=sent)
     return Counts(
@@ -83,14 +92,20 @@ def longest_wait(sent_s: Floats, answered_s: Floats, began_s: float, healed_s: f
     return float(waits.max()) if len(waits) else 0.0
 
 
-def recovered(sent_s: Floats, answered_s: Floats, acknowledged: Flags, healed_s: float, gave_up_s: float) -> float | None:
+def recovered(
+    sent_s: Floats, answered_s: Floats, acknowledged: Flags, healed_s: float, gave_up_s: float
+) -> float | None:
     """How long after `healed_s` all that was sent before it was answered.
 
-    None where a record sent before was not answered at all by `gave_up_s`, or none that was sent later was acknowledged by then.
+    None where a record sent before was not answered at all by `gave_up_s`, or none that was sent
+    later was acknowledged by then.
     """
     before = answered_s[sent_s < healed_s]
     answered = answered_s <= gave_up_s
-    if not (before <= gave_up_s).all() or not (acknowledged & answered & (sent_s >= healed_s)).any():
+    if (
+        not (before <= gave_up_s).all()
+        or not (acknowledged & answered & (sent_s >= healed_s)).any()
+    ):
         return None
     return max(0.0, float(before.max(initial=healed_s)) - healed_s)
 
@@ -103,4 +118,6 @@ def timeline(sent_s: Floats, answered_s: Floats, acknowledged: Flags) -> tuple[P
     seconds = int(max(sent_s.max(), answered_s.max(initial=0.0))) + 1
     edges = np.arange(seconds + 1)
     sent, answered = (np.histogram(times, edges)[0] for times in (sent_s, answered_s))
-    return tuple(Point(at_s=n, sent=int(sent[n]), acknowledged=int(answered[n])) for n in range(seconds))
+    return tuple(
+        Point(at_s=n, sent=int(sent[n]), acknowledged=int(answered[n])) for n in range(seconds)
+    )

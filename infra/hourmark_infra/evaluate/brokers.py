@@ -1,4 +1,6 @@
-"""What is asked of a cluster and made in it: topics of our own, who leads, who is there, who is in sync."""
+"""What is asked of a cluster and made in it: topics of our own, who leads, who is there, who is in
+sync.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class Brokers:
         asked = Cluster(KafkaCluster(bootstrap=bootstrap, properties=properties), name)
         told = _metadata(asked).brokers
         self.ids = tuple(sorted(told))
-        self._addresses = {broker: f"{told[broker].host}:{told[broker].port}" for broker in self.ids}
+        self._addresses = {
+            broker: f"{told[broker].host}:{told[broker].port}" for broker in self.ids
+        }
         replicas = min(REPLICAS_MAX, len(self.ids))
         self.settings = asked.settings.model_copy(
             update={"replication_factor": replicas, "min_insync_replicas": max(1, replicas - 1)}
@@ -36,7 +40,8 @@ class Brokers:
         return self.settings.replication_factor
 
     def make(self, topics: Sequence[str], partitions: int) -> None:
-        """New topics, with acknowledgements that outlive the loss of one broker where there are three.
+        """New topics, with acknowledgements that outlive the loss of one broker where there are
+        three.
 
         What is in them stays there until they are deleted, whatever is the cluster's default.
         """
@@ -54,15 +59,21 @@ class Brokers:
         there = self.cluster.topics(topics)
         if not there:
             return
-        for name, future in self.cluster.admin.delete_topics(list(there), request_timeout=TIMEOUT_S).items():
+        for name, future in self.cluster.admin.delete_topics(
+            list(there), request_timeout=TIMEOUT_S
+        ).items():
             try:
                 future.result(TIMEOUT_S + 1)
             except (KafkaException, TimeoutError) as error:
-                raise Unavailable(f"topic {name} of the {self.cluster.name} cluster could not be deleted: {error}") from error
+                raise Unavailable(
+                    f"topic {name} of the {self.cluster.name} cluster could not be deleted: {error}"
+                ) from error
 
     def forget_group(self, name: str) -> None:
         """Delete a consumer group, where it is there."""
-        for future in self.cluster.admin.delete_consumer_groups([name], request_timeout=TIMEOUT_S).values():
+        for future in self.cluster.admin.delete_consumer_groups(
+            [name], request_timeout=TIMEOUT_S
+        ).values():
             try:
                 future.result(TIMEOUT_S + 1)
             except (KafkaException, TimeoutError) as error:
@@ -86,9 +97,11 @@ class Brokers:
         return self._seen_by(broker) is not None
 
     def all_there(self, topics: Collection[str]) -> bool:
-        """Whether each broker answers for itself, and sees all of them, and each replica of these topics in sync.
+        """Whether each broker answers for itself, and sees all of them, and each replica of these
+        topics in sync.
 
-        Each is asked, as others do not miss a broker before its session is over, and believe it in sync so long.
+        Each is asked, as others do not miss a broker before its session is over, and believe it in
+        sync so long.
         """
         return all(self._sees_all(broker, topics) for broker in self.ids)
 
@@ -104,13 +117,18 @@ class Brokers:
         seen = self._seen_by(broker)
         if seen is None or not set(self.ids) <= seen.brokers.keys():
             return False
-        return all(topic in seen.topics for topic in topics) and not any(map(_is_behind, _partitions(seen, topics)))
+        return all(topic in seen.topics for topic in topics) and not any(
+            map(_is_behind, _partitions(seen, topics))
+        )
 
     def _seen_by(self, broker: int) -> Any:
         """The cluster's metadata as this broker has it; None where it does not answer."""
         if not listens(self._addresses[broker]):
             return None
-        alone = Cluster(self.settings.model_copy(update={"bootstrap": self._addresses[broker]}), self.cluster.name)
+        alone = Cluster(
+            self.settings.model_copy(update={"bootstrap": self._addresses[broker]}),
+            self.cluster.name,
+        )
         try:
             return alone.admin.list_topics(timeout=ANSWER_SECONDS)
         except KafkaException:
@@ -130,7 +148,13 @@ def _is_behind(partition: Any) -> bool:
 
 def _metadata(cluster: Cluster, topic: str | None = None) -> Any:
     try:
-        return cluster.admin.list_topics(topic, timeout=TIMEOUT_S) if topic else cluster.admin.list_topics(timeout=TIMEOUT_S)
+        return (
+            cluster.admin.list_topics(topic, timeout=TIMEOUT_S)
+            if topic
+            else cluster.admin.list_topics(timeout=TIMEOUT_S)
+        )
     except KafkaException as error:
         cluster.begin_anew()
-        raise Unavailable(f"the {cluster.name} cluster ({cluster.settings.bootstrap}) did not answer: {error}") from error
+        raise Unavailable(
+            f"the {cluster.name} cluster ({cluster.settings.bootstrap}) did not answer: {error}"
+        ) from error

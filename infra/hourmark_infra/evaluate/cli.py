@@ -35,7 +35,8 @@ from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.java.find import java_executable
 
 QUICK_SECONDS = 10.0
-JMX_PASSWORD = "HOURMARK_JMX_PASSWORD"  # noqa: S105  # of the environment; JmxTool takes it as an argument, which others may see
+# of the environment; JmxTool takes it as an argument, which others may see
+JMX_PASSWORD = "HOURMARK_JMX_PASSWORD"  # noqa: S105
 
 _ALIAS = "edge"
 _PROPERTIES = ("properties", "central_properties")
@@ -66,30 +67,103 @@ def _command_options(function: Any) -> Any:
 
 
 @click.command("evaluate")
-@click.option("--bootstrap", metavar="HOST:PORT,…", help="Your edge cluster. Default: a local stack, for the time of the run.")
-@click.option("--central", metavar="HOST:PORT,…", help="Your central cluster, to which a mirror copies.")
-@click.option("--alias", default=_ALIAS, show_default=True, help="The mirror's name of the edge: prefix of the copies' topics.")
-@click.option("--properties", type=_FILE, help="Client settings of both clusters, NAME=VALUE a line, by librdkafka's names.")
+@click.option(
+    "--bootstrap",
+    metavar="HOST:PORT,…",
+    help="Your edge cluster. Default: a local stack, for the time of the run.",
+)
+@click.option(
+    "--central", metavar="HOST:PORT,…", help="Your central cluster, to which a mirror copies."
+)
+@click.option(
+    "--alias",
+    default=_ALIAS,
+    show_default=True,
+    help="The mirror's name of the edge: prefix of the copies' topics.",
+)
+@click.option(
+    "--properties",
+    type=_FILE,
+    help="Client settings of both clusters, NAME=VALUE a line, by librdkafka's names.",
+)
 @click.option("--central-properties", type=_FILE, help="Those of the central cluster that differ.")
 @click.option("--prefix", default=Wish.prefix, show_default=True, help="Of this run's topics.")
-@click.option("--mirrored-prefix", default=Wish.mirrored_prefix, show_default=True, help="Of those that the mirror must copy.")
-@click.option("--jmx", multiple=True, metavar="HOST:PORT", help="A broker's JMX; once for each of the edge.")
-@click.option("--jmx-user", default="", metavar="NAME", help=f"Where JMX asks for one; its password is in {JMX_PASSWORD}.")
-@_command_options
-@click.option("--trial", "trials", multiple=True, type=click.Choice([*TRIALS]), help="Only this one; may be repeated.")
-@click.option("--seconds", type=click.FloatRange(5, 3600), help="Length of the load; outages follow it.  [default: 60]")
-@click.option("--quick", is_flag=True, help=f"The same as --seconds {QUICK_SECONDS:.0f}: to see that it works, not to measure.")
 @click.option(
-    "--rate", type=click.IntRange(10, 1_000_000), default=Wish.rate, show_default=True, help="Events a second at the peak."
+    "--mirrored-prefix",
+    default=Wish.mirrored_prefix,
+    show_default=True,
+    help="Of those that the mirror must copy.",
 )
-@click.option("--burst/--no-burst", default=True, show_default=True, help="Then as much as one client can send, for a while.")
-@click.option("--event-bytes", type=click.IntRange(64, 900_000), default=Wish.event_bytes, show_default=True)
-@click.option("--partitions", type=click.IntRange(1, 100), default=Wish.partitions, show_default=True, help="Of each topic.")
-@click.option("--report", type=click.Path(path_type=Path, file_okay=False), help="Folder of the result.  [default: evaluation]")
-@click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), help="The result as a page of Markdown, too.")
-@click.option("--from", "kept", type=_FILE, help="Try nothing: show the result that is in this evaluation.json.")
+@click.option(
+    "--jmx", multiple=True, metavar="HOST:PORT", help="A broker's JMX; once for each of the edge."
+)
+@click.option(
+    "--jmx-user",
+    default="",
+    metavar="NAME",
+    help=f"Where JMX asks for one; its password is in {JMX_PASSWORD}.",
+)
+@_command_options
+@click.option(
+    "--trial",
+    "trials",
+    multiple=True,
+    type=click.Choice([*TRIALS]),
+    help="Only this one; may be repeated.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(5, 3600),
+    help="Length of the load; outages follow it.  [default: 60]",
+)
+@click.option(
+    "--quick",
+    is_flag=True,
+    help=f"The same as --seconds {QUICK_SECONDS:.0f}: to see that it works, not to measure.",
+)
+@click.option(
+    "--rate",
+    type=click.IntRange(10, 1_000_000),
+    default=Wish.rate,
+    show_default=True,
+    help="Events a second at the peak.",
+)
+@click.option(
+    "--burst/--no-burst",
+    default=True,
+    show_default=True,
+    help="Then as much as one client can send, for a while.",
+)
+@click.option(
+    "--event-bytes", type=click.IntRange(64, 900_000), default=Wish.event_bytes, show_default=True
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 100),
+    default=Wish.partitions,
+    show_default=True,
+    help="Of each topic.",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the result.  [default: evaluation]",
+)
+@click.option(
+    "--markdown",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The result as a page of Markdown, too.",
+)
+@click.option(
+    "--from",
+    "kept",
+    type=_FILE,
+    help="Try nothing: show the result that is in this evaluation.json.",
+)
 @click.option("--json", "as_json_", is_flag=True, help="The result as one JSON object on stdout.")
-def command(kept: Path | None, report: Path | None, markdown: Path | None, as_json_: bool, **given: Any) -> None:
+def command(
+    kept: Path | None, report: Path | None, markdown: Path | None, as_json_: bool, **given: Any
+) -> None:
     """Try Kafka as it was tried by those who gave it up, and say for each property whether it is kept.
 
     On a local stack that it starts and stops (about ten minutes), or on clusters of yours, in topics of its own, which are
@@ -119,13 +193,19 @@ def command(kept: Path | None, report: Path | None, markdown: Path | None, as_js
     if kept is not None:
         result = _read(kept)
     else:
-        quiet_logger().addHandler(logging.NullHandler())  # what librdkafka says of brokers that are away is what is tried here
+        quiet_logger().addHandler(
+            logging.NullHandler()
+        )  # what librdkafka says of brokers that are away is what is tried here
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.default_int_handler)  # as Ctrl-C: topics are deleted, servers are started again
+            signal.signal(
+                number, signal.default_int_handler
+            )  # as Ctrl-C: topics are deleted, servers are started again
         report = _writable(report or Path("evaluation"))
         with _world(given) as world:
             where = "clusters of the user" if given["bootstrap"] else "the local stack"
-            result = evaluate(world, checked_names(given["trials"]), where, _called(given), partial(_keep, report))
+            result = evaluate(
+                world, checked_names(given["trials"]), where, _called(given), partial(_keep, report)
+            )
     _write(result, report, markdown)
     if as_json_:
         click.echo(as_json(result), nl=False)
@@ -176,7 +256,9 @@ def _read(path: Path) -> Evaluation:
 @contextmanager
 def _world(given: dict[str, Any]) -> Iterator[World]:
     defaults = {field.name for field in dataclasses.fields(Wish)}
-    chosen = {name: value for name, value in given.items() if name in defaults and value is not None}
+    chosen = {
+        name: value for name, value in given.items() if name in defaults and value is not None
+    }
     if given["quick"]:
         if given["seconds"] is not None:
             raise UsageError("--quick is a number of --seconds; give one of the two")
@@ -184,11 +266,16 @@ def _world(given: dict[str, Any]) -> Iterator[World]:
     wish, clock = Wish(**chosen), SystemClock()
     commands = {name: given[name] for name in _COMMANDS}
     if not given["bootstrap"]:
-        named = [hands.flag(name) for name in ("central", *commands, "jmx", "jmx_user", *_PROPERTIES) if given[name]]
+        named = [
+            hands.flag(name)
+            for name in ("central", *commands, "jmx", "jmx_user", *_PROPERTIES)
+            if given[name]
+        ]
         named += ["--alias"] if given["alias"] != _ALIAS else []
         if named:
             raise UsageError(
-                f"{', '.join(named)}: of clusters of yours, so --bootstrap must name the edge; the local stack needs none"
+                f"{', '.join(named)}: of clusters of yours, so --bootstrap must name the "
+                "edge; the local stack needs none"
             )
         with local_world(home() / "evaluate", wish, clock, say_on_stderr) as world:
             yield world
@@ -199,7 +286,16 @@ def _world(given: dict[str, Any]) -> Iterator[World]:
     edge = reachable("edge", given["bootstrap"], properties)
     of_central = properties | _properties(given["central_properties"])
     central = reachable("central", given["central"], of_central) if given["central"] else None
-    yield users_world(edge, central, given["alias"], hands.of_commands(commands, edge.address), jmx, wish, clock, say_on_stderr)
+    yield users_world(
+        edge,
+        central,
+        given["alias"],
+        hands.of_commands(commands, edge.address),
+        jmx,
+        wish,
+        clock,
+        say_on_stderr,
+    )
 
 
 def _jmx(addresses: tuple[str, ...], user: str) -> Jmx:
@@ -223,7 +319,10 @@ def _properties(file: Path | None) -> dict[str, str]:
             continue
         name, equals, value = text.partition("=")
         if not equals:
-            raise UsageError(f"{file}:{number}: not NAME=VALUE; a client's setting, such as security.protocol=SSL")
+            raise UsageError(
+                f"{file}:{number}: not NAME=VALUE; a client's setting, such as "
+                "security.protocol=SSL"
+            )
         found[name.strip()] = value.strip()
     return found
 
@@ -231,7 +330,15 @@ def _properties(file: Path | None) -> dict[str, str]:
 def _called(given: dict[str, Any]) -> str:
     """The command that repeats it. Commands of the user may hold secrets, and are not shown."""
     words = ["hourmark", "evaluate"]
-    for name in ("bootstrap", "central", "alias", *_PROPERTIES, "prefix", "mirrored_prefix", "jmx_user"):
+    for name in (
+        "bootstrap",
+        "central",
+        "alias",
+        *_PROPERTIES,
+        "prefix",
+        "mirrored_prefix",
+        "jmx_user",
+    ):
         if given[name] and given[name] != {"alias": _ALIAS}.get(name, getattr(Wish, name, None)):
             words += [hands.flag(name), str(given[name])]
     words += [word for address in given["jmx"] for word in ("--jmx", address)]

@@ -1,4 +1,6 @@
-"""The brokers' own counts, by JMX, asked with Kafka's JmxTool: the jars that brokers run from have a client of JMX."""
+"""The brokers' own counts, by JMX, asked with Kafka's JmxTool: the jars that brokers run from have
+a client of JMX.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,16 @@ _TOOL: Final = "org.apache.kafka.tools.JmxTool"
 _END: Final = re.compile(
     r"^kafka\.log:type=Log,name=LogEndOffset,topic=(?P<topic>[^,]+),partition=(?P<partition>\d+):Value=(?P<n>\d+)$"
 )
-_IN: Final = re.compile(r"^kafka\.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=(?P<topic>[^,:]+):Count=(?P<n>\d+)$")
+_IN: Final = re.compile(
+    r"^kafka\.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=(?P<topic>[^,:]+):Count=(?P<n>\d+)$"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one broker says of our topics: records that came in since it started, and ends of its replicas."""
+    """What one broker says of our topics: records that came in since it started, and ends of its
+    replicas.
+    """
 
     messages_in: dict[str, int]
     log_ends: dict[tuple[str, int], int]
@@ -51,13 +57,26 @@ class Jmx:
             )
         ]
         command = [str(self.java()), "-XX:TieredStopAtLevel=1", "-cp", f"{self.jars()}/*", _TOOL]
-        command += ["--jmx-url", f"service:jmx:rmi:///jndi/rmi://{address}/jmxrmi", "--one-time", "--report-format", "properties"]
+        command += [
+            "--jmx-url",
+            f"service:jmx:rmi:///jndi/rmi://{address}/jmxrmi",
+            "--one-time",
+            "--report-format",
+            "properties",
+        ]
         command += ["--jmx-auth-prop", f"{self.user}={self.password}"] if self.user else []
-        command += [word for name in names for word in ("--object-name", name)] + ["--attributes", "Count,Value"]
+        command += [word for name in names for word in ("--object-name", name)] + [
+            "--attributes",
+            "Count,Value",
+        ]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ASK_SECONDS)
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=ASK_SECONDS
+            )
         except subprocess.TimeoutExpired as error:
-            raise Unavailable(f"JMX at {address} did not answer within {ASK_SECONDS:.0f} s") from error
+            raise Unavailable(
+                f"JMX at {address} did not answer within {ASK_SECONDS:.0f} s"
+            ) from error
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
             raise Unavailable(f"JMX at {address} did not answer: {last}")

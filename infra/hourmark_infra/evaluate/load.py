@@ -1,8 +1,10 @@
-"""One producer under a paced load, in a thread of its own, from its start to its end: it is never started anew.
+"""One producer under a paced load, in a thread of its own, from its start to its end: it is never
+started anew.
 
-Its settings are those of the delivery service's producer (`hourmark_delivery_service/queue/kafka_queue.py`), but for the time in which
-a record must be delivered: longer than any outage that is made here, so that what is seen is whether the client comes through.
-It never makes a topic: one that was deleted at the end would come back.
+Its settings are those of the delivery service's producer
+(`hourmark_delivery_service/queue/kafka_queue.py`), but for the time in which a record must be
+delivered: longer than any outage that is made here, so that what is seen is whether the client
+comes through. It never makes a topic: one that was deleted at the end would come back.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from hourmark_infra.evaluate.records import Form, Plan
 
 TICK_S: Final = 0.01
 LATE_S: Final = 0.2
-UNDER_WAY_MAX: Final = 400_000  # a sender that gets no answer stops somewhere, as the delivery service does
+UNDER_WAY_MAX: Final = (
+    400_000  # a sender that gets no answer stops somewhere, as the delivery service does
+)
 
 Rate = Callable[[float], float]  # events a second, by the seconds since the load began
 
@@ -35,12 +39,21 @@ def steady(rate: float) -> Rate:
 
 
 class Load:
-    """`sent`, `acknowledged` and `through` may be looked at any time; all else once the load has ended.
+    """`sent`, `acknowledged` and `through` may be looked at any time; all else once the load has
+    ended.
 
     `delivery_s`: how long a record is tried.
     """
 
-    def __init__(self, cluster: KafkaCluster, form: Form, plan: Plan, rate: Rate, clock: Clock, delivery_s: float) -> None:
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        form: Form,
+        plan: Plan,
+        rate: Rate,
+        clock: Clock,
+        delivery_s: float,
+    ) -> None:
         self.plan = plan
         self.fatal = ""  # what ended the producer for good
         self.refused = ""  # why the first of the records was refused, where one was
@@ -61,7 +74,9 @@ class Load:
         self._thread.start()
 
     def stop(self) -> None:
-        """Send no more, and wait until all is answered, acknowledged or not. May be called again."""
+        """Send no more, and wait until all is answered, acknowledged or not. May be
+        called again.
+        """
         self._ending.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -83,7 +98,10 @@ class Load:
 
     def through(self, since_s: float) -> bool:
         """Whether all that was sent before is answered, and something sent since acknowledged."""
-        while self._first_open < self.sent and self._answered_s[self._first_open] == self._answered_s[self._first_open]:
+        while (
+            self._first_open < self.sent
+            and self._answered_s[self._first_open] == self._answered_s[self._first_open]
+        ):
             self._first_open += 1
         open_s = self._sent_s[self._first_open] if self._first_open < self.sent else since_s
         return open_s >= since_s and self._newest_s >= since_s
@@ -102,7 +120,8 @@ class Load:
         while not self._ending.is_set() and not self.fatal:
             now_s = self.now_s
             rate = self._rate(now_s)
-            # What was missed for longer stays undone, but for the one record that a slow load owes at a time.
+            # What was missed for longer stays undone, but for the one record that a slow load owes
+            # at a time.
             owed = min(owed + (now_s - before_s) * rate, max(1.0, rate * LATE_S))
             before_s = now_s
             while owed >= 1.0 and self._producer_takes():
@@ -126,7 +145,10 @@ class Load:
         self._flags.append(0)
         try:
             self._producer.produce(
-                topic, self._form.encode(number), partition=partition, on_delivery=partial(self._answered, number)
+                topic,
+                self._form.encode(number),
+                partition=partition,
+                on_delivery=partial(self._answered, number),
             )
         except (BufferError, KafkaException) as error:  # never handed over: refused at once
             self._answered_s[number] = now_s

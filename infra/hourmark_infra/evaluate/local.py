@@ -19,8 +19,9 @@ from hourmark_infra.stack.servers import MIRROR
 
 _LIMIT: Final = "max.message.bytes"
 _SET, _UNSET = AlterConfigOpType.SET, AlterConfigOpType.DELETE
-# Bytes: less than a batch of one record, and more than a transaction's marker (78). Where markers do not fit either, Kafka 4.3's
-# coordinator gives up on the transaction without an end, and no restart of the mirror gets past it.
+# Bytes: less than a batch of one record, and more than a transaction's marker (78). Where markers
+# do not fit either, Kafka 4.3's coordinator gives up on the transaction without an end, and no
+# restart of the mirror gets past it.
 _TOO_SMALL: Final = "100"
 
 
@@ -30,7 +31,9 @@ def servers(stack: Stack) -> tuple[str, ...]:
 
 
 def hands(stack: Stack, central: Brokers | None) -> Hands:
-    """All of them; those of target and mirror only where there is a central cluster with a mirror."""
+    """All of them; those of target and mirror only where there is a central cluster with a
+    mirror.
+    """
 
     def wipe(broker: int) -> None:
         shutil.rmtree(stack.server(_name(broker)).data)
@@ -42,13 +45,21 @@ def hands(stack: Stack, central: Brokers | None) -> Hands:
         pause_broker=lambda broker: stack.send_signal(_name(broker), signal.SIGSTOP),
         resume_broker=lambda broker: stack.send_signal(_name(broker), signal.SIGCONT),
     )
-    workers = {stack.server(name).address: name for name in stack.layout.shape.mirrors if name in stack.names}
+    workers = {
+        stack.server(name).address: name
+        for name in stack.layout.shape.mirrors
+        if name in stack.names
+    }
     if central is None or not workers:
         return of_brokers
     return dataclasses.replace(
         of_brokers,
-        refuse_target=lambda topic: _limit(central, topic, ConfigEntry(_LIMIT, _TOO_SMALL, incremental_operation=_SET)),
-        accept_target=lambda topic: _limit(central, topic, ConfigEntry(_LIMIT, None, incremental_operation=_UNSET)),
+        refuse_target=lambda topic: _limit(
+            central, topic, ConfigEntry(_LIMIT, _TOO_SMALL, incremental_operation=_SET)
+        ),
+        accept_target=lambda topic: _limit(
+            central, topic, ConfigEntry(_LIMIT, None, incremental_operation=_UNSET)
+        ),
         stop_worker=lambda worker: stack.kill(workers[worker]),
         start_worker=lambda worker: stack.start(workers[worker]),
         pause_worker=lambda worker: stack.send_signal(workers[worker], signal.SIGSTOP),
@@ -75,10 +86,14 @@ def _each(act: Callable[[str], None], names: Iterable[str]) -> None:
 
 
 def _limit(central: Brokers, topic: str, entry: ConfigEntry) -> None:
-    """Below the size of any record, the target refuses each write with MESSAGE_TOO_LARGE, which no retry mends.
+    """Below the size of any record, the target refuses each write with MESSAGE_TOO_LARGE, which no
+    retry mends.
 
-    Too few in-sync replicas would be no refusal where the topic has one replica: brokers ask for no more than there are.
+    Too few in-sync replicas would be no refusal where the topic has one replica: brokers ask for no
+    more than there are.
     """
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for future in central.cluster.admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S).values():
+    for future in central.cluster.admin.incremental_alter_configs(
+        [resource], request_timeout=TIMEOUT_S
+    ).values():
         future.result(TIMEOUT_S + 1)

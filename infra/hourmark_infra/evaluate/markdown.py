@@ -62,7 +62,10 @@ def as_markdown(evaluation: Evaluation) -> str:
     parts = (
         "# Kafka, evaluated",
         _INTRO,
-        f"{wording.setting(evaluation)} Repeated by `{evaluation.command}`; one trial by `--trial NAME`.",
+        (
+            f"{wording.setting(evaluation)} Repeated by `{evaluation.command}`; one trial by "
+            "`--trial NAME`."
+        ),
         "## Verdicts",
         table(wording.PROPERTIES, wording.property_rows(evaluation)),
         "## Trials",
@@ -88,4 +91,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return "Nothing."
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )

@@ -1,4 +1,6 @@
-"""The mirror from outside: what it has committed as copied, what the target holds, and since when."""
+"""The mirror from outside: what it has committed as copied, what the target holds, and since
+when.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from hourmark_infra.evaluate.records import Form, Plan
 from hourmark_infra.evaluate.results import Claims
 
 Ends = Mapping[Partition, int]
-HeldBelow = Callable[[Ends], Mapping[Partition, int]]  # records that readers were given, by partition
+HeldBelow = Callable[
+    [Ends], Mapping[Partition, int]
+]  # records that readers were given, by partition
 
 
 @dataclass
@@ -35,8 +39,8 @@ class _Asked:
 class Account:
     """Of the mirror's claims, each held against what lay in the target's logs then.
 
-    A position may be committed a moment before the marker of its transaction reaches another partition. So it is told once the
-    transactions that were under way are over.
+    A position may be committed a moment before the marker of its transaction reaches another
+    partition. So it is told once the transactions that were under way are over.
     """
 
     def __init__(self) -> None:
@@ -44,9 +48,13 @@ class Account:
         self._asked = deque[_Asked]()
 
     def ask(self, now_s: float, claimed: Ends, ends: Ends, given: Ends, waiting: int) -> None:
-        """Of the target's partitions: what was claimed, how far the logs reached right afterwards, what readers had by then."""
+        """Of the target's partitions: what was claimed, how far the logs reached right afterwards,
+        what readers had by then.
+        """
         early = short_of(claimed, given)
-        self.claims = dataclasses.replace(self.claims, early_max=max(self.claims.early_max or 0, early))
+        self.claims = dataclasses.replace(
+            self.claims, early_max=max(self.claims.early_max or 0, early)
+        )
         self._asked.append(_Asked(now_s, claimed, ends, waiting, early > 0))
 
     def tell(self, now_s: float, read_to: Ends, held_below: HeldBelow) -> None:
@@ -54,8 +62,12 @@ class Account:
         for one in self._asked:
             if one.early and not short_of(one.claimed, held_below(one.ends)):
                 one.early = False
-                self.claims = dataclasses.replace(self.claims, early_s=max(self.claims.early_s, round(now_s - one.at_s, 1)))
-        while self._asked and all(read_to.get(p, 0) >= end for p, end in self._asked[0].ends.items()):
+                self.claims = dataclasses.replace(
+                    self.claims, early_s=max(self.claims.early_s, round(now_s - one.at_s, 1))
+                )
+        while self._asked and all(
+            read_to.get(p, 0) >= end for p, end in self._asked[0].ends.items()
+        ):
             self._tell(held_below)
 
     def settle(self, held_below: HeldBelow) -> None:
@@ -72,7 +84,11 @@ class MirrorWatch:
     """Of the topics of one load. Not thread-safe."""
 
     def __init__(self, central: Brokers, alias: str, form: Form, load: Load) -> None:
-        self.plan = Plan(tuple(central_topic(t, alias) for t in load.plan.topics), load.plan.shares, load.plan.partitions)
+        self.plan = Plan(
+            tuple(central_topic(t, alias) for t in load.plan.topics),
+            load.plan.shares,
+            load.plan.partitions,
+        )
         self.copied = Copied()
         self._account = Account()
         self._alias, self._load = alias, load
@@ -81,7 +97,9 @@ class MirrorWatch:
         self.trouble = ""  # why the last look saw nothing; "" where it did
 
     def look(self) -> None:
-        """Ask the mirror first, then the target how far its logs reach: what was claimed must lie below that."""
+        """Ask the mirror first, then the target how far its logs reach: what was claimed must lie
+        below that.
+        """
         try:
             claimed = self._positions.refresh()
             sent, ends = self._load.sent, self.follower.ends()
@@ -116,7 +134,9 @@ class MirrorWatch:
         self._positions.close()
 
     def _expected(self, claimed: Mapping[Partition, int]) -> dict[Partition, int]:
-        """What the target must hold by these claims, by its own partitions; our topics are new, so each offset is a record."""
+        """What the target must hold by these claims, by its own partitions; our topics are new, so
+        each offset is a record.
+        """
         return {
             Partition(central_topic(p.topic, self._alias), p.partition): offset
             for p, offset in claimed.items()
@@ -124,7 +144,9 @@ class MirrorWatch:
         }
 
 
-def asked(before: Claims, claimed: Mapping[Partition, int], held: Mapping[Partition, int], waiting: int) -> Claims:
+def asked(
+    before: Claims, claimed: Mapping[Partition, int], held: Mapping[Partition, int], waiting: int
+) -> Claims:
     """The account after one more time. Pure."""
     return dataclasses.replace(
         before,

@@ -28,7 +28,10 @@ def as_html(evaluation: Evaluation) -> str:
             '<html lang="en"><head><meta charset="utf-8"><title>Kafka, evaluated</title>',
             f"<style>{_STYLE}</style></head><body>",
             "<h1>Kafka, evaluated</h1>",
-            f"<p>{escape(wording.setting(evaluation))} Repeat it by <code>{escape(evaluation.command)}</code>.</p>",
+            (
+                f"<p>{escape(wording.setting(evaluation))} Repeat it by "
+                f"<code>{escape(evaluation.command)}</code>.</p>"
+            ),
             "<h2>Verdicts</h2>",
             _table(wording.PROPERTIES, wording.property_rows(evaluation)),
             "<h2>Trials</h2>",
@@ -52,8 +55,14 @@ def _trial(trial: Trial) -> str:
     if not plot:
         return ""
     verdict = of_trial(trial)
-    legend = "records a second: grey sent, green acknowledged; a band: servers away; heights are square roots"
-    return f'<h3 class="{_CLASSES[verdict]}">{escape(trial.title)}: {escape(verdict)}</h3>\n{plot}\n<p>{legend}</p>'
+    legend = (
+        "records a second: grey sent, green acknowledged; a band: servers away; heights are "
+        "square roots"
+    )
+    return (
+        f'<h3 class="{_CLASSES[verdict]}">{escape(trial.title)}: '
+        f"{escape(verdict)}</h3>\n{plot}\n<p>{legend}</p>"
+    )
 
 
 def _table(head: Sequence[str], rows: Sequence[wording.Row]) -> str:

@@ -1,4 +1,6 @@
-"""What is in the topics, by ordinary consumers: all of it once, a copy as it grows, and a group that falls behind."""
+"""What is in the topics, by ordinary consumers: all of it once, a copy as it grows, and a group
+that falls behind.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,10 @@ from hourmark_infra.evaluate.records import Form
 
 _BATCH: Final = 2_000
 _NOT_ALLOWED: Final = (
-    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-)  # fmt: skip
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
 
 
 class Known:
@@ -43,11 +47,18 @@ class Known:
 
 
 class Follower:
-    """Reads topics from their beginning, each time up to the end that they have then. Not thread-safe."""
+    """Reads topics from their beginning, each time up to the end that they have then.
 
-    def __init__(self, cluster: Cluster, form: Form, topics: Sequence[str], partitions: int) -> None:
+    Not thread-safe.
+    """
+
+    def __init__(
+        self, cluster: Cluster, form: Form, topics: Sequence[str], partitions: int
+    ) -> None:
         self.readings = Readings()
-        self._offsets: dict[Partition, array[int]] = {}  # of the first reading of each record, ascending
+        self._offsets: dict[
+            Partition, array[int]
+        ] = {}  # of the first reading of each record, ascending
         self._known = Known()
         self._cluster, self._form = cluster, form
         self._partitions = [Partition(topic, n) for topic in topics for n in range(partitions)]
@@ -64,14 +75,20 @@ class Follower:
         for runs in self._reader.read({p: (self.read_to[p], end) for p, end in ends.items()}):
             for run in runs:
                 self._take(run)
-                self.read_to[run.partition] = Offset(run.next_offset)  # where reading fails later, this is not read again
+                self.read_to[run.partition] = Offset(
+                    run.next_offset
+                )  # where reading fails later, this is not read again
         self.read_to = ends
 
     def _take(self, run: MessageRun) -> None:
         numbers = [self._form.number_of(message.value()) for message in run.records]
         self.readings.add(run.partition.topic, run.partition.partition, numbers)
         offsets = self._offsets.setdefault(run.partition, array("q"))
-        offsets.extend(m.offset() or 0 for m, number in zip(run.records, numbers, strict=True) if self._known.is_new(number))
+        offsets.extend(
+            m.offset() or 0
+            for m, number in zip(run.records, numbers, strict=True)
+            if self._known.is_new(number)
+        )
         self.new += [number for number in numbers if number is not None]
 
     @property
@@ -109,7 +126,10 @@ class Copied:
     @property
     def first_missing(self) -> int:
         """The lowest number that was not seen yet."""
-        while self._first_missing < len(self._seen_s) and self._seen_s[self._first_missing] == self._seen_s[self._first_missing]:
+        while (
+            self._first_missing < len(self._seen_s)
+            and self._seen_s[self._first_missing] == self._seen_s[self._first_missing]
+        ):
             self._first_missing += 1
         return self._first_missing
 
@@ -130,7 +150,8 @@ class Copied:
 
 
 class Group:
-    """A consumer group of one, in a thread; its offsets are committed, and it begins where the topics begin.
+    """A consumer group of one, in a thread; its offsets are committed, and it begins where the
+    topics begin.
 
     `error`: why it reads no more, "" while it does.
     """
@@ -142,7 +163,11 @@ class Group:
         self._form = form
         self._ending = threading.Event()
         settings = consumer_settings(
-            cluster, group_id=name, auto_offset_reset="earliest", enable_auto_commit=True, isolation_level="read_committed"
+            cluster,
+            group_id=name,
+            auto_offset_reset="earliest",
+            enable_auto_commit=True,
+            isolation_level="read_committed",
         )
         self._consumer = Consumer(settings, logger=quiet_logger())
         self._topics = list(topics)

@@ -1,6 +1,8 @@
-"""A record that can be told from any other: whose run it is, which number it has, and whether a byte of it changed.
+"""A record that can be told from any other: whose run it is, which number it has, and whether a
+byte of it changed.
 
-16 bytes run | 8 bytes number, big-endian | text up to the length wanted | 4 bytes CRC-32 of all before
+16 bytes run | 8 bytes number, big-endian | text up to the length wanted | 4 bytes CRC-32 of all
+before
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Form:
         return body + _TAIL.pack(zlib.crc32(body))
 
     def number_of(self, value: bytes | None) -> int | None:
-        """The number of a record of this run; None for any other, and where a byte of it changed."""
+        """The number of a record of this run; None for any other, and where a byte of it
+        changed.
+        """
         if value is None or len(value) != self.length or not value.startswith(self.run):
             return None
         if zlib.crc32(value[: -_TAIL.size]) != _TAIL.unpack_from(value, len(value) - _TAIL.size)[0]:
@@ -47,7 +51,9 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where each number goes: `shares` of every so many to each topic, in turn over its partitions."""
+    """Where each number goes: `shares` of every so many to each topic, in turn over its
+    partitions.
+    """
 
     topics: tuple[str, ...]
     shares: tuple[int, ...]
@@ -62,8 +68,12 @@ class Plan:
             left -= share
         raise AssertionError("the shares add up to their sum")
 
-    def places(self, numbers: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def places(
+        self, numbers: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """`place` of many: indices into `topics`, and partitions."""
         rounds, left = np.divmod(numbers, sum(self.shares))
-        topics: npt.NDArray[np.int64] = np.searchsorted(np.cumsum(self.shares), left, side="right").astype(np.int64)
+        topics: npt.NDArray[np.int64] = np.searchsorted(
+            np.cumsum(self.shares), left, side="right"
+        ).astype(np.int64)
         return topics, rounds % self.partitions

@@ -1,7 +1,7 @@
 """What trials leave behind, as plain data: all that verdicts, pages and JSON are made of.
 
-Times are seconds since the trial began.
-A trial that was not tried has a reason in `not_tried`, one that was not brought to its end in `broken_off`, and nothing else.
+Times are seconds since the trial began. A trial that was not tried has a reason in `not_tried`, one
+that was not brought to its end in `broken_off`, and nothing else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from pydantic import TypeAdapter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What was sent, and what an ordinary consumer reads of it at one `place`: "edge", "central" or "consumer"."""
+    """What was sent, and what an ordinary consumer reads of it at one `place`: "edge", "central" or
+    "consumer".
+    """
 
     place: str
     sent: int
@@ -41,7 +43,9 @@ class Disturbance:
     began_s: float
     healed_s: float
     longest_wait_s: float  # of a record for its acknowledgement (producer) or its copy (mirror)
-    recovered_s: float | None  # from `healed_s` until all that was sent before it was through; None: not in time
+    recovered_s: (
+        float | None
+    )  # from `healed_s` until all that was sent before it was through; None: not in time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +59,19 @@ class Takeover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """What the mirror had committed as copied, against what the target's logs had committed right after it was asked.
+    """What the mirror had committed as copied, against what the target's logs had committed right
+    after it was asked.
 
-    What was claimed, and given to readers only later, is early: the end of its transaction was on its way.
+    What was claimed, and given to readers only later, is early: the end of its transaction was on
+    its way.
     """
 
     samples: int
     false_records: int  # claimed and not there, at the worst sample
     waiting_max: int  # sent and not yet copied, at the worst sample
-    early_max: int | None = None  # records, at the worst sample; None: not counted, as by an earlier version
+    early_max: int | None = (
+        None  # records, at the worst sample; None: not counted, as by an earlier version
+    )
     early_s: float = 0.0  # the longest time until the last of a claim was given
 
 
@@ -88,7 +96,9 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """CPU while `events` went through; that of brokers only where they run on this machine and none was started anew."""
+    """CPU while `events` went through; that of brokers only where they run on this machine and none
+    was started anew.
+    """
 
     events: int
     seconds: float
@@ -147,7 +157,9 @@ class Evaluation:
     where: str  # "the local stack", or "clusters of the user"
     command: str
     cores: int
-    load_average: tuple[float, float]  # of the client's machine, in the minute before the first trial and in the last
+    load_average: tuple[
+        float, float
+    ]  # of the client's machine, in the minute before the first trial and in the last
     edge_brokers: int
     central_brokers: int
     replication: int

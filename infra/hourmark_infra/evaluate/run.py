@@ -1,4 +1,6 @@
-"""One evaluation: the trials in their order, on the local stack or on clusters of the user, and nothing left behind."""
+"""One evaluation: the trials in their order, on the local stack or on clusters of the user, and
+nothing left behind.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,12 @@ from hourmark_infra.stack.layout import JMX
 from hourmark_infra.stack.purge import purge_stack
 from hourmark_infra.stack.servers import mirror_is_there
 
-GIVE_UP_SECONDS: Final = 180.0  # for brokers that are still on their way back when a run is cut short
-SWEEP_SECONDS: Final = 15.0  # a mirror may make a topic anew that it still believes in, for as long as it looks seldom
+GIVE_UP_SECONDS: Final = (
+    180.0  # for brokers that are still on their way back when a run is cut short
+)
+SWEEP_SECONDS: Final = (
+    15.0  # a mirror may make a topic anew that it still believes in, for as long as it looks seldom
+)
 
 
 def new_run() -> str:
@@ -44,16 +50,28 @@ def new_run() -> str:
 
 
 def evaluate(
-    world: World, names: Sequence[str], where: str, command: str, keep: Callable[[Evaluation], None] = lambda _: None
+    world: World,
+    names: Sequence[str],
+    where: str,
+    command: str,
+    keep: Callable[[Evaluation], None] = lambda _: None,
 ) -> Evaluation:
-    """Play these trials. A trial that cannot be ended is a result too; the topics of all are gone afterwards.
+    """Play these trials.
+
+    A trial that cannot be ended is a result too; the topics of all are gone afterwards.
 
     `keep` is given what is known after each: whatever ends a run, what it has seen is not lost.
     """
-    began_s, began_ms, load_before = world.clock.monotonic_s(), world.clock.now_ms(), os.getloadavg()[0]
+    began_s, began_ms, load_before = (
+        world.clock.monotonic_s(),
+        world.clock.now_ms(),
+        os.getloadavg()[0],
+    )
     so_far = Evaluation(
         version=version("hourmark"),
-        began=dt.datetime.fromtimestamp(began_ms // 1000, dt.UTC).isoformat().replace("+00:00", "Z"),
+        began=dt.datetime.fromtimestamp(began_ms // 1000, dt.UTC)
+        .isoformat()
+        .replace("+00:00", "Z"),
         seconds=0.0,
         where=where,
         command=command,
@@ -69,7 +87,11 @@ def evaluate(
     with _swept(world):
         for number, name in enumerate(names, 1):
             world.say(f"{number} of {len(names)}: {TRIALS[name].title}")
-            trial = _played(world, name, next((before.name for before in so_far.trials if before.broken_off), ""))
+            trial = _played(
+                world,
+                name,
+                next((before.name for before in so_far.trials if before.broken_off), ""),
+            )
             world.say(f"{name}: {_line(trial)}")
             so_far = dataclasses.replace(
                 so_far,
@@ -82,9 +104,11 @@ def evaluate(
 
 
 def _played(world: World, name: str, broken_off: str) -> Trial:
-    """A trial's result; of servers that did not come back from the one that was `broken_off` nothing more is asked.
+    """A trial's result; of servers that did not come back from the one that was `broken_off`
+    nothing more is asked.
 
-    What else hinders one, such as a right that a client lacks, is no word about Kafka, and no reason to lose the others.
+    What else hinders one, such as a right that a client lacks, is no word about Kafka, and no
+    reason to lose the others.
     """
     title = TRIALS[name].title
     if broken_off:
@@ -102,7 +126,10 @@ def local_world(home: Path, wish: Wish, clock: Clock, say: Say) -> Iterator[Worl
     """A stack of its own in `home`, begun anew, and down again at the end."""
 
     def refuse() -> None:
-        raise UsageError(f"another evaluation runs in {home}; wait for it, or set HOURMARK_HOME to another folder")
+        raise UsageError(
+            f"another evaluation runs in {home}; wait for it, or set HOURMARK_HOME to "
+            "another folder"
+        )
 
     with one_at_a_time(home / "evaluate.lock", refuse):
         purge_stack(home, say)
@@ -118,26 +145,61 @@ def local_world(home: Path, wish: Wish, clock: Clock, say: Say) -> Iterator[Worl
 
 
 def world_of(stack: Stack, wish: Wish, clock: Clock, say: Callable[[str], None]) -> World:
-    """The brokers and the mirror of a local stack that is up. Metrics are asked where it was made with JMX."""
+    """The brokers and the mirror of a local stack that is up.
+
+    Metrics are asked where it was made with JMX.
+    """
     edge = Brokers("edge", stack.layout.bootstrap("edge"), {})
-    central = Brokers("central", stack.layout.bootstrap("central"), {}) if stack.clusters > 1 else None
+    central = (
+        Brokers("central", stack.layout.bootstrap("central"), {}) if stack.clusters > 1 else None
+    )
     addresses = tuple(stack.layout.address(f"{name}-{JMX}") for name in stack.brokers)
     programs = stack.programs
-    jmx = Jmx(addresses=addresses, java=lambda: programs.java, jars=lambda: programs.kafka, user=ROLE, password=PASSWORD)
+    jmx = Jmx(
+        addresses=addresses,
+        java=lambda: programs.java,
+        jars=lambda: programs.kafka,
+        user=ROLE,
+        password=PASSWORD,
+    )
     return World(
-        edge=edge, central=central, alias="edge", hands=local.hands(stack, central), wish=wish, form=new_form(wish),
-        run=new_run(), clock=clock, say=say, jmx=jmx if stack.jmx else None, broker_cpu=lambda: local.cpu_seconds(stack),
-    )  # fmt: skip
+        edge=edge,
+        central=central,
+        alias="edge",
+        hands=local.hands(stack, central),
+        wish=wish,
+        form=new_form(wish),
+        run=new_run(),
+        clock=clock,
+        say=say,
+        jmx=jmx if stack.jmx else None,
+        broker_cpu=lambda: local.cpu_seconds(stack),
+    )
 
 
 def users_world(
-    edge: Brokers, central: Brokers | None, alias: str, hands: Hands, jmx: Jmx | None, wish: Wish, clock: Clock, say: Say
+    edge: Brokers,
+    central: Brokers | None,
+    alias: str,
+    hands: Hands,
+    jmx: Jmx | None,
+    wish: Wish,
+    clock: Clock,
+    say: Say,
 ) -> World:
     """Clusters that are somebody's."""
     return World(
-        edge=edge, central=central, alias=alias, hands=hands, wish=wish, form=new_form(wish), run=new_run(), clock=clock, say=say,
+        edge=edge,
+        central=central,
+        alias=alias,
+        hands=hands,
+        wish=wish,
+        form=new_form(wish),
+        run=new_run(),
+        clock=clock,
+        say=say,
         jmx=jmx,
-    )  # fmt: skip
+    )
 
 
 def new_form(wish: Wish) -> Form:
@@ -147,7 +209,9 @@ def new_form(wish: Wish) -> Form:
 
 @contextlib.contextmanager
 def _swept(world: World) -> Iterator[None]:
-    """Topics of this run are gone at the end, also such as a mirror made anew after they were deleted."""
+    """Topics of this run are gone at the end, also such as a mirror made anew after they were
+    deleted.
+    """
     try:
         yield
     finally:
@@ -161,7 +225,12 @@ def _swept(world: World) -> Iterator[None]:
 
 def _left(world: World, waited_s: float) -> list[str]:
     """What could not be deleted now, or may come again; none where all is over."""
-    failed = [name for brokers in (world.edge, world.central) if brokers for name in _sweep(brokers, world.run)]
+    failed = [
+        name
+        for brokers in (world.edge, world.central)
+        if brokers
+        for name in _sweep(brokers, world.run)
+    ]
     again = ["those that the mirror makes"] if world.central and waited_s < SWEEP_SECONDS else []
     return failed or again
 
@@ -182,14 +251,24 @@ def _line(trial: Trial) -> str:
     if trial.broken_off:
         return f"not brought to its end: {trial.broken_off}"
     lost, doubled = sum(c.lost for c in trial.counts), sum(c.doubled for c in trial.counts)
-    slowest = max((d.recovered_s for d in trial.disturbances if d.recovered_s is not None), default=None)
+    slowest = max(
+        (d.recovered_s for d in trial.disturbances if d.recovered_s is not None), default=None
+    )
     after = (
-        "" if slowest is None else f", {len(trial.disturbances)} disturbances, all well {slowest:.1f} s after them at the latest"
+        ""
+        if slowest is None
+        else (
+            f", {len(trial.disturbances)} disturbances, all well {slowest:.1f} s after them "
+            "at the latest"
+        )
     )
     if any(d.recovered_s is None for d in trial.disturbances):
         after = ", and not all went on by themselves"
     acknowledged = trial.counts[0].acknowledged
-    return f"{of_trial(trial)}; {acknowledged:,} acknowledged, {lost:,} lost, {doubled:,} doubled{after}"
+    return (
+        f"{of_trial(trial)}; {acknowledged:,} acknowledged, {lost:,} lost, {doubled:,} "
+        f"doubled{after}"
+    )
 
 
 def checked_names(names: Sequence[str]) -> Sequence[str]:
@@ -203,6 +282,11 @@ def reachable(name: str, bootstrap: str, properties: dict[str, str]) -> Brokers:
         return Brokers(name, bootstrap, properties)
     except KafkaException as error:
         told = error.args[0].str()
-        raise UsageError(f"the {name} cluster: {told}; --properties takes librdkafka's names, which are not Java's") from error
+        raise UsageError(
+            f"the {name} cluster: {told}; --properties takes librdkafka's names, which "
+            "are not Java's"
+        ) from error
     except Unavailable as error:
-        raise Unavailable(f"{error}; check the address, and the client's security settings (--properties FILE)") from error
+        raise Unavailable(
+            f"{error}; check the address, and the client's security settings (--properties FILE)"
+        ) from error

@@ -1,6 +1,7 @@
 """One trial's course: topics of its own, a load, disturbances under it, and the account at its end.
 
-Whatever ends a trial, an error or Ctrl-C, what was done to servers is undone and its topics are deleted.
+Whatever ends a trial, an error or Ctrl-C, what was done to servers is undone and its topics are
+deleted.
 """
 
 from __future__ import annotations
@@ -21,13 +22,26 @@ from hourmark_infra.evaluate.load import Load, Rate
 from hourmark_infra.evaluate.mirror_watch import MirrorWatch
 from hourmark_infra.evaluate.reading import Group, read_all
 from hourmark_infra.evaluate.records import Plan
-from hourmark_infra.evaluate.results import Backlog, Comparison, Cost, Counts, Disturbance, Takeover, Trial
+from hourmark_infra.evaluate.results import (
+    Backlog,
+    Comparison,
+    Cost,
+    Counts,
+    Disturbance,
+    Takeover,
+    Trial,
+)
 from hourmark_infra.evaluate.world import World
 
-GONE_SECONDS: Final = 30.0  # until it must be seen that a server is gone; a group misses a member that was killed after ten
+# until it must be seen that a server is gone; a group misses a member that was killed after ten
+GONE_SECONDS: Final = 30.0
 BACK_SECONDS: Final = 180.0  # for servers to be there again; a quarter of a minute is usual
-AGAIN_S: Final = 15.0  # a broker that found no controller in time has ended by itself, and is started again
-STILL_SECONDS: Final = 120.0  # without one more record, a mirror or a consumer that has not come to the end will not
+AGAIN_S: Final = (
+    15.0  # a broker that found no controller in time has ended by itself, and is started again
+)
+STILL_SECONDS: Final = (
+    120.0  # without one more record, a mirror or a consumer that has not come to the end will not
+)
 
 Victim = Literal["producer", "mirror"]
 
@@ -50,7 +64,9 @@ class NotBack(Unavailable):
 class Stage:
     """Made by `on_stage`."""
 
-    def __init__(self, world: World, name: str, title: str, load: Load, watch: MirrorWatch | None) -> None:
+    def __init__(
+        self, world: World, name: str, title: str, load: Load, watch: MirrorWatch | None
+    ) -> None:
         self.world, self.load, self.watch = world, load, watch
         self.notes: list[str] = []
         self.takeovers: list[Takeover] = []
@@ -75,14 +91,22 @@ class Stage:
             self.watch.look()
 
     def disturb(
-        self, what: str, hurt: Callable[[], None], heal: Callable[[], None], away_s: float,
-        back: Callable[[], bool] = lambda: True, victim: Victim = "producer",
-        gone: Callable[[], bool] = lambda: True, last: Callable[[], None] = lambda: None,
-    ) -> bool:  # fmt: skip
-        """Do it, undo it after a while, wait until the servers are `back`, and until the victim went on; whether it was tried.
+        self,
+        what: str,
+        hurt: Callable[[], None],
+        heal: Callable[[], None],
+        away_s: float,
+        back: Callable[[], bool] = lambda: True,
+        victim: Victim = "producer",
+        gone: Callable[[], bool] = lambda: True,
+        last: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Do it, undo it after a while, wait until the servers are `back`, and until the victim
+        went on; whether it was tried.
 
-        What could not be done, or was never seen to be `gone`, is no disturbance, and noted so. `last`: what is done to who is
-        still gone, right before it is undone. NotBack where servers do not come back: nothing more can be tried on them.
+        What could not be done, or was never seen to be `gone`, is no disturbance, and noted so.
+        `last`: what is done to who is still gone, right before it is undone. NotBack where servers
+        do not come back: nothing more can be tried on them.
         """
         self.say(what)
         began_s, hindered = self.load.now_s, ""
@@ -134,15 +158,22 @@ class Stage:
         readings = self._read()
         counts = [accounting.account("edge", self.load.plan, acknowledged, readings)]
         copied_s = self._count_others(counts, acknowledged)
-        compared, not_compared = self._compared({at: len(numbers) for at, numbers in readings.numbers.items()})
+        compared, not_compared = self._compared(
+            {at: len(numbers) for at, numbers in readings.numbers.items()}
+        )
         if refused := int((~acknowledged & (answered_s == answered_s)).sum()):
-            self.notes.append(f"{refused:,} records were refused, the first as: {self.load.refused}")
+            self.notes.append(
+                f"{refused:,} records were refused, the first as: {self.load.refused}"
+            )
         return Trial(
             name=self._name,
             title=self._title,
             seconds=round(self.load.now_s, 1),
             counts=tuple(counts),
-            disturbances=tuple(self._account(done, sent_s, answered_s, acknowledged, copied_s) for done in self._done),
+            disturbances=tuple(
+                self._account(done, sent_s, answered_s, acknowledged, copied_s)
+                for done in self._done
+            ),
             takeovers=tuple(self.takeovers),
             claims=self.watch.claims() if self.watch else None,
             backlog=self.backlog,
@@ -156,7 +187,9 @@ class Stage:
 
     def join_group(self) -> Group:
         """A consumer group of this trial's own begins to read."""
-        self.group = Group(self.world.edge.settings, self.world.form, self.load.plan.topics, self._group)
+        self.group = Group(
+            self.world.edge.settings, self.world.form, self.load.plan.topics, self._group
+        )
         self.group.start()
         return self.group
 
@@ -169,7 +202,10 @@ class Stage:
         try:
             self.world.edge.forget_group(self._group)
         except Unavailable as error:
-            self.say(f"{error}; it is empty, and brokers forget it by themselves in time (offsets.retention.minutes)")
+            self.say(
+                f"{error}; it is empty, and brokers forget it by themselves in time "
+                "(offsets.retention.minutes)"
+            )
 
     @property
     def _group(self) -> str:
@@ -181,7 +217,10 @@ class Stage:
         while failed or not self.world.wait(back, AGAIN_S, self.look):
             if self.world.clock.monotonic_s() >= until_s:
                 why = f" ({failed})" if failed else ""
-                raise NotBack(f"after “{what}” the servers were not back within {BACK_SECONDS:.0f} s{why}; see to them first")
+                raise NotBack(
+                    f"after “{what}” the servers were not back within {BACK_SECONDS:.0f} "
+                    f"s{why}; see to them first"
+                )
             if failed:
                 self.pause(AGAIN_S)
             failed = undone(heal)
@@ -192,7 +231,11 @@ class Stage:
             return ""
         if self._in_vain:
             return "; ".join(self._in_vain)
-        return f"the edge took no record: {self.load.refused}" if self.load.refused and not acknowledged else ""
+        return (
+            f"the edge took no record: {self.load.refused}"
+            if self.load.refused and not acknowledged
+            else ""
+        )
 
     def _read(self) -> accounting.Readings:
         topics, partitions = self.load.plan.topics, self.world.wish.partitions
@@ -205,50 +248,88 @@ class Stage:
         """Whether the target has all before this record, and itself."""
         return self.watch is not None and self.watch.through(number + 1)
 
-    def _count_others(self, counts: list[Counts], acknowledged: accounting.Flags) -> accounting.Floats | None:
-        """At the consumer and on the target, once they had time to come to the end; when each record was copied."""
+    def _count_others(
+        self, counts: list[Counts], acknowledged: accounting.Flags
+    ) -> accounting.Floats | None:
+        """At the consumer and on the target, once they had time to come to the end; when each
+        record was copied.
+        """
         if (group := self.group) is not None:
-            self.world.wait_while_it_moves(lambda: group.read >= counts[0].distinct, lambda: group.read, STILL_SECONDS)
+            self.world.wait_while_it_moves(
+                lambda: group.read >= counts[0].distinct, lambda: group.read, STILL_SECONDS
+            )
             group.stop()
-            counts.append(accounting.account("consumer", self.load.plan, acknowledged, group.readings))
+            counts.append(
+                accounting.account("consumer", self.load.plan, acknowledged, group.readings)
+            )
         if (watch := self.watch) is None:
             return None
         wanted = counts[0].distinct
-        self.world.wait_while_it_moves(lambda: watch.arrived >= wanted, lambda: watch.arrived, STILL_SECONDS, watch.look)
+        self.world.wait_while_it_moves(
+            lambda: watch.arrived >= wanted, lambda: watch.arrived, STILL_SECONDS, watch.look
+        )
         self.world.wait(lambda: False, 2.0, watch.look)  # what comes too often comes late
-        counts.append(accounting.account("central", watch.plan, acknowledged, watch.follower.readings))
+        counts.append(
+            accounting.account("central", watch.plan, acknowledged, watch.follower.readings)
+        )
         return watch.copied.of(len(acknowledged))
 
     def _account(
-        self, done: _Done, sent_s: accounting.Floats, answered_s: accounting.Floats, acknowledged: accounting.Flags,
+        self,
+        done: _Done,
+        sent_s: accounting.Floats,
+        answered_s: accounting.Floats,
+        acknowledged: accounting.Flags,
         copied_s: accounting.Floats | None,
-    ) -> Disturbance:  # fmt: skip
+    ) -> Disturbance:
         ends_s = answered_s
         if done.victim == "mirror":
             assert copied_s is not None
-            sent_s, ends_s, acknowledged = sent_s[acknowledged], copied_s[acknowledged], acknowledged[acknowledged]
+            sent_s, ends_s, acknowledged = (
+                sent_s[acknowledged],
+                copied_s[acknowledged],
+                acknowledged[acknowledged],
+            )
         took_s = accounting.recovered(sent_s, ends_s, acknowledged, done.healed_s, done.gave_up_s)
         return Disturbance(
             what=done.what,
             victim=done.victim,
             began_s=round(done.began_s, 1),
             healed_s=round(done.healed_s, 1),
-            longest_wait_s=round(accounting.longest_wait(sent_s, ends_s, done.began_s, done.healed_s), 2),
+            longest_wait_s=round(
+                accounting.longest_wait(sent_s, ends_s, done.began_s, done.healed_s), 2
+            ),
             recovered_s=None if took_s is None else round(took_s, 2),
         )
 
     def _compared(self, read: dict[tuple[str, int], int]) -> tuple[tuple[Comparison, ...], str]:
         jmx, edge = self.world.jmx, self.world.edge
         if jmx is None:
-            return (), "the brokers' metrics were not asked: needs --jmx HOST:PORT for each broker of the edge"
+            return (
+                (),
+                (
+                    "the brokers' metrics were not asked: needs --jmx HOST:PORT for each "
+                    "broker of the edge"
+                ),
+            )
         if len(jmx.addresses) != len(edge.ids):
-            return (), f"--jmx names {len(jmx.addresses)} of {len(edge.ids)} brokers of the edge; all are needed for a sum"
+            return (
+                (),
+                (
+                    f"--jmx names {len(jmx.addresses)} of {len(edge.ids)} brokers of the "
+                    "edge; all are needed for a sum"
+                ),
+            )
         self.world.wait(lambda: edge.all_there(self.load.plan.topics), BACK_SECONDS)
         try:
             asked = jmx.ask(self.load.plan.topics)
         except HourmarkError as error:  # it does not answer, or its tool could not be had
             return (), str(error)
-        everywhere = {(t, n): read.get((t, n), 0) for t in self.load.plan.topics for n in range(self.load.plan.partitions)}
+        everywhere = {
+            (t, n): read.get((t, n), 0)
+            for t in self.load.plan.topics
+            for n in range(self.load.plan.partitions)
+        }
         return comparisons(everywhere, asked, edge.replication, undisturbed=not self._done), ""
 
     def _cost(self) -> Cost | None:
@@ -263,7 +344,9 @@ class Stage:
             events=int(metered.sum()),
             seconds=round(float(answered_s[metered].max(initial=began_s)) - began_s, 2),
             client_cpu_s=round(_cpu_s() - cpu_s, 3),
-            broker_cpu_s=round(sum((after or {}).values()) - sum((before or {}).values()), 3) if same else None,
+            broker_cpu_s=round(sum((after or {}).values()) - sum((before or {}).values()), 3)
+            if same
+            else None,
         )
 
     def _broker_cpu(self) -> dict[int, float] | None:
@@ -272,9 +355,17 @@ class Stage:
 
 @contextlib.contextmanager
 def on_stage(
-    world: World, name: str, title: str, rate: Rate, *, shares: tuple[int, ...] = (1,), mirrored: bool = False
+    world: World,
+    name: str,
+    title: str,
+    rate: Rate,
+    *,
+    shares: tuple[int, ...] = (1,),
+    mirrored: bool = False,
 ) -> Iterator[Stage]:
-    """New topics, one for each share, and the load, which has begun. `mirrored`: the central ones too, and a watch."""
+    """New topics, one for each share, and the load, which has begun. `mirrored`: the central ones
+    too, and a watch.
+    """
     prefix = world.wish.mirrored_prefix if mirrored else world.wish.prefix
     topics = tuple(f"{prefix}{world.run}-{name}-{n}" for n in range(1, len(shares) + 1))
     partitions = world.wish.partitions
@@ -287,8 +378,13 @@ def on_stage(
         at_the_end.callback(_delete, world.edge, topics)
         world.edge.make(topics, partitions)
         load = Load(
-            world.edge.settings, world.form, Plan(topics, shares, partitions), rate, world.clock, world.wish.delivery_s
-        )  # fmt: skip
+            world.edge.settings,
+            world.form,
+            Plan(topics, shares, partitions),
+            rate,
+            world.clock,
+            world.wish.delivery_s,
+        )
         if central is not None:
             watch = MirrorWatch(central, world.alias, world.form, load)
             at_the_end.callback(watch.close)
@@ -300,7 +396,10 @@ def on_stage(
 
 
 def undone(heal: Callable[[], None]) -> str:
-    """Undo what was done; why that failed, "" where it did not. Ctrl-C meanwhile ends the run only once it was tried again."""
+    """Undo what was done; why that failed, "" where it did not.
+
+    Ctrl-C meanwhile ends the run only once it was tried again.
+    """
     try:
         heal()
     except HourmarkError as error:
@@ -312,7 +411,9 @@ def undone(heal: Callable[[], None]) -> str:
 
 
 def _delete(brokers: Brokers, topics: Sequence[str]) -> None:
-    """Where that fails now, as when a run is cut short in an outage, `run` deletes them at its end."""
+    """Where that fails now, as when a run is cut short in an outage, `run` deletes them at
+    its end.
+    """
     with contextlib.suppress(Unavailable):
         brokers.delete(topics)
 

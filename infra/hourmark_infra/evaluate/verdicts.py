@@ -1,6 +1,7 @@
 """From results to verdicts, property by property. Pure: nothing here has seen a server.
 
-A property is kept only where something was seen that could have broken it: a trial without acknowledgements keeps nothing.
+A property is kept only where something was seen that could have broken it: a trial without
+acknowledgements keeps nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Property(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one trial says of one property. `looked`: how many things could have broken it; `faults`: what did, in words."""
+    """What one trial says of one property. `looked`: how many things could have broken it;
+    `faults`: what did, in words.
+    """
 
     trial: str
     property: Property
@@ -47,7 +50,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class PropertyVerdict:
-    """Over all trials. `looked` counts records, disturbances, samples or comparisons, as the property has it."""
+    """Over all trials. `looked` counts records, disturbances, samples or comparisons, as the
+    property has it.
+    """
 
     property: Property
     verdict: Verdict
@@ -56,7 +61,9 @@ class PropertyVerdict:
     faults: tuple[str, ...]
 
 
-EARLY_S: Final = 10.0  # markers of a transaction that is over take a moment; a mirror that claims earlier than that knew nothing
+# markers of a transaction that is over take a moment; a mirror that claims earlier than that knew
+# nothing
+EARLY_S: Final = 10.0
 _COUNTED: Final = (
     (Property.NOT_LOST, "lost", "acknowledged and not there"),
     (Property.NOT_DOUBLED, "doubled", "there once too often"),
@@ -80,14 +87,28 @@ def found(trial: Trial) -> Iterator[Found]:
         return
     yield from _counted(trial)
     yield from _recovered(trial)
-    if (backlog := trial.backlog) is not None and not trial.fatal:  # without a load there is nothing to keep up with
-        late = (f"{backlog.records:,} records were not caught up in time",) if backlog.caught_up_s is None else ()
+    if (
+        backlog := trial.backlog
+    ) is not None and not trial.fatal:  # without a load there is nothing to keep up with
+        late = (
+            (f"{backlog.records:,} records were not caught up in time",)
+            if backlog.caught_up_s is None
+            else ()
+        )
         yield Found(trial.name, Property.CATCHES_UP, int(backlog.records > 0), late)
     if (claims := trial.claims) is not None:
         yield Found(trial.name, Property.NO_FALSE_CLAIM, claims.samples, tuple(_false(claims)))
-    nobody = tuple(f"nobody else led after the leading worker was {t.how}" for t in trial.takeovers if t.another_led_s is None)
+    nobody = tuple(
+        f"nobody else led after the leading worker was {t.how}"
+        for t in trial.takeovers
+        if t.another_led_s is None
+    )
     yield Found(trial.name, Property.ANOTHER_LEADS, len(trial.takeovers), nobody)
-    wrong = tuple(f"{c.what}: {c.ours:,} counted, {c.brokers:,} by the brokers" for c in trial.comparisons if c.ours != c.brokers)
+    wrong = tuple(
+        f"{c.what}: {c.ours:,} counted, {c.brokers:,} by the brokers"
+        for c in trial.comparisons
+        if c.ours != c.brokers
+    )
     yield Found(trial.name, Property.METRICS_AGREE, len(trial.comparisons), wrong)
 
 
@@ -101,10 +122,14 @@ def of_trial(trial: Trial) -> Verdict:
 def _counted(trial: Trial) -> Iterator[Found]:
     for one, name, words in _COUNTED:
         faults = tuple(
-            f"{number:,} records {words} ({counts.place})" for counts in trial.counts if (number := getattr(counts, name))
+            f"{number:,} records {words} ({counts.place})"
+            for counts in trial.counts
+            if (number := getattr(counts, name))
         )
         if one is Property.NOT_LOST:
-            faults += tuple(f"nothing was acknowledged ({c.place})" for c in trial.counts if not c.acknowledged)
+            faults += tuple(
+                f"nothing was acknowledged ({c.place})" for c in trial.counts if not c.acknowledged
+            )
         yield Found(trial.name, one, sum(counts.acknowledged for counts in trial.counts), faults)
 
 
@@ -116,7 +141,11 @@ def _false(claims: Claims) -> Iterator[str]:
 
 
 def _recovered(trial: Trial) -> Iterator[Found]:
-    never = [f"the {d.victim} did not go on after: {d.what}" for d in trial.disturbances if d.recovered_s is None]
+    never = [
+        f"the {d.victim} did not go on after: {d.what}"
+        for d in trial.disturbances
+        if d.recovered_s is None
+    ]
     never += [f"the producer ended for good: {trial.fatal}"] if trial.fatal else []
     yield Found(trial.name, Property.RECOVERS, len(trial.disturbances), tuple(never))
 

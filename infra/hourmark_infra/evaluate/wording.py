@@ -31,7 +31,14 @@ TRIALS: Final = (
     "well again after",
 )
 DISTURBANCES: Final = ("trial", "what was done", "away", "longest wait", "well again after")
-COSTS: Final = ("trial", "events", "a second", "for a second of the client's CPU", "client", "brokers")
+COSTS: Final = (
+    "trial",
+    "events",
+    "a second",
+    "for a second of the client's CPU",
+    "client",
+    "brokers",
+)
 
 
 def seconds(value: float | None) -> str:
@@ -44,9 +51,12 @@ def setting(evaluation: Evaluation) -> str:
     e = evaluation
     central = f", a central cluster of {e.central_brokers}" if e.central_brokers else ""
     return (
-        f"Tried on {e.where}: {e.edge_brokers} edge brokers{central}, {e.replication} copies of each topic, events of "
-        f"{e.event_bytes} bytes, {e.peak_rate:,} a second at the peak; the client's machine has {e.cores} cores, with a load of "
-        f"{e.load_average[0]:.1f} before it began and {e.load_average[1]:.1f} in its last minute. Begun {e.began}, "
+        f"Tried on {e.where}: {e.edge_brokers} edge brokers{central}, {e.replication} copies of "
+        "each topic, events of "
+        f"{e.event_bytes} bytes, {e.peak_rate:,} a second at the peak; the client's machine has "
+        f"{e.cores} cores, with a load of "
+        f"{e.load_average[0]:.1f} before it began and {e.load_average[1]:.1f} in its last "
+        f"minute. Begun {e.began}, "
         f"took {e.seconds / 60:.0f} minutes, Hourmark {e.version}."
     )
 
@@ -64,7 +74,13 @@ def trial_rows(evaluation: Evaluation) -> list[Row]:
 def disturbance_rows(evaluation: Evaluation) -> list[Row]:
     """By `DISTURBANCES`."""
     return [
-        (t.name, d.what, seconds(d.healed_s - d.began_s), seconds(d.longest_wait_s), seconds(d.recovered_s))
+        (
+            t.name,
+            d.what,
+            seconds(d.healed_s - d.began_s),
+            seconds(d.longest_wait_s),
+            seconds(d.recovered_s),
+        )
         for t in evaluation.trials
         for d in t.disturbances
     ]
@@ -72,7 +88,9 @@ def disturbance_rows(evaluation: Evaluation) -> list[Row]:
 
 def cost_rows(evaluation: Evaluation) -> list[Row]:
     """By `COSTS`."""
-    return [_cost_row(trial.name, trial.cost) for trial in evaluation.trials if trial.cost is not None]
+    return [
+        _cost_row(trial.name, trial.cost) for trial in evaluation.trials if trial.cost is not None
+    ]
 
 
 def remarks(evaluation: Evaluation) -> list[str]:
@@ -89,13 +107,17 @@ def remarks(evaluation: Evaluation) -> list[str]:
         found += [f"{trial.name}: {took_over(takeover)}" for takeover in trial.takeovers]
         if (backlog := trial.backlog) is not None:
             found.append(
-                f"{trial.name}: {backlog.records:,} records had piled up in {seconds(backlog.piled_s)}; they were caught up in "
-                f"{seconds(backlog.caught_up_s)}, at {backlog.read_per_s:,.0f} a second, while the load went on"
+                f"{trial.name}: {backlog.records:,} records had piled up in "
+                f"{seconds(backlog.piled_s)}; they were caught up in "
+                f"{seconds(backlog.caught_up_s)}, at {backlog.read_per_s:,.0f} a second, while "
+                "the load went on"
             )
         if (claims := trial.claims) is not None:
             found.append(
-                f"{trial.name}: the mirror was asked {claims.samples:,} times; at the worst {claims.waiting_max:,} records "
-                f"waited, {_early(claims)}and {claims.false_records:,} were claimed that the target did not hold"
+                f"{trial.name}: the mirror was asked {claims.samples:,} times; at the worst "
+                f"{claims.waiting_max:,} records "
+                f"waited, {_early(claims)}and {claims.false_records:,} were claimed that the "
+                "target did not hold"
             )
         found.append(f"{trial.name}: {trial.not_compared or _compared(trial.comparisons)}")
     return found
@@ -131,12 +153,17 @@ def _trial_row(trial: Trial) -> Row:
         return name, str(of_trial(trial)), *(NOTHING,) * (len(TRIALS) - 2)
     waits = [d.longest_wait_s for d in trial.disturbances]
     recoveries = [d.recovered_s for d in trial.disturbances]
-    slowest = None if None in recoveries else max((r for r in recoveries if r is not None), default=0.0)
+    slowest = (
+        None if None in recoveries else max((r for r in recoveries if r is not None), default=0.0)
+    )
     return (
         name,
         str(of_trial(trial)),
         f"{trial.counts[0].acknowledged:,}",
-        *(f"{sum(getattr(counts, which) for counts in trial.counts):,}" for which in ("lost", "doubled", "phantom")),
+        *(
+            f"{sum(getattr(counts, which) for counts in trial.counts):,}"
+            for which in ("lost", "doubled", "phantom")
+        ),
         str(len(trial.disturbances)),
         seconds(max(waits)) if waits else NOTHING,
         seconds(slowest) if waits else NOTHING,
@@ -144,7 +171,11 @@ def _trial_row(trial: Trial) -> Row:
 
 
 def _cost_row(name: str, cost: Cost) -> Row:
-    of_brokers = "not known" if cost.broker_cpu_s is None else f"{cost.broker_cpu_s / max(cost.events, 1) * 1e6:.1f} µs an event"
+    of_brokers = (
+        "not known"
+        if cost.broker_cpu_s is None
+        else f"{cost.broker_cpu_s / max(cost.events, 1) * 1e6:.1f} µs an event"
+    )
     return (
         name,
         f"{cost.events:,}",

@@ -29,7 +29,9 @@ class Wish:
 
     @property
     def steady_rate(self) -> float:
-        """Under faults: enough to see each gap, and little enough that a small machine has room for the servers' return."""
+        """Under faults: enough to see each gap, and little enough that a small machine has room for
+        the servers' return.
+        """
         return self.rate / 4
 
     @property
@@ -39,7 +41,9 @@ class Wish:
 
     @property
     def delivery_s(self) -> float:
-        """How long a record is tried: longer than any outage, with the time in which servers come back."""
+        """How long a record is tried: longer than any outage, with the time in which servers come
+        back.
+        """
         return max(180.0, 2 * self.away_s)
 
     @property
@@ -50,7 +54,9 @@ class Wish:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """`run` names topics and groups of this run alone. `jmx` and `broker_cpu` None: not there to be asked."""
+    """`run` names topics and groups of this run alone. `jmx` and `broker_cpu` None: not there to be
+    asked.
+    """
 
     edge: Brokers
     central: Brokers | None
@@ -65,9 +71,15 @@ class World:
     broker_cpu: Callable[[], dict[int, float]] | None = None
 
     def wait_while_it_moves(
-        self, condition: Callable[[], bool], count: Callable[[], int], still_s: float, each: Callable[[], None] = lambda: None
+        self,
+        condition: Callable[[], bool],
+        count: Callable[[], int],
+        still_s: float,
+        each: Callable[[], None] = lambda: None,
     ) -> bool:
-        """As `wait`, for as long as `count` goes on growing: what is slow has time, what stands still so long has none."""
+        """As `wait`, for as long as `count` goes on growing: what is slow has time, what stands
+        still so long has none.
+        """
         before = -1
         while count() > before:
             before = count()
@@ -75,7 +87,9 @@ class World:
                 return True
         return False
 
-    def wait(self, condition: Callable[[], bool], seconds: float, each: Callable[[], None] = lambda: None) -> bool:
+    def wait(
+        self, condition: Callable[[], bool], seconds: float, each: Callable[[], None] = lambda: None
+    ) -> bool:
         """Whether the condition came to hold in so many seconds; `each` is called between looks."""
         until_s = self.clock.monotonic_s() + seconds
         while not condition():

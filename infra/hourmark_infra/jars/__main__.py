@@ -1,4 +1,6 @@
-"""`python -m hourmark_infra.jars`: fetch all that the servers are run from, Java first; with all of it there, nothing is done."""
+"""`python -m hourmark_infra.jars`: fetch all that the servers are run from, Java first; with all of
+it there, nothing is done.
+"""
 
 from __future__ import annotations
 

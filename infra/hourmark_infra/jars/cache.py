@@ -1,11 +1,13 @@
-"""The user's cache of jars: `ensure` returns a folder that holds exactly the locked files of a set, each of the right digest.
+"""The user's cache of jars: `ensure` returns a folder that holds exactly the locked files of a set,
+each of the right digest.
 
     <cache>/hourmark/jars/<set>-<digest of the lock's lines>/*.jar    and `.complete`, written last
     <cache>/hourmark/jars/.<set>-<digest>.partial/                    Ivy's folder while it downloads
 
-A file is moved into the set's folder only after its SHA-256 was checked, so a kill -9 at any moment costs at most the file
-under way; two at once wait for each other on a lock. A changed lock names another folder, so running servers keep theirs.
-With `.complete` there, nothing is asked of the network or of the files.
+A file is moved into the set's folder only after its SHA-256 was checked, so a kill -9 at any moment
+costs at most the file under way; two at once wait for each other on a lock. A changed lock names
+another folder, so running servers keep theirs. With `.complete` there, nothing is asked of the
+network or of the files.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ PROGRESS_SECONDS = 2.0
 Say = Callable[[str], None]
 
 
-# Brings files below a folder's `files`, each at its `Jar.ivy_path`, and calls the last now and then; raises Unavailable.
+# Brings files below a folder's `files`, each at its `Jar.ivy_path`, and calls the last now and
+# then; raises Unavailable.
 Fetch = Callable[[Sequence[Jar], Path, Callable[[], None]], None]
 
 
@@ -64,7 +67,8 @@ def say_on_stderr(line: str) -> None:
 def ensure(name: str, java: Callable[[], Path], say: Say = say_on_stderr) -> Path:
     """The folder of the set `name`, fetched if need be.
 
-    Raises Finding where a file's digest differs from the lock, Unavailable where files cannot be had.
+    Raises Finding where a file's digest differs from the lock, Unavailable where files cannot be
+    had.
     """
     return ensure_jars(name, read_lock(name), cache_root() / "jars", IvyFetch(java), say)
 
@@ -76,24 +80,36 @@ def ensure_jars(name: str, jars: Sequence[Jar], root: Path, fetch: Fetch, say: S
     if (target / ".complete").is_file():
         return target
     target.mkdir(parents=True, exist_ok=True)
-    with one_at_a_time(root / f".{name}.lock", lambda: say(f"waiting for another hourmark that fetches into {root}")):
+    with one_at_a_time(
+        root / f".{name}.lock",
+        lambda: say(f"waiting for another hourmark that fetches into {root}"),
+    ):
         if not (target / ".complete").is_file():
             _complete(name, jars, target, root / f".{name}-{digest}.partial", fetch, say)
     return target
 
 
-def _complete(name: str, jars: Sequence[Jar], target: Path, partial: Path, fetch: Fetch, say: Say) -> None:
-    missing = [jar for jar in jars if not _placed(jar, target) and _move(jar, partial, target) != jar.sha256]
+def _complete(
+    name: str, jars: Sequence[Jar], target: Path, partial: Path, fetch: Fetch, say: Say
+) -> None:
+    missing = [
+        jar
+        for jar in jars
+        if not _placed(jar, target) and _move(jar, partial, target) != jar.sha256
+    ]
     if missing:
         total = _mb(jars)
         say(f"{name}: fetching {len(missing)} of {len(jars)} files, {_mb(missing)} MB")
         try:
-            fetch(missing, partial, _told_once(say, lambda: _progress(name, jars, missing, partial)))
+            fetch(
+                missing, partial, _told_once(say, lambda: _progress(name, jars, missing, partial))
+            )
             for jar in missing:
                 _move_or_refuse(jar, partial, target)
         except OSError as error:
             raise Unavailable(
-                f"{name}: cannot keep jars in {target}: {error.strerror}; free space or set XDG_CACHE_HOME"
+                f"{name}: cannot keep jars in {target}: {error.strerror}; free space or "
+                "set XDG_CACHE_HOME"
             ) from error
         say(f"{name}: {len(jars)} of {len(jars)} files, {total} of {total} MB, digests checked")
     sync_folder(target)
@@ -107,7 +123,9 @@ def _placed(jar: Jar, target: Path) -> bool:
 
 
 def _move(jar: Jar, partial: Path, target: Path) -> str | None:
-    """Take over what was fetched, or remove it where its digest is wrong; the digest found, None where no file is."""
+    """Take over what was fetched, or remove it where its digest is wrong; the digest found, None
+    where no file is.
+    """
     path = partial / "files" / jar.ivy_path
     if not path.is_file():
         return None
@@ -123,19 +141,25 @@ def _move_or_refuse(jar: Jar, partial: Path, target: Path) -> None:
     found = _move(jar, partial, target)
     if found is None:
         raise Unavailable(
-            f"{jar.coordinate} could not be fetched; check the network and repeat the command (what came is kept).\n"
+            (
+                f"{jar.coordinate} could not be fetched; check the network and repeat the "
+                "command (what came is kept).\n"
+            )
             + last_words(partial)
         )
     if found != jar.sha256:
         raise Finding(
-            f"{jar.coordinate} is refused: expected sha256 {jar.sha256}, found {found}; repeat the command, and if it "
+            f"{jar.coordinate} is refused: expected sha256 {jar.sha256}, found {found}; repeat "
+            "the command, and if it "
             "stays so, find out who changes files on the way here"
         )
 
 
 def _progress(name: str, jars: Sequence[Jar], missing: Sequence[Jar], partial: Path) -> str:
     waiting = {jar for jar in missing if not (partial / "files" / jar.ivy_path).is_file()}
-    under_way = sum(path.stat().st_size for path in (partial / "files").rglob("*.part") if path.is_file())
+    under_way = sum(
+        path.stat().st_size for path in (partial / "files").rglob("*.part") if path.is_file()
+    )
     here = [jar for jar in jars if jar not in waiting]
     return f"{name}: {len(here)} of {len(jars)} files, {_mb(here, under_way)} of {_mb(jars)} MB"
 

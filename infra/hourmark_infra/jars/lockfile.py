@@ -1,4 +1,5 @@
-"""`jars.lock`: one JSON object a line and file, sorted, so that a change of version reads well in a diff.
+"""`jars.lock`: one JSON object a line and file, sorted, so that a change of version reads well in a
+diff.
 
 A line holds set, organisation, module, revision, classifier, ext, sha256, size (bytes).
 """
@@ -40,7 +41,12 @@ class Jar:
     @property
     def ivy_path(self) -> Path:
         """Where Ivy leaves it, below the folder it was given (see `hourmark_infra.jars.ivy`)."""
-        return Path(self.organisation, self.module, self.revision, f"{self.module}{self._tail('-')}.{self.ext}")
+        return Path(
+            self.organisation,
+            self.module,
+            self.revision,
+            f"{self.module}{self._tail('-')}.{self.ext}",
+        )
 
     def _tail(self, sign: str) -> str:
         return f"{sign}{self.classifier}" if self.classifier else ""
@@ -56,7 +62,9 @@ def read_lock(name: str, path: Path = LOCK_FILE) -> tuple[Jar, ...]:
 
 def set_names(path: Path = LOCK_FILE) -> tuple[str, ...]:
     """Of all sets."""
-    return tuple(sorted({str(json.loads(line)["set"]) for line in path.read_text().splitlines() if line}))
+    return tuple(
+        sorted({str(json.loads(line)["set"]) for line in path.read_text().splitlines() if line})
+    )
 
 
 def render_lock(jars: Iterable[Jar]) -> str:

@@ -1,4 +1,5 @@
-"""Which Java runs the servers: `$JAVA_HOME`, then `java` on the PATH, if it is version 17 or 21; else one is installed.
+"""Which Java runs the servers: `$JAVA_HOME`, then `java` on the PATH, if it is version 17 or 21;
+else one is installed.
 
 Other versions are passed over: Spark 4.1 and Hadoop 3.5 are tested with 17 and 21.
 """
@@ -15,7 +16,9 @@ from hourmark_infra.java.install import install_java
 
 
 def java_executable() -> Path:
-    """Path of a `java` of an allowed version, installed into the user's cache where the machine has none."""
+    """Path of a `java` of an allowed version, installed into the user's cache where the machine has
+    none.
+    """
     return find_java(os.environ) or install_java()
 
 
@@ -34,7 +37,8 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 def export_java_home() -> Path:
     """Make the processes started from here take the Java found here; returns it.
 
-    Spark takes `$JAVA_HOME`, else `java` on the PATH, whatever its version; where that is another one, `$JAVA_HOME` is set.
+    Spark takes `$JAVA_HOME`, else `java` on the PATH, whatever its version; where that is another
+    one, `$JAVA_HOME` is set.
     """
     java = java_executable()
     if next(_candidates(os.environ), None) != java:

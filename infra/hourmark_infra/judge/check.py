@@ -1,4 +1,6 @@
-"""The comparison: every event of every closed bucket against the line it claims, then every line against what was found."""
+"""The comparison: every event of every closed bucket against the line it claims, then every line
+against what was found.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,14 @@ from hourmark_infra.judge.buckets import (
 from hourmark_infra.judge.destroyed import against_proofs
 from hourmark_infra.judge.expectations import Expectations
 from hourmark_infra.judge.marker import File
-from hourmark_infra.judge.markers import Counted, balance_faults, chain_faults, contradictions, fingerprint, offset_faults
+from hourmark_infra.judge.markers import (
+    Counted,
+    balance_faults,
+    chain_faults,
+    contradictions,
+    fingerprint,
+    offset_faults,
+)
 from hourmark_infra.judge.matching import Event, Matcher
 from hourmark_infra.judge.report import Kind, Report
 from hourmark_infra.judge.sources import open_sources
@@ -33,18 +42,37 @@ from hourmark_infra.judge.webhdfs import WebHdfs, hdfs_path
 
 # The envelope below logical types: what every event begins with.
 _ENVELOPE: Final = [
-    {"name": "event_id", "type": {"type": "fixed", "name": "EventId", "namespace": "hourmark", "size": 16}},
+    {
+        "name": "event_id",
+        "type": {"type": "fixed", "name": "EventId", "namespace": "hourmark", "size": 16},
+    },
     {"name": "event_time", "type": {"type": "long"}},
     {"name": "host", "type": "string"},
     {"name": "source", "type": "string"},
-    {"name": "file", "type": ["null", {"type": "record", "name": "File", "namespace": "hourmark", "fields": [
-        {"name": "id", "type": "string"}, {"name": "generation", "type": "long"}]}]},
+    {
+        "name": "file",
+        "type": [
+            "null",
+            {
+                "type": "record",
+                "name": "File",
+                "namespace": "hourmark",
+                "fields": [
+                    {"name": "id", "type": "string"},
+                    {"name": "generation", "type": "long"},
+                ],
+            },
+        ],
+    },
     {"name": "position", "type": "long"},
-]  # fmt: skip
+]
 
 
 def judge(told: Expectations, hdfs: WebHdfs) -> Report:
-    """Compare all source files with all closed buckets. OSError or httpx.HTTPError where something cannot be read."""
+    """Compare all source files with all closed buckets.
+
+    OSError or httpx.HTTPError where something cannot be read.
+    """
     report = Report()
     sources = open_sources(told, report)
     report.digests_checked = all(source.host_ids for source in sources.values())
@@ -69,9 +97,13 @@ class _Check:
         self._fingerprints: dict[int, str] = {}  # by schema id
 
     def run(self) -> None:
-        """All buckets, those too that are closed meanwhile, until a last look shows nothing that was not judged."""
+        """All buckets, those too that are closed meanwhile, until a last look shows nothing that
+        was not judged.
+        """
         seen: Tree = {}
-        while new := bucket_paths(tree := read_tree(self.hdfs, self._root)).difference(bucket_paths(seen)):
+        while new := bucket_paths(tree := read_tree(self.hdfs, self._root)).difference(
+            bucket_paths(seen)
+        ):
             self._look_again(seen, tree)
             for path in sorted(new):
                 self._bucket(path)
@@ -79,9 +111,13 @@ class _Check:
         self._look_again(seen, tree)
         for path in unlisted(tree, self._buckets):
             self.report.add(Kind.UNLISTED, path, "no marker speaks of it")
-        for _, buckets in itertools.groupby(sorted(self._buckets.items()), key=lambda item: item[1].type):
+        for _, buckets in itertools.groupby(
+            sorted(self._buckets.items()), key=lambda item: item[1].type
+        ):
             chain = [bucket for _, bucket in buckets]
-            for path, fault in itertools.chain(chain_faults(chain), offset_faults(chain), balance_faults(chain)):
+            for path, fault in itertools.chain(
+                chain_faults(chain), offset_faults(chain), balance_faults(chain)
+            ):
                 self._object(path, fault)
         gone = [row for row in self.told.destroyed if self.matcher.waive(row)]
         self.report.destroyed = len(gone)
@@ -106,7 +142,10 @@ class _Check:
         counted = Counted()
         for file in marker.files:
             self._file(bucket, file, counted)
-        grades = [*self.told.grades, *(["forced"] if bucket.hour in self.told.forced.get(bucket.type, ()) else [])]
+        grades = [
+            *self.told.grades,
+            *(["forced"] if bucket.hour in self.told.forced.get(bucket.type, ()) else []),
+        ]
         for fault in contradictions(bucket, counted, grades):
             self._object(path, fault)
         return None
@@ -116,7 +155,9 @@ class _Check:
         try:
             opened = self.hdfs.open(f"{self._root}/{path}")
         except httpx.HTTPStatusError as error:
-            return self._object(path, f"the marker lists it, and it cannot be opened ({error.response.status_code})")
+            return self._object(
+                path, f"the marker lists it, and it cannot be opened ({error.response.status_code})"
+            )
         records = 0
         with opened.content as content:
             if (opened.size, opened.blake2b) != (file.bytes, file.blake2b):
@@ -128,8 +169,11 @@ class _Check:
                     records += 1
                     self._event(bucket, path, event, counted)
                     self.matcher.take(bucket.type, path, event, made_by)
-            except Exception as error:  # noqa: BLE001  # whatever decoders raise on what is no Avro of this type
-                self._object(path, f"it cannot be read to its end as Avro of {bucket.type}: {error!r}")
+            # whatever decoders raise on what is no Avro of this type
+            except Exception as error:  # noqa: BLE001
+                self._object(
+                    path, f"it cannot be read to its end as Avro of {bucket.type}: {error!r}"
+                )
         if records != file.records:
             self._object(path, f"it holds {records} events, the marker says {file.records}")
         return None
@@ -142,7 +186,12 @@ class _Check:
         count.in_buckets += 1
         count.late += late
         if not (time_ms < bucket.start_ms if late else bucket.start_ms <= time_ms < bucket.end_ms):
-            self.report.add(Kind.MISPLACED, event["source"], f"in {path}, with the time {time_ms} ms", event["position"])
+            self.report.add(
+                Kind.MISPLACED,
+                event["source"],
+                f"in {path}, with the time {time_ms} ms",
+                event["position"],
+            )
 
     def _opened(self, bucket: Bucket, file: File, content: IO[bytes]) -> tuple[Any, Any]:
         """A reader of blocks, and the schema below logical types."""
@@ -150,9 +199,16 @@ class _Check:
         declared = json.loads(reader.metadata["avro.schema"])
         mark = fingerprint(declared)
         if {mark} != {file.schema_fingerprint, self._fingerprints.setdefault(file.schema_id, mark)}:
-            self._object(bucket.path, f"{file.name} has a schema of the fingerprint {mark}, not that of schema {file.schema_id}")
+            self._object(
+                bucket.path,
+                f"{file.name} has a schema of the fingerprint {mark}, not that of schema "
+                f"{file.schema_id}",
+            )
         schema = plain(declared)
-        if schema["name"] != bucket.type.replace("-", "_") or schema["fields"][: len(_ENVELOPE)] != _ENVELOPE:
+        if (
+            schema["name"] != bucket.type.replace("-", "_")
+            or schema["fields"][: len(_ENVELOPE)] != _ENVELOPE
+        ):
             raise ValueError("the schema is not that of this type, or has another envelope")
         return reader, schema
 

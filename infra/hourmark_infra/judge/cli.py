@@ -1,4 +1,7 @@
-"""`hourmark judge check` and `hourmark judge snapshot`. Exit 0: content; 1: it found something; 2: wrong use."""
+"""`hourmark judge check` and `hourmark judge snapshot`.
+
+Exit 0: content; 1: it found something; 2: wrong use.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,17 @@ def judge() -> None:
 
 @judge.command()
 @click.argument("expectations", type=_FILE)
-@click.option("--snapshot", type=_FILE, help="Taken before by `judge snapshot`: object to buckets that changed since.")
+@click.option(
+    "--snapshot",
+    type=_FILE,
+    help="Taken before by `judge snapshot`: object to buckets that changed since.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.pass_context
 def check(context: click.Context, expectations: Path, snapshot: Path | None, as_json: bool) -> None:
-    """Is each line of each source file exactly once in a closed bucket or in dead letters, unaltered?"""
+    """Is each line of each source file exactly once in a closed bucket or in dead letters,
+    unaltered?
+    """
     told = _read(expectations)
     with _reading(told) as hdfs:
         report = compare(told, hdfs)
@@ -67,6 +76,8 @@ def _reading(told: Expectations) -> Iterator[WebHdfs]:
     try:
         yield hdfs
     except (httpx.HTTPError, OSError) as error:
-        raise click.ClickException(f"something cannot be read, so there is no verdict: {error}") from error
+        raise click.ClickException(
+            f"something cannot be read, so there is no verdict: {error}"
+        ) from error
     finally:
         hdfs.close()

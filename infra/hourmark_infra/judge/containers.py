@@ -1,6 +1,8 @@
-"""Container logs: what a container wrote on a line, joined of the lines that its runtime made of it.
+"""Container logs: what a container wrote on a line, joined of the lines that its runtime made of
+it.
 
-Read line by line, with no more than a split at spaces. Records over the limit, which go in pieces, are not judged.
+Read line by line, with no more than a split at spaces. Records over the limit, which go in pieces,
+are not judged.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d
 
 @dataclasses.dataclass(slots=True)
 class Written:
-    """One record. `spans`: where its text stands in the file. `stream` empty: a line of another form."""
+    """One record. `spans`: where its text stands in the file. `stream` empty: a line of another
+    form.
+    """
 
     start: int
     time: str
@@ -32,14 +36,22 @@ class Written:
 
 
 def written(lines: Iterable[tuple[int, bytes]], flushed: frozenset[int]) -> Iterator[Written]:
-    """All records, by the order of their first lines; `lines` with their LF. Nothing is joined over a place in `flushed`."""
+    """All records, by the order of their first lines; `lines` with their LF.
+
+    Nothing is joined over a place in `flushed`.
+    """
     found: list[Written] = []
     partial: dict[str, Written] = {}
     for start, line in lines:
         if start in flushed:
             partial = {}
         parts = line.removesuffix(b"\n").split(b" ", 3)
-        if len(parts) < 3 or not _TIME.fullmatch(parts[0]) or parts[1] not in (b"stdout", b"stderr") or not _is_tag(parts[2]):
+        if (
+            len(parts) < 3
+            or not _TIME.fullmatch(parts[0])
+            or parts[1] not in (b"stdout", b"stderr")
+            or not _is_tag(parts[2])
+        ):
             found.append(Written(start, "", "", [(start, start + len(line) - 1)], True))
             continue
         stream = parts[1].decode()

@@ -30,7 +30,9 @@ class Type:
         self._names: dict[str, Any] = {}
         fields = rule.fields or [{"name": rule.field, "type": "bytes"}]
         self._plain = plain(fields)
-        schema: Any = fastavro.parse_schema({"type": "record", "name": "own", "fields": fields}, named_schemas=self._names)
+        schema: Any = fastavro.parse_schema(
+            {"type": "record", "name": "own", "fields": fields}, named_schemas=self._names
+        )
         self._fields = schema["fields"]
         self._pattern = re.compile(rule.pattern.encode()) if rule.pattern is not None else None
 
@@ -40,10 +42,14 @@ class Type:
 
     def of_object(self, document: dict[str, Any]) -> dict[str, Any]:
         """The fields of a JSON object."""
-        told = {name: value for name, value in self._said_by_tailer().items() if name not in document}
+        told = {
+            name: value for name, value in self._said_by_tailer().items() if name not in document
+        }
         if not told:
             return record(self._fields, document, self._names)
-        return told | record([field for field in self._fields if field["name"] not in told], document, self._names)
+        return told | record(
+            [field for field in self._fields if field["name"] not in told], document, self._names
+        )
 
     def of_texts(self, texts: dict[str, bytes | None]) -> dict[str, Any]:
         """The fields of a pattern's groups, or of one text; the others have their default, or null."""
@@ -56,7 +62,9 @@ class Type:
                 else:
                     held[name] = self._unsaid(field)
             except Refused as refused:
-                raise Refused(refused.reason if text is not None else "missing_field", name) from None
+                raise Refused(
+                    refused.reason if text is not None else "missing_field", name
+                ) from None
         return held
 
     def of_message(self, message: bytes) -> dict[str, Any]:
@@ -64,7 +72,11 @@ class Type:
         if self.rule.content == "json":
             return self.of_object(json_object(message))
         field = next(field for field in self._fields if field["name"] == self.rule.field)
-        if message.startswith(_BOM) and "bytes" not in str(field["type"]) and "fixed" not in str(field["type"]):
+        if (
+            message.startswith(_BOM)
+            and "bytes" not in str(field["type"])
+            and "fixed" not in str(field["type"])
+        ):
             message = message[len(_BOM) :]
         return self.of_texts({field["name"]: message})
 
@@ -92,20 +104,38 @@ class Type:
         else:
             assert rule.field is not None, "what is whole has a field"
             field = next(field for field in self._fields if field["name"] == rule.field)
-            return {rule.field: message if "bytes" in str(field["type"]) else message.removeprefix(_BOM)}
-        return {name: text for name, text in texts.items() if rule.null_text is None or text != rule.null_text.encode()}
+            return {
+                rule.field: message if "bytes" in str(field["type"]) else message.removeprefix(_BOM)
+            }
+        return {
+            name: text
+            for name, text in texts.items()
+            if rule.null_text is None or text != rule.null_text.encode()
+        }
 
     def of_said(self, said: dict[str, Any], header: Header | None) -> dict[str, Any]:
         """The fields, from what a message and its header say."""
         rule = self.rule
         own = {field["name"] for field in self._fields} - rule.header.keys() - {rule.unknown_field}
-        unknown = {} if rule.pattern is not None else {name: said[name] for name in said if name not in own}
+        unknown = (
+            {}
+            if rule.pattern is not None
+            else {name: said[name] for name in said if name not in own}
+        )
         for placed in (self.time_key, rule.host_field):
             unknown.pop(placed or "", None)
         if unknown and rule.unknown == "refuse":
             raise Refused("unknown_field")
-        data = {} if header is None else {name: text.encode("latin-1") for name, text in header.data.items()}
-        parts = {} if header is None else {name: text.encode("latin-1") for name, text in header.parts.items()}
+        data = (
+            {}
+            if header is None
+            else {name: text.encode("latin-1") for name, text in header.data.items()}
+        )
+        parts = (
+            {}
+            if header is None
+            else {name: text.encode("latin-1") for name, text in header.parts.items()}
+        )
         held = {}
         for field in self._fields:
             name, part = field["name"], rule.header.get(field["name"])
@@ -114,7 +144,9 @@ class Type:
             elif part == "structured_data":
                 held[name] = {key: forms.kept(value) for key, value in data.items()}
             elif part is not None:
-                held[name] = self._held(field, data if part.startswith("[") else parts, part.strip("[]"), nulls=True)
+                held[name] = self._held(
+                    field, data if part.startswith("[") else parts, part.strip("[]"), nulls=True
+                )
             else:
                 held[name] = self._held(field, said, name, nulls=rule.content != "json")
         return held
@@ -124,7 +156,9 @@ class Type:
         if name not in said:
             if field["name"] in (told := self._said_by_tailer()):
                 return told[field["name"]]
-            if "default" not in field and not (nulls and isinstance(field["type"], list) and "null" in field["type"]):
+            if "default" not in field and not (
+                nulls and isinstance(field["type"], list) and "null" in field["type"]
+            ):
                 raise Refused("missing_field", field["name"])
             return from_json(field["type"], field.get("default"), self._names)
         try:
@@ -140,7 +174,9 @@ class Type:
         return from_json(field["type"], field.get("default"), self._names)
 
     def _said_by_tailer(self) -> dict[str, Any]:
-        """By field, what the tailer says and the field can hold; all of it in a map of the name `labels`."""
+        """By field, what the tailer says and the field can hold; all of it in a map of the name
+        `labels`.
+        """
         held: dict[str, Any] = {}
         for field in self._fields if self._told else ():
             name = field["name"]
@@ -175,7 +211,9 @@ def json_object(payload: bytes) -> dict[str, Any]:
         text = payload.decode()
         document = json.loads(text, parse_float=_finite, parse_constant=_finite)
         if "\\u" in text:
-            json.dumps(document, ensure_ascii=False).encode()  # half of a surrogate pair is no character
+            json.dumps(
+                document, ensure_ascii=False
+            ).encode()  # half of a surrogate pair is no character
     except UnicodeDecodeError:
         raise Refused("not_utf8", "UTF-8") from None
     except ValueError:

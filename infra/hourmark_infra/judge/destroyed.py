@@ -11,15 +11,20 @@ from hourmark_infra.judge.buckets import Bucket
 from hourmark_infra.judge.expectations import Destroyed
 from hourmark_infra.judge.report import Kind
 
-_APART_MS: Final = 5_000  # a cut so long after it was written knows of it, one so long before does not, whatever two clocks say
+# a cut so long after it was written knows of it, one so long before does not, whatever two clocks
+# say
+_APART_MS: Final = 5_000
 
 
-def against_proofs(gone: Sequence[Destroyed], buckets: Sequence[Bucket]) -> Iterator[tuple[Kind, str, str]]:
+def against_proofs(
+    gone: Sequence[Destroyed], buckets: Sequence[Bucket]
+) -> Iterator[tuple[Kind, str, str]]:
     """What is wrong, by kind, bucket or type, and detail. `gone`: those of them that are nowhere.
 
-    Of the buckets of an event's hour and of later ones, the first whose cut came after it was written had to wait for it, also
-    where it came late: it is not proved, or one before it is not whose cut was taken about then. And by a type's markers as many
-    are missing, or more: an event that was promised twice is missing once more there.
+    Of the buckets of an event's hour and of later ones, the first whose cut came after it was
+    written had to wait for it, also where it came late: it is not proved, or one before it is not
+    whose cut was taken about then. And by a type's markers as many are missing, or more: an event
+    that was promised twice is missing once more there.
     """
     by_type: defaultdict[str, list[Bucket]] = defaultdict(list)
     for bucket in sorted(buckets, key=lambda bucket: bucket.start_ms):
@@ -31,7 +36,10 @@ def against_proofs(gone: Sequence[Destroyed], buckets: Sequence[Bucket]) -> Iter
         false = next((b for b in as_proved if _cut_ms(b) > row.written_ms + _APART_MS), None)
         if false is not None:
             cut = f"its cut is of {_cut_ms(false)} ms"
-            detail = f"proved without event {row.event_id}, which was written at {row.written_ms} ms; {cut}"
+            detail = (
+                f"proved without event {row.event_id}, which was written at {row.written_ms} "
+                f"ms; {cut}"
+            )
             yield Kind.FALSE_PROOF, false.path, detail
     for event_type, count in sorted(Counter(row.type for row in gone).items()):
         missing = sum(map(_missing, by_type[event_type]))

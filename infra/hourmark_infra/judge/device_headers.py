@@ -1,6 +1,7 @@
 """Headers of syslog as daemons and devices write them (parser 3): read a second time, word by word.
 
-A line is text, a character a byte. The grammar is that of docs/event-types.md; nothing here comes from the service.
+A line is text, a character a byte. The grammar is that of docs/event-types.md; nothing here comes
+from the service.
 """
 
 from __future__ import annotations
@@ -10,21 +11,70 @@ import string
 from typing import Final, NamedTuple
 
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_FACILITIES: Final = ["kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp"]
-_SEVERITIES: Final = {"emerg": 0, "alert": 1, "crit": 2, "err": 3, "error": 3, "warn": 4, "warning": 4, "notice": 5, "info": 6,
-                      "debug": 7}  # fmt: skip
+_FACILITIES: Final = [
+    "kern",
+    "user",
+    "mail",
+    "daemon",
+    "auth",
+    "syslog",
+    "lpr",
+    "news",
+    "uucp",
+    "cron",
+    "authpriv",
+    "ftp",
+]
+_SEVERITIES: Final = {
+    "emerg": 0,
+    "alert": 1,
+    "crit": 2,
+    "err": 3,
+    "error": 3,
+    "warn": 4,
+    "warning": 4,
+    "notice": 5,
+    "info": 6,
+    "debug": 7,
+}
 _HOURS: Final = {
-    "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "AKST": -9, "AKDT": -8, "HST": -10,
-    "WET": 0, "WEST": 1, "CET": 1, "CEST": 2, "MET": 1, "MEST": 2, "EET": 2, "EEST": 3, "MSK": 3, "JST": 9, "KST": 9,
-    "AEST": 10, "AEDT": 11, "NZST": 12, "NZDT": 13,
-}  # fmt: skip
+    "EST": -5,
+    "EDT": -4,
+    "CST": -6,
+    "CDT": -5,
+    "MST": -7,
+    "MDT": -6,
+    "PST": -8,
+    "PDT": -7,
+    "AKST": -9,
+    "AKDT": -8,
+    "HST": -10,
+    "WET": 0,
+    "WEST": 1,
+    "CET": 1,
+    "CEST": 2,
+    "MET": 1,
+    "MEST": 2,
+    "EET": 2,
+    "EEST": 3,
+    "MSK": 3,
+    "JST": 9,
+    "KST": 9,
+    "AEST": 10,
+    "AEDT": 11,
+    "NZST": 12,
+    "NZDT": 13,
+}
 _NO_HOST_CHARS: Final = set("\"'(),;<=>[]{|}")
 _NO_PROGRAM_CHARS: Final = set('"=<>[]{|}')
 _PRINTABLE: Final = set(map(chr, range(33, 127)))
 
 
 class When(NamedTuple):
-    """A time of a line. `month` 0: no date that the calendar could have; None: Unix time in `seconds`."""
+    """A time of a line.
+
+    `month` 0: no date that the calendar could have; None: Unix time in `seconds`.
+    """
 
     year: int | None
     month: int | None
@@ -37,7 +87,9 @@ class When(NamedTuple):
 
 
 class Found(NamedTuple):
-    """`data`: pairs of structured data that the header stands for; `raw`: where a second time was."""
+    """`data`: pairs of structured data that the header stands for; `raw`: where a second
+    time was.
+    """
 
     when: When | None
     host: str | None
@@ -69,10 +121,14 @@ def when_at(text: str, at: int, after_pri: bool) -> When | None:
     iso = re.match(r"(\d{4})-(\d\d)-(\d\d)([T ])", rest, re.ASCII)
     if iso is not None and (iso[4] == "T" or after_pri):
         found = _clocked(text, at + iso.end(), int(iso[1]), int(iso[2]), int(iso[3]), iso[4] == "T")
-        if found is not None and (iso[4] == " " or text[found.end : found.end + 1] in (" ", ":", "")):
+        if found is not None and (
+            iso[4] == " " or text[found.end : found.end + 1] in (" ", ":", "")
+        ):
             return found
     if iso is not None and iso[4] == "T":
-        length = next((n for n, char in enumerate(rest[11:43]) if char not in _PRINTABLE), len(rest[11:43]))
+        length = next(
+            (n for n, char in enumerate(rest[11:43]) if char not in _PRINTABLE), len(rest[11:43])
+        )
         if length >= 5:
             token = rest[: 11 + length]
             return When(None, 0, 0, "", "", None, True, at + len(token) - token.endswith(":"))
@@ -84,22 +140,37 @@ def when_at(text: str, at: int, after_pri: bool) -> When | None:
         for match in _dates(form, rest):
             year = None if match["y"] is None else int(match["y"])
             month = MONTHS.index(match["m"]) + 1 if match["m"] in MONTHS else 0
-            if (found := _clocked(text, at + match.end(), year, month, int(match["d"]), False)) is not None:
+            if (
+                found := _clocked(text, at + match.end(), year, month, int(match["d"]), False)
+            ) is not None:
                 return found
-    slashed = re.match(r"(?:(\d\d)/(\d\d)/(\d{4})[: ]|(\d{4})/(\d\d)/(\d\d) )", rest, re.ASCII) if after_pri else None
+    slashed = (
+        re.match(r"(?:(\d\d)/(\d\d)/(\d{4})[: ]|(\d{4})/(\d\d)/(\d\d) )", rest, re.ASCII)
+        if after_pri
+        else None
+    )
     if slashed is None:
         return None
-    numbers = (slashed[3], slashed[1], slashed[2]) if slashed[3] else (slashed[4], slashed[5], slashed[6])
-    return _clocked(text, at + slashed.end(), int(numbers[0]), int(numbers[1]), int(numbers[2]), False)
+    numbers = (
+        (slashed[3], slashed[1], slashed[2]) if slashed[3] else (slashed[4], slashed[5], slashed[6])
+    )
+    return _clocked(
+        text, at + slashed.end(), int(numbers[0]), int(numbers[1]), int(numbers[2]), False
+    )
 
 
 def _dates(form: str, rest: str) -> list[re.Match[str]]:
     """As it is, and without a day of the week: what looks like one may be the month."""
-    found = [re.match(form, rest, re.ASCII), re.match(form.replace(r"(?:[A-Z][a-z]{2},? )?", ""), rest, re.ASCII)]
+    found = [
+        re.match(form, rest, re.ASCII),
+        re.match(form.replace(r"(?:[A-Z][a-z]{2},? )?", ""), rest, re.ASCII),
+    ]
     return [match for match in found if match is not None]
 
 
-def _clocked(text: str, at: int, year: int | None, month: int, day: int, has_t: bool) -> When | None:
+def _clocked(
+    text: str, at: int, year: int | None, month: int, day: int, has_t: bool
+) -> When | None:
     match = re.compile(r"\d\d?:\d\d:\d\d", re.ASCII).match(text, at)
     if match is None:
         return None
@@ -115,10 +186,18 @@ def _clocked(text: str, at: int, year: int | None, month: int, day: int, has_t: 
         follows = re.compile(r" ((?:19|20)\d\d)(?= |: )", re.ASCII).match(text, at)
         if year is None and follows is not None:
             year, at = int(follows[1]), follows.end()
-        follows = re.compile(r" ?(Z|[+-]\d\d:\d\d|[+-]\d{4}|[+-]\d\d)(?=[ :]|\Z)", re.ASCII).match(text, at)
+        follows = re.compile(r" ?(Z|[+-]\d\d:\d\d|[+-]\d{4}|[+-]\d\d)(?=[ :]|\Z)", re.ASCII).match(
+            text, at
+        )
         if follows is None:
-            follows = re.compile(r" ([A-Z]{2,5}(?:[+-]\d\d?(?::?\d\d)?)?)(?=[ :]|\Z)", re.ASCII).match(text, at)
-        if zone is None and follows is not None and (offset_s(follows[1]) is not None or follows[1] in _HOURS):
+            follows = re.compile(
+                r" ([A-Z]{2,5}(?:[+-]\d\d?(?::?\d\d)?)?)(?=[ :]|\Z)", re.ASCII
+            ).match(text, at)
+        if (
+            zone is None
+            and follows is not None
+            and (offset_s(follows[1]) is not None or follows[1] in _HOURS)
+        ):
             zone, at = follows[1], follows.end()
     return When(year, month, day, clock, fraction, zone, has_t, at)
 
@@ -146,7 +225,9 @@ def read(text: str, at: int, has_priority: bool) -> Found | None:
     return body(text, end, when, None, ())
 
 
-def body(text: str, at: int, when: When | None, host: str | None, data: tuple[tuple[str, str], ...]) -> Found:
+def body(
+    text: str, at: int, when: When | None, host: str | None, data: tuple[tuple[str, str], ...]
+) -> Found:
     """What stands behind a time."""
     level, at = _level(text, _past(text, at))
     forwarded = re.compile(r"Message forwarded from ([^\x00-\x20]{1,255}): +")
@@ -176,7 +257,10 @@ def _past(text: str, at: int) -> int:
 
 
 def _is_repeated(text: str, at: int) -> bool:
-    return re.compile(r"(--- )?(last|above) message (repeated|repeats) \d", re.ASCII).match(text, at) is not None
+    return (
+        re.compile(r"(--- )?(last|above) message (repeated|repeats) \d", re.ASCII).match(text, at)
+        is not None
+    )
 
 
 def _word(text: str, at: int) -> str:
@@ -192,12 +276,23 @@ def _host(text: str, at: int) -> tuple[str | None, int]:
     if text[end : end + 1] != " " or not 0 < len(word) < 256:
         return None, at
     inside = word[1:-1]
-    if word[0] == "[" and word[-1] == "]" and 2 <= len(inside) <= 45 and set(inside) <= set(string.hexdigits + ".:"):
+    if (
+        word[0] == "["
+        and word[-1] == "]"
+        and 2 <= len(inside) <= 45
+        and set(inside) <= set(string.hexdigits + ".:")
+    ):
         return inside, _past(text, end)
     named = any((char.isalnum() and char.isascii()) or char > "~" for char in word)
-    if set(word) & _NO_HOST_CHARS or word[0] == "%" or (not named and len(word) > 1 and word != "::"):
+    if (
+        set(word) & _NO_HOST_CHARS
+        or word[0] == "%"
+        or (not named and len(word) > 1 and word != "::")
+    ):
         return None, at
-    if word.endswith(":") and not re.fullmatch(r"(?:[0-9A-Fa-f]{1,4}(?::[0-9A-Fa-f]{1,4}){0,6})?::", word, re.ASCII):
+    if word.endswith(":") and not re.fullmatch(
+        r"(?:[0-9A-Fa-f]{1,4}(?::[0-9A-Fa-f]{1,4}){0,6})?::", word, re.ASCII
+    ):
         return None, at
     return word, _past(text, end)
 
@@ -209,7 +304,12 @@ def _level(text: str, at: int) -> tuple[int | None, int]:
     number = 16 + int(local) if local in tuple("01234567") else None
     if facility in _FACILITIES:
         number = _FACILITIES.index(facility)
-    if not point or number is None or severity not in _SEVERITIES or text[at + len(word) : at + len(word) + 1] != " ":
+    if (
+        not point
+        or number is None
+        or severity not in _SEVERITIES
+        or text[at + len(word) : at + len(word) + 1] != " "
+    ):
         return None, at
     return number * 8 + _SEVERITIES[severity], _past(text, at + len(word))
 
@@ -232,7 +332,9 @@ class _Device(NamedTuple):
 
 
 _NUMBER: Final = re.compile(r"(\d{1,10}): +", re.ASCII)
-_UPTIME: Final = re.compile(r"(?:\d{1,4}[ywd]\d\d?[wdh]|\d{1,3}:\d\d:\d\d(?:\.\d{1,3})?): +", re.ASCII)
+_UPTIME: Final = re.compile(
+    r"(?:\d{1,4}[ywd]\d\d?[wdh]|\d{1,3}:\d\d:\d\d(?:\.\d{1,3})?): +", re.ASCII
+)
 _NAME: Final = r"[^\x00-\x20\"%'(),:;<=>\[\]{|}/]{1,255}"
 _ORIGIN: Final = re.compile(rf"({_NAME}|[0-9A-Fa-f:]{{2,39}}): +")
 _NODE: Final = re.compile(rf"(?:({_NAME}) )?[A-Za-z0-9]{{1,9}}(?:/[A-Za-z0-9]{{1,9}}){{2,4}}: *")
@@ -247,7 +349,11 @@ def _tag(text: str, at: int) -> tuple[str, int] | None:
         end += 1
     tag = text[at:end]
     colon = end + (text[end : end + 1] == " ")
-    if not 2 <= len(tag) <= 255 or text[colon : colon + 1] != ":" or text[colon + 1 : colon + 2] not in ("", " "):
+    if (
+        not 2 <= len(tag) <= 255
+        or text[colon : colon + 1] != ":"
+        or text[colon + 1 : colon + 2] not in ("", " ")
+    ):
         return None
     return tag, min(colon + 2, len(text))
 
@@ -256,10 +362,18 @@ def _device(text: str, at: int) -> _Device | None:
     numbers, origin, node = [], None, False
     if (match := _NUMBER.match(text, at)) is not None:
         numbers, at = [match[1]], match.end()
-    if (match := _ORIGIN.match(text, at)) is not None and not _UPTIME.match(text, at) and not match[1].isdigit():
+    if (
+        (match := _ORIGIN.match(text, at)) is not None
+        and not _UPTIME.match(text, at)
+        and not match[1].isdigit()
+    ):
         then = match.end()
         marked = then + (text[then : then + 1] in ("*", "."))
-        if _tag(text, then) or any(one.match(text, then) for one in (_NUMBER, _NODE, _UPTIME)) or when_at(text, marked, False):
+        if (
+            _tag(text, then)
+            or any(one.match(text, then) for one in (_NUMBER, _NODE, _UPTIME))
+            or when_at(text, marked, False)
+        ):
             origin, at = match[1], then
     if (match := _NODE.match(text, at)) is not None:
         origin, node, at = origin or match[1], True, match.end()
@@ -271,7 +385,9 @@ def _device(text: str, at: int) -> _Device | None:
         mark = ""
         at = match.end() if (match := _UPTIME.match(text, at)) is not None else at
     else:
-        named = re.compile(r" ([A-Za-z][A-Za-z0-9+_/-]{0,30})(?=: )", re.ASCII).match(text, when.end)
+        named = re.compile(r" ([A-Za-z][A-Za-z0-9+_/-]{0,30})(?=: )", re.ASCII).match(
+            text, when.end
+        )
         if named is not None and when.zone is None and (numbers or node or mark):
             when = when._replace(zone=named[1], end=named.end())
         written = (at + len(mark), when.end)
@@ -287,7 +403,12 @@ def _device(text: str, at: int) -> _Device | None:
 
 
 def _tagged(
-    text: str, at: int, when: When | None, host: str | None, level: int | None, data: tuple[tuple[str, str], ...]
+    text: str,
+    at: int,
+    when: When | None,
+    host: str | None,
+    level: int | None,
+    data: tuple[tuple[str, str], ...],
 ) -> Found:
     if not _is_repeated(text, at):
         if (tag := _tag(text, at)) is not None:
@@ -326,7 +447,11 @@ def _pairs(text: str, has_priority: bool) -> Found | None:
     said: dict[str, str] = {}
     rest = text
     for _ in range(16):
-        match = re.match(r'([A-Za-z_][A-Za-z0-9_.-]{0,63})=(?:"([^"]{0,255})"|([^ ,|"]{0,255}))(?:[ ,|]+|\Z)', rest, re.ASCII)
+        match = re.match(
+            r'([A-Za-z_][A-Za-z0-9_.-]{0,63})=(?:"([^"]{0,255})"|([^ ,|"]{0,255}))(?:[ ,|]+|\Z)',
+            rest,
+            re.ASCII,
+        )
         if match is None:
             break
         said.setdefault(match[1].lower(), match[2] if match[3] is None else match[3])
@@ -335,11 +460,18 @@ def _pairs(text: str, has_priority: bool) -> Found | None:
         return None
     time = said["time"] if "date" not in said else f"{said['date']} {said['time']}"
     unix = re.fullmatch(r"(\d{9,10})(?:\.(\d{1,9}))?", time, re.ASCII)
-    when = When(None, None, 0, unix[1], unix[2] or "", None, False, len(time)) if unix else when_at(time, 0, True)
+    when = (
+        When(None, None, 0, unix[1], unix[2] or "", None, False, len(time))
+        if unix
+        else when_at(time, 0, True)
+    )
     if when is None or when.end != len(time):
         return None
     zone = said.get("tz") or said.get("timezone")
     if zone and when.zone is None:
         when = when._replace(zone=zone)
-    host = next((said[name] for name in ("devname", "device_name", "hostname", "fw") if said.get(name)), None)
+    host = next(
+        (said[name] for name in ("devname", "device_name", "hostname", "fw") if said.get(name)),
+        None,
+    )
     return Found(when, host, None, None, text)

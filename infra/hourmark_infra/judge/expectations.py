@@ -1,12 +1,14 @@
-"""What the judge is told: where HDFS is, which files are sources, what was declared, and what the writers say they wrote.
+"""What the judge is told: where HDFS is, which files are sources, what was declared, and what the
+writers say they wrote.
 
 {"webhdfs": "http://127.0.0.1:9870", "root": "/hourmark/buckets", "user": "me", "host": "my-host", "host_id": "…",
  "files": [{"path": "/var/log/app/*.log"}, {"path": "/var/log/kafka.log", "form": "free", "type": "server-log", "size": 4711}],
  "types": {"lines": {"content": "msg-bytes", "field": "line"}, "server-log": {"content": "raw-line", "field": "line"},
            "track-played": {"content": "json", "fields": [{"name": "track", "type": "string"}]}}}
 
-Where a type was declared anew meanwhile, `earlier` holds the older revisions' types: {"1-0f3a…": {"lines": …}}.
-Where files are of several hosts, or a host's id changed, a file has its own: {"path": …, "host": "b", "host_id": ["…", "…"]}.
+Where a type was declared anew meanwhile, `earlier` holds the older revisions' types: {"1-0f3a…":
+{"lines": …}}. Where files are of several hosts, or a host's id changed, a file has its own:
+{"path": …, "host": "b", "host_id": ["…", "…"]}.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 # One, several of which each event has one, or (absent) none: then it is not checked.
-Several = Annotated[tuple[str, ...], BeforeValidator(lambda said: (said,) if isinstance(said, str) else said or ())]
+Several = Annotated[
+    tuple[str, ...], BeforeValidator(lambda said: (said,) if isinstance(said, str) else said or ())
+]
 
 
 _PLAIN: Final = frozenset(("content", "field", "fields", "pattern", "time_format", "time"))
@@ -34,19 +38,43 @@ class FileExpectation(_Told):
 
     path: str = Field(description="a path or a glob; a file that several name is taken once")
     form: Literal["rfc5424", "syslog", "free"] = "rfc5424"
-    hosts: Literal["line", "tailer"] = Field("line", description="whether events bear the host that their line says")
-    type: str | list[str] | None = Field(None, description="its lines may carry; absent: all types if rfc5424, none if free")
+    hosts: Literal["line", "tailer"] = Field(
+        "line", description="whether events bear the host that their line says"
+    )
+    type: str | list[str] | None = Field(
+        None, description="its lines may carry; absent: all types if rfc5424, none if free"
+    )
     catch_all: str | None = Field(None, description="the type of lines that fit nothing else")
-    read_as: str | None = Field(None, description="where it was while it was read, a path or a glob, if it lies elsewhere now")
-    size: int | None = Field(None, ge=0, description="lines after this byte need not be there; those that are must be right")
+    read_as: str | None = Field(
+        None,
+        description="where it was while it was read, a path or a glob, if it lies elsewhere now",
+    )
+    size: int | None = Field(
+        None,
+        ge=0,
+        description="lines after this byte need not be there; those that are must be right",
+    )
     generation: int = Field(0, ge=0, description="how often the file was truncated")
-    copied: bool = Field(False, description="it is copied and truncated to rotate it: an event's id says which file has its line")
+    copied: bool = Field(
+        False,
+        description=(
+            "it is copied and truncated to rotate it: an event's id says which file has its line"
+        ),
+    )
     source: str | None = Field(None, description="the declared source; absent: not checked")
     zone: str = Field("UTC", description="as the tailer is told")
-    record_start: str | None = Field(None, description="as the tailer is told: records are this line and those it is not in")
-    format: Literal["plain", "cri"] = Field("plain", description="as the tailer is told; its records are not in pieces")
-    flushed: list[int] = Field([], description="where a record begins because what is before it had been sent already")
-    fields: dict[str, str] = Field({}, description="as the tailer is told: of events whose line says nothing there")
+    record_start: str | None = Field(
+        None, description="as the tailer is told: records are this line and those it is not in"
+    )
+    format: Literal["plain", "cri"] = Field(
+        "plain", description="as the tailer is told; its records are not in pieces"
+    )
+    flushed: list[int] = Field(
+        [], description="where a record begins because what is before it had been sent already"
+    )
+    fields: dict[str, str] = Field(
+        {}, description="as the tailer is told: of events whose line says nothing there"
+    )
     host: Several = Field((), description="instead of that of all files")
     host_id: Several = Field((), description="instead of that of all files")
 
@@ -55,7 +83,10 @@ class FileExpectation(_Told):
         if self.record_start is not None:
             yield from ("record_start", self.record_start)
         if self.fields:
-            yield from ("fields", json.dumps(self.fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True))
+            yield from (
+                "fields",
+                json.dumps(self.fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True),
+            )
         if self.format == "cri":
             yield from ("format", "cri")
 
@@ -64,11 +95,17 @@ class FileExpectation(_Told):
         if self.type is None:
             return list(types) if self.form == "rfc5424" else []
         known = {*types}
-        return [name for name in ([self.type] if isinstance(self.type, str) else self.type) if name in known]
+        return [
+            name
+            for name in ([self.type] if isinstance(self.type, str) else self.type)
+            if name in known
+        ]
 
 
 class TypeExpectation(_Told):
-    """How an event follows from its line, as the type's declaration says. What redacts or coerces is not read.
+    """How an event follows from its line, as the type's declaration says.
+
+    What redacts or coerces is not read.
 
     raw-line   `field` is the whole line; the groups of `pattern` are fields, the group `time` is read by `time_format`
     msg-bytes  `field` is the message: what follows the header
@@ -78,11 +115,15 @@ class TypeExpectation(_Told):
 
     content: Literal["raw-line", "msg-bytes", "json", "logfmt", "tsv"]
     field: str | None = None
-    fields: list[dict[str, Any]] = Field([], description="Avro's, after the envelope; absent: `field`, of bytes")
+    fields: list[dict[str, Any]] = Field(
+        [], description="Avro's, after the envelope; absent: `field`, of bytes"
+    )
     pattern: str | None = None
     columns: list[str] | None = None
     time_field: str | None = None
-    time_format: str | None = Field(None, description="with a whole date, in UTC; of a time_field also rfc3339 and unix…")
+    time_format: str | None = Field(
+        None, description="with a whole date, in UTC; of a time_field also rfc3339 and unix…"
+    )
     time: Literal["event", "observed"] = "event"
     host_field: str | None = None
     header: dict[str, str] = Field({}, description="fields that take a part of the header")
@@ -98,7 +139,11 @@ class TypeExpectation(_Told):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if self.content in ("raw-line", "msg-bytes") and self.pattern is None and self.field is None:
+        if (
+            self.content in ("raw-line", "msg-bytes")
+            and self.pattern is None
+            and self.field is None
+        ):
             raise ValueError("raw-line and msg-bytes need `field`")
         if self.content in ("json", "logfmt", "tsv") and not self.fields:
             raise ValueError(f"{self.content} needs `fields`")
@@ -111,7 +156,9 @@ class Written(_Told):
     path: str
     bytes: int
     blake2b: str
-    broken: list[int] = Field(description="positions of the lines that must become dead letters, and no others")
+    broken: list[int] = Field(
+        description="positions of the lines that must become dead letters, and no others"
+    )
 
 
 class ApiEvent(_Told):
@@ -126,7 +173,9 @@ class ApiEvent(_Told):
 
 
 class Destroyed(_Told):
-    """An event that a service had written, and Kafka lost before anybody could copy it, as somebody read it there."""
+    """An event that a service had written, and Kafka lost before anybody could copy it, as somebody
+    read it there.
+    """
 
     type: str
     event_id: str = Field(pattern=r"^[0-9a-f]{32}$")
@@ -134,7 +183,11 @@ class Destroyed(_Told):
     file_id: str | None = Field(None, description="absent: it came by the API")
     generation: int = 0
     position: int
-    written_ms: int = Field(description="when the service wrote it: a bucket of its time with a later cut cannot be proved")
+    written_ms: int = Field(
+        description=(
+            "when the service wrote it: a bucket of its time with a later cut cannot be proved"
+        )
+    )
 
 
 class Expectations(_Told):
@@ -146,28 +199,50 @@ class Expectations(_Told):
     files: list[FileExpectation]
     types: dict[str, TypeExpectation]
     earlier: dict[str, dict[str, TypeExpectation]] = Field(
-        {}, description="by revision: all types as that declared them, where it did otherwise than `types`"
+        {},
+        description=(
+            "by revision: all types as that declared them, where it did otherwise than `types`"
+        ),
     )
     host: Several = Field((), description="of events whose line names none; absent: not checked")
-    host_id: Several = Field((), description="32 hex digits; absent: digests in event ids and range ids are not checked")
-    line_bytes_max: int = Field(4 << 20, description="a longer line must be there in pieces, as dead letters")
+    host_id: Several = Field(
+        (), description="32 hex digits; absent: digests in event ids and range ids are not checked"
+    )
+    line_bytes_max: int = Field(
+        4 << 20, description="a longer line must be there in pieces, as dead letters"
+    )
     blank_lines: Literal["counted", "read", "either"] = Field(
         "counted",
-        description="a line of no byte but CR makes no record; `read`, as any other, where all rules are of the first parser",
+        description=(
+            "a line of no byte but CR makes no record; `read`, as any other, where all rules "
+            "are of the first parser"
+        ),
     )
-    other_files: Literal["unexpected", "ignore"] = Field("unexpected", description="events of files that are not listed")
-    written: list[Written] | None = Field(None, description="of every file without `size`; absent: not checked")
+    other_files: Literal["unexpected", "ignore"] = Field(
+        "unexpected", description="events of files that are not listed"
+    )
+    written: list[Written] | None = Field(
+        None, description="of every file without `size`; absent: not checked"
+    )
     api: list[ApiEvent] = Field([], description="what was posted to the API, all of it")
     observed_ms: tuple[int, int] = Field(
         (0, (1 << 48) - 1), description="when all of it was delivered, at the earliest and latest"
     )
-    parser: Literal[1, 2, 3] = Field(3, description="of the rules: before 3, lines of syslog had fewer forms")
-    rules: list[str] | None = Field(None, description="revisions in force then; absent: not checked")
+    parser: Literal[1, 2, 3] = Field(
+        3, description="of the rules: before 3, lines of syslog had fewer forms"
+    )
+    rules: list[str] | None = Field(
+        None, description="revisions in force then; absent: not checked"
+    )
     future_seconds: int = Field(900, description="as the rules have it")
     lateness_seconds: int = Field(7 * 86_400, description="as the rules have it")
     grades: list[str] = Field(["proved"], description="that a bucket may have")
-    destroyed: list[Destroyed] = Field([], description="events that need not be in any bucket; all others must")
-    forced: dict[str, list[str]] = Field({}, description="by type: hours that were closed by an override, besides those grades")
+    destroyed: list[Destroyed] = Field(
+        [], description="events that need not be in any bucket; all others must"
+    )
+    forced: dict[str, list[str]] = Field(
+        {}, description="by type: hours that were closed by an override, besides those grades"
+    )
 
 
 def read_expectations(file: Path) -> Expectations:

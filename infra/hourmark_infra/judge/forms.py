@@ -1,4 +1,6 @@
-"""What a message says by name, as its type's declaration has it: texts as bytes, and JSON's values."""
+"""What a message says by name, as its type's declaration has it: texts as bytes, and JSON's
+values.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,10 @@ from typing import Any, Final
 
 from hourmark_infra.judge.values import Refused
 
-_SHORT: Final = {**dict(zip("\"\\/'", "\"\\/'", strict=True)), **dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))}
+_SHORT: Final = {
+    **dict(zip("\"\\/'", "\"\\/'", strict=True)),
+    **dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True)),
+}
 _DIGITS: Final = {"x": 2, "u": 4, "U": 8}
 
 
@@ -26,7 +31,9 @@ def logfmt(message: bytes) -> dict[str, bytes]:
     said: dict[str, bytes] = {}
     at, equals = 0, False
     while (at := _skipped(text, at)) < len(text):
-        end = next((i for i in range(at, len(text)) if text[i] <= " " or text[i] in '="\x7f'), len(text))
+        end = next(
+            (i for i in range(at, len(text)) if text[i] <= " " or text[i] in '="\x7f'), len(text)
+        )
         key, at = text[at:end], end
         value = "true"
         if text[at : at + 1] == "=":
@@ -50,7 +57,11 @@ def kept(value: Any) -> str:
             return value.decode()
         except UnicodeDecodeError:
             raise Refused("not_utf8") from None
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    )
 
 
 def _skipped(text: str, at: int) -> int:
@@ -62,7 +73,9 @@ def _skipped(text: str, at: int) -> int:
 def _value(text: str, at: int) -> tuple[str, int]:
     """A value, and where it ends."""
     if text[at : at + 1] != '"':
-        end = next((i for i in range(at, len(text)) if text[i] <= " " or text[i] == "\x7f"), len(text))
+        end = next(
+            (i for i in range(at, len(text)) if text[i] <= " " or text[i] == "\x7f"), len(text)
+        )
         return text[at:end], end
     value, at = bytearray(), at + 1
     while text[at : at + 1] != '"':

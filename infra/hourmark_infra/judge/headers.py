@@ -1,4 +1,5 @@
-"""Headers of syslog in their older forms, and the parts of any: a reader of its own, character by character.
+"""Headers of syslog in their older forms, and the parts of any: a reader of its own, character by
+character.
 
 A line is text here, a character a byte.
 """
@@ -15,7 +16,20 @@ from hourmark_infra.judge import device_headers
 from hourmark_infra.judge.device_headers import When, offset_s, usual_offset_s
 from hourmark_infra.judge.rfc5424 import unix_us
 
-_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS: Final = (
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
 _PRINTABLE: Final = frozenset(map(chr, range(33, 127)))
 _NAME_CHARS: Final = _PRINTABLE - {"=", "]", '"'}
 _PROGRAM_CHARS: Final = _PRINTABLE - {"[", "]"}
@@ -23,7 +37,8 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class Header(NamedTuple):
-    """`parts`: those that are there, by the names of declarations; `data`: structured data by `id param`.
+    """`parts`: those that are there, by the names of declarations; `data`: structured data by `id
+    param`.
 
     `when`: the time taken apart, of a form that only parser 3 knows.
     """
@@ -37,7 +52,9 @@ class Header(NamedTuple):
 
 
 def read(line: bytes, *, older: bool, parser: int = 3) -> Header | None:
-    """The header of a line; None where it has none. `older`: forms before RFC 5424 count as well."""
+    """The header of a line; None where it has none. `older`: forms before RFC 5424 count as
+    well.
+    """
     text = line.decode("latin-1")
     priority, rest = _priority(text)
     found = None
@@ -48,7 +65,13 @@ def read(line: bytes, *, older: bool, parser: int = 3) -> Header | None:
     if parser < 3:
         return _older(priority, rest)
     found = _of_devices(priority, rest, found)
-    return None if found is None else found._replace(message=found.message.rstrip("\0") if text.endswith("\0") else found.message)
+    return (
+        None
+        if found is None
+        else found._replace(
+            message=found.message.rstrip("\0") if text.endswith("\0") else found.message
+        )
+    )
 
 
 def _of_devices(priority: int | None, rest: str, newer: Header | None) -> Header | None:
@@ -57,7 +80,9 @@ def _of_devices(priority: int | None, rest: str, newer: Header | None) -> Header
         when = device_headers.when_at(rest, 2, True)
         if "T" in newer.time or when is None or when.end <= 2 + len(newer.time):
             own = device_headers.when_at(newer.time, 0, True)
-            is_read = own is not None and own.end == len(newer.time) and not newer.time.endswith("Z")
+            is_read = (
+                own is not None and own.end == len(newer.time) and not newer.time.endswith("Z")
+            )
             return newer._replace(when=own) if is_read else newer
     elif newer is not None:
         return newer
@@ -73,7 +98,14 @@ def _header(priority: int | None, found: device_headers.Found) -> Header:
     host = None if found.host == "-" else found.host
     parts = {} if number is None else _of_priority(number)
     named = _there({"host": host, "program": found.program, "pid": found.pid})
-    return Header("" if found.when else None, host, {**parts, **named}, dict(found.data), found.message, found.when)
+    return Header(
+        "" if found.when else None,
+        host,
+        {**parts, **named},
+        dict(found.data),
+        found.message,
+        found.when,
+    )
 
 
 def _loose(priority: int | None, rest: str) -> Header | None:
@@ -81,15 +113,29 @@ def _loose(priority: int | None, rest: str) -> Header | None:
     when, at = None, 3
     if rest.startswith("1 - ") and priority is not None:
         takes_words = True
-    elif priority is not None and (unix := re.compile(r"(\d{9,10})(?:\.(\d{1,9}))? +", re.ASCII).match(rest, 2)) is not None:
+    elif (
+        priority is not None
+        and (unix := re.compile(r"(\d{9,10})(?:\.(\d{1,9}))? +", re.ASCII).match(rest, 2))
+        is not None
+    ):
         words = _words(rest, unix.end(), 2)
         host, program = ([word for word, _ in words] + [None, None])[:2]
         end = words[-1][1] if words else unix.end()
-        found = device_headers.Found(When(None, None, 0, unix[1], unix[2] or "", None, False, 0), host, program, None, rest[end:])
+        found = device_headers.Found(
+            When(None, None, 0, unix[1], unix[2] or "", None, False, 0),
+            host,
+            program,
+            None,
+            rest[end:],
+        )
         return _header(priority, found)
     else:
         when = device_headers.when_at(rest, 2, priority is not None)
-        if when is None or rest[when.end : when.end + 1] != " " or (priority is None and not when.has_t):
+        if (
+            when is None
+            or rest[when.end : when.end + 1] != " "
+            or (priority is None and not when.has_t)
+        ):
             return None
         takes_words, at = when.has_t, when.end
     words = _words(rest, at + len(rest[at:]) - len(rest[at:].lstrip(" ")), 4)
@@ -106,7 +152,10 @@ def _loose(priority: int | None, rest: str) -> Header | None:
 def _words(text: str, at: int, most: int) -> list[tuple[str, int]]:
     """Words, each with where the next begins."""
     found: list[tuple[str, int]] = []
-    while len(found) < most and (match := re.compile(r"([^\x00-\x20]{1,255})(?: +|\Z)").match(text, at)) is not None:
+    while (
+        len(found) < most
+        and (match := re.compile(r"([^\x00-\x20]{1,255})(?: +|\Z)").match(text, at)) is not None
+    ):
         at = match.end()
         found.append((match[1], at))
     return found
@@ -135,7 +184,9 @@ def _prefix_data(tail: str) -> tuple[dict[str, str], str]:
 
 
 def time_ms(text: str, zone: str, latest_ms: int, strict: bool = False) -> int | None:
-    """Unix milliseconds of a header's time, cut; without a year the latest that is not after `latest_ms`."""
+    """Unix milliseconds of a header's time, cut; without a year the latest that is not after
+    `latest_ms`.
+    """
     if text[0].isdigit() or " " not in text:  # a month is followed by its day
         whole, point, rest = text.partition(".")
         digits = rest[: len(rest) - len(rest.lstrip(string.digits))]
@@ -167,11 +218,21 @@ def moment_ms(when: When, zone: str, latest_ms: int) -> int | None:
         digits = re.search(r"(\d\d?)(?::?(\d\d))?$", named, re.ASCII)
         if digits is not None and (int(digits[1]) > 23 or int(digits[2] or 0) > 59):
             return None
-        return _latest(_locals(when, latest_ms), dt.timezone(dt.timedelta(seconds=offset)), latest_ms, ms, None)
-    found = _latest(_locals(when, latest_ms), ZoneInfo(zone), latest_ms, ms, named) if named else None
+        return _latest(
+            _locals(when, latest_ms), dt.timezone(dt.timedelta(seconds=offset)), latest_ms, ms, None
+        )
+    found = (
+        _latest(_locals(when, latest_ms), ZoneInfo(zone), latest_ms, ms, named) if named else None
+    )
     if found is None and (usual := usual_offset_s(named)) is not None:
-        found = _latest(_locals(when, latest_ms), dt.timezone(dt.timedelta(seconds=usual)), latest_ms, ms, None)
-    return _latest(_locals(when, latest_ms), ZoneInfo(zone), latest_ms, ms, None) if found is None else found
+        found = _latest(
+            _locals(when, latest_ms), dt.timezone(dt.timedelta(seconds=usual)), latest_ms, ms, None
+        )
+    return (
+        _latest(_locals(when, latest_ms), ZoneInfo(zone), latest_ms, ms, None)
+        if found is None
+        else found
+    )
 
 
 def _locals(when: When, latest_ms: int) -> list[dt.datetime]:
@@ -181,14 +242,20 @@ def _locals(when: When, latest_ms: int) -> list[dt.datetime]:
     found = []
     for year in range(latest.year + 1, latest.year - 10, -1) if when.year is None else [when.year]:
         try:
-            found.append(dt.datetime(year, when.month or 0, when.day, hours, minutes, seconds))  # local
+            found.append(
+                dt.datetime(year, when.month or 0, when.day, hours, minutes, seconds)
+            )  # local
         except ValueError:
             continue
     return found
 
 
-def _latest(times: list[dt.datetime], zone: dt.tzinfo, latest_ms: int, ms: int, named: str | None) -> int | None:
-    """The latest that is not ahead, else the earliest; `named`: only where the zone's abbreviation is this."""
+def _latest(
+    times: list[dt.datetime], zone: dt.tzinfo, latest_ms: int, ms: int, named: str | None
+) -> int | None:
+    """The latest that is not ahead, else the earliest; `named`: only where the zone's abbreviation
+    is this.
+    """
     found: int | None = None
     for local in times:
         before, after = (local.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
@@ -208,7 +275,14 @@ def _unix_ms(moment: dt.datetime) -> int:
 
 def _priority(text: str) -> tuple[int | None, str]:
     number, end, rest = text[1:].partition(">")
-    if text[:1] == "<" and end and number.isascii() and number.isdigit() and str(int(number)) == number and int(number) < 192:
+    if (
+        text[:1] == "<"
+        and end
+        and number.isascii()
+        and number.isdigit()
+        and str(int(number)) == number
+        and int(number) < 192
+    ):
         return int(number), rest
     return None, text
 
@@ -262,7 +336,11 @@ def _quoted(text: str, at: int) -> tuple[str, int]:
     value, at = "", at + 2
     while at < len(text) and text[at] not in '"]':
         if text[at] == "\\":
-            value += text[at + 1 : at + 2] if text[at + 1 : at + 2] in ('"', "\\", "]") else text[at : at + 2]
+            value += (
+                text[at + 1 : at + 2]
+                if text[at + 1 : at + 2] in ('"', "\\", "]")
+                else text[at : at + 2]
+            )
             at += 2
         else:
             value, at = value + text[at], at + 1
@@ -283,7 +361,9 @@ def _older(priority: int | None, text: str) -> Header | None:
     if space and 0 < len(host) < 256 and not host.endswith(":") and min(host) > " ":
         parts["host"], rest = host, after
     program, pid, rest = _program(rest)
-    return Header(time, parts.get("host"), {**parts, **_there({"program": program, "pid": pid})}, {}, rest)
+    return Header(
+        time, parts.get("host"), {**parts, **_there({"program": program, "pid": pid})}, {}, rest
+    )
 
 
 def _time(text: str) -> tuple[str | None, str]:
@@ -330,9 +410,13 @@ def _while(text: str, at: int, allowed: frozenset[str]) -> tuple[str, int]:
 
 
 def _like(text: str, form: str) -> bool:
-    """Whether each character is as in the form: 0 a digit, A a capital, a a small letter, others themselves."""
+    """Whether each character is as in the form: 0 a digit, A a capital, a a small letter, others
+    themselves.
+    """
     kinds = {"0": string.digits, "A": string.ascii_uppercase, "a": string.ascii_lowercase}
-    return len(text) == len(form) and all(char in kinds.get(kind, kind) for char, kind in zip(text, form, strict=True))
+    return len(text) == len(form) and all(
+        char in kinds.get(kind, kind) for char, kind in zip(text, form, strict=True)
+    )
 
 
 def _of_priority(priority: int) -> dict[str, str]:

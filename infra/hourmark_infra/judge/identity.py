@@ -2,8 +2,8 @@
 
 file id   32 hex digits of BLAKE2b-128 over device, inode and birth time in ns, 8 bytes big-endian each
 event id  UUID version 8: 48 bits of event time (Unix ms), then the first 74 bits of BLAKE2b-80 over the parts "line", host id,
-          file id, generation, offset, line without its LF; each part preceded by its length in 4 bytes, big-endian.
-          Of an API event with an id of its own: over "client", type, that id
+          file id, generation, offset, line without its LF; each part preceded by its length in 4
+          bytes, big-endian. Of an API event with an id of its own: over "client", type, that id
 range id  BLAKE2b-64 over "range", the range's fields as text, and its bytes, framed alike
 """
 
@@ -30,7 +30,14 @@ def file_id(descriptor: int) -> str:
 
 def digest_bits(host_id: str, file: str, generation: int, offset: int, line: bytes) -> int:
     """The 74 bits that an event's id must carry after its time, as a number."""
-    parts = (b"line", host_id.encode(), file.encode(), generation.to_bytes(8, "big"), offset.to_bytes(8, "big"), line)
+    parts = (
+        b"line",
+        host_id.encode(),
+        file.encode(),
+        generation.to_bytes(8, "big"),
+        offset.to_bytes(8, "big"),
+        line,
+    )
     return _bits(parts)
 
 
@@ -40,16 +47,20 @@ def client_bits(event_type: str, client_id: str) -> int:
 
 
 def range_id(fields: Iterable[object], content: bytes) -> bytes:
-    """`fields`: host id, file id, generation, start, end, observed_at in ms, rules, zone, source, path, host, part.
+    """`fields`: host id, file id, generation, start, end, observed_at in ms, rules, zone, source,
+    path, host, part.
 
-    Then names and values of what else a range says: record_start and its pattern; fields, as JSON sorted by name.
+    Then names and values of what else a range says: record_start and its pattern; fields, as JSON
+    sorted by name.
     """
     parts = (b"range", *(str(field).encode(errors="surrogateescape") for field in fields), content)
     return _digest(parts, 8)
 
 
 def _bits(parts: Iterable[bytes]) -> int:
-    return int.from_bytes(_digest(parts, 10), "big") // 64  # 80 bits, of which the last 6 are not used
+    return (
+        int.from_bytes(_digest(parts, 10), "big") // 64
+    )  # 80 bits, of which the last 6 are not used
 
 
 def _digest(parts: Iterable[bytes], size: int) -> bytes:
@@ -62,7 +73,9 @@ def _digest(parts: Iterable[bytes], size: int) -> bytes:
 
 def event_id(time_ms: int, bits: int) -> bytes:
     """The UUID of version 8 with this time and digest."""
-    return (time_ms % (1 << 48) << 80 | 8 << 76 | bits >> 62 << 64 | 2 << 62 | bits & _LOW).to_bytes(16, "big")
+    return (
+        time_ms % (1 << 48) << 80 | 8 << 76 | bits >> 62 << 64 | 2 << 62 | bits & _LOW
+    ).to_bytes(16, "big")
 
 
 def digest_of(made: bytes) -> int:

@@ -19,7 +19,12 @@ class IdSet:
         self._ids += event_id
 
     def twice(self) -> Iterator[bytes]:
-        """Each id that was added before, once for every time it was added again. Nothing is added any more: sorts in place."""
+        """Each id that was added before, once for every time it was added again.
+
+        Nothing is added any more: sorts in place.
+        """
         ids = np.frombuffer(self._ids, dtype="S16")
         ids.sort()
-        return (again.ljust(16, b"\0") for again in ids[1:][ids[1:] == ids[:-1]])  # NumPy leaves out zeros at the end
+        return (
+            again.ljust(16, b"\0") for again in ids[1:][ids[1:] == ids[:-1]]
+        )  # NumPy leaves out zeros at the end

@@ -1,4 +1,7 @@
-"""What a line must have become: an event of a type, or a dead letter with a reason. Read from the declarations, a second time."""
+"""What a line must have become: an event of a type, or a dead letter with a reason.
+
+Read from the declarations, a second time.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,12 @@ from hourmark_infra.judge import headers, rfc5424
 from hourmark_infra.judge.buckets import DEAD_LETTERS
 from hourmark_infra.judge.containers import Written
 from hourmark_infra.judge.declared import Type
-from hourmark_infra.judge.expectations import ApiEvent, Expectations, FileExpectation, TypeExpectation
+from hourmark_infra.judge.expectations import (
+    ApiEvent,
+    Expectations,
+    FileExpectation,
+    TypeExpectation,
+)
 from hourmark_infra.judge.headers import Header
 from hourmark_infra.judge.values import Refused
 
@@ -25,7 +33,9 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """`time_ms` None: the range's time. `host` None: the range's. `says` is part of a dead letter's detail."""
+    """`time_ms` None: the range's time. `host` None: the range's. `says` is part of a dead letter's
+    detail.
+    """
 
     type: str
     time_ms: int | None
@@ -34,7 +44,11 @@ class Expected:
     says: str = ""
 
     def __str__(self) -> str:
-        return f"a dead letter ({self.fields['reason']})" if self.type == DEAD_LETTERS else f"an event of {self.type}"
+        return (
+            f"a dead letter ({self.fields['reason']})"
+            if self.type == DEAD_LETTERS
+            else f"an event of {self.type}"
+        )
 
 
 class LineReader:
@@ -42,7 +56,9 @@ class LineReader:
 
     def __init__(self, told: Expectations, types: Mapping[str, TypeExpectation]) -> None:
         self._told = told
-        self._unsaid_ms: int | None = None  # the time of a line that says none, if that is not the range's
+        self._unsaid_ms: int | None = (
+            None  # the time of a line that says none, if that is not the range's
+        )
         self._rules, self._of_fields = types, dict[str, dict[str, Type]]()
         self.types = self._types({})
 
@@ -50,13 +66,23 @@ class LineReader:
         """The types, where the tailer says these of every event."""
         key = json.dumps(fields, sort_keys=True)
         if key not in self._of_fields:
-            self._of_fields[key] = {name: Type(name, rule, fields) for name, rule in self._rules.items()}
+            self._of_fields[key] = {
+                name: Type(name, rule, fields) for name, rule in self._rules.items()
+            }
         return self._of_fields[key]
 
     def read(
-        self, file: FileExpectation, line: bytes, part: str, observed: tuple[int, int], container: Written | None = None
+        self,
+        file: FileExpectation,
+        line: bytes,
+        part: str,
+        observed: tuple[int, int],
+        container: Written | None = None,
     ) -> Expected:
-        """What became of this line (without its LF), or piece of one, sent between these times. `part`: as ranges name it."""
+        """What became of this line (without its LF), or piece of one, sent between these times.
+
+        `part`: as ranges name it.
+        """
         self._unsaid_ms = None if container is None else container.time_ms
         if container is not None:
             file = file.model_copy(update={"fields": {**file.fields, "stream": container.stream}})
@@ -69,7 +95,11 @@ class LineReader:
                 raise Refused("empty_line")
             if self._is_general(file):
                 return self._general(file, line, observed)
-            return self._rfc5424(file, line, observed) if file.form == "rfc5424" else self._free(file, line, observed)
+            return (
+                self._rfc5424(file, line, observed)
+                if file.form == "rfc5424"
+                else self._free(file, line, observed)
+            )
         except Refused as refused:
             return _dead_letter(refused, line)
 
@@ -80,13 +110,25 @@ class LineReader:
             file.form == "syslog"
             or file.hosts != "line"
             or not all(rule.is_plain for rule in carried)
-            or (file.form == "free" and any(rule.content in ("json", "msg-bytes") for rule in carried))
+            or (
+                file.form == "free"
+                and any(rule.content in ("json", "msg-bytes") for rule in carried)
+            )
         )
 
     def _general(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> Expected:
-        header = None if file.form == "free" else headers.read(line, older=file.form == "syslog", parser=self._told.parser)
+        header = (
+            None
+            if file.form == "free"
+            else headers.read(line, older=file.form == "syslog", parser=self._told.parser)
+        )
         if file.form != "free" and header is None:
-            return self._otherwise(file, line, Refused("not_syslog" if file.form == "syslog" else "not_rfc5424"), observed)
+            return self._otherwise(
+                file,
+                line,
+                Refused("not_syslog" if file.form == "syslog" else "not_rfc5424"),
+                observed,
+            )
         message = line if header is None else header.message.encode("latin-1")
         carried = file.carries(self.types)
         if file.form == "rfc5424" and header is not None:
@@ -97,7 +139,9 @@ class LineReader:
                 return self._event(file, kind, kind.said(message), header, observed)
         refused: list[Refused] = []
         for kind in (self._types(file.fields)[name] for name in carried):
-            if kind.rule.programs and (header is None or header.parts.get("program") not in kind.rule.programs):
+            if kind.rule.programs and (
+                header is None or header.parts.get("program") not in kind.rule.programs
+            ):
                 continue
             with _claiming(kind):
                 try:
@@ -107,13 +151,23 @@ class LineReader:
                     refused.append(error)
                     continue
                 return self._event(file, kind, said, header, observed)
-        return self._otherwise(file, line, refused[0] if len(refused) == 1 else Refused("no_pattern"), observed)
+        return self._otherwise(
+            file, line, refused[0] if len(refused) == 1 else Refused("no_pattern"), observed
+        )
 
     def _event(
-        self, file: FileExpectation, kind: Type, said: dict[str, Any], header: Header | None, observed: tuple[int, int]
+        self,
+        file: FileExpectation,
+        kind: Type,
+        said: dict[str, Any],
+        header: Header | None,
+        observed: tuple[int, int],
     ) -> Expected:
         rule = kind.rule
-        time, host = (_as_text(said.get(name)) if name is not None else None for name in (kind.time_key, rule.host_field))
+        time, host = (
+            _as_text(said.get(name)) if name is not None else None
+            for name in (kind.time_key, rule.host_field)
+        )
         latest_ms = observed[1] + self._told.future_seconds * 1000
         time_ms = None
         if time is not None or (header is not None and header.time is not None):
@@ -132,7 +186,9 @@ class LineReader:
         errors = "backslashreplace" if self._told.parser >= 3 else "replace"
         own = host if file.hosts == "line" and host and host != "-" else None
         readable = None if own is None else own.encode("latin-1").decode(errors=errors)
-        return Expected(type=kind.name, time_ms=time_ms, host=readable, fields=kind.of_said(said, header))
+        return Expected(
+            type=kind.name, time_ms=time_ms, host=readable, fields=kind.of_said(said, header)
+        )
 
     def posted(self, row: ApiEvent) -> Expected:
         """What became of an event of the API."""
@@ -140,7 +196,10 @@ class LineReader:
             if row.type not in self.types:
                 raise Refused("unknown_type")
             return Expected(
-                type=row.type, time_ms=row.time_ms, host=row.client, fields=self.types[row.type].of_object(row.fields)
+                type=row.type,
+                time_ms=row.time_ms,
+                host=row.client,
+                fields=self.types[row.type].of_object(row.fields),
             )
         except Refused as refused:
             return _dead_letter(refused, b"")
@@ -150,14 +209,18 @@ class LineReader:
         if parts is None:
             return self._otherwise(file, line, Refused("not_rfc5424", "RFC 5424"), observed)
         if parts.msgid not in file.carries(self.types):
-            return self._otherwise(file, line, Refused("unknown_type", parts.msgid, parts.msgid), observed)
+            return self._otherwise(
+                file, line, Refused("unknown_type", parts.msgid, parts.msgid), observed
+            )
         kind = self._types(file.fields)[parts.msgid]
         with _claiming(kind):
             if parts.time != "-" and parts.time_ms is None:
                 raise Refused("bad_timestamp", parts.time)
             time_ms = self._plausible(parts.time_ms, observed, kind)
             host = None if parts.host == "-" else parts.host
-            return Expected(type=kind.name, time_ms=time_ms, host=host, fields=kind.of_message(parts.message))
+            return Expected(
+                type=kind.name, time_ms=time_ms, host=host, fields=kind.of_message(parts.message)
+            )
 
     def _free(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> Expected:
         carried = file.carries(self.types)
@@ -165,13 +228,19 @@ class LineReader:
             if (found := kind.of_groups(line)) is not None:
                 time, texts = found
                 with _claiming(kind):
-                    time_ms = self._plausible(None if time is None else _local_ms(time, kind), observed, kind)
-                    return Expected(type=kind.name, time_ms=time_ms, host=None, fields=kind.of_texts(texts))
+                    time_ms = self._plausible(
+                        None if time is None else _local_ms(time, kind), observed, kind
+                    )
+                    return Expected(
+                        type=kind.name, time_ms=time_ms, host=None, fields=kind.of_texts(texts)
+                    )
             if kind.rule.pattern is None:
                 return self._whole(kind, line, observed)
         return self._otherwise(file, line, Refused("no_pattern", ", ".join(carried)), observed)
 
-    def _otherwise(self, file: FileExpectation, line: bytes, refused: Refused, observed: tuple[int, int]) -> Expected:
+    def _otherwise(
+        self, file: FileExpectation, line: bytes, refused: Refused, observed: tuple[int, int]
+    ) -> Expected:
         if file.catch_all is None:
             raise refused
         return self._whole(self._types(file.fields)[file.catch_all], line, observed)
@@ -179,8 +248,17 @@ class LineReader:
     def _whole(self, kind: Type, line: bytes, observed: tuple[int, int]) -> Expected:
         assert kind.rule.field is not None, "a catch-all has a field for the line"
         with _claiming(kind):
-            time_ms = None if self._unsaid_ms is None else self._plausible(self._unsaid_ms, observed, kind)
-        return Expected(type=kind.name, time_ms=time_ms, host=None, fields=kind.of_texts({kind.rule.field: line}))
+            time_ms = (
+                None
+                if self._unsaid_ms is None
+                else self._plausible(self._unsaid_ms, observed, kind)
+            )
+        return Expected(
+            type=kind.name,
+            time_ms=time_ms,
+            host=None,
+            fields=kind.of_texts({kind.rule.field: line}),
+        )
 
     def _plausible(self, time_ms: int | None, observed: tuple[int, int], kind: Type) -> int | None:
         """The line's own time, if an event may have it; None: it has none, and need not."""
@@ -231,10 +309,14 @@ def moment_ms(text: str, form: str) -> int | None:
         match = re.fullmatch(r"(-?\d{1,20})(?:\.(\d{1,30}))?", text, re.ASCII)
         if match is None or (match[2] and form != "unix"):
             return None
-        exact = Fraction(text) * {"unix": 1000, "unix-ms": 1}.get(form, Fraction(1, 1000 if form == "unix-us" else 1_000_000))
+        exact = Fraction(text) * {"unix": 1000, "unix-ms": 1}.get(
+            form, Fraction(1, 1000 if form == "unix-us" else 1_000_000)
+        )
         return math.floor(exact)
     try:
-        return (dt.datetime.strptime(text, form).replace(tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
+        return (dt.datetime.strptime(text, form).replace(tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(
+            milliseconds=1
+        )
     except ValueError:
         return None
 

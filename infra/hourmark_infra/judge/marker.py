@@ -1,4 +1,6 @@
-"""What a marker says, read from the documents a second time: no key more, no key less, each of its very type."""
+"""What a marker says, read from the documents a second time: no key more, no key less, each of its
+very type.
+"""
 
 from __future__ import annotations
 
@@ -79,10 +81,14 @@ class Marker(_Said):
     books: dict[str, Book]
     duplicates_removed: Count
     unaudited: Count
-    checked: Count = 0  # promised events whose values a checksum proved; absent where there are none
+    checked: Count = (
+        0  # promised events whose values a checksum proved; absent where there are none
+    )
     lost: dict[str, Count] = Field({})  # by source; markers of before have neither
     unknown: dict[str, Count] = Field({})
-    unrepeatable: list[str] = Field([])  # sources; absent where there are none, as the two before it
+    unrepeatable: list[str] = Field(
+        []
+    )  # sources; absent where there are none, as the two before it
     id_sum: str = Field(pattern=r"^[0-9a-f]{16}$")
     offsets: list[Offsets]
     ledger: str = Field(min_length=1)
@@ -93,7 +99,9 @@ class Marker(_Said):
 
 
 def vouches_for_itself(written: bytes, software: str) -> bool:
-    """Whether `software` ends with the digest of all of the marker, zeros in its own place; short ones, of before, have none."""
+    """Whether `software` ends with the digest of all of the marker, zeros in its own place; short
+    ones, of before, have none.
+    """
     if len(software) <= 40:
         return True
     *before, said = re.split(rb" blake2b=(?=[0-9a-f]{32}\")", written)

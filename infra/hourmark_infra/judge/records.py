@@ -19,7 +19,9 @@ class Begins:
 
 
 def pieces(start: int, size: int, size_max: int) -> Iterator[tuple[int, bool]]:
-    """Where a record of this size, its last LF included, was sent from: at once, or in pieces; and whether that ends it."""
+    """Where a record of this size, its last LF included, was sent from: at once, or in pieces; and
+    whether that ends it.
+    """
     if size <= size_max + 1:
         yield start, True
         return

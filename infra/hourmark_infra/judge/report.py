@@ -15,9 +15,12 @@ class Kind(enum.StrEnum):
     LOST = "lost"  # a terminated line, not blank, that is in no bucket and no dead letter
     DOUBLED = "doubled"  # a line, or an id, that is there again
     ALTERED = "altered"  # an event that says other than its line
-    UNEXPECTED = "unexpected"  # an event of no line: unterminated, between lines, of a file not listed
+    UNEXPECTED = (
+        "unexpected"  # an event of no line: unterminated, between lines, of a file not listed
+    )
     MISPLACED = "misplaced"  # an event in a bucket of another time
-    MANIFEST = "manifest"  # a marker that says other than its bucket, than itself, or than the markers before it
+    # a marker that says other than its bucket, than itself, or than the markers before it
+    MANIFEST = "manifest"
     UNLISTED = "unlisted"  # a file or folder that no marker speaks of
     CHANGED = "changed"  # a bucket that is not as it was when closed
     FALSE_PROOF = "falsely proved"  # a bucket that is proved, and had an event that is nowhere
@@ -26,7 +29,9 @@ class Kind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: in which source file at which byte, or in which bucket (then `position` is None)."""
+    """One thing that is wrong: in which source file at which byte, or in which bucket (then
+    `position` is None).
+    """
 
     kind: Kind
     path: str
@@ -40,7 +45,9 @@ class Finding:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class TypeCount:
-    """Of one type. `expected`, `dead_letters` and `lost` count lines that say they are of it; `in_buckets` includes `late`."""
+    """Of one type. `expected`, `dead_letters` and `lost` count lines that say they are of it;
+    `in_buckets` includes `late`.
+    """
 
     expected: int = 0
     in_buckets: int = 0
@@ -74,9 +81,13 @@ class Report:
     types: dict[str, TypeCount] = dataclasses.field(default_factory=dict)
     files: list[FileCount] = dataclasses.field(default_factory=list)
     counts: dict[Kind, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Kind, 0))
-    findings: list[Finding] = dataclasses.field(default_factory=list)  # the first of each kind, by kind
+    findings: list[Finding] = dataclasses.field(
+        default_factory=list
+    )  # the first of each kind, by kind
     destroyed: int = 0  # events that Kafka lost, and that are nowhere
-    beyond: int = 0  # events of lines after the recorded size of their file: right, but not demanded
+    beyond: int = (
+        0  # events of lines after the recorded size of their file: right, but not demanded
+    )
     posted: int = 0  # events of the API, found as their senders say
     others: int = 0  # events of files that were not to be judged
 
@@ -110,14 +121,18 @@ class Report:
         """For people: a table, then what was found."""
         header = ("type", "expected", "in buckets", "late", "dead letters", "lost", "buckets")
         rows = [
-            (name, c.expected, c.in_buckets, c.late, c.dead_letters, c.lost, c.buckets) for name, c in sorted(self.types.items())
+            (name, c.expected, c.in_buckets, c.late, c.dead_letters, c.lost, c.buckets)
+            for name, c in sorted(self.types.items())
         ]
-        lines = [f"{row[0]:<20}" + "".join(f"{cell:>14}" for cell in row[1:]) for row in (header, *rows)]
+        lines = [
+            f"{row[0]:<20}" + "".join(f"{cell:>14}" for cell in row[1:]) for row in (header, *rows)
+        ]
         lines += [str(finding) for finding in self.findings]
         if not self.digests_checked:
             lines.append("(no host id was given, so the digests in event ids were not checked)")
         lines.append(
-            f"compared: {self.compared:,}, of which {self.posted:,} of the API; {self.beyond:,} past the recorded size of their "
+            f"compared: {self.compared:,}, of which {self.posted:,} of the API; {self.beyond:,} "
+            "past the recorded size of their "
             f"file, {self.others:,} of other files; {self.destroyed:,} destroyed; "
             f"{sum(file.blanks for file in self.files):,} blank lines"
         )

@@ -1,4 +1,6 @@
-"""A very small splitter of RFC 5424 lines: timestamp, host, MSGID and MSG, in bytes, and nothing else."""
+"""A very small splitter of RFC 5424 lines: timestamp, host, MSGID and MSG, in bytes, and nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,20 @@ import datetime as dt
 import re
 from typing import Final, NamedTuple
 
-_NAME: Final = rb"[!#-<>-\\^-~]{1,255}"  # of structured data: printable ASCII without `=`, `]` and `"`
+_NAME: Final = (
+    rb"[!#-<>-\\^-~]{1,255}"  # of structured data: printable ASCII without `=`, `]` and `"`
+)
 _ELEMENT: Final = rb"\[" + _NAME + rb"(?: " + _NAME + rb'="(?:[^"\\\]]|\\.)*")*\]'
 _HEADER: Final = re.compile(
-    rb"<(?P<pri>0|[1-9]\d{0,2})>1 (?P<time>[!-~]{1,64}) (?P<host>[!-~]{1,255}) [!-~]{1,255} [!-~]{1,255} "
+    rb"<(?P<pri>0|[1-9]\d{0,2})>1 (?P<time>[!-~]{1,64}) (?P<host>[!-~]{1,255}) [!-~]{1,255} "
+    rb"[!-~]{1,255} "
     rb"(?P<msgid>[!-~]{1,255}) (?:-|(?:" + _ELEMENT + rb")+)(?:\r| (?P<msg>.*))?",
     re.DOTALL,
 )
 _TIME: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:(Z)|([+-])(\d\d):(\d\d))", re.ASCII
-)  # fmt: skip
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:(Z)|([+-])(\d\d):(\d\d))",
+    re.ASCII,
+)
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 
 
@@ -44,7 +50,9 @@ def split(line: bytes) -> Split | None:
 
 
 def unix_us(text: str) -> int | None:
-    """Microseconds of an RFC 3339 time with at most six digits after the point; None where it is none. No year is too far."""
+    """Microseconds of an RFC 3339 time with at most six digits after the point; None where it is
+    none. No year is too far.
+    """
     match = _TIME.fullmatch(text)
     if match is None:
         return None
@@ -57,4 +65,8 @@ def unix_us(text: str) -> int | None:
     except ValueError:
         return None
     ahead_s = (ahead_h * 3600 + ahead_m * 60) * (-1 if sign == "-" else 1)
-    return (local - _EPOCH) // dt.timedelta(microseconds=1) - ahead_s * 1_000_000 + int(fraction.ljust(6, "0"))
+    return (
+        (local - _EPOCH) // dt.timedelta(microseconds=1)
+        - ahead_s * 1_000_000
+        + int(fraction.ljust(6, "0"))
+    )

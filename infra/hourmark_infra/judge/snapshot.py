@@ -1,4 +1,5 @@
-"""Whether a closed bucket ever changed: all that is in closed buckets, taken at one time, compared at another.
+"""Whether a closed bucket ever changed: all that is in closed buckets, taken at one time, compared
+at another.
 
 A file that was replaced by its equal has another file id or modification time.
 """
@@ -9,7 +10,9 @@ from hourmark_infra.judge.buckets import by_bucket, changes, read_tree
 from hourmark_infra.judge.report import Kind, Report
 from hourmark_infra.judge.webhdfs import WebHdfs, hdfs_path
 
-Snapshot = dict[str, dict[str, list[object]]]  # bucket's path below the root → path in it → file id, time, BLAKE2b-128
+Snapshot = dict[
+    str, dict[str, list[object]]
+]  # bucket's path below the root → path in it → file id, time, BLAKE2b-128
 
 
 def take_snapshot(hdfs: WebHdfs, root: str) -> Snapshot:
@@ -17,7 +20,11 @@ def take_snapshot(hdfs: WebHdfs, root: str) -> Snapshot:
     base = hdfs_path(root)
     return {
         bucket: {
-            name: [entry.id, entry.modified_ms, "" if entry.folder else _digest(hdfs, f"{base}/{bucket}/{name}")]
+            name: [
+                entry.id,
+                entry.modified_ms,
+                "" if entry.folder else _digest(hdfs, f"{base}/{bucket}/{name}"),
+            ]
             for name, entry in entries.items()
         }
         for bucket, entries in by_bucket(read_tree(hdfs, base)).items()
@@ -25,7 +32,9 @@ def take_snapshot(hdfs: WebHdfs, root: str) -> Snapshot:
 
 
 def compare_snapshot(hdfs: WebHdfs, root: str, snapshot: Snapshot, report: Report) -> None:
-    """Object to each bucket of the snapshot that is not as it was; buckets closed since are none of its business."""
+    """Object to each bucket of the snapshot that is not as it was; buckets closed since are none of
+    its business.
+    """
     if not snapshot:
         report.add(Kind.CHANGED, root, "the snapshot holds no bucket, so nothing was compared")
     for path, fault in changes(snapshot, take_snapshot(hdfs, root)):

@@ -27,7 +27,9 @@ NO_TYPE = "(none)"  # of a line that names no type of the expectations
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """A terminated line of a source file, or a piece of one that is over-long, terminated or not; `content` is without its LF."""
+    """A terminated line of a source file, or a piece of one that is over-long, terminated or not;
+    `content` is without its LF.
+    """
 
     index: int
     start: int
@@ -47,7 +49,9 @@ class SourceFile:
     By line: `starts` holds where it starts, `where` 1 + the index of the place it was found in.
     """
 
-    def __init__(self, path: Path, file: FileExpectation, types: list[str], told: Expectations) -> None:
+    def __init__(
+        self, path: Path, file: FileExpectation, types: list[str], told: Expectations
+    ) -> None:
         self.name = str(path)
         self.told = file
         self.hosts, self.host_ids = file.host or told.host, file.host_id or told.host_id
@@ -59,25 +63,36 @@ class SourceFile:
         self._type_codes = bytearray()
         self._end = 0  # of the last line, or piece of one, that can have been sent
         self.where = array("I")
-        self._begins = Begins(file.record_start, file.flushed) if file.record_start is not None else None
+        self._begins = (
+            Begins(file.record_start, file.flushed) if file.record_start is not None else None
+        )
         self._pieces = set[int]()  # of over-long records, all but the last
         self._extend()
         size = self._end if file.size is None else file.size
-        self.required = sum(self._next(index) <= size for index in range(len(self.starts)))  # the rest need not be there
+        self.required = sum(
+            self._next(index) <= size for index in range(len(self.starts))
+        )  # the rest need not be there
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
 
     def line_at(self, position: int) -> Line | None:
-        """The line or piece that holds this byte, or None where nothing that can have been sent does."""
+        """The line or piece that holds this byte, or None where nothing that can have been sent
+        does.
+        """
         if position >= self._end:
             self._extend()  # logs grow
         index = bisect_right(self.starts, position) - 1
         if index < 0 or position >= self._end:
             return None
         start = self.starts[index]
-        return Line(index, start, self.read(start, self._next(index)).removesuffix(b"\n"), self.part_of(index))
+        return Line(
+            index,
+            start,
+            self.read(start, self._next(index)).removesuffix(b"\n"),
+            self.part_of(index),
+        )
 
     def part_of(self, index: int) -> str:
         """What a range calls it: lines, or of an over-long line: chunk, last-chunk."""
@@ -111,18 +126,26 @@ class SourceFile:
         return self.starts[index + 1] if index + 1 < len(self.starts) else self._end
 
     def _extend(self) -> None:
-        """Index from `_end` on: terminated lines, and the full pieces of one that is over-long, be it terminated or not."""
+        """Index from `_end` on: terminated lines, and the full pieces of one that is over-long, be
+        it terminated or not.
+        """
         if self._begins is not None:
             return self._extend_records(self._begins)
         in_line = self._end > 0 and self.read(self._end - 1, self._end) != b"\n"
         while True:
             self._file.seek(self._end)
-            at_most = self._line_bytes_max + (not in_line)  # a line of the very limit is none of pieces
+            at_most = self._line_bytes_max + (
+                not in_line
+            )  # a line of the very limit is none of pieces
             piece = self._file.readline(at_most)
             terminated = piece.endswith(b"\n")
             if not terminated and len(piece) < at_most:
                 return None
-            code = self._type_codes[-1] if in_line else self._types.index(self._claimed(piece.removesuffix(b"\n")))
+            code = (
+                self._type_codes[-1]
+                if in_line
+                else self._types.index(self._claimed(piece.removesuffix(b"\n")))
+            )
             self.starts.append(self._end)
             self._type_codes.append(code)
             self.where.append(0)
@@ -130,7 +153,10 @@ class SourceFile:
             in_line = not terminated
 
     def _extend_records(self, begins: Begins) -> None:
-        """The same of records; the last is taken to be whole. One over the limit that has no end yet is not judged."""
+        """The same of records; the last is taken to be whole.
+
+        One over the limit that has no end yet is not judged.
+        """
         self._file.seek(self._end)
         start, first = self._end, b""
         while (line := self._file.readline()).endswith(b"\n"):
@@ -179,7 +205,9 @@ class ContainerFile(SourceFile):
         self._end = sum(len(line) for _, line in lines)
 
     def line_at(self, position: int) -> Line | None:
-        """The record whose first line holds this byte, or None where nothing that can have been sent does."""
+        """The record whose first line holds this byte, or None where nothing that can have been
+        sent does.
+        """
         if position >= self._end:
             self._extend()
         index = bisect_right(self.starts, position) - 1
@@ -193,19 +221,24 @@ class ContainerFile(SourceFile):
 
 
 def open_sources(told: Expectations, report: Report) -> dict[tuple[str, int], SourceFile]:
-    """All source files by (file id, generation), each once by device and inode; objects to those that are not as written."""
+    """All source files by (file id, generation), each once by device and inode; objects to those
+    that are not as written.
+    """
     types = [NO_TYPE, *sorted({*told.types}.union(*told.earlier.values()))]
     assert len(types) <= 256, "a type is kept in a byte"
     found: dict[tuple[int, int], SourceFile] = {}
     for file in told.files:
-        paths = sorted(glob.glob(file.path, recursive=True))  # noqa: PTH207  # absolute globs, which Path.glob refuses
+        # absolute globs, which Path.glob refuses
+        paths = sorted(glob.glob(file.path, recursive=True))  # noqa: PTH207
         if not paths:
             report.add(Kind.SOURCE, file.path, "no file is there")
         for path in paths:
             status = Path(path).stat()
             inode = status.st_dev, status.st_ino
             if inode not in found:
-                found[inode] = (ContainerFile if file.format == "cri" else SourceFile)(Path(path), file, types, told)
+                found[inode] = (ContainerFile if file.format == "cri" else SourceFile)(
+                    Path(path), file, types, told
+                )
     if told.written is not None:
         for path, what in _unlike(told.written, found.values()):
             report.add(Kind.SOURCE, path, what)
@@ -213,11 +246,16 @@ def open_sources(told: Expectations, report: Report) -> dict[tuple[str, int], So
 
 
 def _unlike(records: list[WriterRecord], files: Iterable[SourceFile]) -> Iterator[tuple[str, str]]:
-    """Writers' records without their file, and files without their writer's record. By content: files are renamed."""
+    """Writers' records without their file, and files without their writer's record.
+
+    By content: files are renamed.
+    """
     by_content = defaultdict(list)
     for record in records:
         by_content[(record.bytes, record.blake2b)].append(record)
-    for file in sorted(files, key=lambda file: file.told.size is not None):  # of these there need not be a record
+    for file in sorted(
+        files, key=lambda file: file.told.size is not None
+    ):  # of these there need not be a record
         matching = by_content[file.digest()]
         its = matching.pop() if matching else None
         if file.told.size is None:

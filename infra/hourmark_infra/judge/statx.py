@@ -14,7 +14,9 @@ _BTIME_OFFSET: Final = 80
 
 
 def birth_ns(descriptor: int) -> int:
-    """Birth time in nanoseconds of the epoch; 0 where the file system or the kernel does not know it."""
+    """Birth time in nanoseconds of the epoch; 0 where the file system or the kernel does not know
+    it.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(_BUFFER_SIZE)
     if libc.statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, buffer) != 0:

@@ -1,7 +1,7 @@
 """Values as Avro holds them, from what a line says: JSON, or the text of a pattern's group.
 
-Values are plain, as Avro writes them below its logical types: a timestamp is a whole number, a decimal is bytes. A whole number
-is no float and no boolean, and the other way round.
+Values are plain, as Avro writes them below its logical types: a timestamp is a whole number, a
+decimal is bytes. A whole number is no float and no boolean, and the other way round.
 """
 
 from __future__ import annotations
@@ -22,9 +22,14 @@ _DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{
 
 
 class Refused(Exception):
-    """A line, or a value in it, is not of the type. `reason`: of the dead letter; `says` is part of its detail."""
+    """A line, or a value in it, is not of the type.
 
-    def __init__(self, reason: str = "wrong_field", says: str = "", claimed: str | None = None) -> None:
+    `reason`: of the dead letter; `says` is part of its detail.
+    """
+
+    def __init__(
+        self, reason: str = "wrong_field", says: str = "", claimed: str | None = None
+    ) -> None:
         super().__init__(reason)
         self.reason, self.says, self.claimed = reason, says, claimed
 
@@ -35,7 +40,9 @@ Names = Mapping[str, Any]  # the schema's named types
 def plain(schema: Any) -> Any:
     """A schema without logical types, and without words for readers."""
     if isinstance(schema, dict):
-        return {key: plain(value) for key, value in schema.items() if key not in ("logicalType", "doc")}
+        return {
+            key: plain(value) for key, value in schema.items() if key not in ("logicalType", "doc")
+        }
     return [plain(item) for item in schema] if isinstance(schema, list) else schema
 
 
@@ -59,7 +66,10 @@ def from_json(avro: Any, value: Any, names: Names) -> Any:
         case "array":
             return [from_json(avro["items"], item, names) for item in _of(list, value)]
         case "map":
-            return {key: from_json(avro["values"], item, names) for key, item in _of(dict, value).items()}
+            return {
+                key: from_json(avro["values"], item, names)
+                for key, item in _of(dict, value).items()
+            }
         case "record" | "error":
             return record(avro["fields"], _of(dict, value), names)
         case "enum":
@@ -94,7 +104,10 @@ def record(fields: list[dict[str, Any]], value: Mapping[str, Any], names: Names)
 def from_text(avro: Any, text: bytes, names: Names) -> Any:
     """What Avro holds of a text; Refused if it cannot."""
     if isinstance(avro, list):
-        return _first(lambda branch: from_text(branch, text, names), [branch for branch in avro if branch != "null"])
+        return _first(
+            lambda branch: from_text(branch, text, names),
+            [branch for branch in avro if branch != "null"],
+        )
     kind, _, _ = _kind(avro, names)
     if kind == "bytes":
         return text
@@ -109,7 +122,9 @@ def from_text(avro: Any, text: bytes, names: Names) -> Any:
     if kind in ("float", "double"):
         number = float(_if(told, _DECIMAL.fullmatch(told)))
         return from_json(avro, _if(number, abs(number) != float("inf")), names)
-    return from_json(avro, _if(told, kind == "boolean" and told in ("true", "false")) == "true", names)
+    return from_json(
+        avro, _if(told, kind == "boolean" and told in ("true", "false")) == "true", names
+    )
 
 
 def _kind(avro: Any, names: Names) -> tuple[str, str | None, Any]:

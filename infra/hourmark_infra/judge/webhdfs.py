@@ -15,7 +15,10 @@ _IN_MEMORY_BYTES = 8 << 20  # a larger file is read by way of a temporary one
 
 
 class Entry(NamedTuple):
-    """One entry of a folder. `id` and `modified_ms` tell it from a later one of the same name and content."""
+    """One entry of a folder.
+
+    `id` and `modified_ms` tell it from a later one of the same name and content.
+    """
 
     name: str
     folder: bool
@@ -32,13 +35,17 @@ class Opened(NamedTuple):
 
 
 class WebHdfs:
-    """A NameNode's HTTP address. Errors are httpx.HTTPError, except that a missing folder is empty."""
+    """A NameNode's HTTP address. Errors are httpx.HTTPError, except that a missing folder is
+    empty.
+    """
 
     def __init__(self, address: str, user: str) -> None:
         self._address = address.rstrip("/")
         self._user = user
         # The servers are named by their addresses; a proxy of the environment has no business here.
-        self._client = httpx.Client(timeout=_TIMEOUT_SECONDS, follow_redirects=True, trust_env=False)
+        self._client = httpx.Client(
+            timeout=_TIMEOUT_SECONDS, follow_redirects=True, trust_env=False
+        )
 
     def close(self) -> None:
         """Give the connections back."""
@@ -52,7 +59,12 @@ class WebHdfs:
         answer.raise_for_status()
         rows = answer.json()["FileStatuses"]["FileStatus"]
         return sorted(
-            Entry(row["pathSuffix"], row["type"] == "DIRECTORY", row["fileId"], row["modificationTime"])
+            Entry(
+                row["pathSuffix"],
+                row["type"] == "DIRECTORY",
+                row["fileId"],
+                row["modificationTime"],
+            )
             for row in rows
             if row["pathSuffix"]
         )
@@ -61,7 +73,9 @@ class WebHdfs:
         """A file's whole content."""
         digest = hashlib.blake2b(digest_size=16)
         with ExitStack() as on_error:
-            content = on_error.enter_context(tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES))
+            content = on_error.enter_context(
+                tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)
+            )
             with self._client.stream("GET", self._url(file), params=self._params("OPEN")) as answer:
                 answer.raise_for_status()
                 for block in answer.iter_bytes():

@@ -27,7 +27,11 @@ _FOLDER = Path("pipeline")
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Deliver what the files hold now, wait until their buckets are closed, end.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Deliver what the files hold now, wait until their buckets are closed, end.",
+)
 @click.option(
     "--config",
     "file",
@@ -38,7 +42,14 @@ _FOLDER = Path("pipeline")
 @clusters_option(1)
 @click.option("--yes", is_flag=True, help="Take what is proposed for FILE without asking.")
 @json_option
-def run(once: bool, file: Path | None, logs: tuple[Path, ...], clusters: Clusters | None, yes: bool, as_json: bool) -> None:
+def run(
+    once: bool,
+    file: Path | None,
+    logs: tuple[Path, ...],
+    clusters: Clusters | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
     """Run service, tailer and ETL together, supervised, with one log on stderr; with log files named, propose their types first.
 
     Where the types declare the canary (`hourmark canary declaration`), it runs too, and is watched; with --once it does not.
@@ -57,7 +68,13 @@ def run(once: bool, file: Path | None, logs: tuple[Path, ...], clusters: Cluster
     if logs:
         file = _proposed(logs, file, yes=yes)
     export_java_home()
-    running = Run(home(), (file or _FOLDER / "hourmark.toml").absolute(), SystemClock(), say_on_stderr, clusters)
+    running = Run(
+        home(),
+        (file or _FOLDER / "hourmark.toml").absolute(),
+        SystemClock(),
+        say_on_stderr,
+        clusters,
+    )
     try:
         if not once:
             running.for_ever()
@@ -73,10 +90,20 @@ def run(once: bool, file: Path | None, logs: tuple[Path, ...], clusters: Cluster
 def _proposed(logs: tuple[Path, ...], file: Path | None, *, yes: bool) -> Path:
     """The configuration that `hourmark init` writes for these files, once it was agreed to."""
     if file is not None:
-        raise UsageError(f"--config {file} and files to propose a configuration for exclude each other; leave one out")
+        raise UsageError(
+            f"--config {file} and files to propose a configuration for exclude each "
+            "other; leave one out"
+        )
     written = _FOLDER / "hourmark.toml"
     before = written.read_bytes() if written.exists() else b""
-    command = [sys.executable, "-m", "hourmark", "init", *map(str, logs), *(["--yes"] if yes else [])]
+    command = [
+        sys.executable,
+        "-m",
+        "hourmark",
+        "init",
+        *map(str, logs),
+        *(["--yes"] if yes else []),
+    ]
     done = subprocess.run(command, env=environment(), stdout=sys.stderr.fileno(), check=False)
     if done.returncode != 0 or not written.exists() or written.read_bytes() == before:
         sys.exit(done.returncode or 1)  # it said why, or was not agreed to
@@ -101,12 +128,19 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
 def last_words(outcome: Outcome) -> Iterator[str]:
     """What it came to, and commands to look inside, for copying: whatever the paths are."""
     yield from told(outcome.buckets)
-    where = "in one of these, or a dead letter" if outcome.buckets else "where an earlier run has put it"
+    where = (
+        "in one of these, or a dead letter"
+        if outcome.buckets
+        else "where an earlier run has put it"
+    )
     yield f"after {outcome.seconds:.0f} s every line is {where}; to look inside:"
     configured = ("--config", str(outcome.config))
     of_lines = [row for row in outcome.buckets if row["type"] != DEAD_LETTERS.name]
     for row in (of_lines or outcome.buckets)[:1]:
-        yield f"  {called()} {shlex.join(('bucket', 'cat', row['type'], row['hour'], '--limit', '3', *configured))}"
+        yield (
+            f"  {called()} "
+            f"{shlex.join(('bucket', 'cat', row['type'], row['hour'], '--limit', '3', *configured))}"
+        )
     if len(of_lines) < len(outcome.buckets):
         yield f"  {called()} {shlex.join(('dead-letters', 'show', *configured))}"
     yield f"  {called()} {shlex.join(('bucket', 'ls', *configured))}"

@@ -1,4 +1,6 @@
-"""What several processes write into their files, as one log: each line with the name of who said it."""
+"""What several processes write into their files, as one log: each line with the name of who said
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ class OneLog:
 
     def __init__(self, files: Mapping[str, Path], say: Callable[[str], None]) -> None:
         self._files, self._say = files, say
-        self._at = {name: file.stat().st_size if file.exists() else 0 for name, file in files.items()}
+        self._at = {
+            name: file.stat().st_size if file.exists() else 0 for name, file in files.items()
+        }
         self._width = max(map(len, files), default=0)
 
     def follow(self) -> None:

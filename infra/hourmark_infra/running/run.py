@@ -1,4 +1,6 @@
-"""`hourmark run`: servers, types and components of one configuration, together, until told to end; or once, to closed buckets."""
+"""`hourmark run`: servers, types and components of one configuration, together, until told to end;
+or once, to closed buckets.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ _ASK_S: Final = 3.0  # between questions whether buckets are closed: each costs 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What `--once` came to. `buckets`: closed ones that hold events of this run, as `hourmark bucket ls --json` has them."""
+    """What `--once` came to. `buckets`: closed ones that hold events of this run, as `hourmark
+    bucket ls --json` has them.
+    """
 
     seconds: float
     tailed: Mapping[str, Any]
@@ -53,7 +57,12 @@ class Run:
     """One run of the configuration in `file`; what it writes itself is below `home`."""
 
     def __init__(
-        self, home: Path, file: Path, clock: Clock, say: Callable[[str], None], clusters: Clusters | None = None
+        self,
+        home: Path,
+        file: Path,
+        clock: Clock,
+        say: Callable[[str], None],
+        clusters: Clusters | None = None,
     ) -> None:
         self._home, self._file, self._clock, self._say = home, file, clock, say
         self._clusters = clusters
@@ -68,23 +77,35 @@ class Run:
     def for_ever(self) -> None:
         """Until Ctrl-C or SIGTERM; with the site's canary, where its type is declared."""
         config = self._prepared()
-        canaries = CANARIES if CANARY in {declared.name for declared in read_folder(config.types.dir).types} else ()
+        canaries = (
+            CANARIES
+            if CANARY in {declared.name for declared in read_folder(config.types.dir).types}
+            else ()
+        )
         self._start(config, *canaries)
         self._supervisor.start(["tailer", *canaries])
-        self._tell(f"all components run; settings: {self.config_file}. Ctrl-C ends them; `hourmark down` then stops the servers")
+        self._tell(
+            f"all components run; settings: {self.config_file}. Ctrl-C ends them; "
+            "`hourmark down` then stops the servers"
+        )
         while True:
             self._each()
             self._clock.sleep(LOOK_S)
 
     def once(self) -> Outcome:
-        """Deliver what the files hold now, and wait until each line is in a closed bucket or a dead letter."""
+        """Deliver what the files hold now, and wait until each line is in a closed bucket or a dead
+        letter.
+        """
         config = self._prepared()
         self._start(config)
         since = next_hours(self._asked("bucket", "ls", "--json"))
         tailed = self._drained()
         drained = Hour.of(self._clock.now_ms(), config.parsing.bucket_seconds)
         wait_s = drained.next().start_s - self._clock.now_ms() / 1000
-        self._tell(f"every line is acknowledged; the bucket {drained} ends in {max(wait_s, 0):.0f} s, and is closed soon after")
+        self._tell(
+            f"every line is acknowledged; the bucket {drained} ends in "
+            f"{max(wait_s, 0):.0f} s, and is closed soon after"
+        )
         buckets = closed_since(self._closed(drained, wait_s), since)
         return Outcome(self._clock.monotonic_s() - self._began_s, tailed, buckets, self.config_file)
 
@@ -103,11 +124,16 @@ class Run:
         config = load_config(self.config_file)
         self.components.logs.mkdir(parents=True, exist_ok=True)
         self._tell(f"applying the types of {config.types.dir}")
-        self.components.run_repeatable("types", "apply", *beginning(config, self._clock.now_ms()), seconds=_APPLY_S)
+        self.components.run_repeatable(
+            "types", "apply", *beginning(config, self._clock.now_ms()), seconds=_APPLY_S
+        )
         return config
 
     def _start(self, config: Config, *more: str) -> None:
-        """ETL and service, until that is ready. `more`: what will be started beside the tailer, for the one log."""
+        """ETL and service, until that is ready.
+
+        `more`: what will be started beside the tailer, for the one log.
+        """
         files = {name: self.components.log(name) for name in ("service", "tailer", "etl", *more)}
         if self._local is not None and WATCH in self._local.names:
             files[WATCH] = self._local.log(WATCH)
@@ -116,15 +142,23 @@ class Run:
         self._log = OneLog(files, self._say)
         self._supervisor.start(["etl", "service"])  # Spark takes longest
         address = config.tailer.service_urls[0]
-        wait_for(lambda: is_ready(address), f"the service to be ready at {address}", _READY_S, self._clock, self._each)
+        wait_for(
+            lambda: is_ready(address),
+            f"the service to be ready at {address}",
+            _READY_S,
+            self._clock,
+            self._each,
+        )
 
     def _stack(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """Settings of the local stack, which is up."""
         made = load_state(self._home) is not None
         stack = Stack.load_or_make(
-            self._home, clusters=self._clusters if made else self._clusters or 1,
-            bucket_seconds=own.get("parsing", {}).get("bucket_seconds"), say=self._tell,
-        )  # fmt: skip
+            self._home,
+            clusters=self._clusters if made else self._clusters or 1,
+            bucket_seconds=own.get("parsing", {}).get("bucket_seconds"),
+            say=self._tell,
+        )
         self._tell(f"no Kafka is named: starting the local stack ({SERVERS[stack.clusters]})")
         stack.up()
         self._local = stack
@@ -136,12 +170,21 @@ class Run:
         command = self.components.command("tail", "--drain", "--json")
         status, said = run_awaited(command, self.components.log("tailer"), self._await_drained)
         if status != 0:
-            raise Unavailable(f"the tailer did not deliver all (exit {status}); its log is {self.components.log('tailer')}")
+            raise Unavailable(
+                f"the tailer did not deliver all (exit {status}); its log is "
+                f"{self.components.log('tailer')}"
+            )
         told: dict[str, Any] = json.loads(said)
         return told
 
     def _await_drained(self, tailer: subprocess.Popen[bytes]) -> None:
-        wait_for(lambda: tailer.poll() is not None, "all lines to be acknowledged", _DRAIN_S, self._clock, self._each)
+        wait_for(
+            lambda: tailer.poll() is not None,
+            "all lines to be acknowledged",
+            _DRAIN_S,
+            self._clock,
+            self._each,
+        )
 
     def _closed(self, drained: Hour, wait_s: float) -> list[dict[str, Any]]:
         """Rows of `bucket ls`, once no type has this bucket open."""
@@ -159,14 +202,27 @@ class Run:
                 self._tell(told)
             return not awaited
 
-        wait_for(closed, f"the bucket {drained} to be closed", wait_s + _CLOSE_S, self._clock, self._each, pause_s=_ASK_S)
+        wait_for(
+            closed,
+            f"the bucket {drained} to be closed",
+            wait_s + _CLOSE_S,
+            self._clock,
+            self._each,
+            pause_s=_ASK_S,
+        )
         return rows
 
     def _asked(self, *arguments: str) -> Any:
         """What a command says as JSON."""
         command = self.components.command(*arguments)
         done = subprocess.run(
-            command, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
+            command,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         if done.returncode != 0:
             raise Unavailable(f"hourmark {shlex.join(arguments)} failed:\n{done.stderr[-4000:]}")
@@ -174,7 +230,9 @@ class Run:
 
     def _each(self) -> None:
         self._supervisor.look()
-        if self._watch is not None and self._local is not None and self._local.runs(MIRROR):  # `hourmark down` ends both for good
+        if (
+            self._watch is not None and self._local is not None and self._local.runs(MIRROR)
+        ):  # `hourmark down` ends both for good
             self._watch.look()
         if self._log is not None:
             self._log.follow()
@@ -183,10 +241,13 @@ class Run:
         self._say(f"[{self._clock.monotonic_s() - self._began_s:5.0f} s] {line}")
 
 
-def run_awaited(command: Sequence[str], log: Path, await_end: Callable[[subprocess.Popen[bytes]], None]) -> tuple[int, bytes]:
+def run_awaited(
+    command: Sequence[str], log: Path, await_end: Callable[[subprocess.Popen[bytes]], None]
+) -> tuple[int, bytes]:
     """Run a command and return its exit code and all of its standard output.
 
-    The output goes to a temporary file: a pipe that is not read holds 64 KiB only, and the command would wait for ever.
+    The output goes to a temporary file: a pipe that is not read holds 64 KiB only, and the command
+    would wait for ever.
 
     Args:
         command: The program and its arguments.
@@ -194,7 +255,9 @@ def run_awaited(command: Sequence[str], log: Path, await_end: Callable[[subproce
         await_end: Returns when the process has ended. The process is terminated where this raises.
     """
     with log.open("ab") as errors, tempfile.TemporaryFile() as output:
-        with subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors) as process:
+        with subprocess.Popen(
+            command, env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors
+        ) as process:
             try:
                 await_end(process)
             finally:
@@ -208,7 +271,10 @@ def _read(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text())
     except OSError as error:
         raise ConfigError(
-            f"cannot read {file}: {error.strerror}; `hourmark init FILE…` writes one, or name yours with --config"
+            f"cannot read {file}: {error.strerror}; `hourmark init FILE…` writes one, or "
+            "name yours with --config"
         ) from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} is no valid TOML: {error}; docs/configuration.md lists all settings") from error
+        raise ConfigError(
+            f"{file} is no valid TOML: {error}; docs/configuration.md lists all settings"
+        ) from error

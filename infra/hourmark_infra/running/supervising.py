@@ -1,4 +1,6 @@
-"""Components that run together: one that ends by itself is started again, after a pause that grows while it keeps ending."""
+"""Components that run together: one that ends by itself is started again, after a pause that grows
+while it keeps ending.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ LOOK_S: Final = 0.25
 
 
 class Kept(Protocol):
-    """What is kept running: `Components`, or a `Stack`. One that runs already is not started again."""
+    """What is kept running: `Components`, or a `Stack`. One that runs already is not started
+    again.
+    """
 
     def start(self, name: str) -> None: ...
     def stop(self, name: str) -> None: ...
@@ -58,9 +62,14 @@ class Supervisor:
         now_s = self.clock.monotonic_s()
         for name, of in self._of.items():
             if of.again_s is None and not self.components.runs(name):
-                of.pause_s = PAUSE_S if now_s - of.began_s >= STEADY_S else min(of.pause_s * 2, PAUSE_MAX_S)
+                of.pause_s = (
+                    PAUSE_S if now_s - of.began_s >= STEADY_S else min(of.pause_s * 2, PAUSE_MAX_S)
+                )
                 of.again_s = now_s + of.pause_s
-                self.say(f"the {name} has ended; it is started again in {of.pause_s:.0f} s. Its log: {self.components.log(name)}")
+                self.say(
+                    f"the {name} has ended; it is started again in {of.pause_s:.0f} s. "
+                    f"Its log: {self.components.log(name)}"
+                )
             elif of.again_s is not None and now_s >= of.again_s:
                 self.components.start(name)
                 of.began_s, of.again_s = now_s, None

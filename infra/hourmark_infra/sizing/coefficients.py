@@ -17,7 +17,9 @@ MEASURED: Final = "measured.json"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """`fitted`: their source; `checked`: loads that they were not fitted to. `about`: when, on what, of which commit."""
+    """`fitted`: their source; `checked`: loads that they were not fitted to. `about`: when, on
+    what, of which commit.
+    """
 
     about: dict[str, Any]
     fitted: list[Measurement]
@@ -29,23 +31,32 @@ class Measured:
         return fit(self.fitted)
 
     def off(self) -> list[dict[str, float]]:
-        """How far they are off, of each load that they were not fitted to: by component, and of all together."""
+        """How far they are off, of each load that they were not fitted to: by component, and of all
+        together.
+        """
         return [off_by(one, self.coefficients) for one in self.checked]
 
     def as_object(self) -> dict[str, Any]:
         """For JSON."""
-        kept = {name: [one.as_object() for one in getattr(self, name)] for name in ("fitted", "checked")}
+        kept = {
+            name: [one.as_object() for one in getattr(self, name)] for name in ("fitted", "checked")
+        }
         return {"about": self.about, **kept}
 
 
 def read(path: Path | None = None) -> Measured:
-    """Those of this file, as `hourmark bench size --json` writes it, or the ones that Hourmark brings. UsageError."""
+    """Those of this file, as `hourmark bench size --json` writes it, or the ones that Hourmark
+    brings. UsageError.
+    """
     try:
         text = path.read_text() if path else (resources.files(__package__) / MEASURED).read_text()
         found = json.loads(text)
-        kept = {name: [Measurement.of(one) for one in found[name]] for name in ("fitted", "checked")}
+        kept = {
+            name: [Measurement.of(one) for one in found[name]] for name in ("fitted", "checked")
+        }
         return Measured(about=found["about"], **kept)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
-            f"{path or MEASURED} holds no measurements ({error!r}); make them: hourmark bench size --json"
+            f"{path or MEASURED} holds no measurements ({error!r}); make them: hourmark "
+            "bench size --json"
         ) from error

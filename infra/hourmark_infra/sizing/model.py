@@ -1,9 +1,10 @@
 """What a load takes, component by component. Pure.
 
-CPU is linear: so much for being there, for each event, each KB of its line, and for each type (where it has topics and requests
-of its own) or closed bucket. Bytes are the line's, times what was measured of them on each way. A component needs as many
-machines as the scarcest of CPU, network and disk demands at the utilisation that is allowed, rounded up, and as many as it must
-have so that one may be away.
+CPU is linear: so much for being there, for each event, each KB of its line, and for each type
+(where it has topics and requests of its own) or closed bucket. Bytes are the line's, times what was
+measured of them on each way. A component needs as many machines as the scarcest of CPU, network and
+disk demands at the utilisation that is allowed, rounded up, and as many as it must have so that one
+may be away.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-BY_BUCKET: Final = frozenset(("etl", "hdfs"))  # what a type takes there, it takes with each of its buckets
+BY_BUCKET: Final = frozenset(
+    ("etl", "hdfs")
+)  # what a type takes there, it takes with each of its buckets
 COMPONENTS: Final = ("tailer", "service", "edge", "mirror", "central", "etl", "hdfs")
 _DAY_S: Final = 86_400
 _HOUR_S: Final = 3600
@@ -51,7 +54,9 @@ class Machine:
 
 
 class Cost(NamedTuple):
-    """Of a component, in seconds of CPU: `there`, and `type` of each type, for each second; else for each event, KB, bucket."""
+    """Of a component, in seconds of CPU: `there`, and `type` of each type, for each second; else
+    for each event, KB, bucket.
+    """
 
     there: float
     event: float
@@ -60,15 +65,25 @@ class Cost(NamedTuple):
     bucket: float = 0.0
 
     def cores(self, load: Load, times: int = 1) -> float:
-        """Of CPU, while it lasts. `times`: so often it is there for itself; however many share one's work, that counts once."""
+        """Of CPU, while it lasts.
+
+        `times`: so often it is there for itself; however many share one's work, that counts once.
+        """
         rate = load.events_per_second
         work = rate * self.event + rate * load.event_bytes / _KB * self.kb
-        return times * self.there + work + load.types * self.type + load.buckets_per_second * self.bucket
+        return (
+            times * self.there
+            + work
+            + load.types * self.type
+            + load.buckets_per_second * self.bucket
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficients:
-    """Measured. What a byte of line comes to, packed: `sent` to a service, in one replica of a `topic`, in a `bucket`."""
+    """Measured. What a byte of line comes to, packed: `sent` to a service, in one replica of a
+    `topic`, in a `bucket`.
+    """
 
     costs: Mapping[str, Cost]
     sent: float
@@ -77,7 +92,10 @@ class Coefficients:
 
 
 class Need(NamedTuple):
-    """Of one component. `bound_by`: what demands the machines: cpu, network, disk, or that one may be away."""
+    """Of one component.
+
+    `bound_by`: what demands the machines: cpu, network, disk, or that one may be away.
+    """
 
     component: str
     cores: float
@@ -88,7 +106,10 @@ class Need(NamedTuple):
 
 
 def needs(load: Load, machine: Machine, measured: Coefficients) -> list[Need]:
-    """By component, in the order of an event's way. A tailer needs no machine of its own: its is the share of each host."""
+    """By component, in the order of an event's way.
+
+    A tailer needs no machine of its own: its is the share of each host.
+    """
     return [_need(component, load, machine, measured) for component in COMPONENTS]
 
 
@@ -130,7 +151,9 @@ def _network_mbit(component: str, load: Load, measured: Coefficients) -> float:
 
 
 def _disk_tb(component: str, load: Load, measured: Coefficients) -> float:
-    tb_a_second = load.events_per_second * load.mean_to_peak * load.event_bytes * load.replication / 1e12
+    tb_a_second = (
+        load.events_per_second * load.mean_to_peak * load.event_bytes * load.replication / 1e12
+    )
     if component in ("edge", "central"):
         return tb_a_second * measured.topic * load.retention_hours * _HOUR_S
     return tb_a_second * measured.bucket * load.kept_days * _DAY_S if component == "hdfs" else 0.0

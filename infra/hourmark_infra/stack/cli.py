@@ -25,8 +25,17 @@ from hourmark_infra.stack.servers import mirror_is_there
 
 
 @click.command()
-@click.option("--mirror/--no-mirror", default=True, show_default=True, help="MirrorMaker 2 between the two clusters.")
-@click.option("--bucket-seconds", type=int, help="Length of buckets: 60 is a bucket a minute. Default: as before, at first 3600.")
+@click.option(
+    "--mirror/--no-mirror",
+    default=True,
+    show_default=True,
+    help="MirrorMaker 2 between the two clusters.",
+)
+@click.option(
+    "--bucket-seconds",
+    type=int,
+    help="Length of buckets: 60 is a bucket a minute. Default: as before, at first 3600.",
+)
 @clusters_option(2)
 @json_option
 def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_json: bool) -> None:
@@ -51,21 +60,42 @@ def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_j
         say_on_stderr("mirror: this installation has no `hourmark mirror`; going on without")
         mirror = False
     preferred = {SERVICE: Service().port}
-    stack = Stack.load_or_make(home(), clusters=clusters, mirror=mirror, bucket_seconds=bucket_seconds, preferred_ports=preferred)
+    stack = Stack.load_or_make(
+        home(),
+        clusters=clusters,
+        mirror=mirror,
+        bucket_seconds=bucket_seconds,
+        preferred_ports=preferred,
+    )
     outcome = stack.up()
     seconds = round(clock.monotonic_s() - began, 1)
     pids = {name: process.pid for name in outcome if (process := stack.process(name))}
     servers = [
-        {"name": name, "state": state, "pid": pids.get(name, 0), "address": stack.server(name).address}
+        {
+            "name": name,
+            "state": state,
+            "pid": pids.get(name, 0),
+            "address": stack.server(name).address,
+        }
         for name, state in outcome.items()
     ]
     service = f"http://{stack.layout.address(SERVICE)}"
     config = str(stack.layout.config_file)
     if as_json:
-        say_json({"home": str(stack.home), "config": config, "service": service, "seconds": seconds, "servers": servers})
+        say_json(
+            {
+                "home": str(stack.home),
+                "config": config,
+                "service": service,
+                "seconds": seconds,
+                "servers": servers,
+            }
+        )
         return
     for server in servers:
-        click.echo(f"{server['name']:<12} {server['state']:<8} pid {server['pid']:<8} {server['address']}")
+        click.echo(
+            f"{server['name']:<12} {server['state']:<8} pid {server['pid']:<8} {server['address']}"
+        )
     click.echo(f"Up after {seconds} s. Settings: {config}\nLogs:     {stack.layout.logs}")
     click.echo(f"Service:  {service}, once `hourmark serve` runs")
 
@@ -90,7 +120,9 @@ def status(as_json: bool) -> None:
     total = sum(server.memory_mb for server in found)
     if as_json:
         shown = [{"name": name, **asdict(standing)} for name, standing in components.items()]
-        say_json({"ok": ok, "memory_mb": total, "servers": [*map(asdict, found)], "components": shown})
+        say_json(
+            {"ok": ok, "memory_mb": total, "servers": [*map(asdict, found)], "components": shown}
+        )
     else:
         for s in found:
             at = f"{s.memory_mb:>5} MB  {s.address:<21}"
@@ -115,7 +147,10 @@ def down(as_json: bool) -> None:
     if as_json:
         say_json({"home": str(home()), "servers": outcome})
     else:
-        click.echo(f"{sum(state != 'not running' for state in outcome.values())} of {len(outcome)} servers ended; data stays")
+        click.echo(
+            f"{sum(state != 'not running' for state in outcome.values())} of "
+            f"{len(outcome)} servers ended; data stays"
+        )
 
 
 @click.command()
@@ -131,7 +166,10 @@ def purge(yes: bool, as_json: bool) -> None:
     """
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageError("purge deletes topics, schemas, buckets and ledger of the local stack; say so with --yes")
+            raise UsageError(
+                "purge deletes topics, schemas, buckets and ledger of the local stack; "
+                "say so with --yes"
+            )
         click.confirm(f"Delete all data of the stack in {home()}?", abort=True, err=True)
     purged = purge_stack(home(), say_on_stderr)
     if as_json:
@@ -142,7 +180,11 @@ def purge(yes: bool, as_json: bool) -> None:
 
 def _checked(bucket_seconds: int | None) -> int | None:
     try:
-        return None if bucket_seconds is None else Buckets(bucket_seconds=bucket_seconds).bucket_seconds
+        return (
+            None
+            if bucket_seconds is None
+            else Buckets(bucket_seconds=bucket_seconds).bucket_seconds
+        )
     except ValidationError as error:
         allowed = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
         raise UsageError(f"--bucket-seconds {bucket_seconds}: {allowed}") from error
@@ -152,7 +194,9 @@ def _components(stack: Stack) -> dict[str, ComponentStatus]:
     """By the configuration that the other commands read; none before there is one."""
     if not stack.layout.config_file.is_file():
         return {}
-    quiet_logger().addHandler(logging.NullHandler())  # what a broker that is away says is told as the component's standing
+    quiet_logger().addHandler(
+        logging.NullHandler()
+    )  # what a broker that is away says is told as the component's standing
     return component_statuses(load_config(stack.layout.config_file), SystemClock().now_ms())
 
 

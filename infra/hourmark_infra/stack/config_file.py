@@ -16,7 +16,9 @@ _HEAD = """# Written by `hourmark up`, and again by the next one: to change a se
 """
 
 
-def render_config(layout: Layout, programs: Programs, user: str, bucket_seconds: int, clusters: Clusters = 2) -> str:
+def render_config(
+    layout: Layout, programs: Programs, user: str, bucket_seconds: int, clusters: Clusters = 2
+) -> str:
     """The file's text; `hourmark.config.loading.load_config` reads it."""
     return _HEAD + render_toml(settings_of(layout, programs, user, bucket_seconds, clusters))
 
@@ -56,7 +58,9 @@ def settings_of(
 
 
 def render_worker(layout: Layout, config_text: str, worker: str) -> str:
-    """As `hourmark.toml`, with a folder and a port of its own: of another worker of the mirror, as on another machine."""
+    """As `hourmark.toml`, with a folder and a port of its own: of another worker of the mirror, as
+    on another machine.
+    """
     settings = tomllib.loads(config_text)
     settings["mirror"] |= _worker(layout, worker)
     return _HEAD + render_toml(settings)
@@ -68,4 +72,8 @@ def _worker(layout: Layout, worker: str) -> dict[str, Any]:
 
 def _cluster(layout: Layout, cluster: str) -> dict[str, Any]:
     copies, in_sync = replication(len(layout.nodes(cluster)))
-    return {"bootstrap": layout.bootstrap(cluster), "replication_factor": copies, "min_insync_replicas": in_sync}
+    return {
+        "bootstrap": layout.bootstrap(cluster),
+        "replication_factor": copies,
+        "min_insync_replicas": in_sync,
+    }

@@ -1,6 +1,7 @@
 """`Stack`: the whole local stack in one hand. Used by the command line, the demo and the tests.
 
-Two at once wait for each other on a lock beside the stack's folder, which the operating system frees when its holder dies.
+Two at once wait for each other on a lock beside the stack's folder, which the operating system
+frees when its holder dies.
 """
 
 from __future__ import annotations
@@ -26,7 +27,17 @@ from hourmark_infra.locks import one_at_a_time
 from hourmark_infra.stack import lifecycle
 from hourmark_infra.stack.config_file import render_config
 from hourmark_infra.stack.health import Health
-from hourmark_infra.stack.layout import ANY_PORTS, EDGE_NAMES, METRICS, PORT_NAMES, SERVICE, WATCH, Layout, free_ports, is_free
+from hourmark_infra.stack.layout import (
+    ANY_PORTS,
+    EDGE_NAMES,
+    METRICS,
+    PORT_NAMES,
+    SERVICE,
+    WATCH,
+    Layout,
+    free_ports,
+    is_free,
+)
 from hourmark_infra.stack.options import Clusters, Workers
 from hourmark_infra.stack.own_name import check_own_name
 from hourmark_infra.stack.process import Process, is_alive, marked, memory_mb, of_mark, send, spawn
@@ -50,7 +61,10 @@ class ServerStatus:
 
 
 class Stack:
-    """The stack of one HOURMARK_HOME. Methods may be called from several threads; each states what it waits for."""
+    """The stack of one HOURMARK_HOME.
+
+    Methods may be called from several threads; each states what it waits for.
+    """
 
     def __init__(self, home: Path, state: State, say: Say) -> None:
         self.home = home
@@ -72,24 +86,37 @@ class Stack:
 
     @classmethod
     def load_or_make(
-        cls, home: Path, *, clusters: Clusters | None = None, mirror: bool = True, bucket_seconds: int | None = None,
-        spread: bool = False, workers: Workers = 1, jmx: bool = False, preferred_ports: Mapping[str, int] = ANY_PORTS,
+        cls,
+        home: Path,
+        *,
+        clusters: Clusters | None = None,
+        mirror: bool = True,
+        bucket_seconds: int | None = None,
+        spread: bool = False,
+        workers: Workers = 1,
+        jmx: bool = False,
+        preferred_ports: Mapping[str, int] = ANY_PORTS,
         say: Say = say_on_stderr,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """The stack of this home, with new ports and no data where there was none yet.
 
-        None for `bucket_seconds` and `clusters`: as before. UsageError for another number of clusters than before. `spread` and
-        `workers`: of one that is made (`state.State`).
+        None for `bucket_seconds` and `clusters`: as before. UsageError for another number of
+        clusters than before. `spread` and `workers`: of one that is made (`state.State`).
         """
         home = home.absolute()
         with _one_at_a_time(home, say):
-            state = load_state(home) or new_state(preferred_ports, clusters or 2, spread=spread, workers=workers)
+            state = load_state(home) or new_state(
+                preferred_ports, clusters or 2, spread=spread, workers=workers
+            )
             if clusters not in (None, state.clusters):
                 raise UsageError(
-                    f"the stack in {home} has {state.clusters} Kafka cluster(s), and its events are there; leave --clusters "
+                    f"the stack in {home} has {state.clusters} Kafka cluster(s), and its events "
+                    "are there; leave --clusters "
                     "out, or delete the stack and its data by `hourmark purge` first"
                 )
-            missing = tuple(name for name in PORT_NAMES if name not in state.ports)  # of a stack of an earlier version
+            missing = tuple(
+                name for name in PORT_NAMES if name not in state.ports
+            )  # of a stack of an earlier version
             state = replace(
                 state,
                 ports={**state.ports, **free_ports(missing)},
@@ -102,8 +129,13 @@ class Stack:
 
     @cached_property
     def programs(self) -> Programs:
-        """What servers are started from; fetched where the cache lacks it, which only a start may cause."""
-        kafka, hadoop, registry = (jars.ensure(name, java_executable, self._say) for name in ("kafka", "hadoop", "registry"))
+        """What servers are started from; fetched where the cache lacks it, which only a start may
+        cause.
+        """
+        kafka, hadoop, registry = (
+            jars.ensure(name, java_executable, self._say)
+            for name in ("kafka", "hadoop", "registry")
+        )
         return Programs(export_java_home(), kafka, hadoop, unpacked(registry))
 
     @property
@@ -144,7 +176,9 @@ class Stack:
         return known if is_alive(known) else None
 
     def up(self, only: Container[str] | None = None) -> dict[str, str]:
-        """Start what does not run and wait until all are well; says of each server "started" or "running". `only`: of these."""
+        """Start what does not run and wait until all are well; says of each server "started" or
+        "running". `only`: of these.
+        """
         check_own_name()
         programs = self.programs  # before the lock: a download takes minutes
         with _one_at_a_time(self.home, self._say):
@@ -157,7 +191,9 @@ class Stack:
         return before
 
     def down(self) -> dict[str, str]:
-        """End what was started here, the mirror and its watch first; says of each "stopped", "killed" or "not running"."""
+        """End what was started here, the mirror and its watch first; says of each "stopped",
+        "killed" or "not running".
+        """
         with _one_at_a_time(self.home, self._say):
             self._adopt()
             first = (*self.layout.shape.mirrors, WATCH)
@@ -205,10 +241,14 @@ class Stack:
 
     def wait_ready(self, name: str, seconds: float = lifecycle.READY_SECONDS) -> Health:
         """Wait until the server is well; Unavailable where it ends or is not well in time."""
-        return lifecycle.wait_ready(self.server(name), lambda: self.process(name), self._clock, seconds)
+        return lifecycle.wait_ready(
+            self.server(name), lambda: self.process(name), self._clock, seconds
+        )
 
     def _bring_up(self, wanted: Sequence[str]) -> None:
-        """Start these, each after what it needs; the first failure ends the waiting for the others, which stay up."""
+        """Start these, each after what it needs; the first failure ends the waiting for the others,
+        which stay up.
+        """
         failed = threading.Event()
         done: dict[str, Future[None]] = {}
         with ThreadPoolExecutor(len(wanted)) as pool:
@@ -217,18 +257,28 @@ class Stack:
             try:
                 for future in as_completed(done.values()):
                     future.result()
-            except BaseException:  # the first failure, or Ctrl-C: who waits for a server need not wait on
+            except (
+                BaseException
+            ):  # the first failure, or Ctrl-C: who waits for a server need not wait on
                 failed.set()
                 raise
 
-    def _start_and_wait(self, name: str, done: dict[str, Future[None]], abandoned: Callable[[], bool]) -> None:
+    def _start_and_wait(
+        self, name: str, done: dict[str, Future[None]], abandoned: Callable[[], bool]
+    ) -> None:
         for needed in self._servers[name].needs:
             done[needed].result()
         ran = self.process(name) is not None
         began = self._clock.monotonic_s()
         self.start(name)
         # Of a cluster, all brokers are being started, so each must come to see all of them.
-        health = lifecycle.wait_ready(self.server(name), lambda: self.process(name), self._clock, abandoned=abandoned, whole=True)
+        health = lifecycle.wait_ready(
+            self.server(name),
+            lambda: self.process(name),
+            self._clock,
+            abandoned=abandoned,
+            whole=True,
+        )
         seconds = self._clock.monotonic_s() - began
         self._say(f"{name}: {'runs' if ran else f'ready after {seconds:.1f} s'} ({health.detail})")
 
@@ -255,7 +305,9 @@ class Stack:
 
     def write_settings(self, programs: Programs) -> None:
         """What servers and commands read, as each `up` writes it before anything starts."""
-        text = render_config(self.layout, programs, getpass.getuser(), self.bucket_seconds, self.clusters)
+        text = render_config(
+            self.layout, programs, getpass.getuser(), self.bucket_seconds, self.clusters
+        )
         write_settings(self.layout, text)
 
     def _mark(self, name: str) -> str:
@@ -276,13 +328,21 @@ class Stack:
     def renew_taken_ports(self) -> None:
         """Where no server runs and somebody else took a port meanwhile, choose another for it.
 
-        The delivery service's is not taken while it is this stack's own service that listens there; nor is the driver's.
+        The delivery service's is not taken while it is this stack's own service that listens there;
+        nor is the driver's.
         """
         if any(self.process(name) for name in self._servers):
             return
         serves = StateFolder(self.layout.state / SERVICE, SERVICE).holder() is not None
-        own = {METRICS, *((SERVICE,) if serves else ())}  # a driver whose port is taken says so, and goes on without
-        taken = tuple(name for name, port in self._state.ports.items() if name not in own and not is_free(port))
+        own = {
+            METRICS,
+            *((SERVICE,) if serves else ()),
+        }  # a driver whose port is taken says so, and goes on without
+        taken = tuple(
+            name
+            for name, port in self._state.ports.items()
+            if name not in own and not is_free(port)
+        )
         if taken:
             self._say(f"ports taken by others since the last time, chosen anew: {', '.join(taken)}")
             self._change(lambda state: replace(state, ports={**state.ports, **free_ports(taken)}))
@@ -292,7 +352,12 @@ class Stack:
     def _table(self) -> dict[str, Server]:
         state = self._state
         return server_table(
-            self.layout, lambda: self.programs, state.cluster_ids, mirror=state.mirror, clusters=self.clusters, jmx=state.jmx
+            self.layout,
+            lambda: self.programs,
+            state.cluster_ids,
+            mirror=state.mirror,
+            clusters=self.clusters,
+            jmx=state.jmx,
         )
 
     def _remember(self, name: str, process: Process | None) -> None:
@@ -300,10 +365,13 @@ class Stack:
 
     def _change(self, change: Callable[[State], State]) -> None:
         with self._guard:
-            # Another process may have written since (a test that kills, beside an `up`): change what is there now.
+            # Another process may have written since (a test that kills, beside an `up`): change
+            # what is there now.
             self._state = change(load_state(self.home) or self._state)
             save_state(self.home, self._state)
 
 
 def _one_at_a_time(home: Path, say: Say) -> AbstractContextManager[None]:
-    return one_at_a_time(home / "stack.lock", lambda: say("waiting for another hourmark that works on this stack"))
+    return one_at_a_time(
+        home / "stack.lock", lambda: say("waiting for another hourmark that works on this stack")
+    )

@@ -36,7 +36,8 @@ def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
     return {
         "dfs.replication": str(copies),
         "dfs.webhdfs.enabled": "true",
-        # Plain paths, not URIs: the DataNode takes a URI's %20 for a part of the name, and then for a format.
+        # Plain paths, not URIs: the DataNode takes a URI's %20 for a part of the name, and then for
+        # a format.
         "dfs.namenode.name.dir": str(layout.data / "namenode" / "name"),
         "dfs.namenode.rpc-address": layout.address("namenode"),
         "dfs.namenode.http-address": layout.address("namenode-http"),
@@ -54,8 +55,9 @@ def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
         # WebHDFS redirects writers and readers to this name.
         "dfs.datanode.hostname": layout.host(datanode),
         "dfs.datanode.handler.count": "4",
-        # A DataNode's event loop finishes a WebHDFS upload. Where the NameNode has not heard of the block yet, it sleeps
-        # this long and serves nobody meanwhile: with the default, 400 ms, every small file costs that.
+        # A DataNode's event loop finishes a WebHDFS upload. Where the NameNode has not heard of the
+        # block yet, it sleeps this long and serves nobody meanwhile: with the default, 400 ms,
+        # every small file costs that.
         "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",
         # There is no further datanode to take over.
         "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
@@ -75,7 +77,11 @@ def options_beside(layout: Layout, datanode: str) -> tuple[str, ...]:
     """Of a DataNode that reads the `hdfs-site.xml` of another one on its host, the first."""
     if layout.shape.apart or datanode == layout.shape.datanodes[0]:
         return ()
-    return tuple(word for name, value in _own_site(layout, datanode).items() for word in ("-D", f"{name}={value}"))
+    return tuple(
+        word
+        for name, value in _own_site(layout, datanode).items()
+        for word in ("-D", f"{name}={value}")
+    )
 
 
 def render_site(values: Mapping[str, str]) -> str:

@@ -1,4 +1,6 @@
-"""Is it well? Asked of each server itself, in its own words; every answer comes within a few seconds."""
+"""Is it well? Asked of each server itself, in its own words; every answer comes within a few
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,12 @@ from hourmark_infra.stack.registry import CONFLUENT_PATH
 ANSWER_SECONDS = 5.0
 HEARTBEAT_SECONDS_MAX = 5  # one is sent each second (hourmark_infra.stack.hadoop)
 
-# One client, as making one reads the machine's certificates; each answer on a connection of its own, as servers come and go.
-# They are named by their addresses: a proxy of the environment has no business here.
-_HTTP = httpx.Client(timeout=ANSWER_SECONDS, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
+# One client, as making one reads the machine's certificates; each answer on a connection of its
+# own, as servers come and go. They are named by their addresses: a proxy of the environment has no
+# business here.
+_HTTP = httpx.Client(
+    timeout=ANSWER_SECONDS, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)
+)
 
 _SILENT = logging.getLogger(f"{__name__}.silent")
 _SILENT.addHandler(logging.NullHandler())
@@ -47,11 +52,16 @@ def of_broker(address: str, node: int, brokers: int = 1) -> Health:
     if metadata.controller_id < 0:
         return Health(False, "its cluster has no controller")
     count = len(metadata.brokers)
-    return Health(count >= brokers, f"sees {count} broker{'' if count == 1 else 's'}, {len(metadata.topics)} topics")
+    return Health(
+        count >= brokers,
+        f"sees {count} broker{'' if count == 1 else 's'}, {len(metadata.topics)} topics",
+    )
 
 
 def of_namenode(address: str) -> Health:
-    """Well when WebHDFS answers and it is out of safe mode, which it leaves with its first datanode."""
+    """Well when WebHDFS answers and it is out of safe mode, which it leaves with its first
+    datanode.
+    """
     try:
         _get(address, "/webhdfs/v1/?op=GETFILESTATUS")
         bean = _bean(address, "Hadoop:service=NameNode,name=NameNodeInfo")
@@ -66,7 +76,8 @@ def of_namenode(address: str) -> Health:
 def of_datanode(address: str, namenode: str) -> Health:
     """Well when its NameNode heard from it a moment ago, and since it started.
 
-    The NameNode is asked, because a DataNode that is asked too early writes pages of stack traces into its log.
+    The NameNode is asked, because a DataNode that is asked too early writes pages of stack traces
+    into its log.
     """
     try:
         uptime_seconds = _bean(address, "java.lang:type=Runtime")["Uptime"] / 1000
@@ -75,11 +86,18 @@ def of_datanode(address: str, namenode: str) -> Health:
         return Health(False, str(error))
     nodes = json.loads(bean.get("LiveNodes", "{}")).values()
     known_as = _with_number(address)
-    silent_seconds = min((int(node["lastContact"]) for node in nodes if node.get("infoAddr") == known_as), default=None)
-    # Whole seconds, rounded down: only with one to spare it was surely this process, and not the one before.
+    silent_seconds = min(
+        (int(node["lastContact"]) for node in nodes if node.get("infoAddr") == known_as),
+        default=None,
+    )
+    # Whole seconds, rounded down: only with one to spare it was surely this process, and not the
+    # one before.
     if silent_seconds is None or silent_seconds + 1 >= uptime_seconds:
         return Health(False, "its NameNode does not know it yet")
-    return Health(silent_seconds <= HEARTBEAT_SECONDS_MAX, f"its NameNode heard from it {silent_seconds} s ago")
+    return Health(
+        silent_seconds <= HEARTBEAT_SECONDS_MAX,
+        f"its NameNode heard from it {silent_seconds} s ago",
+    )
 
 
 def of_registry(address: str) -> Health:
@@ -92,8 +110,12 @@ def of_registry(address: str) -> Health:
 
 
 def of_mirror(address: str) -> Health:
-    """Well when its REST server listens, which MirrorMaker 2 opens once it has found both clusters."""
-    return Health(True, "REST listens") if listens(address) else Health(False, "REST does not listen")
+    """Well when its REST server listens, which MirrorMaker 2 opens once it has found both
+    clusters.
+    """
+    return (
+        Health(True, "REST listens") if listens(address) else Health(False, "REST does not listen")
+    )
 
 
 def of_watch(address: str) -> Health:
@@ -129,7 +151,9 @@ def _get(address: str, path: str) -> Any:
 
 
 def _with_number(address: str) -> str:
-    """With the host as its IPv4 address, as a NameNode names its DataNodes; as it is where the name is nobody's."""
+    """With the host as its IPv4 address, as a NameNode names its DataNodes; as it is where the name
+    is nobody's.
+    """
     host, port = address.rsplit(":", 1)
     with contextlib.suppress(OSError):
         return f"{socket.gethostbyname(host)}:{port}"

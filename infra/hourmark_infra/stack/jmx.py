@@ -1,7 +1,7 @@
 """JMX of the brokers, on loopback: who listens in may read metrics and change nothing.
 
-JMX without a password lets any program of the machine run code in the broker. The password here is no secret: what protects is
-the role, which only reads.
+JMX without a password lets any program of the machine run code in the broker. The password here is
+no secret: what protects is the role, which only reads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ ROLE: Final = "hourmark"
 PASSWORD: Final = "reads-only"  # noqa: S105  # see above
 
 ACCESS_FILE: Final = "jmx.access"
-PASSWORD_FILE: Final = "jmx.password"  # noqa: S105  # a name; Java wants the file to be its owner's alone
+# a name; Java wants the file to be its owner's alone
+PASSWORD_FILE: Final = "jmx.password"  # noqa: S105
 FILES: Final = {ACCESS_FILE: f"{ROLE} readonly\n", PASSWORD_FILE: f"{ROLE} {PASSWORD}\n"}
 
 _PREFIX: Final = "-Dcom.sun.management.jmxremote"

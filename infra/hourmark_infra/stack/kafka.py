@@ -23,7 +23,9 @@ def broker_properties(layout: Layout, cluster: str, node: int) -> dict[str, str]
     nodes = layout.nodes(cluster)
     copies, in_sync = replication(len(nodes))
     name = f"{cluster}-{node}"
-    voters = ",".join(f"{voter}@{layout.address(f'{cluster}-{voter}-controller')}" for voter in nodes)
+    voters = ",".join(
+        f"{voter}@{layout.address(f'{cluster}-{voter}-controller')}" for voter in nodes
+    )
     return {
         "process.roles": "broker,controller",
         "node.id": str(node),
@@ -56,7 +58,8 @@ _SMALL = {
     "share.coordinator.state.topic.num.partitions": "1",
     # A local consumer need not wait for others to join.
     "group.initial.rebalance.delay.ms": "0",
-    # `down` ends all brokers at once: each would wait for a controller, which the last of them no longer has.
+    # `down` ends all brokers at once: each would wait for a controller, which the last of them no
+    # longer has.
     "controlled.shutdown.enable": "false",
     "num.network.threads": "2",
     "num.io.threads": "4",
@@ -68,4 +71,6 @@ _SMALL = {
 
 def render_properties(values: Mapping[str, str]) -> str:
     """Java's properties format; backslashes are doubled, as in paths they would be escapes."""
-    return "".join(f"{key}={value}\n" for key, value in sorted(values.items())).replace("\\", "\\\\")
+    return "".join(f"{key}={value}\n" for key, value in sorted(values.items())).replace(
+        "\\", "\\\\"
+    )

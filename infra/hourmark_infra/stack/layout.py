@@ -21,13 +21,18 @@ DATANODES = ("datanode", "datanode-2", "datanode-3")
 CLUSTERS = ("edge", "central")
 MIRRORS = ("mirror", "mirror-2")  # workers of one mirror
 ANY_PORTS: Mapping[str, int] = MappingProxyType({})  # none is preferred
-SERVICE = "service"  # the delivery service: none of the stack's servers, but its port and state folder are chosen here
+# the delivery service: none of the stack's servers, but its port and state folder are chosen here
+SERVICE = "service"
 METRICS = "etl-metrics"  # of the ETL's driver, likewise
 WATCH = "mirror-watch"  # of the mirror's watch, for its metrics
 JMX = "jmx"  # of each broker, where a stack is made so
 
 PORT_NAMES = (
-    *(f"{broker}{of}" for of in ("", "-controller", f"-{JMX}") for broker in (*EDGE_NAMES, *CENTRAL_NAMES)),
+    *(
+        f"{broker}{of}"
+        for of in ("", "-controller", f"-{JMX}")
+        for broker in (*EDGE_NAMES, *CENTRAL_NAMES)
+    ),
     "namenode",
     "namenode-http",
     *(f"{datanode}{of}" for datanode in DATANODES for of in ("", "-http", "-ipc")),
@@ -40,7 +45,10 @@ PORT_NAMES = (
 
 
 class Shape(NamedTuple):
-    """How many servers there are. `apart`: each has a host of its own, of its name, instead of ports on loopback."""
+    """How many servers there are.
+
+    `apart`: each has a host of its own, of its name, instead of ports on loopback.
+    """
 
     edge: int = len(EDGE_BROKERS)
     central: int = 1
@@ -79,7 +87,9 @@ class Layout(NamedTuple):
 
     @property
     def state(self) -> Path:
-        """Of Hourmark's own components (identity, checkpoints, ledger): it belongs to these servers' data and goes with it."""
+        """Of Hourmark's own components (identity, checkpoints, ledger): it belongs to these
+        servers' data and goes with it.
+        """
         return self.root / "state"
 
     @property
@@ -95,8 +105,11 @@ class Layout(NamedTuple):
         return f"{self.host(port_name)}:{self.ports[port_name]}"
 
     def listener(self, port_name: str) -> str:
-        """Where its server listens. With a host of its own that is everywhere: a name would be its address at the start alone,
-        and a container that was cut off comes back with another."""
+        """Where its server listens.
+
+        With a host of its own that is everywhere: a name would be its address at the start alone,
+        and a container that was cut off comes back with another.
+        """
         return f"{self.listening_host}:{self.ports[port_name]}"
 
     @property
@@ -105,7 +118,11 @@ class Layout(NamedTuple):
 
     def host(self, port_name: str) -> str:
         """Where the server is that has this port; all its ports begin with its name."""
-        return re.sub(r"-(controller|http|ipc|rest|jmx)$", "", port_name) if self.shape.apart else "127.0.0.1"
+        return (
+            re.sub(r"-(controller|http|ipc|rest|jmx)$", "", port_name)
+            if self.shape.apart
+            else "127.0.0.1"
+        )
 
     def nodes(self, cluster: str) -> range:
         """Node ids of the brokers of `cluster` ("edge" or "central")."""
@@ -116,7 +133,9 @@ class Layout(NamedTuple):
 
 
 def replication(servers: int) -> tuple[int, int]:
-    """Copies among so many servers, and how many of them must be in sync: the loss of one is survived where three are."""
+    """Copies among so many servers, and how many of them must be in sync: the loss of one is
+    survived where three are.
+    """
     copies = min(servers, 3)
     return copies, max(copies - 1, 1)
 
@@ -126,15 +145,20 @@ def stack_root(home: Path) -> Path:
     return home / "stack"
 
 
-def free_ports(names: tuple[str, ...] = PORT_NAMES, preferred: Mapping[str, int] = ANY_PORTS) -> dict[str, int]:
-    """A free loopback port for each name, the preferred one where it is free; all are held open until the last is chosen, so no
-    two are alike.
+def free_ports(
+    names: tuple[str, ...] = PORT_NAMES, preferred: Mapping[str, int] = ANY_PORTS
+) -> dict[str, int]:
+    """A free loopback port for each name, the preferred one where it is free; all are held open
+    until the last is chosen, so no two are alike.
 
-    They lie below the range from which the operating system gives ports to outgoing connections: else, while a broker
-    is down, a client that dials its port again and again could be given that very port, and keep the broker from coming back.
+    They lie below the range from which the operating system gives ports to outgoing connections:
+    else, while a broker is down, a client that dials its port again and again could be given that
+    very port, and keep the broker from coming back.
     """
     with ExitStack() as held:
-        first = {name: port for name, port in preferred.items() if name in names and _held(held, port)}
+        first = {
+            name: port for name, port in preferred.items() if name in names and _held(held, port)
+        }
         return {name: first.get(name) or _hold_one(held) for name in names}
 
 
@@ -148,7 +172,10 @@ def _hold_one(held: ExitStack) -> int:
     for port in secrets.SystemRandom().sample(PORT_RANGE, 1000):
         if _held(held, port):
             return port
-    raise Unavailable(f"no free port in {PORT_RANGE.start} to {PORT_RANGE.stop - 1}; end some of the programs that listen there")
+    raise Unavailable(
+        f"no free port in {PORT_RANGE.start} to {PORT_RANGE.stop - 1}; end some of the "
+        "programs that listen there"
+    )
 
 
 def _held(held: ExitStack, port: int) -> bool:

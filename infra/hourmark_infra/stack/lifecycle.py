@@ -1,4 +1,7 @@
-"""One server's life: format, start, wait until it is well, end. What the steps promise holds after a kill -9 between any two."""
+"""One server's life: format, start, wait until it is well, end.
+
+What the steps promise holds after a kill -9 between any two.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,32 @@ from hourmark_infra.stack.health import Health
 from hourmark_infra.stack.process import Process, is_alive, send, wait_gone
 from hourmark_infra.stack.servers import Server
 
-READY_SECONDS = 600.0  # far above the 20 s it takes: a loaded machine is slow, not broken (180 s were seen)
+READY_SECONDS = (
+    600.0  # far above the 20 s it takes: a loaded machine is slow, not broken (180 s were seen)
+)
 STOP_SECONDS = 20.0
 LOG_LINES = 12
 
 
 def server_environment(java: Path) -> dict[str, str]:
-    """What the servers inherit: no JVM options of the user's shell, and few malloc arenas, which saves memory."""
-    dropped = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH", "KAFKA_HEAP_OPTS")
+    """What the servers inherit: no JVM options of the user's shell, and few malloc arenas, which
+    saves memory.
+    """
+    dropped = (
+        "JAVA_TOOL_OPTIONS",
+        "_JAVA_OPTIONS",
+        "JDK_JAVA_OPTIONS",
+        "CLASSPATH",
+        "KAFKA_HEAP_OPTS",
+    )
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return {**kept, "JAVA_HOME": str(java.parent.parent), "MALLOC_ARENA_MAX": "2"}
 
 
 def prepare(server: Server, environment: dict[str, str]) -> None:
-    """Format the server's folder once; a format that was cut short is done over, as no server ever ran on it."""
+    """Format the server's folder once; a format that was cut short is done over, as no server ever
+    ran on it.
+    """
     done = server.data / ".formatted"
     if done.is_file() or server.format_command is None:
         server.data.mkdir(parents=True, exist_ok=True)
@@ -38,7 +53,12 @@ def prepare(server: Server, environment: dict[str, str]) -> None:
     shutil.rmtree(server.data, ignore_errors=True)
     server.data.mkdir(parents=True)
     finished = subprocess.run(
-        server.format_command(), env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        server.format_command(),
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if finished.returncode != 0:
         with server.log.open("a") as log:
@@ -69,7 +89,9 @@ def wait_ready(
         if not is_alive(process()):
             raise failure(server, "ended")
         if abandoned():
-            raise Unavailable(f"{server.name} was not waited for, as another server failed; repeat `hourmark up`")
+            raise Unavailable(
+                f"{server.name} was not waited for, as another server failed; repeat `hourmark up`"
+            )
         if clock.monotonic_s() >= until:
             raise failure(server, f"was not ready after {seconds:.0f} s ({health.detail})")
         clock.sleep(0.25)

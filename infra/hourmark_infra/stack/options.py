@@ -22,7 +22,9 @@ class _Number(click.Choice[str]):
 
 
 def clusters_option(first: Clusters, *, kept: bool = True) -> Callable[[_F], _F]:
-    """`--clusters`, None where it is left out; `first`: what a stack that is made then gets, `kept`: and others have by then."""
+    """`--clusters`, None where it is left out; `first`: what a stack that is made then gets,
+    `kept`: and others have by then.
+    """
     return click.option(
         "--clusters",
         type=_Number(["1", "2"]),

@@ -1,8 +1,9 @@
 """Daemons of this user: starting them, knowing them again, and ending only them.
 
-A process is known by pid *and* start, so a pid that the system gave to somebody else in the meantime is nobody's we know.
-Each daemon also carries `HOURMARK_STACK_SERVER=<stack folder>::<server>` in its environment, and so do its children: by that a
-process is found whose pid was never written down (kill -9 of `up`), or whose parent was killed.
+A process is known by pid *and* start, so a pid that the system gave to somebody else in the
+meantime is nobody's we know. Each daemon also carries `HOURMARK_STACK_SERVER=<stack
+folder>::<server>` in its environment, and so do its children: by that a process is found whose pid
+was never written down (kill -9 of `up`), or whose parent was killed.
 """
 
 from __future__ import annotations
@@ -33,14 +34,17 @@ class Process:
 
 
 def started_of(pid: int) -> str | None:
-    """What tells this process from any other that had or will have its pid; None where there is none, or a dead one."""
+    """What tells this process from any other that had or will have its pid; None where there is
+    none, or a dead one.
+    """
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # proc(5): the fields after the name are state (3) … starttime (22), in ticks since boot: no clock that can be set.
+    # proc(5): the fields after the name are state (3) … starttime (22), in ticks since boot: no
+    # clock that can be set.
     return None if fields[0] in "ZX" else f"{_boot_id()}:{fields[19]}"
 
 
@@ -50,7 +54,10 @@ def is_alive(process: Process | None) -> bool:
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log: Path) -> Process:
-    """Start a daemon in a session of its own; stdout and stderr are appended to `log`. `marked` finds it from then on."""
+    """Start a daemon in a session of its own; stdout and stderr are appended to `log`.
+
+    `marked` finds it from then on.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
@@ -71,7 +78,8 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log
 
 
 def _environment_is_there(pid: int) -> bool:
-    # exec lets the one who spawned go on before the new program's environment is laid out; until then it reads as empty.
+    # exec lets the one who spawned go on before the new program's environment is laid out; until
+    # then it reads as empty.
     try:
         return bool(Path(f"/proc/{pid}/environ").read_bytes())
     except OSError:
@@ -79,7 +87,9 @@ def _environment_is_there(pid: int) -> bool:
 
 
 def marked(prefix: str) -> dict[str, list[Process]]:
-    """All of this user's processes whose mark begins with `prefix`, by mark, the oldest (so the parent) first."""
+    """All of this user's processes whose mark begins with `prefix`, by mark, the oldest (so the
+    parent) first.
+    """
     found: defaultdict[str, list[tuple[float, int, Process]]] = defaultdict(list)
     for candidate in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

@@ -15,7 +15,8 @@ from hourmark_infra.stack.state import state_file
 def purge_stack(home: Path, say: Say) -> bool:
     """Stop the stack of this home and delete its folder; False where there was nothing to delete.
 
-    Only a folder that holds a stack's state file is touched. It is renamed first, so that half a stack is never taken for one.
+    Only a folder that holds a stack's state file is touched. It is renamed first, so that half a
+    stack is never taken for one.
     """
     if state_file(home).exists():
         Stack.load(home, say).down()

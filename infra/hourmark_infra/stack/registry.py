@@ -15,7 +15,9 @@ CONFLUENT_PATH = "/apis/ccompat/v7"
 
 
 def unpacked(folder: Path) -> Path:
-    """The folder of the registry's program, unpacked beside its archive once; whole or not there, also after kill -9."""
+    """The folder of the registry's program, unpacked beside its archive once; whole or not there,
+    also after kill -9.
+    """
     target = folder / "app"
     if not target.is_dir():
         temporary = folder / f".app.{os.getpid()}"
@@ -40,7 +42,8 @@ def registry_options(layout: Layout) -> tuple[str, ...]:
         "apicurio.storage.kind": "sql",
         "apicurio.storage.sql.kind": "h2",
         "apicurio.datasource.url": f"jdbc:h2:file:{layout.data / 'registry' / 'db'}",
-        # Twenty connections at the start, none awaited over 5 s, are its defaults: beside other work it gave up and ended.
+        # Twenty connections at the start, none awaited over 5 s, are its defaults: beside other
+        # work it gave up and ended.
         "apicurio.datasource.jdbc.initial-size": "1",
         "apicurio.datasource.jdbc.min-size": "1",
         "quarkus.datasource.h2.jdbc.acquisition-timeout": "60S",

@@ -10,7 +10,10 @@ from hourmark_infra.stack.layout import CLUSTERS, Layout
 
 
 def write_settings(layout: Layout, config_text: str, datanode: str = "datanode") -> None:
-    """Write all settings anew; files whose text stays the same are not touched. Hadoop's are those of this DataNode."""
+    """Write all settings anew; files whose text stays the same are not touched.
+
+    Hadoop's are those of this DataNode.
+    """
     for folder in (layout.logs, layout.data, layout.state):
         folder.mkdir(parents=True, exist_ok=True)
     for webapp in hadoop.WEBAPPS:

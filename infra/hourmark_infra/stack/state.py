@@ -17,19 +17,27 @@ from pydantic import TypeAdapter
 
 from hourmark.errors import HourmarkError
 from hourmark.process.durable import write_durably
-from hourmark_infra.stack.layout import ANY_PORTS, CLUSTERS, MIRRORS, SPREAD, Shape, free_ports, stack_root
+from hourmark_infra.stack.layout import (
+    ANY_PORTS,
+    CLUSTERS,
+    MIRRORS,
+    SPREAD,
+    Shape,
+    free_ports,
+    stack_root,
+)
 from hourmark_infra.stack.options import Clusters, Workers
 from hourmark_infra.stack.process import Process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Ports, cluster ids, `clusters`, `spread`, `workers` never change once made; `mirror`, `bucket_seconds` and `jmx` say what
-    the last `up` wanted.
+    """Ports, cluster ids, `clusters`, `spread`, `workers` never change once made; `mirror`,
+    `bucket_seconds` and `jmx` say what the last `up` wanted.
 
-    `clusters`: 2 are an edge and a central one, with a mirror between them; 1 is both, as a site has it that needs no other.
-    `spread`: the central cluster and HDFS are three servers each, and outlive the loss of one. `workers`: how many share the
-    mirror.
+    `clusters`: 2 are an edge and a central one, with a mirror between them; 1 is both, as a site
+    has it that needs no other. `spread`: the central cluster and HDFS are three servers each, and
+    outlive the loss of one. `workers`: how many share the mirror.
     """
 
     ports: dict[str, int]
@@ -58,12 +66,23 @@ _JSON = TypeAdapter(State)
 
 
 def new_state(
-    preferred: Mapping[str, int] = ANY_PORTS, clusters: Clusters = 2, *, spread: bool = False, workers: Workers = 1
+    preferred: Mapping[str, int] = ANY_PORTS,
+    clusters: Clusters = 2,
+    *,
+    spread: bool = False,
+    workers: Workers = 1,
 ) -> State:
     """A stack that never ran, with these ports where they are free."""
     ports = free_ports(preferred=preferred)
     ids = new_cluster_ids()
-    return State(ports=ports, cluster_ids=ids, processes={}, clusters=clusters, spread=spread, workers=workers)
+    return State(
+        ports=ports,
+        cluster_ids=ids,
+        processes={},
+        clusters=clusters,
+        spread=spread,
+        workers=workers,
+    )
 
 
 def new_cluster_ids() -> dict[str, str]:
@@ -76,7 +95,10 @@ def state_file(home: Path) -> Path:
 
 
 def load_state(home: Path) -> State | None:
-    """The stack's state; None where there was never one. Raises HourmarkError where it cannot be read."""
+    """The stack's state; None where there was never one.
+
+    Raises HourmarkError where it cannot be read.
+    """
     path = state_file(home)
     try:
         return _JSON.validate_json(path.read_bytes())
@@ -84,7 +106,8 @@ def load_state(home: Path) -> State | None:
         return None
     except (OSError, ValueError) as error:
         raise HourmarkError(
-            f"{path} cannot be read ({error}); end the servers of this stack by hand, remove {path.parent}, and run `hourmark up`"
+            f"{path} cannot be read ({error}); end the servers of this stack by hand, "
+            f"remove {path.parent}, and run `hourmark up`"
         ) from error
 
 

@@ -1,10 +1,13 @@
-"""Leaves topics out of the mirror of which a batch is damaged at the edge, so that all others are copied.
+"""Leaves topics out of the mirror of which a batch is damaged at the edge, so that all others are
+copied.
 
-MirrorMaker 2 checks CRCs, and its consumer then fails at each poll: the task copies nothing more of any of its partitions, runs
-at full speed, and does not fail (`MirrorSourceTask.poll` logs the error and goes on). No setting skips or isolates the partition.
-So partitions that stand still are read here from where the mirror stands. A topic whose batch is damaged there goes into
-`topics.exclude`, with a new start; its type waits for it, and no other. It is tried again, and taken in once it can be read:
-another replica leads, or an operator deleted the records up to the damage (`kafka-delete-records`).
+MirrorMaker 2 checks CRCs, and its consumer then fails at each poll: the task copies nothing more of
+any of its partitions, runs at full speed, and does not fail (`MirrorSourceTask.poll` logs the error
+and goes on). No setting skips or isolates the partition. So partitions that stand still are read
+here from where the mirror stands. A topic whose batch is damaged there goes into `topics.exclude`,
+with a new start; its type waits for it, and no other. It is tried again, and taken in once it can
+be read: another replica leads, or an operator deleted the records up to the damage
+(`kafka-delete-records`).
 """
 
 from __future__ import annotations
@@ -63,7 +66,11 @@ class DamagedTopics:
     def _look(self, now_s: float) -> None:
         positions, partitions = self._positions.refresh(), self._sites.partitions()
         ends, starts = self._sites.edge.ends(partitions), self._sites.edge.starts(partitions)
-        still = [of for of in self._progress.stalled(now_s, ends, starts, positions) if of.partition.topic not in self.excluded]
+        still = [
+            of
+            for of in self._progress.stalled(now_s, ends, starts, positions)
+            if of.partition.topic not in self.excluded
+        ]
         for error in damaged(self._sites.edge.settings, _sample(still), starts):
             self.excluded[error.partition.topic] = error.partition, str(error)
             why = f"{error}; the topic is left out, all others are copied: docs/mirror.md"
@@ -72,17 +79,25 @@ class DamagedTopics:
             self._tried_s = now_s
             self._take_in([*_left_out(self.excluded, ends, positions)], starts, partitions)
 
-    def _take_in(self, left_out: list[Behind], starts: Mapping[Partition, int], there: Collection[Partition]) -> None:
+    def _take_in(
+        self, left_out: list[Behind], starts: Mapping[Partition, int], there: Collection[Partition]
+    ) -> None:
         """Topics whose partition can be read, or is gone."""
-        bad = {error.partition.topic for error in damaged(self._sites.edge.settings, left_out, starts)}
+        bad = {
+            error.partition.topic for error in damaged(self._sites.edge.settings, left_out, starts)
+        }
         for topic in sorted(self.excluded.keys() - bad):
             partition, _ = self.excluded.pop(topic)
             gone = "" if partition in there else ", which is gone"
-            self._changes.append(Failure(topic, f"it can be read again{gone}; it is copied from now on"))
+            self._changes.append(
+                Failure(topic, f"it can be read again{gone}; it is copied from now on")
+            )
 
 
 def _left_out(
-    excluded: Mapping[str, tuple[Partition, str]], ends: Mapping[Partition, int], positions: Mapping[Partition, int]
+    excluded: Mapping[str, tuple[Partition, str]],
+    ends: Mapping[Partition, int],
+    positions: Mapping[Partition, int],
 ) -> Iterator[Behind]:
     for partition, _ in excluded.values():
         if partition in ends:
@@ -93,8 +108,11 @@ def _sample(still: list[Behind]) -> list[Behind]:
     return random.sample(still, _READ_MAX) if len(still) > _READ_MAX else still
 
 
-def damaged(edge: KafkaCluster, behind: Collection[Behind], starts: Mapping[Partition, int]) -> list[PartitionError]:
-    """Return the errors of those partitions whose next batch, from where the mirror stands, is damaged.
+def damaged(
+    edge: KafkaCluster, behind: Collection[Behind], starts: Mapping[Partition, int]
+) -> list[PartitionError]:
+    """Return the errors of those partitions whose next batch, from where the mirror stands, is
+    damaged.
 
     Raises:
         Unavailable: The cluster cannot be read.
@@ -114,7 +132,11 @@ def damaged(edge: KafkaCluster, behind: Collection[Behind], starts: Mapping[Part
 
 @contextmanager
 def _reader(edge: KafkaCluster) -> Iterator[CommittedReader]:
-    settings = {"max_partition_fetch_bytes": _FETCH_BYTES, "message_max_bytes": _FETCH_BYTES, "fetch_max_bytes": _FETCH_BYTES}
+    settings = {
+        "max_partition_fetch_bytes": _FETCH_BYTES,
+        "message_max_bytes": _FETCH_BYTES,
+        "fetch_max_bytes": _FETCH_BYTES,
+    }
     reader = CommittedReader(edge, "edge", stall_s=_STALL_S, **settings)
     try:
         yield reader

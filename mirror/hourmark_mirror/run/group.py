@@ -1,4 +1,5 @@
-"""The workers of one mirror, as the target cluster knows them: a group of Kafka Connect, and the topics that it keeps there.
+"""The workers of one mirror, as the target cluster knows them: a group of Kafka Connect, and the
+topics that it keeps there.
 
 mm2-configs.<source>.internal   by `connector-MirrorSourceConnector`: what the connector runs with, as the leader wrote it
 mm2-status.<source>.internal    states (`task_status`)
@@ -27,10 +28,16 @@ class Group(NamedTuple):
 
 
 def group_of(central: KafkaCluster, edge_alias: str) -> Group:
-    """What is known of the mirror of this edge now; Unavailable where the target does not answer."""
+    """What is known of the mirror of this edge now; Unavailable where the target does not
+    answer.
+    """
     states = TaskStates("")
     states.update(read_topic(central, status_topic(edge_alias), cluster_name="central"))
-    return Group(workers(Cluster(central, "central"), edge_alias), states.all(), running_settings(central, edge_alias))
+    return Group(
+        workers(Cluster(central, "central"), edge_alias),
+        states.all(),
+        running_settings(central, edge_alias),
+    )
 
 
 def running_settings(central: KafkaCluster, edge_alias: str) -> dict[str, str]:

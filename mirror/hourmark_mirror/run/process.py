@@ -1,7 +1,7 @@
 """MirrorMaker 2 as a child process that never outlives its parent.
 
-The kernel kills it when this process dies, however it dies (Linux: prctl(2), PR_SET_PDEATHSIG); a SIGTERM to this process is
-passed on, and the child is always reaped.
+The kernel kills it when this process dies, however it dies (Linux: prctl(2), PR_SET_PDEATHSIG); a
+SIGTERM to this process is passed on, and the child is always reaped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from typing import Final
 from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, Unavailable
 from hourmark.process.durable import write_durably
-from hourmark_mirror.settings.properties import TARGET_ALIAS, properties, render, secret_properties, secrets_file, target_of
+from hourmark_mirror.settings.properties import (
+    TARGET_ALIAS,
+    properties,
+    render,
+    secret_properties,
+    secrets_file,
+    target_of,
+)
 from hourmark_mirror.settings.security import check_bootstrap, check_key
 
 MAIN_CLASS: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
@@ -28,8 +35,9 @@ STOP_TIMEOUT_S: Final = 15.0  # then it is killed: its open transaction is abort
 _PR_SET_PDEATHSIG: Final = 1
 _JAR: Final = re.compile(r"connect-mirror-(\d[\w.-]*)\.jar")
 
-# A task whose consumer cannot read a batch says so thousands of times a second (`damaged`): one a second is enough.
-# In dedicated mode the checkpoint connector is always tried, and refused since checkpoints are off: no news for an operator.
+# A task whose consumer cannot read a batch says so thousands of times a second (`damaged`): one a
+# second is enough. In dedicated mode the checkpoint connector is always tried, and refused since
+# checkpoints are off: no news for an operator.
 LOG4J2: Final = """\
 status = error
 rootLogger.level = {level}
@@ -55,9 +63,12 @@ logger.task.filter.burst.maxBurst = 20
 
 
 class MirrorMakerProcess:
-    """One run of Java, which starts it; its output goes to this process's stderr. `excluded`: topics that it does not copy.
+    """One run of Java, which starts it; its output goes to this process's stderr.
 
-    ConfigError where there is no such program; Unavailable where the generated files cannot be written.
+    `excluded`: topics that it does not copy.
+
+    ConfigError where there is no such program; Unavailable where the generated files cannot be
+    written.
     """
 
     def __init__(self, config: Config, excluded: Collection[str] = ()) -> None:
@@ -74,7 +85,8 @@ class MirrorMakerProcess:
             )
         except OSError as error:
             raise ConfigError(
-                f"mirror.java = {command[0]!r} cannot be started: {error.strerror}; allowed: a Java 17 or 21"
+                f"mirror.java = {command[0]!r} cannot be started: {error.strerror}; "
+                "allowed: a Java 17 or 21"
             ) from error
         self.pid = self._child.pid
 
@@ -83,7 +95,10 @@ class MirrorMakerProcess:
         return self._child.poll()
 
     def stop(self) -> int:
-        """SIGTERM, then SIGKILL; returns the exit code (negative: the signal). Does no harm after its end."""
+        """SIGTERM, then SIGKILL; returns the exit code (negative: the signal).
+
+        Does no harm after its end.
+        """
         self._child.terminate()
         try:
             return self._child.wait(STOP_TIMEOUT_S)
@@ -107,8 +122,14 @@ def _jars(part: str) -> Iterable[Path]:
 
 
 def prepare(config: Config, excluded: Collection[str] = ()) -> list[str]:
-    """Write the generated files into `mirror.work_dir`, for its owner's eyes; returns the command. Errors as of the process."""
-    for alias, cluster in ((config.kafka.edge_alias, config.kafka.edge), (TARGET_ALIAS, target_of(config))):
+    """Write the generated files into `mirror.work_dir`, for its owner's eyes; returns the command.
+
+    Errors as of the process.
+    """
+    for alias, cluster in (
+        (config.kafka.edge_alias, config.kafka.edge),
+        (TARGET_ALIAS, target_of(config)),
+    ):
         check_bootstrap(alias, cluster)
         check_key(alias, cluster)
     work_dir: Path = config.mirror.work_dir.absolute()
@@ -117,12 +138,18 @@ def prepare(config: Config, excluded: Collection[str] = ()) -> list[str]:
     _write(settings, render(properties(config, excluded)).encode("latin-1"))
     _write(log4j2, LOG4J2.format(level=config.log_level).encode())
     return [
-        str(Path(config.mirror.java).absolute()) if "/" in config.mirror.java else config.mirror.java,
+        str(Path(config.mirror.java).absolute())
+        if "/" in config.mirror.java
+        else config.mirror.java,
         f"-Xmx{config.mirror.heap_mb}m",
         "-XX:+UseSerialGC",
         "-XX:+ExitOnOutOfMemoryError",
         f"-Dlog4j2.configurationFile={log4j2}",
-        *(["-cp", ":".join(str(Path(p).absolute()) for p in _parts(config.mirror.classpath))] if config.mirror.classpath else []),
+        *(
+            ["-cp", ":".join(str(Path(p).absolute()) for p in _parts(config.mirror.classpath))]
+            if config.mirror.classpath
+            else []
+        ),
         MAIN_CLASS,
         str(settings),
     ]
@@ -132,11 +159,16 @@ def _write(path: Path, content: bytes) -> None:
     try:
         write_durably(path, content)
     except OSError as error:
-        raise Unavailable(f"{path} cannot be written: {error.strerror}; see to its disk, and to who may write there") from error
+        raise Unavailable(
+            f"{path} cannot be written: {error.strerror}; see to its disk, and to who may "
+            "write there"
+        ) from error
 
 
 def _dies_with(parent: int) -> Callable[[], None]:
-    libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork: only a system call is left for after it
+    libc = ctypes.CDLL(
+        None, use_errno=True
+    )  # loaded before the fork: only a system call is left for after it
 
     def in_child() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

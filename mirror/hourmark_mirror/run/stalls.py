@@ -1,15 +1,19 @@
 """A mirror that runs and copies nothing: no process ends and no task fails (strimzi#3375).
 
-Sees a MirrorMaker 2 that runs and does nothing at all, as one that is paused or that waits for itself.
+Sees a MirrorMaker 2 that runs and does nothing at all, as one that is paused or that waits for
+itself.
 
-Where there are several workers nobody else notices: the group goes on without it, its tasks with another, and nothing fails. Its
-REST listens from when it has found both clusters, and answers whatever becomes of them.
+Where there are several workers nobody else notices: the group goes on without it, its tasks with
+another, and nothing fails. Its REST listens from when it has found both clusters, and answers
+whatever becomes of them.
 
-Sees a mirror that runs and copies nothing: no process ends, no task fails, nothing complains (strimzi#3375).
+Sees a mirror that runs and copies nothing: no process ends, no task fails, nothing complains
+(strimzi#3375).
 
-Positions are those of all workers of the mirror, and nothing tells whose a partition is. So only a mirror that stands still as a
-whole is a failure of this worker: one partition that stands still while others move may be another's, and a new start of each
-worker would end what they copy well. That one is an alarm of the watch.
+Positions are those of all workers of the mirror, and nothing tells whose a partition is. So only a
+mirror that stands still as a whole is a failure of this worker: one partition that stands still
+while others move may be another's, and a new start of each worker would end what they copy well.
+That one is an alarm of the watch.
 """
 
 from __future__ import annotations
@@ -27,8 +31,11 @@ from hourmark_mirror.settings.sites import Sites
 
 LOOK_S: Final = 10.0
 ANSWER_S: Final = 5.0  # for one answer
-SILENT_S: Final = 60.0  # without one: a stop-the-world pause of a small heap, or a machine far too busy, is over by then
-PAUSED_BLIND_S: Final = 30.0  # between looks: this process stood still itself, as on a host that was paused
+# without one: a stop-the-world pause of a small heap, or a machine far too busy, is over by then
+SILENT_S: Final = 60.0
+PAUSED_BLIND_S: Final = (
+    30.0  # between looks: this process stood still itself, as on a host that was paused
+)
 
 
 class AnswerWatch:
@@ -54,7 +61,12 @@ class AnswerWatch:
             self._looked_s = self._clock.monotonic_s()
         if self._answered_s is None or now_s - self._answered_s < SILENT_S:
             return []
-        return [Failure(CONNECTOR, f"its worker has not answered at {self._host}:{self._port} for {SILENT_S:g} s")]
+        return [
+            Failure(
+                CONNECTOR,
+                f"its worker has not answered at {self._host}:{self._port} for {SILENT_S:g} s",
+            )
+        ]
 
     def _answers(self) -> bool:
         connection = http.client.HTTPConnection(self._host, self._port, timeout=ANSWER_S)
@@ -71,15 +83,19 @@ class AnswerWatch:
 _LOG = logging.getLogger(__name__)
 
 
-BLIND_S: Final = 60.0  # between looks: in so long nobody knows what stood still, as a cluster was away
+BLIND_S: Final = (
+    60.0  # between looks: in so long nobody knows what stood still, as a cluster was away
+)
 STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted transaction together
 
 
 class Progress:
-    """How long each partition that is behind has stood still, and all of them. Pure: fed with what was read.
+    """How long each partition that is behind has stood still, and all of them.
 
-    `stall_s`: so long a partition stands still before it is named. `moved_s`: when any position was seen to have moved last; the
-    first look.
+    Pure: fed with what was read.
+
+    `stall_s`: so long a partition stands still before it is named. `moved_s`: when any position was
+    seen to have moved last; the first look.
     """
 
     def __init__(self, stall_s: float = STALL_S) -> None:
@@ -89,9 +105,15 @@ class Progress:
         self._looked_s = self.moved_s = 0.0
 
     def stalled(
-        self, now_s: float, ends: Mapping[Partition, int], starts: Mapping[Partition, int], positions: Mapping[Partition, int]
+        self,
+        now_s: float,
+        ends: Mapping[Partition, int],
+        starts: Mapping[Partition, int],
+        positions: Mapping[Partition, int],
     ) -> list[Behind]:
-        """Partitions behind their end whose position has not moved for so long, as far as somebody looked."""
+        """Partitions behind their end whose position has not moved for so long, as far as somebody
+        looked.
+        """
         if positions != self._positions:
             self._positions, self.moved_s = dict(positions), now_s
         behind = reached(ends, starts, positions)
@@ -99,12 +121,19 @@ class Progress:
         self._looked_s = now_s
         for entry in behind:
             position, since_s = before.get(entry.partition, (None, now_s))
-            self._still[entry.partition] = (entry.position, since_s if position == entry.position else now_s)
-        return [entry for entry in behind if now_s - self._still[entry.partition][1] >= self._stall_s]
+            self._still[entry.partition] = (
+                entry.position,
+                since_s if position == entry.position else now_s,
+            )
+        return [
+            entry for entry in behind if now_s - self._still[entry.partition][1] >= self._stall_s
+        ]
 
 
 class ProgressWatch:
-    """A `supervisor.Watch`: a mirror that is behind and of which no partition moves is a failure."""
+    """A `supervisor.Watch`: a mirror that is behind and of which no partition moves is a
+    failure.
+    """
 
     def __init__(self, sites: Sites, clock: Clock) -> None:
         self._clock = clock
@@ -123,7 +152,10 @@ class ProgressWatch:
         if self._clock.monotonic_s() - self._looked_s >= LOOK_S:
             self._looked_s, self._found = self._clock.monotonic_s(), []
             self._poll()
-        return [Failure(CONNECTOR, f"{entry}, and has not moved for {STALL_S:g} s") for entry in self._found]
+        return [
+            Failure(CONNECTOR, f"{entry}, and has not moved for {STALL_S:g} s")
+            for entry in self._found
+        ]
 
     def _poll(self) -> None:
         positions = self._positions.refresh()
@@ -135,6 +167,9 @@ class ProgressWatch:
         before, self._ahead = self._ahead, {*ahead(ends, positions)}
         for partition in sorted(self._ahead - before):  # once; a new start would not help
             _LOG.error(
-                "%s: the mirror stands at %d, past the edge's end %d: stale, or recreated; docs/runbooks/mirror-stale-offsets.md",
-                partition, positions[partition], ends[partition],
-            )  # fmt: skip
+                "%s: the mirror stands at %d, past the edge's end %d: stale, or "
+                "recreated; docs/runbooks/mirror-stale-offsets.md",
+                partition,
+                positions[partition],
+                ends[partition],
+            )

@@ -1,12 +1,15 @@
-"""Keeps MirrorMaker 2 running: a failure is seen, named, and answered by a new start, after a pause that grows.
+"""Keeps MirrorMaker 2 running: a failure is seen, named, and answered by a new start, after a pause
+that grows.
 
-Seen are the end of the process, a failed connector or task, a partition that stands still (`progress`), and a process that does
-not answer (`answering`). One failed task
-is enough for a new start of the whole process: its partitions stand still while the others go on. Exactly-once makes a new
-start harmless: the open transaction is aborted, and copying goes on from the committed positions.
+Seen are the end of the process, a failed connector or task, a partition that stands still
+(`progress`), and a process that does not answer (`answering`). One failed task is enough for a new
+start of the whole process: its partitions stand still while the others go on. Exactly-once makes a
+new start harmless: the open transaction is aborted, and copying goes on from the committed
+positions.
 
-Whatever the clusters do, the supervisor stays: a watch that cannot look knows of no failure, and looks again later. So it does
-where a later start fails, as Java is being replaced, a key is, or the disk is full: only the first tells a wrong setting.
+Whatever the clusters do, the supervisor stays: a watch that cannot look knows of no failure, and
+looks again later. So it does where a later start fails, as Java is being replaced, a key is, or the
+disk is full: only the first tells a wrong setting.
 """
 
 from __future__ import annotations
@@ -31,9 +34,12 @@ _LOG = logging.getLogger(__name__)
 
 LOOK_S: Final = 2.0  # between looks at the tasks' states; the process's end is seen within POLL_S
 POLL_S: Final = 0.25
-GRACE_S: Final = 4.0  # a task may fail and be started again by Connect itself while tasks are handed out anew
+GRACE_S: Final = (
+    4.0  # a task may fail and be started again by Connect itself while tasks are handed out anew
+)
 BACKOFF_S: Final = (1.0, 30.0)  # first and longest pause; it doubles
-START_S: Final = 300.0  # from the start of Java to the connector's RUNNING: 8 s usually, minutes on a machine far too busy
+# from the start of Java to the connector's RUNNING: 8 s usually, minutes on a machine far too busy
+START_S: Final = 300.0
 HEALTHY_S: Final = 60.0  # a run this long starts the pauses from the first again
 
 
@@ -51,7 +57,10 @@ class Process(Protocol):
 
 
 class Watch(Protocol):
-    """Finds failures that do not end the process. Raises HourmarkError or KafkaException where it cannot look now."""
+    """Finds failures that do not end the process.
+
+    Raises HourmarkError or KafkaException where it cannot look now.
+    """
 
     def begin(self) -> None:
         """A new run starts: failures of earlier ones are over."""
@@ -63,9 +72,12 @@ class Watch(Protocol):
 
 
 class TaskWatch:
-    """Reads the states from the target cluster. What failed on another worker is for the supervisor of that one.
+    """Reads the states from the target cluster.
 
-    A connector that was refused has no state at all, and no task that could fail: so it must be seen running.
+    What failed on another worker is for the supervisor of that one.
+
+    A connector that was refused has no state at all, and no task that could fail: so it must be
+    seen running.
     """
 
     def __init__(self, central: KafkaCluster, edge_alias: str, worker: str, clock: Clock) -> None:
@@ -81,15 +93,22 @@ class TaskWatch:
 
     def failed(self) -> list[Failure]:
         self._states.update(self._follower.poll()[1])
-        if not self._states.running(CONNECTOR) and self._clock.monotonic_s() - self._began_s > START_S:
-            not_running = Failure(CONNECTOR, f"not running {START_S:g} s after the start; its log says why")
+        if (
+            not self._states.running(CONNECTOR)
+            and self._clock.monotonic_s() - self._began_s > START_S
+        ):
+            not_running = Failure(
+                CONNECTOR, f"not running {START_S:g} s after the start; its log says why"
+            )
             return [*self._states.failed_here, not_running]
         return self._states.failed_here
 
 
 @dataclasses.dataclass
 class _Guarded:
-    """A watch that never raises: what keeps it from looking is said once, and it looks again after a pause that grows."""
+    """A watch that never raises: what keeps it from looking is said once, and it looks again after
+    a pause that grows.
+    """
 
     watch: Watch
     clock: Clock
@@ -100,7 +119,9 @@ class _Guarded:
         self._ask(self.watch.begin)
 
     def failed(self) -> list[Failure]:
-        return (self._ask(self.watch.failed) if self.clock.monotonic_s() >= self.again_s else None) or []
+        return (
+            self._ask(self.watch.failed) if self.clock.monotonic_s() >= self.again_s else None
+        ) or []
 
     def _ask(self, look: Callable[[], _Found]) -> _Found | None:
         try:
@@ -128,7 +149,8 @@ class Supervisor:
     restart: bool
 
     def run(self) -> int:
-        """0 once stopped as asked; without `restart` the process's own exit code (1 where a task failed).
+        """0 once stopped as asked; without `restart` the process's own exit code (1 where a task
+        failed).
 
         What keeps the first process from being started is raised.
         """
@@ -160,7 +182,9 @@ class Supervisor:
         return 0
 
     def _watched(self, process: Process, watches: Sequence[_Guarded]) -> tuple[int, str | None]:
-        """One run, to its end: exit code, and what has failed; None where it was stopped as asked."""
+        """One run, to its end: exit code, and what has failed; None where it was stopped
+        as asked.
+        """
         _LOG.info("MirrorMaker 2 started, pid %s", process.pid)
         try:
             return self._until_it_fails(process, watches)
@@ -174,14 +198,18 @@ class Supervisor:
             code = process.poll()
             if code is not None:
                 how = f"signal {-code}" if code < 0 else f"exit code {code}"
-                return (128 - code if code < 0 else code), f"MirrorMaker 2 (pid {process.pid}) ended by itself: {how}"
+                return (
+                    128 - code if code < 0 else code
+                ), f"MirrorMaker 2 (pid {process.pid}) ended by itself: {how}"
             now_s = self.clock.monotonic_s()
             if now_s - looked_s >= LOOK_S:
                 looked_s = now_s
                 failed = [failure for watch in watches for failure in watch.failed()]
                 failed_since_s = (failed_since_s or now_s) if failed else None
                 if failed_since_s is not None and now_s - failed_since_s >= GRACE_S:
-                    return 1, "MirrorMaker 2 stands still: " + "; ".join(f"{f.name} failed: {f.cause}" for f in failed)
+                    return 1, "MirrorMaker 2 stands still: " + "; ".join(
+                        f"{f.name} failed: {f.cause}" for f in failed
+                    )
             self._wait(POLL_S)
         return 0, None
 

@@ -1,8 +1,8 @@
 """What MirrorMaker 2 says of its own connectors and tasks.
 
-In dedicated mode its REST server answers other workers only (`InternalMirrorResource`). The states are in the compacted topic
-`mm2-status.<source>.internal` on the target (`KafkaStatusBackingStore`): key `status-task-MirrorSourceConnector-0`, value
-JSON with `state`, `trace`, `worker_id`.
+In dedicated mode its REST server answers other workers only (`InternalMirrorResource`). The states
+are in the compacted topic `mm2-status.<source>.internal` on the target (`KafkaStatusBackingStore`):
+key `status-task-MirrorSourceConnector-0`, value JSON with `state`, `trace`, `worker_id`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ CAUSE_LENGTH_MAX: Final = 500
 
 
 class Failure(NamedTuple):
-    """A connector or task (`MirrorSourceConnector-0`) that has failed, with the innermost cause it gave."""
+    """A connector or task (`MirrorSourceConnector-0`) that has failed, with the innermost cause it
+    gave.
+    """
 
     name: str
     cause: str
@@ -34,7 +36,8 @@ def status_topic(edge_alias: str) -> str:
 
 
 class State(NamedTuple):
-    """The last that was said of a connector or task: `RUNNING`, `FAILED` and the like, and by which worker (`host:port`).
+    """The last that was said of a connector or task: `RUNNING`, `FAILED` and the like, and by which
+    worker (`host:port`).
 
     `version`: of MirrorMaker 2, as far as it was told. `cause`: of what has failed.
     """
@@ -47,10 +50,13 @@ class State(NamedTuple):
 
 
 class TaskStates:
-    """The last known state of every connector and task. `worker`: this one's address, as its REST listens.
+    """The last known state of every connector and task.
 
-    A worker that was paused or cut off does not know, once it is back, that its task runs elsewhere by now, and may say that it
-    has failed. Such words are of an older generation of the workers' group than those of who runs it: they are passed over.
+    `worker`: this one's address, as its REST listens.
+
+    A worker that was paused or cut off does not know, once it is back, that its task runs elsewhere
+    by now, and may say that it has failed. Such words are of an older generation of the workers'
+    group than those of who runs it: they are passed over.
     """
 
     def __init__(self, worker: str) -> None:
@@ -79,14 +85,23 @@ class TaskStates:
                 self._over.discard(name)
         if strange:
             _LOG.warning(
-                "%d records of the status topic are none that MirrorMaker 2 writes, the first of %s; they are passed over: who "
+                "%d records of the status topic are none that MirrorMaker 2 writes, the first "
+                "of %s; they are passed over: who "
                 "else writes there?",
-                len(strange), strange[0],
-            )  # fmt: skip
+                len(strange),
+                strange[0],
+            )
 
     def forget(self) -> None:
-        """Before a start: what an earlier run said is over. What runs on another worker goes on, and is not said again."""
-        self._over |= {name for name, last in self._last.items() if last.state != "RUNNING" or last.worker == self._worker}
+        """Before a start: what an earlier run said is over.
+
+        What runs on another worker goes on, and is not said again.
+        """
+        self._over |= {
+            name
+            for name, last in self._last.items()
+            if last.state != "RUNNING" or last.worker == self._worker
+        }
 
     def running(self, name: str) -> bool:
         """Whether this connector or task said that it runs."""
@@ -104,10 +119,18 @@ class TaskStates:
     @property
     def failed_here(self) -> list[Failure]:
         """Those of them that this worker ran; the others are for the supervisors of theirs."""
-        return [Failure(name, last.cause) for name, last in self._failed() if last.worker == self._worker]
+        return [
+            Failure(name, last.cause)
+            for name, last in self._failed()
+            if last.worker == self._worker
+        ]
 
     def _failed(self) -> list[tuple[str, State]]:
-        return [(name, last) for name, last in self.all().items() if last.state == "FAILED" and name not in self._over]
+        return [
+            (name, last)
+            for name, last in self.all().items()
+            if last.state == "FAILED" and name not in self._over
+        ]
 
 
 def _state(value: Mapping[str, Any]) -> State:
@@ -122,11 +145,20 @@ def _state(value: Mapping[str, Any]) -> State:
 
 
 def _is_stale(said: State, last: State | None) -> bool:
-    return last is not None and last.state == "RUNNING" and said.worker != last.worker and said.generation < last.generation
+    return (
+        last is not None
+        and last.state == "RUNNING"
+        and said.worker != last.worker
+        and said.generation < last.generation
+    )
 
 
 def _cause(trace: str) -> str:
     lines = [line.strip() for line in trace.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
-    cause = causes[-1].removeprefix("Caused by:").strip() if causes else next(iter(lines), "no trace given")
+    cause = (
+        causes[-1].removeprefix("Caused by:").strip()
+        if causes
+        else next(iter(lines), "no trace given")
+    )
     return cause[:CAUSE_LENGTH_MAX]

@@ -1,7 +1,9 @@
-"""MirrorMaker 2's properties, rendered from the configuration and the brokers known; nothing here asks a server or a clock.
+"""MirrorMaker 2's properties, rendered from the configuration and the brokers known; nothing here
+asks a server or a clock.
 
-One direction, edge to central, in dedicated mode with exactly-once source support. Which prefix reaches which client is the
-trap of MirrorMaker 2 (`MirrorMakerConfig`, `MirrorConnectorConfig.sourceConsumerConfig`, `Worker` in Kafka's source):
+One direction, edge to central, in dedicated mode with exactly-once source support. Which prefix
+reaches which client is the trap of MirrorMaker 2 (`MirrorMakerConfig`,
+`MirrorConnectorConfig.sourceConsumerConfig`, `Worker` in Kafka's source):
 
     prefix                      reaches
     (none)                      the process: clusters, listeners, connector settings known to MirrorMaker
@@ -9,7 +11,8 @@ trap of MirrorMaker 2 (`MirrorMakerConfig`, `MirrorConnectorConfig.sourceConsume
     edge.consumer.              the consumer that reads the source
     edge->central.              the connector: which topics, how often it looks for new ones, and with `admin.` its admin clients
 
-A setting under another prefix is ignored without a word, so the integration tests check these by their effect.
+A setting under another prefix is ignored without a word, so the integration tests check these by
+their effect.
 """
 
 from __future__ import annotations
@@ -76,9 +79,12 @@ emit.heartbeats.enabled = false  # at this level too, or a worker for the opposi
 {flow}.refresh.groups.enabled = false
 {flow}.emit.offset-syncs.enabled = false  # for consumer groups; with any other offset-syncs setting it is refused
 """
-# Its default, `rebootstrap`, has an admin client whose brokers are all away spin: a core, and 3,000 lines of log a second.
+# Its default, `rebootstrap`, has an admin client whose brokers are all away spin: a core, and 3,000
+# lines of log a second.
 _RECOVERY: Final = "metadata.recovery.strategy"
-_EXCLUDED_ANYWAY: Final = r".*[\-\.]internal,.*\.replica,__.*"  # MirrorMaker 2's default, which ours takes the place of
+_EXCLUDED_ANYWAY: Final = (
+    r".*[\-\.]internal,.*\.replica,__.*"  # MirrorMaker 2's default, which ours takes the place of
+)
 _SECRETS: Final = "mm2-secrets.properties"
 
 
@@ -90,12 +96,18 @@ def target_of(config: Config) -> KafkaCluster:
             "Where there are two, set kafka.central.bootstrap"
         )
     if config.kafka.edge_alias == TARGET_ALIAS:
-        raise ConfigError(f"kafka.edge_alias = {TARGET_ALIAS!r}: taken by the target; allowed: any other name, such as 'edge'")
+        raise ConfigError(
+            f"kafka.edge_alias = {TARGET_ALIAS!r}: taken by the target; allowed: any "
+            "other name, such as 'edge'"
+        )
     return config.kafka.central
 
 
 def properties(config: Config, excluded: Collection[str] = ()) -> dict[str, str]:
-    """All properties in the order in which they are written. `excluded`: topics of the edge that are not copied."""
+    """All properties in the order in which they are written.
+
+    `excluded`: topics of the edge that are not copied.
+    """
     source, target, central = config.kafka.edge_alias, TARGET_ALIAS, target_of(config)
     message_bytes = config.kafka.max_message_bytes
     known = {
@@ -125,7 +137,9 @@ def properties(config: Config, excluded: Collection[str] = ()) -> dict[str, str]
 
 def secret_properties(config: Config) -> dict[str, str]:
     """What `properties` refers to; it stands in `secrets_file`."""
-    return secrets(config.kafka.edge_alias, config.kafka.edge) | secrets(TARGET_ALIAS, target_of(config))
+    return secrets(config.kafka.edge_alias, config.kafka.edge) | secrets(
+        TARGET_ALIAS, target_of(config)
+    )
 
 
 def secrets_file(config: Config) -> Path:
@@ -134,12 +148,24 @@ def secrets_file(config: Config) -> Path:
 
 
 def render(values: Mapping[str, str]) -> str:
-    """Java's properties format (ISO 8859-1; `java.util.Properties.load` says what must be escaped)."""
+    """Java's properties format (ISO 8859-1; `java.util.Properties.load` says what must be
+    escaped).
+    """
     return "".join(f"{_escape(name)}={_escape(value)}\n" for name, value in values.items())
 
 
 def _escape(text: str) -> str:
-    special = {"\\": r"\\", ":": r"\:", "=": r"\=", "#": r"\#", "!": r"\!", " ": r"\ ", "\n": r"\n", "\t": r"\t", "\r": r"\r"}
+    special = {
+        "\\": r"\\",
+        ":": r"\:",
+        "=": r"\=",
+        "#": r"\#",
+        "!": r"\!",
+        " ": r"\ ",
+        "\n": r"\n",
+        "\t": r"\t",
+        "\r": r"\r",
+    }
     return "".join(special.get(c) or (c if " " < c <= "~" else _unicode(c)) for c in text)
 
 

@@ -1,4 +1,6 @@
-"""Reads a span of one topic-partition's committed records, in bounded memory, each as a digest of its key and value."""
+"""Reads a span of one topic-partition's committed records, in bounded memory, each as a digest of
+its key and value.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ BATCH: Final = 500
 
 
 class Record(NamedTuple):
-    """What is compared of a record: its content as 16 bytes of BLAKE2b over length-prefixed key and value."""
+    """What is compared of a record: its content as 16 bytes of BLAKE2b over length-prefixed key and
+    value.
+    """
 
     offset: int
     timestamp_ms: int
@@ -45,8 +49,11 @@ def span_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
     )
 
 
-def read_span(reader: CommittedReader, partition: Partition, start: int, end: int) -> Generator[Record, None, None]:
-    """Records with start ≤ offset < end; where retention overtakes the reader, from the log's start on.
+def read_span(
+    reader: CommittedReader, partition: Partition, start: int, end: int
+) -> Generator[Record, None, None]:
+    """Records with start ≤ offset < end; where retention overtakes the reader, from the log's start
+    on.
 
     Unavailable as `CommittedReader.read`.
     """
@@ -61,11 +68,12 @@ def read_span(reader: CommittedReader, partition: Partition, start: int, end: in
 def reading_since(
     cluster: Cluster, reader: CommittedReader, partition: Partition, time_ms: int, end: int
 ) -> Generator[Iterator[Record], None, None]:
-    """Records before `end`, from one of this time or later on; it is the first of them, but that some of just this time may be
-    passed over.
+    """Records before `end`, from one of this time or later on; it is the first of them, but that
+    some of just this time may be passed over.
 
-    For so a broker answers that is asked for a time: it begins at an entry of its time index, which is no later; and it may name
-    the first record of the batch that holds it, which is older: those are left out here.
+    For so a broker answers that is asked for a time: it begins at an entry of its time index, which
+    is no later; and it may name the first record of the batch that holds it, which is older: those
+    are left out here.
     """
     first = cluster.at_time([partition], time_ms)[partition]
     with contextlib.closing(read_span(reader, partition, first, end)) as records:

@@ -25,12 +25,16 @@ class Sites:
         self.central = Cluster(target_of(config), "central")
 
     def topics(self) -> list[TopicInfo]:
-        """The edge's topics that the mirror copies, by name. Unavailable while brokers disagree on which those are."""
+        """The edge's topics that the mirror copies, by name.
+
+        Unavailable while brokers disagree on which those are.
+        """
         names = [n for n in self.edge.names() if _MIRRORED.fullmatch(n)]
         found = self.edge.topics(names)
         if unsure := [n for n in names if n not in found]:
             raise Unavailable(
-                f"topics of the edge cluster were listed, and then not known: {', '.join(unsure)}; are they being deleted?"
+                "topics of the edge cluster were listed, and then not known: "
+                f"{', '.join(unsure)}; are they being deleted?"
             )
         return list(found.values())
 
@@ -43,21 +47,35 @@ class Sites:
         return MirrorPositions(self.central.settings, self.alias)
 
     def remote(self, partition: Partition) -> Partition:
-        """The topic-partition on the central cluster: same number, topic with the source's prefix."""
+        """The topic-partition on the central cluster: same number, topic with the
+        source's prefix.
+        """
         return Partition(central_topic(partition.topic, self.alias), partition.partition)
 
     def remote_of(self, partitions: Iterable[Partition]) -> dict[Partition, Partition]:
         """Edge topic-partition → the one on the central cluster, of those that exist there."""
         remotes = {p: self.remote(p) for p in partitions}
         topics = self.central.topics({r.topic for r in remotes.values()})
-        return {p: r for p, r in remotes.items() if r.topic in topics and r.partition in topics[r.topic].partitions}
+        return {
+            p: r
+            for p, r in remotes.items()
+            if r.topic in topics and r.partition in topics[r.topic].partitions
+        }
 
     def only_central(self) -> list[tuple[str, str]]:
-        """Topics and topic-partitions that look mirrored and are not at the edge: edge name, and what is there."""
+        """Topics and topic-partitions that look mirrored and are not at the edge: edge name, and
+        what is there.
+        """
         prefix = central_topic("", self.alias)
-        names = [n for n in self.central.names() if n.startswith(prefix) and _MIRRORED.fullmatch(n.removeprefix(prefix))]
+        names = [
+            n
+            for n in self.central.names()
+            if n.startswith(prefix) and _MIRRORED.fullmatch(n.removeprefix(prefix))
+        ]
         there = self.central.topics(names)
-        at_edge = {t.name: t.partitions for t in self.topics()}  # after: what is copied was at the edge before
+        at_edge = {
+            t.name: t.partitions for t in self.topics()
+        }  # after: what is copied was at the edge before
         found = []
         for name, info in sorted(there.items()):
             topic = edge_topic(name, self.alias)

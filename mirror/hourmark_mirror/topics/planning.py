@@ -1,7 +1,10 @@
-"""What is not as it should be between the edge, the remote topics and what runs. Pure: what was read in, differences out.
+"""What is not as it should be between the edge, the remote topics and what runs.
 
-MirrorMaker 2 adds partitions to remote topics by itself, and nothing else: retention, message sizes and policies are Hourmark's
-(`sync.topic.configs.enabled` would not carry all of them, and would carry them without a word).
+Pure: what was read in, differences out.
+
+MirrorMaker 2 adds partitions to remote topics by itself, and nothing else: retention, message sizes
+and policies are Hourmark's (`sync.topic.configs.enabled` would not carry all of them, and would
+carry them without a word).
 """
 
 from __future__ import annotations
@@ -15,7 +18,12 @@ from hourmark.kafka.clients import TopicInfo
 from hourmark.kafka.topic_setup import WantedTopic
 
 _ANY_BROKER: Final = "bootstrap.servers"  # whichever brokers are known at a start
-_MADE_BY_MIRROR_MAKER: Final = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias")
+_MADE_BY_MIRROR_MAKER: Final = (
+    "name",
+    "connector.class",
+    "source.cluster.alias",
+    "target.cluster.alias",
+)
 
 
 class Kind(StrEnum):
@@ -33,7 +41,9 @@ APPLICABLE: Final = (Kind.CREATE, Kind.ADD_PARTITIONS, Kind.SET)
 
 
 class Difference(NamedTuple):
-    """`setting` of `subject`, a remote topic or `worker`, is `now` and should be `wanted`; None: it is not there."""
+    """`setting` of `subject`, a remote topic or `worker`, is `now` and should be `wanted`; None: it
+    is not there.
+    """
 
     kind: Kind
     subject: str
@@ -54,14 +64,20 @@ class Difference(NamedTuple):
     def __str__(self) -> str:
         if self.kind is Kind.CREATE:
             return f"{self.subject}: is to be created, with {self.wanted} partitions"
-        now, wanted = ("absent" if v is None else shown(v, self.setting) for v in (self.now, self.wanted))
+        now, wanted = (
+            "absent" if v is None else shown(v, self.setting) for v in (self.now, self.wanted)
+        )
         return f"{self.subject}: {self.setting}: {now} → {wanted}"
 
 
 def topics_differ(
-    wanted: Sequence[WantedTopic], there: Mapping[str, TopicInfo], settings: Mapping[str, Mapping[str, str]]
+    wanted: Sequence[WantedTopic],
+    there: Mapping[str, TopicInfo],
+    settings: Mapping[str, Mapping[str, str]],
 ) -> Iterator[Difference]:
-    """Between remote topics as they should be and as they are; `settings`: by topic, of those that are `there`."""
+    """Between remote topics as they should be and as they are; `settings`: by topic, of those that
+    are `there`.
+    """
     for topic in wanted:
         if topic.name not in there:
             yield Difference(Kind.CREATE, topic.name, "partitions", None, str(topic.partitions))
@@ -77,9 +93,15 @@ def topics_differ(
 
 
 def worker_differs(wanted: Mapping[str, str], running: Mapping[str, str]) -> Iterator[Difference]:
-    """Between the connector's settings by this configuration and those that the workers run with; none where none ever ran."""
+    """Between the connector's settings by this configuration and those that the workers run with;
+    none where none ever ran.
+    """
     for name in sorted(wanted.keys() | running.keys()) if running else ():
-        if name.endswith(_ANY_BROKER) or name in _MADE_BY_MIRROR_MAKER or wanted.get(name) == running.get(name):
+        if (
+            name.endswith(_ANY_BROKER)
+            or name in _MADE_BY_MIRROR_MAKER
+            or wanted.get(name) == running.get(name)
+        ):
             continue
         yield Difference(Kind.RESTART, "worker", name, running.get(name), wanted.get(name))
 
@@ -97,7 +119,9 @@ def version_differs(installed: str, running: Iterable[str]) -> Iterator[Differen
 
 
 def connector_settings(properties: Mapping[str, str], source: str, target: str) -> dict[str, str]:
-    """What MirrorMaker 2 makes of its properties for a connector (`MirrorMakerConfig.connectorBaseConfig` in Kafka's source)."""
+    """What MirrorMaker 2 makes of its properties for a connector
+    (`MirrorMakerConfig.connectorBaseConfig` in Kafka's source).
+    """
     made = {}
     for name, value in properties.items():
         if name.startswith(f"{source}->{target}."):
@@ -105,7 +129,9 @@ def connector_settings(properties: Mapping[str, str], source: str, target: str) 
         for alias, role in ((source, "source"), (target, "target")):
             rest = name.removeprefix(f"{alias}.")
             if rest != name:
-                made[f"{role}.{rest}" if rest.startswith(_CLIENTS) else f"{role}.cluster.{rest}"] = value
+                made[
+                    f"{role}.{rest}" if rest.startswith(_CLIENTS) else f"{role}.cluster.{rest}"
+                ] = value
     return made
 
 

@@ -1,6 +1,8 @@
-"""The remote topics: for every topic that is to be copied from the edge, one on the central cluster, made by Hourmark.
+"""The remote topics: for every topic that is to be copied from the edge, one on the central
+cluster, made by Hourmark.
 
-MirrorMaker 2 would make them itself, but would not carry `min.insync.replicas` and `unclean.leader.election.enable`.
+MirrorMaker 2 would make them itself, but would not carry `min.insync.replicas` and
+`unclean.leader.election.enable`.
 """
 
 from __future__ import annotations
@@ -21,20 +23,32 @@ _LOG = logging.getLogger(__name__)
 _POLICIES: Final = ("cleanup.policy", "retention.bytes")
 
 
-def wanted_topics(config: Config, sites: Sites, selected: Callable[[str], bool] = bool) -> list[WantedTopic]:
-    """The remote topics as they should be: as the edge's are now. `selected`: of which topics of the edge."""
+def wanted_topics(
+    config: Config, sites: Sites, selected: Callable[[str], bool] = bool
+) -> list[WantedTopic]:
+    """The remote topics as they should be: as the edge's are now.
+
+    `selected`: of which topics of the edge.
+    """
     topics = [t for t in sites.topics() if selected(t.name)]
-    names = [*topic_settings(config.kafka.retention_hours, config.kafka.max_message_bytes, 1), *_POLICIES]
+    names = [
+        *topic_settings(config.kafka.retention_hours, config.kafka.max_message_bytes, 1),
+        *_POLICIES,
+    ]
     actual = sites.edge.topic_configs(t.name for t in topics)
     wanted = []
     for topic in topics:
         settings = {name: actual[topic.name][name] for name in names if name in actual[topic.name]}
         settings["min.insync.replicas"] = str(sites.central.settings.min_insync_replicas)
-        wanted.append(WantedTopic(central_topic(topic.name, sites.alias), len(topic.partitions), settings))
+        wanted.append(
+            WantedTopic(central_topic(topic.name, sites.alias), len(topic.partitions), settings)
+        )
     return sorted(wanted, key=lambda t: t.name)
 
 
-def differences(config: Config, sites: Sites, selected: Callable[[str], bool] = bool) -> list[Difference]:
+def differences(
+    config: Config, sites: Sites, selected: Callable[[str], bool] = bool
+) -> list[Difference]:
     """Between the remote topics as they should be and as they are."""
     return list(_differences(sites, wanted_topics(config, sites, selected)))
 
@@ -51,13 +65,16 @@ def mend(config: Config, sites: Sites, found: Iterable[Difference]) -> None:
         elif difference.kind is Kind.ADD_PARTITIONS:
             add_partitions(sites.central, topic.name, topic.partitions)
         else:
-            alter_topic(sites.central, topic.name, {difference.setting: topic.settings[difference.setting]})
+            alter_topic(
+                sites.central, topic.name, {difference.setting: topic.settings[difference.setting]}
+            )
 
 
 def ensure_remote_topics(config: Config, sites: Sites) -> list[str]:
     """Create the remote topics that are missing; returns the names created.
 
-    Other differences are told, and left to `hourmark mirror apply`: a mirror that does not start for them would copy nothing.
+    Other differences are told, and left to `hourmark mirror apply`: a mirror that does not start
+    for them would copy nothing.
     """
     wanted = wanted_topics(config, sites)
     missing = []
@@ -65,7 +82,10 @@ def ensure_remote_topics(config: Config, sites: Sites) -> list[str]:
         if difference.kind is Kind.CREATE:
             missing.append(difference.subject)
         else:
-            _LOG.warning("%s; `hourmark mirror apply` makes remote topics as they are at the edge", difference)
+            _LOG.warning(
+                "%s; `hourmark mirror apply` makes remote topics as they are at the edge",
+                difference,
+            )
     create_topics(sites.central, [t for t in wanted if t.name in missing])
     return missing
 

@@ -1,10 +1,13 @@
-"""What is remembered from one check to the next: topic ids, the mirror's positions, and alarms (`work_dir/state/checks.json`).
+"""What is remembered from one check to the next: topic ids, the mirror's positions, and alarms
+(`work_dir/state/checks.json`).
 
-Only with them can a gap be seen: retention that overtook the mirror, or a topic deleted and recreated. An alarm stays until
-an operator accepts it: a topic with one keeps its old entry, and what was found is told again, although retention may have
-deleted the evidence meanwhile. An edge that was formatted anew has other topic ids: its topics were recreated.
+Only with them can a gap be seen: retention that overtook the mirror, or a topic deleted and
+recreated. An alarm stays until an operator accepts it: a topic with one keeps its old entry, and
+what was found is told again, although retention may have deleted the evidence meanwhile. An edge
+that was formatted anew has other topic ids: its topics were recreated.
 
-Checks may run beside one another, and each for hours: what one writes goes beside what others have written since it began.
+Checks may run beside one another, and each for hours: what one writes goes beside what others have
+written since it began.
 """
 
 from __future__ import annotations
@@ -48,7 +51,10 @@ _CONTENT: Final = TypeAdapter(_Content)
 
 
 class Checks:
-    """The remembered checks of a mirror. UsageError, naming the file, where it cannot be read or written."""
+    """The remembered checks of a mirror.
+
+    UsageError, naming the file, where it cannot be read or written.
+    """
 
     def __init__(self, work_dir: Path, edge_cluster_id: str) -> None:
         self._path = work_dir / CHECKS
@@ -57,7 +63,11 @@ class Checks:
 
     def _take(self, content: _Content) -> None:
         self._known = content
-        self.topics, self.alarms, self.accepted = dict(content.topics), [*content.alarms], {*content.accepted}
+        self.topics, self.alarms, self.accepted = (
+            dict(content.topics),
+            [*content.alarms],
+            {*content.accepted},
+        )
 
     def _read(self) -> _Content:
         try:
@@ -65,10 +75,14 @@ class Checks:
         except FileNotFoundError:
             return _Content(self._cluster_id, {})
         except OSError as error:
-            raise UsageError(f"{self._path} cannot be read: {error.strerror}; ask as a user who may read and write it") from error
+            raise UsageError(
+                f"{self._path} cannot be read: {error.strerror}; ask as a user who may "
+                "read and write it"
+            ) from error
         except ValidationError as error:
             raise UsageError(
-                f"{self._path} is damaged ({error}); what it remembered is lost: remove it, and the next check alarms "
+                f"{self._path} is damaged ({error}); what it remembered is lost: remove it, and "
+                "the next check alarms "
                 "for every topic whose beginning was deleted by retention"
             ) from error
 
@@ -80,22 +94,34 @@ class Checks:
     @property
     def positions(self) -> dict[Partition, int]:
         """The mirror's positions at the previous check."""
-        return {Partition(name, p): offset for name, check in self.topics.items() for p, offset in check.positions.items()}
+        return {
+            Partition(name, p): offset
+            for name, check in self.topics.items()
+            for p, offset in check.positions.items()
+        }
 
     def copied_again(self, ids: Mapping[str, str], starts: Mapping[Partition, int]) -> None:
-        """Topics of these ids are copied again from these offsets on; below them, all was copied as far as it was before.
+        """Topics of these ids are copied again from these offsets on; below them, all was copied as
+        far as it was before.
 
         A topic of another id keeps its entry: it says up to where the old one was copied.
         """
         for name, check in self.topics.items():
             if ids.get(name) == check.topic_id:
-                stands = {p: min(offset, starts.get(Partition(name, p), offset)) for p, offset in check.positions.items()}
+                stands = {
+                    p: min(offset, starts.get(Partition(name, p), offset))
+                    for p, offset in check.positions.items()
+                }
                 self.topics[name] = Check(check.topic_id, stands)
 
     def raised(self, found: Sequence[Alarm]) -> list[Alarm]:
-        """Remember these; all that stand: what was found as it is now, what is no longer seen as it was."""
+        """Remember these; all that stand: what was found as it is now, what is no longer seen as it
+        was.
+        """
         now, before = ({(a.name, a.subject): a for a in alarms} for alarms in (found, self.alarms))
-        self.alarms = [*{**now, **before}.values()]  # the first text: it tells of evidence that goes
+        self.alarms = [
+            *{**now, **before}.values()
+        ]  # the first text: it tells of evidence that goes
         return [*{**before, **now}.values()]
 
     def save(self) -> None:
@@ -107,17 +133,24 @@ class Checks:
                 write_durably(self._path, _CONTENT.dump_json(every, indent=1))
             except OSError as error:
                 raise UsageError(
-                    f"{self._path} cannot be written: {error.strerror}; the next check will not know what this one found: make "
+                    f"{self._path} cannot be written: {error.strerror}; the next check will not "
+                    "know what this one found: make "
                     "it writable, or room, and ask again"
                 ) from error
         self._take(every)
 
 
 def _merged(known: _Content, mine: _Content, theirs: _Content) -> _Content:
-    """`known`: what `mine` and `theirs` both came from. An alarm is taken away only by who knew it."""
+    """`known`: what `mine` and `theirs` both came from. An alarm is taken away only by who
+    knew it.
+    """
     names = sorted(known.topics.keys() | mine.topics.keys() | theirs.topics.keys())
-    checks = {n: _check(known.topics.get(n), mine.topics.get(n), theirs.topics.get(n)) for n in names}
-    before, now, others = ({(a.name, a.subject): a for a in content.alarms} for content in (known, mine, theirs))
+    checks = {
+        n: _check(known.topics.get(n), mine.topics.get(n), theirs.topics.get(n)) for n in names
+    }
+    before, now, others = (
+        {(a.name, a.subject): a for a in content.alarms} for content in (known, mine, theirs)
+    )
     gone = before.keys() - now.keys()
     alarms = {**{what: now[what] for what in now if what not in before}, **others}
     return _Content(
@@ -129,10 +162,16 @@ def _merged(known: _Content, mine: _Content, theirs: _Content) -> _Content:
 
 
 def _check(known: Check | None, mine: Check | None, theirs: Check | None) -> Check | None:
-    """Where both wrote of one topic, the lower positions: below those all was copied, whichever of them is right."""
+    """Where both wrote of one topic, the lower positions: below those all was copied, whichever of
+    them is right.
+    """
     if theirs == known:
         return mine
     if mine == known or mine is None or theirs is None or mine.topic_id != theirs.topic_id:
         return theirs
-    lower = {p: min(offset, theirs.positions[p]) for p, offset in mine.positions.items() if p in theirs.positions}
+    lower = {
+        p: min(offset, theirs.positions[p])
+        for p, offset in mine.positions.items()
+        if p in theirs.positions
+    }
     return Check(theirs.topic_id, lower)

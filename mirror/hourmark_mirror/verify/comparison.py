@@ -1,8 +1,10 @@
-"""Compares what the source holds with what the target holds of one topic-partition: the same records, in the same order.
+"""Compares what the source holds with what the target holds of one topic-partition: the same
+records, in the same order.
 
-Pure: two iterators in, findings out. A mirror keeps the order within a partition, so both sides are walked in step; where they
-differ, a window of records ahead on each side tells what happened. Memory is bounded by the windows; whatever their
-size, two sides that differ are never called equal; a smaller window only names a difference less exactly.
+Pure: two iterators in, findings out. A mirror keeps the order within a partition, so both sides are
+walked in step; where they differ, a window of records ahead on each side tells what happened.
+Memory is bounded by the windows; whatever their size, two sides that differ are never called equal;
+a smaller window only names a difference less exactly.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from typing import Final, Literal, get_args
 from hourmark_mirror.settings.reading import Record
 
 WINDOW: Final = 20_000  # records looked ahead, once the sides differ
-RUN: Final = 32  # records in a row by which the target's beginning is found of an edge whose own was deleted
+RUN: Final = (
+    32  # records in a row by which the target's beginning is found of an edge whose own was deleted
+)
 RECENT: Final = 100_000  # matched records remembered, to tell doubled from foreign
 SPANS_MAX: Final = 100  # spans named for each partition; all are counted
 
@@ -28,8 +32,8 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 class Span:
     """`count` neighbouring records with one fault. Offsets are inclusive.
 
-    `edge_first..edge_last`: the records at the edge; of foreign ones the next edge record that was expected there.
-    `central_first..central_last`: where on the target; of missing ones None.
+    `edge_first..edge_last`: the records at the edge; of foreign ones the next edge record that was
+    expected there. `central_first..central_last`: where on the target; of missing ones None.
     """
 
     kind: Kind
@@ -47,7 +51,9 @@ class Span:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Comparison:
-    """What was found. `expired`: deleted by the target's retention, from its beginning on; `older`: no longer at the edge."""
+    """What was found. `expired`: deleted by the target's retention, from its beginning on; `older`:
+    no longer at the edge.
+    """
 
     matched: int = 0
     expired: int = 0
@@ -62,7 +68,15 @@ class Comparison:
             last.count += 1
             last.edge_last, last.central_last = edge, central
         elif len(self.spans) < SPANS_MAX:
-            self.spans.append(Span(kind=kind, edge_first=edge, edge_last=edge, central_first=central, central_last=central))
+            self.spans.append(
+                Span(
+                    kind=kind,
+                    edge_first=edge,
+                    edge_last=edge,
+                    central_first=central,
+                    central_last=central,
+                )
+            )
 
 
 class _Side:
@@ -93,7 +107,11 @@ class _Side:
     def first(self, count: int, below: int) -> list[bytes]:
         """Digests of the next records, of those with a lower offset than this."""
         self._take(count)
-        return [record.digest for record in itertools.islice(self._ahead, count) if record.offset < below]
+        return [
+            record.digest
+            for record in itertools.islice(self._ahead, count)
+            if record.offset < below
+        ]
 
     def find(self, run: list[bytes]) -> int | None:
         """How many records come before this run of them, as far as the window goes."""
@@ -121,13 +139,15 @@ def compare(
     expired_before_ms: int = 0,
     window: int = WINDOW,
 ) -> Comparison:
-    """Every edge record below `cut` must be on the target, once and unaltered, and nothing else may be there.
+    """Every edge record below `cut` must be on the target, once and unaltered, and nothing else may
+    be there.
 
-    `edge` may go on past the cut, and must where records were produced since: those need not have arrived, but may have.
-    `edge_was_trimmed`: its log start is past 0, so the target may begin with records that are no longer at the edge; whether
-    those were right, nothing tells any more. `target_was_trimmed`: so is the target's, so that what is missing before its first
-    record, and older than `expired_before_ms`, was deleted by its retention. Retention leaves no holes: others are missing, and
-    so is whatever is missing after a record that is no longer at the edge.
+    `edge` may go on past the cut, and must where records were produced since: those need not have
+    arrived, but may have. `edge_was_trimmed`: its log start is past 0, so the target may begin with
+    records that are no longer at the edge; whether those were right, nothing tells any more.
+    `target_was_trimmed`: so is the target's, so that what is missing before its first record, and
+    older than `expired_before_ms`, was deleted by its retention. Retention leaves no holes: others
+    are missing, and so is whatever is missing after a record that is no longer at the edge.
     """
     result = Comparison()
     source, target = _Side(edge, window), _Side(central, window)
@@ -171,9 +191,10 @@ def compare(
 def _skip_older(source: _Side, target: _Side, cut: int, *, begins_later: bool) -> int:
     """Pass over what the target has from before the edge's first record; how many.
 
-    A record that is at the edge twice, once deleted, once not, is no beginning: where several in a row are found, they are.
-    `begins_later`: the target may itself begin after the edge's first record, and further on than a window. Times tell: they are
-    the same on both sides, and in order but for less than that.
+    A record that is at the edge twice, once deleted, once not, is no beginning: where several in a
+    row are found, they are. `begins_later`: the target may itself begin after the edge's first
+    record, and further on than a window. Times tell: they are the same on both sides, and in order
+    but for less than that.
     """
     older, begin = 0, source.head()
     while (first := target.head()) is not None and not source.sees(first.digest):

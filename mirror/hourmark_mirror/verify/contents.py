@@ -22,7 +22,9 @@ TIMES: Final = 3  # that a partition is compared, whose log start moves meanwhil
 
 
 class Compared(NamedTuple):
-    """One topic-partition whose content was compared. `settled` False: a log start moved each time."""
+    """One topic-partition whose content was compared. `settled` False: a log start moved
+    each time.
+    """
 
     partition: Partition
     cut: int
@@ -34,14 +36,25 @@ class Compared(NamedTuple):
 class Contents:
     """Compares partitions of two sites. `remotes`: edge topic-partition → the one on the target."""
 
-    def __init__(self, sites: Sites, clock: Clock, max_message_bytes: int, remotes: Mapping[Partition, Partition]) -> None:
+    def __init__(
+        self,
+        sites: Sites,
+        clock: Clock,
+        max_message_bytes: int,
+        remotes: Mapping[Partition, Partition],
+    ) -> None:
         self._sites = sites
         self._clock = clock
         self._max_bytes = max_message_bytes
         self._remotes = remotes
 
-    def compare(self, cut: Mapping[Partition, int], positions: Mapping[Partition, int]) -> list[Compared]:
-        """Up to the cut, as far as the mirror has reached it: the target must have that. Unavailable where a server is away."""
+    def compare(
+        self, cut: Mapping[Partition, int], positions: Mapping[Partition, int]
+    ) -> list[Compared]:
+        """Up to the cut, as far as the mirror has reached it: the target must have that.
+
+        Unavailable where a server is away.
+        """
         remote_ends = self._committed_ends()
         ends = self._sites.edge.ends(list(self._remotes))
         found: dict[Partition, Compared] = {}
@@ -57,12 +70,17 @@ class Contents:
         return [compared._replace(settled=p not in left) for p, compared in found.items()]
 
     def _committed_ends(self) -> Mapping[Partition, int]:
-        """The target's ends, once no transaction before them is under way: a position may be told before its records."""
+        """The target's ends, once no transaction before them is under way: a position may be told
+        before its records.
+        """
         there, central = list(self._remotes.values()), self._sites.central
         ends, give_up_s = central.ends(there, committed=False), self._clock.monotonic_s() + COMMIT_S
         while open_ := [p for p, end in central.ends(there).items() if end < ends[p]]:
             if self._clock.monotonic_s() >= give_up_s:
-                raise Unavailable(f"a transaction on {open_[0]} of the central cluster does not end; who else writes there?")
+                raise Unavailable(
+                    f"a transaction on {open_[0]} of the central cluster does not end; "
+                    "who else writes there?"
+                )
             self._clock.sleep(POLL_S)
         return ends
 
@@ -73,9 +91,14 @@ class Contents:
         return {p: (edge[p], central[self._remotes[p]]) for p in partitions}
 
     def _compared(
-        self, partitions: Sequence[Partition], starts: Mapping[Partition, tuple[int, int]], ends: Mapping[Partition, int],
-        remote_ends: Mapping[Partition, int], cut: Mapping[Partition, int], positions: Mapping[Partition, int],
-    ) -> list[tuple[Partition, Comparison]]:  # fmt: skip
+        self,
+        partitions: Sequence[Partition],
+        starts: Mapping[Partition, tuple[int, int]],
+        ends: Mapping[Partition, int],
+        remote_ends: Mapping[Partition, int],
+        cut: Mapping[Partition, int],
+        positions: Mapping[Partition, int],
+    ) -> list[tuple[Partition, Comparison]]:
         now_ms = self._clock.now_ms()  # what the target lacks was gone when its log start was read
         at_edge = self._sites.edge.topic_configs({p.topic for p in partitions})
         on_target = self._sites.central.topic_configs({self._remotes[p].topic for p in partitions})
@@ -87,7 +110,10 @@ class Contents:
             for p in partitions:
                 _LOG.info("comparing %s", p)
                 remote, (edge_start, central_start) = self._remotes[p], starts[p]
-                kept_ms = [int(settings["retention.ms"]) for settings in (at_edge[p.topic], on_target[remote.topic])]
+                kept_ms = [
+                    int(settings["retention.ms"])
+                    for settings in (at_edge[p.topic], on_target[remote.topic])
+                ]
                 result = compare(
                     read_span(source, p, edge_start, ends[p]),
                     read_span(target, remote, central_start, remote_ends[remote]),
@@ -101,8 +127,10 @@ class Contents:
 
 
 def _expired_before_ms(now_ms: int, kept_ms: Sequence[int]) -> int:
-    """Unix milliseconds: only what was written before may be gone from the target, by the longer retention (below 0: for ever).
+    """Unix milliseconds: only what was written before may be gone from the target, by the longer
+    retention (below 0: for ever).
 
-    For a target that keeps less than the edge does not hold what the source holds, whoever set it so.
+    For a target that keeps less than the edge does not hold what the source holds, whoever set it
+    so.
     """
     return 0 if min(kept_ms) < 0 else now_ms - max(kept_ms) + CLOCKS_APART_MS

@@ -11,7 +11,9 @@ from hourmark_mirror.verify.verification import Verdict
 
 
 def as_object(verdict: Verdict) -> dict[str, Any]:
-    """`{"ok", "alarms": [words], "named": [alarm], "behind", "left_out", "partitions": [{"topic", …, "faults": [span]}]}`."""
+    """`{"ok", "alarms": [words], "named": [alarm], "behind", "left_out", "partitions": [{"topic",
+    …, "faults": [span]}]}`.
+    """
     return {
         "ok": verdict.ok,
         "alarms": [alarm.seen for alarm in verdict.alarms],
@@ -38,13 +40,21 @@ def _partition(compared: Compared) -> dict[str, Any]:
 
 def as_lines(verdict: Verdict) -> list[str]:
     """What was found, one line each; the last line is the sum."""
-    lines = [f"ALARM {alarm}" for alarm in verdict.alarms] + [f"BEHIND {behind}" for behind in verdict.behind]
+    lines = [f"ALARM {alarm}" for alarm in verdict.alarms] + [
+        f"BEHIND {behind}" for behind in verdict.behind
+    ]
     for compared in verdict.compared:
         spans = compared.comparison.spans
         lines += [f"{span.kind.upper()} {_span(compared, span)}" for span in spans]
         if unnamed := compared.comparison.faults.total() - sum(span.count for span in spans):
             lines.append(f"MORE {compared.partition}: {unnamed} further faulty records")
-    lines += [] if verdict.compared else ["ALARM nothing was compared: there is no mirrored topic, or none that both sides have"]
+    lines += (
+        []
+        if verdict.compared
+        else [
+            "ALARM nothing was compared: there is no mirrored topic, or none that both sides have"
+        ]
+    )
     return [*lines, _sum(verdict)]
 
 
@@ -69,7 +79,8 @@ def _span(compared: Compared, span: Span) -> str:
     where = {
         "missing": f"{edge} not on the target",
         "doubled": f"{edge} again at {central}",
-        "foreign": f"{central} is not at the edge" + (f", before {edge}" if span.edge_first is not None else ""),
+        "foreign": f"{central} is not at the edge"
+        + (f", before {edge}" if span.edge_first is not None else ""),
         "altered": f"{edge} has other content at {central}",
     }[span.kind]
     return f"{compared.partition}: {where} ({span.count} records)"

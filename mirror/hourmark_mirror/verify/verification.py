@@ -1,8 +1,10 @@
-"""`hourmark mirror verify`: has the mirror reached this cut, can a gap be excluded, are both sides equal.
+"""`hourmark mirror verify`: has the mirror reached this cut, can a gap be excluded, are both sides
+equal.
 
-The order is what makes it true: the cut (edge ends) first; then the positions, until they have reached it, and after each look
-at them the edge's log starts, so that a hole that retention makes meanwhile is seen; then the target's ends; then the edge's
-ends again, as everything on the target by then was at the edge before; and the topics' ids at last, as at first.
+The order is what makes it true: the cut (edge ends) first; then the positions, until they have
+reached it, and after each look at them the edge's log starts, so that a hole that retention makes
+meanwhile is seen; then the target's ends; then the edge's ends again, as everything on the target
+by then was at the edge before; and the topics' ids at last, as at first.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ _HOLDING = (
 
 
 class Verdict(NamedTuple):
-    """What a check found; `alarms` are what is wrong besides contents, and what was wrong and nobody accepted.
+    """What a check found; `alarms` are what is wrong besides contents, and what was wrong and
+    nobody accepted.
 
     `left_out`: how many topic-partitions a sample did not compare.
     """
@@ -49,13 +52,19 @@ class Verdict(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether nothing was found, where something was looked at."""
-        return not (self.alarms or self.behind or any(c.comparison.faults for c in self.compared)) and bool(self.compared)
+        return not (
+            self.alarms or self.behind or any(c.comparison.faults for c in self.compared)
+        ) and bool(self.compared)
 
 
 class Verification:
-    """One check; `run` blocks until the cut is reached, at most `timeout_s`, and then for the comparison."""
+    """One check; `run` blocks until the cut is reached, at most `timeout_s`, and then for the
+    comparison.
+    """
 
-    def __init__(self, config: Config, clock: Clock, *, topics: Sequence[str], accept: bool) -> None:
+    def __init__(
+        self, config: Config, clock: Clock, *, topics: Sequence[str], accept: bool
+    ) -> None:
         self._max_bytes = config.kafka.max_message_bytes
         self._clock = clock
         self._sites = Sites(config)
@@ -64,32 +73,53 @@ class Verification:
         self._accept = accept
         self._only = set(topics)
         self._topics = {t.name: t for t in self._sites.topics() if self._selected(t.name)}
-        if topics and not self._topics and not any(self._selected(name) for name in self._checks.topics):
-            raise UsageError(f"no mirrored topic at the edge is named {', '.join(topics)}; `hourmark mirror lag` lists them")
+        if (
+            topics
+            and not self._topics
+            and not any(self._selected(name) for name in self._checks.topics)
+        ):
+            raise UsageError(
+                f"no mirrored topic at the edge is named {', '.join(topics)}; `hourmark "
+                "mirror lag` lists them"
+            )
 
     def _selected(self, topic: str) -> bool:
         return not self._only or any(topic in (name, events_topic(name)) for name in self._only)
 
     def run(
-        self, timeout_s: float, *, sample: int | None = None, seed: int = 0, tell: Callable[[Verdict], object] = lambda _: None
+        self,
+        timeout_s: float,
+        *,
+        sample: int | None = None,
+        seed: int = 0,
+        tell: Callable[[Verdict], object] = lambda _: None,
     ) -> Verdict:
-        """Check the cut of now. `sample`: compare the contents of so many topic-partitions only, chosen by `seed`.
+        """Check the cut of now.
 
-        `tell`: is given the verdict before it is remembered, as that may fail. UsageError where it does; Unavailable.
+        `sample`: compare the contents of so many topic-partitions only, chosen by `seed`.
+
+        `tell`: is given the verdict before it is remembered, as that may fail. UsageError where it
+        does; Unavailable.
         """
         partitions = [Partition(t.name, p) for t in self._topics.values() for p in t.partitions]
         cut = self._edge.ends(partitions)
         anew = recreated(self._known_ids(), {t.name: t.topic_id for t in self._topics.values()})
-        found = [Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic) for topic in anew]
+        found = [
+            Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic) for topic in anew
+        ]
         trusted = [p for p in partitions if self._accept or p.topic not in anew]
         behind, positions = self._wait({p: cut[p] for p in trusted}, timeout_s)
-        starts = self._edge.starts(trusted)  # after the positions: where retention passed those of the last check, up to now
+        starts = self._edge.starts(
+            trusted
+        )  # after the positions: where retention passed those of the last check, up to now
         found += self._gaps({p: start for p, start in starts.items() if p.topic not in anew})
         found = self._untold([*found, *self._only_central()])
         found += self._stale(trusted, positions)
         remotes = self._sites.remote_of(sorted(trusted))
         chosen = remotes if sample is None else _sampled(remotes, sample, seed)
-        compared = Contents(self._sites, self._clock, self._max_bytes, chosen).compare(cut, positions)
+        compared = Contents(self._sites, self._clock, self._max_bytes, chosen).compare(
+            cut, positions
+        )
         found += [alarm for one in compared for alarm in _faults(one)]
         found += self._changed_meanwhile()
         alarms = [*self._missing(trusted, remotes), *self._standing(found, {**starts, **positions})]
@@ -99,7 +129,9 @@ class Verification:
         return verdict
 
     def _known_ids(self) -> dict[str, str]:
-        return {name: topic_id for name, topic_id in self._checks.ids.items() if self._selected(name)}
+        return {
+            name: topic_id for name, topic_id in self._checks.ids.items() if self._selected(name)
+        }
 
     def _anew_text(self, topic: str) -> str:
         what = "was deleted and recreated" if topic in self._topics else "was deleted"
@@ -107,10 +139,13 @@ class Verification:
         positions = sorted(before.positions.items()) if before else []
         known = ", ".join(f"{topic}-{p} up to {offset}" for p, offset in positions) or "nothing"
         return (
-            f"topic {topic} {what} at the edge since the last check; the mirror had copied: {known}; what came after may be lost"
+            f"topic {topic} {what} at the edge since the last check; the mirror had copied: "
+            f"{known}; what came after may be lost"
         )
 
-    def _wait(self, cut: Mapping[Partition, int], timeout_s: float) -> tuple[list[str], Mapping[Partition, int]]:
+    def _wait(
+        self, cut: Mapping[Partition, int], timeout_s: float
+    ) -> tuple[list[str], Mapping[Partition, int]]:
         told_s = self._clock.monotonic_s()
         give_up_s = told_s + timeout_s
         with contextlib.closing(self._sites.positions()) as reader:
@@ -127,21 +162,37 @@ class Verification:
 
     def _gaps(self, starts: Mapping[Partition, int]) -> list[Alarm]:
         found = gaps(self._checks.positions, starts)
-        return [Alarm(AlarmName.OVERTAKEN, str(gap.partition), str(gap), gap.partition.topic) for gap in found]
+        return [
+            Alarm(AlarmName.OVERTAKEN, str(gap.partition), str(gap), gap.partition.topic)
+            for gap in found
+        ]
 
-    def _stale(self, partitions: Sequence[Partition], positions: Mapping[Partition, int]) -> list[Alarm]:
+    def _stale(
+        self, partitions: Sequence[Partition], positions: Mapping[Partition, int]
+    ) -> list[Alarm]:
         ends = self._edge.ends(partitions)
         text = "{}: the mirror stands at {}, past the edge's end {}: stale, so nothing is copied"
         stale = ahead(ends, positions)
-        return [Alarm(AlarmName.STALE_OFFSETS, str(p), text.format(p, positions[p], ends[p]), p.topic) for p in stale]
+        return [
+            Alarm(AlarmName.STALE_OFFSETS, str(p), text.format(p, positions[p], ends[p]), p.topic)
+            for p in stale
+        ]
 
-    def _missing(self, partitions: Iterable[Partition], remotes: Mapping[Partition, Partition]) -> list[Alarm]:
+    def _missing(
+        self, partitions: Iterable[Partition], remotes: Mapping[Partition, Partition]
+    ) -> list[Alarm]:
         text = "{} does not exist on the central cluster"
         missing = [p for p in sorted(partitions) if p not in remotes]
-        return [Alarm(AlarmName.REMOTE_MISSING, str(p), text.format(self._sites.remote(p)), p.topic) for p in missing]
+        return [
+            Alarm(AlarmName.REMOTE_MISSING, str(p), text.format(self._sites.remote(p)), p.topic)
+            for p in missing
+        ]
 
     def _only_central(self) -> list[Alarm]:
-        text = "{} is on the central cluster and not at the edge: the mirror did not make it, or it was deleted at the edge"
+        text = (
+            "{} is on the central cluster and not at the edge: the mirror did not make it, "
+            "or it was deleted at the edge"
+        )
         found = [
             Alarm(AlarmName.ONLY_CENTRAL, what, text.format(what), topic)
             for topic, what in self._sites.only_central()
@@ -152,39 +203,57 @@ class Verification:
         return found
 
     def _untold(self, found: Sequence[Alarm]) -> list[Alarm]:
-        """Of what is accepted, only what no check before has told in these words: somebody must have read it once."""
+        """Of what is accepted, only what no check before has told in these words: somebody must
+        have read it once.
+        """
         return [alarm for alarm in found if not (self._accept and alarm in self._checks.alarms)]
 
     def _changed_meanwhile(self) -> list[Alarm]:
         """Topics that are others now than when this check began."""
         ids = {t.name: t.topic_id for t in self._sites.topics()}
         changed = recreated({name: t.topic_id for name, t in self._topics.items()}, ids)
-        return [Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic) for topic in changed]
+        return [
+            Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic)
+            for topic in changed
+        ]
 
     def _standing(self, found: Sequence[Alarm], stands: Mapping[Partition, int]) -> list[Alarm]:
-        """The alarms that stand, but for contents that are told record by record; `_checks` knows what the next one must know.
+        """The alarms that stand, but for contents that are told record by record; `_checks` knows
+        what the next one must know.
 
-        `stands`: the mirror's positions, and log starts where it has none: what is gone below those was told. What is accepted is
-        told, once, and not kept.
+        `stands`: the mirror's positions, and log starts where it has none: what is gone below those
+        was told. What is accepted is told, once, and not kept.
         """
         if self._accept:
             self._checks.alarms = [a for a in self._checks.alarms if not self._selected(a.topic)]
             standing = list(found)
-            for name in [n for n in self._checks.topics if self._selected(n) and n not in self._topics]:
+            for name in [
+                n for n in self._checks.topics if self._selected(n) and n not in self._topics
+            ]:
                 del self._checks.topics[name]
         else:
-            standing = [alarm for alarm in self._checks.raised(found) if self._selected(alarm.topic)]
-        holding = (AlarmName.STALE_OFFSETS,) if self._accept else _HOLDING  # a gap is accepted; what is stale is wrong still
+            standing = [
+                alarm for alarm in self._checks.raised(found) if self._selected(alarm.topic)
+            ]
+        holding = (
+            (AlarmName.STALE_OFFSETS,) if self._accept else _HOLDING
+        )  # a gap is accepted; what is stale is wrong still
         held = {alarm.topic for alarm in standing if alarm.name in holding}
         for name in self._topics.keys() - held:
             info = self._topics[name]
             stood = {p: at for p in info.partitions if (at := stands.get(Partition(name, p)))}
             self._checks.topics[name] = Check(info.topic_id, stood)
-        told = {(alarm.name, alarm.subject) for alarm in found if alarm.name == AlarmName.CONTENTS_DIFFER}
+        told = {
+            (alarm.name, alarm.subject)
+            for alarm in found
+            if alarm.name == AlarmName.CONTENTS_DIFFER
+        }
         return [alarm for alarm in standing if (alarm.name, alarm.subject) not in told]
 
 
-def _sampled(remotes: Mapping[Partition, Partition], count: int, seed: int) -> dict[Partition, Partition]:
+def _sampled(
+    remotes: Mapping[Partition, Partition], count: int, seed: int
+) -> dict[Partition, Partition]:
     chosen = random.Random(seed).sample(sorted(remotes), min(count, len(remotes)))  # noqa: S311
     return {p: remotes[p] for p in sorted(chosen)}
 
@@ -193,10 +262,20 @@ def _faults(compared: Compared) -> list[Alarm]:
     """What is wrong with a partition's contents, or may be."""
     p, faults, spans = compared.partition, compared.comparison.faults, compared.comparison.spans
     if not compared.settled:
-        return [Alarm(AlarmName.NOT_COMPARED, str(p), f"{p}: a log start moved each time it was compared", p.topic)]
+        return [
+            Alarm(
+                AlarmName.NOT_COMPARED,
+                str(p),
+                f"{p}: a log start moved each time it was compared",
+                p.topic,
+            )
+        ]
     if not faults:
         return []
     first = next((span.edge_first for span in spans if span.edge_first is not None), None)
     what = ", ".join(f"{count} {kind}" for kind, count in sorted(faults.items()))
-    text = f"{p}: {what}, the first at edge offset {first}; found before, and not accepted (--accept) since"
+    text = (
+        f"{p}: {what}, the first at edge offset {first}; found before, and not accepted "
+        "(--accept) since"
+    )
     return [Alarm(AlarmName.CONTENTS_DIFFER, str(p), text, p.topic)]

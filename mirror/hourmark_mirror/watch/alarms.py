@@ -1,7 +1,9 @@
-"""From what was observed to alarms: pure functions of one look and of what is remembered of those before.
+"""From what was observed to alarms: pure functions of one look and of what is remembered of those
+before.
 
-What may have cost events (`LOSSES`) stands until an operator accepts it, whatever later looks see: retention deletes evidence,
-and a topic outgrows a position that is not its own. Everything else is over once it is no longer seen.
+What may have cost events (`LOSSES`) stands until an operator accepts it, whatever later looks see:
+retention deletes evidence, and a topic outgrows a position that is not its own. Everything else is
+over once it is no longer seen.
 """
 
 from __future__ import annotations
@@ -24,13 +26,18 @@ LOSSES: Final = (
     AlarmName.TARGET_TRUNCATED,
     AlarmName.CONTENTS_DIFFER,
 )
-STILL_MS: Final = 40_000  # behind for so long at one position: with looks every ten seconds it is named within the minute
+# behind for so long at one position: with looks every ten seconds it is named within the minute
+STILL_MS: Final = 40_000
 FEW_MS: Final = 20_000  # a worker that is restarted is away for less
-BLIND_MS: Final = 60_000  # looks that lie further apart say nothing of what stood still between them
+BLIND_MS: Final = (
+    60_000  # looks that lie further apart say nothing of what stood still between them
+)
 
 
 class Limits(NamedTuple):
-    """What is too little and too long. `retention_hours`: before retention; of a shorter one its half. `expected_s`: by topic.
+    """What is too little and too long.
+
+    `retention_hours`: before retention; of a shorter one its half. `expected_s`: by topic.
 
     `workers`: how many share the mirror; 0: nobody counts.
     """
@@ -41,7 +48,9 @@ class Limits(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """Of a topic, by samples: what was written before `through_ms` was copied, and so many of `passed` records were compared."""
+    """Of a topic, by samples: what was written before `through_ms` was copied, and so many of
+    `passed` records were compared.
+    """
 
     through_ms: int
     compared: int
@@ -58,7 +67,10 @@ class Unverified(StrEnum):
 
 
 class Judged(NamedTuple):
-    """`alarms`: all that stand now, losses of before among them. `verified`, `unverified`: by topic, each in one of them."""
+    """`alarms`: all that stand now, losses of before among them.
+
+    `verified`, `unverified`: by topic, each in one of them.
+    """
 
     alarms: list[Alarm]
     memory: Memory
@@ -69,8 +81,8 @@ class Judged(NamedTuple):
 def judged(seen: Observed, before: Memory, limits: Limits, *, accept: bool = False) -> Judged:
     """The alarms of this look, and what to remember for the next.
 
-    `accept`: what stood before is told no more, but for what is wrong still. What is lost since the look before, nobody knew of:
-    it is told, and stands.
+    `accept`: what stood before is told no more, but for what is wrong still. What is lost since the
+    look before, nobody knew of: it is told, and stands.
     """
     still, few_since_ms = standing_still(seen, before), _few_since_ms(seen, before, limits)
     checks: tuple[Callable[[], Iterator[Alarm]], ...] = (
@@ -89,9 +101,17 @@ def judged(seen: Observed, before: Memory, limits: Limits, *, accept: bool = Fal
     found = {(a.name, a.subject): a for check in checks for a in check()}
     if accept:
         known = _known_gaps(seen, before)
-        found, before = {key: a for key, a in found.items() if a not in known}, dataclasses.replace(before, standing=())
-    # The first text of a loss tells of evidence that goes; that of a gap which is found again tells of the gap as it grew.
-    kept = {(a.name, a.subject): a for a in before.standing if (a.name, a.subject) not in found or a.name != AlarmName.OVERTAKEN}
+        found, before = (
+            {key: a for key, a in found.items() if a not in known},
+            dataclasses.replace(before, standing=()),
+        )
+    # The first text of a loss tells of evidence that goes; that of a gap which is found again tells
+    # of the gap as it grew.
+    kept = {
+        (a.name, a.subject): a
+        for a in before.standing
+        if (a.name, a.subject) not in found or a.name != AlarmName.OVERTAKEN
+    }
     every = {**found, **kept}
     standing = tuple(alarm for alarm in every.values() if alarm.name in LOSSES)
     memory = dataclasses.replace(_remembered(seen, before, standing), few_since_ms=few_since_ms)
@@ -100,7 +120,9 @@ def judged(seen: Observed, before: Memory, limits: Limits, *, accept: bool = Fal
 
 
 def retention_left_s(seen: Observed) -> dict[Partition, float]:
-    """Seconds until the edge's retention may delete the first record that is not copied; of partitions that are behind."""
+    """Seconds until the edge's retention may delete the first record that is not copied; of
+    partitions that are behind.
+    """
     return {
         p: (written_ms + seen.retention_ms[p.topic] - seen.now_ms) / 1000
         for p, written_ms in seen.uncopied_ms.items()
@@ -129,28 +151,43 @@ def _told_by_samples(seen: Observed, memory: Memory) -> dict[str, Verified | Unv
         elif name not in seen.remote_ids:
             found[name] = Unverified.NO_REMOTE
         else:
-            parts = [(p, known) for p in seen.ends if p.topic == name and (known := memory.of(p)) is not None]
+            parts = [
+                (p, known)
+                for p in seen.ends
+                if p.topic == name and (known := memory.of(p)) is not None
+            ]
             found[name] = _of_parts(seen, parts)
     return found
 
 
-def _of_parts(seen: Observed, parts: list[tuple[Partition, KnownPartition]]) -> Verified | Unverified:
-    """Where nothing of a partition is left to sample, everything up to this look is, so it holds no other back."""
+def _of_parts(
+    seen: Observed, parts: list[tuple[Partition, KnownPartition]]
+) -> Verified | Unverified:
+    """Where nothing of a partition is left to sample, everything up to this look is, so it holds no
+    other back.
+    """
     left = [known for p, known in parts if known.sampled < seen.ends[p]]
     if any(known.compared == 0 for known in left):
         return Unverified.NOT_COMPARED
-    compared, passed = sum(known.compared for _, known in parts), sum(known.passed for _, known in parts)
+    compared, passed = (
+        sum(known.compared for _, known in parts),
+        sum(known.passed for _, known in parts),
+    )
     if compared == 0:
         return Unverified.NOTHING_NEW
     return Verified(min([seen.now_ms, *(known.sampled_ms for known in left)]), compared, passed)
 
 
 def stretches(seen: Observed, before: Memory) -> dict[Partition, Stretch]:
-    """What was copied since it was sampled last, as far as the edge still has it; the first look samples nothing."""
+    """What was copied since it was sampled last, as far as the edge still has it; the first look
+    samples nothing.
+    """
     found = {}
     for p, end in seen.ends.items():
         if (known := before.of(p)) is not None and _same_topic(seen, before, p):
-            stretch = Stretch(max(known.sampled, seen.starts[p]), min(seen.positions.get(p, 0), end))
+            stretch = Stretch(
+                max(known.sampled, seen.starts[p]), min(seen.positions.get(p, 0), end)
+            )
             if stretch.first < stretch.end:
                 found[p] = stretch
     return found
@@ -166,7 +203,9 @@ def moved_targets(seen: Observed, before: Memory) -> list[Partition]:
 
 
 def standing_still(seen: Observed, before: Memory) -> list[Partition]:
-    """Partitions behind their ends whose position has not moved for `STILL_MS`, as far as somebody looked."""
+    """Partitions behind their ends whose position has not moved for `STILL_MS`, as far as somebody
+    looked.
+    """
     if seen.now_ms - before.looked_ms >= BLIND_MS:
         return []
     return [
@@ -179,47 +218,84 @@ def standing_still(seen: Observed, before: Memory) -> list[Partition]:
 
 
 def _recreated(seen: Observed, before: Memory) -> Iterator[Alarm]:
-    for topic in recreated({name: known.topic_id for name, known in before.topics.items()}, seen.ids):
+    for topic in recreated(
+        {name: known.topic_id for name, known in before.topics.items()}, seen.ids
+    ):
         what = "deleted and made again" if topic in seen.ids else "deleted"
-        stood = {n: p.position for n, p in sorted(before.topics[topic].partitions.items()) if p.position is not None}
-        known = ", ".join(f"{topic}-{n} up to {position}" for n, position in stood.items()) or "nothing"
-        seen_text = f"topic {topic} was {what} at the edge; the mirror had copied: {known}; what came after may be lost"
+        stood = {
+            n: p.position
+            for n, p in sorted(before.topics[topic].partitions.items())
+            if p.position is not None
+        }
+        known = (
+            ", ".join(f"{topic}-{n} up to {position}" for n, position in stood.items()) or "nothing"
+        )
+        seen_text = (
+            f"topic {topic} was {what} at the edge; the mirror had copied: {known}; what came "
+            "after may be lost"
+        )
         yield Alarm(AlarmName.TOPIC_RECREATED, topic, seen_text, topic)
 
 
 def _known_gaps(seen: Observed, before: Memory) -> list[Alarm]:
-    """Of the gaps that stand those that the mirror has passed: they are found again only because what was covered is kept."""
+    """Of the gaps that stand those that the mirror has passed: they are found again only because
+    what was covered is kept.
+    """
     passed = {str(p) for p, start in seen.starts.items() if seen.positions.get(p, start) >= start}
-    return [alarm for alarm in before.standing if alarm.name == AlarmName.OVERTAKEN and alarm.subject in passed]
+    return [
+        alarm
+        for alarm in before.standing
+        if alarm.name == AlarmName.OVERTAKEN and alarm.subject in passed
+    ]
 
 
 def _overtaken(seen: Observed, before: Memory) -> Iterator[Alarm]:
-    """Against what was covered at the look before; where nothing is known of it, against where the mirror stands now."""
+    """Against what was covered at the look before; where nothing is known of it, against where the
+    mirror stands now.
+    """
     covered: dict[Partition, int] = dict(seen.positions)
-    covered |= {p: known.covered for p in seen.starts if _same_topic(seen, before, p) and (known := before.of(p)) is not None}
+    covered |= {
+        p: known.covered
+        for p in seen.starts
+        if _same_topic(seen, before, p) and (known := before.of(p)) is not None
+    }
     for gap in gaps(covered, {p: start for p, start in seen.starts.items() if p in covered}):
         yield Alarm(AlarmName.OVERTAKEN, str(gap.partition), str(gap), gap.partition.topic)
 
 
 def _stale(seen: Observed) -> Iterator[Alarm]:
     for p in ahead(seen.ends, seen.positions):
-        text = f"{p}: the mirror stands at {seen.positions[p]}, past the edge's end {seen.ends[p]}: stale, so nothing is copied"
+        text = (
+            f"{p}: the mirror stands at {seen.positions[p]}, past the edge's end "
+            f"{seen.ends[p]}: stale, so nothing is copied"
+        )
         yield Alarm(AlarmName.STALE_OFFSETS, str(p), text, p.topic)
 
 
 def _truncated(seen: Observed, before: Memory) -> Iterator[Alarm]:
     for topic, known in before.topics.items():
-        if known.remote_id is not None and seen.remote_ids.get(topic, known.remote_id) != known.remote_id:
-            text = f"the target's topic of {topic} was deleted and made again; the mirror does not copy again what it held"
+        if (
+            known.remote_id is not None
+            and seen.remote_ids.get(topic, known.remote_id) != known.remote_id
+        ):
+            text = (
+                f"the target's topic of {topic} was deleted and made again; the mirror does "
+                "not copy again what it held"
+            )
             yield Alarm(AlarmName.TARGET_TRUNCATED, topic, text, topic)
     for p, end in seen.remote_ends.items():
-        was = part.remote_end if (part := before.of(p)) is not None and _same_target(seen, before, p) else None
+        was = (
+            part.remote_end
+            if (part := before.of(p)) is not None and _same_target(seen, before, p)
+            else None
+        )
         if was is not None and end < was:
             text = f"{p}: the target's end was {was}, and is {end}: what was between was taken away"
             yield Alarm(AlarmName.TARGET_TRUNCATED, str(p), text, p.topic)
     for p, cut in seen.cut_off.items():
         text = (
-            f"{p}: edge offset {cut.offset}, written {_at(cut.timestamp_ms)}, is not on the target, whose log begins at "
+            f"{p}: edge offset {cut.offset}, written {_at(cut.timestamp_ms)}, is not on the "
+            "target, whose log begins at "
             f"{cut.target_start}; its retention cannot have deleted it yet"
         )
         yield Alarm(AlarmName.TARGET_TRUNCATED, str(p), text, p.topic)
@@ -229,7 +305,8 @@ def _different(seen: Observed) -> Iterator[Alarm]:
     for p, sample in seen.samples.items():
         if sample.differs is not None:
             text = (
-                f"{p}: edge offset {sample.differs} is not in its place on the target; {sample.compared} records of offsets "
+                f"{p}: edge offset {sample.differs} is not in its place on the target; "
+                f"{sample.compared} records of offsets "
                 f"{sample.stretch.first} to {sample.stretch.end - 1} were compared"
             )
             yield Alarm(AlarmName.CONTENTS_DIFFER, str(p), text, p.topic)
@@ -237,7 +314,10 @@ def _different(seen: Observed) -> Iterator[Alarm]:
 
 def _missing(seen: Observed) -> Iterator[Alarm]:
     for topic in sorted(seen.ids.keys() - seen.remote_ids.keys()):
-        text = f"topic {topic} has no remote topic on the central cluster: nothing of it is copied as it must be"
+        text = (
+            f"topic {topic} has no remote topic on the central cluster: nothing of it is "
+            "copied as it must be"
+        )
         yield Alarm(AlarmName.REMOTE_MISSING, topic, text, topic)
 
 
@@ -245,7 +325,8 @@ def _near(seen: Observed, limits: Limits) -> Iterator[Alarm]:
     for p, left_s in retention_left_s(seen).items():
         if left_s < min(limits.retention_hours * 3600, seen.retention_ms[p.topic] / 2000):
             text = (
-                f"{p}: retention may delete the first record that is not copied, offset {_uncopied(seen, p)} of "
+                f"{p}: retention may delete the first record that is not copied, offset "
+                f"{_uncopied(seen, p)} of "
                 f"{_at(seen.uncopied_ms[p])}, in {max(left_s, 0) / 3600:.1f} hours"
             )
             yield Alarm(AlarmName.RETENTION_NEAR, str(p), text, p.topic)
@@ -255,7 +336,8 @@ def _blocked(seen: Observed, still: list[Partition]) -> Iterator[Alarm]:
     for p, record in seen.blocking.items():
         if p in still:
             text = (
-                f"{p}: stands still at {_uncopied(seen, p)}; the record at offset {record.offset} has {record.bytes} bytes, and "
+                f"{p}: stands still at {_uncopied(seen, p)}; the record at offset "
+                f"{record.offset} has {record.bytes} bytes, and "
                 f"the target takes {record.limit}"
             )
             yield Alarm(AlarmName.RECORD_BLOCKS, str(p), text, p.topic)
@@ -263,12 +345,15 @@ def _blocked(seen: Observed, still: list[Partition]) -> Iterator[Alarm]:
 
 def _stopped(seen: Observed, still: list[Partition]) -> Iterator[Alarm]:
     for failure in seen.failures:
-        yield Alarm(AlarmName.TASK_STOPPED, failure.name, f"{failure.name} does not run: {failure.cause}")
+        yield Alarm(
+            AlarmName.TASK_STOPPED, failure.name, f"{failure.name} does not run: {failure.cause}"
+        )
     unexplained = [p for p in still if p not in seen.blocking]
     if unexplained and not seen.failures:
         first = unexplained[0]
         text = (
-            f"{len(unexplained)} topic-partitions that are behind have not moved for {STILL_MS // 1000} s, such as {first} at "
+            f"{len(unexplained)} topic-partitions that are behind have not moved for "
+            f"{STILL_MS // 1000} s, such as {first} at "
             f"{seen.positions.get(first, 'its beginning')} of {seen.ends[first]}"
         )
         yield Alarm(AlarmName.TASK_STOPPED, CONNECTOR, text)
@@ -277,12 +362,18 @@ def _stopped(seen: Observed, still: list[Partition]) -> Iterator[Alarm]:
 def _few_since_ms(seen: Observed, before: Memory, limits: Limits) -> int | None:
     if seen.workers is None or seen.workers >= limits.workers:
         return None
-    return seen.now_ms if before.few_since_ms is None else _shifted_ms(seen, before, before.few_since_ms)
+    return (
+        seen.now_ms
+        if before.few_since_ms is None
+        else _shifted_ms(seen, before, before.few_since_ms)
+    )
 
 
 def _few(seen: Observed, since_ms: int | None, limits: Limits) -> Iterator[Alarm]:
     if since_ms is not None and seen.now_ms - since_ms >= FEW_MS:
-        text = f"{seen.workers} of {limits.workers} workers share this mirror, since {_at(since_ms)}"
+        text = (
+            f"{seen.workers} of {limits.workers} workers share this mirror, since {_at(since_ms)}"
+        )
         yield Alarm(AlarmName.WORKER_MISSING, "mirror", text)
 
 
@@ -291,54 +382,85 @@ def _quiet(seen: Observed, limits: Limits) -> Iterator[Alarm]:
         newest_ms = seen.newest_ms.get(topic)
         age_s = None if newest_ms is None else (seen.now_ms - newest_ms) / 1000
         if age_s is None or age_s > expected_s:
-            came = "no record is there" if newest_ms is None else f"the newest record came {_at(newest_ms)}, {age_s:.0f} s ago"
+            came = (
+                "no record is there"
+                if newest_ms is None
+                else f"the newest record came {_at(newest_ms)}, {age_s:.0f} s ago"
+            )
             text = f"{topic}: {came}; one each {expected_s:g} s is expected"
             yield Alarm(AlarmName.NO_TRAFFIC, topic, text, topic)
 
 
 def _remembered(seen: Observed, before: Memory, standing: tuple[Alarm, ...]) -> Memory:
-    """Where an edge's log start has overtaken the mirror, what was covered stays: so the gap grows, until it is accepted."""
+    """Where an edge's log start has overtaken the mirror, what was covered stays: so the gap grows,
+    until it is accepted.
+    """
     overtaken = {a.subject for a in standing if a.name == AlarmName.OVERTAKEN}
     parts: dict[str, dict[int, KnownPartition]] = {name: {} for name in seen.ids}
     for p in seen.ends:
         parts[p.topic][p.partition] = _known(seen, before, p, keep_covered=str(p) in overtaken)
-    remote_ids = {name: known.remote_id for name, known in before.topics.items()} | dict(seen.remote_ids)
-    topics = {name: KnownTopic(seen.ids[name], remote_ids.get(name), parts[name]) for name in seen.ids}
+    remote_ids = {name: known.remote_id for name, known in before.topics.items()} | dict(
+        seen.remote_ids
+    )
+    topics = {
+        name: KnownTopic(seen.ids[name], remote_ids.get(name), parts[name]) for name in seen.ids
+    }
     return Memory(looked_ms=seen.now_ms, topics=topics, standing=standing)
 
 
 def _known(seen: Observed, before: Memory, p: Partition, *, keep_covered: bool) -> KnownPartition:
     known, position = before.of(p) if _same_topic(seen, before, p) else None, seen.positions.get(p)
-    new = p.topic not in before.topics  # what its retention deleted before anybody looked is nobody's loss
+    new = (
+        p.topic not in before.topics
+    )  # what its retention deleted before anybody looked is nobody's loss
     first = seen.starts[p] if before.looked_ms == 0 or new else 0
     covered = first if position is None else min(position, seen.ends[p])
     if known is not None and keep_covered:
         covered = known.covered
     elif known is not None and position is None:
         covered = max(known.covered, seen.starts[p])  # past it only where that gap was accepted
-    moved = known is None or known.position != position or seen.now_ms - before.looked_ms >= BLIND_MS
+    moved = (
+        known is None or known.position != position or seen.now_ms - before.looked_ms >= BLIND_MS
+    )
     caught_up = known is None or max(known.position or 0, seen.starts[p]) >= known.end
     copied = min(position or 0, seen.ends[p])
     sample = seen.samples.get(p)
     # A record may be stamped ahead: nothing is verified through a time that has not come.
-    through_ms = 0 if known is None else known.sampled_ms if sample is None else min(seen.now_ms, sample.through_ms)
-    sampled, passed = (known.sampled, known.passed) if known is not None else (max(copied, seen.starts[p]), 0)
+    through_ms = (
+        0
+        if known is None
+        else known.sampled_ms
+        if sample is None
+        else min(seen.now_ms, sample.through_ms)
+    )
+    sampled, passed = (
+        (known.sampled, known.passed) if known is not None else (max(copied, seen.starts[p]), 0)
+    )
     return KnownPartition(
         sampled=sampled if sample is None else sample.stretch.end,
         sampled_ms=through_ms,
         passed=passed + (0 if sample is None else sample.stretch.end - sample.stretch.first),
-        compared=(0 if known is None else known.compared) + (0 if sample is None else sample.compared),
+        compared=(0 if known is None else known.compared)
+        + (0 if sample is None else sample.compared),
         covered=covered,
         position=position,
         end=seen.ends[p],
-        since_ms=seen.now_ms if known is None or moved or caught_up else _shifted_ms(seen, before, known.since_ms),
-        remote_start=seen.remote_starts.get(p) if p not in seen.unread else None if known is None else known.remote_start,
+        since_ms=seen.now_ms
+        if known is None or moved or caught_up
+        else _shifted_ms(seen, before, known.since_ms),
+        remote_start=seen.remote_starts.get(p)
+        if p not in seen.unread
+        else None
+        if known is None
+        else known.remote_start,
         remote_end=seen.remote_ends.get(p),
     )
 
 
 def _shifted_ms(seen: Observed, before: Memory, since_ms: int) -> int:
-    """A time of before by the clock of now, which may have been set back: what had lasted by then has lasted still."""
+    """A time of before by the clock of now, which may have been set back: what had lasted by then
+    has lasted still.
+    """
     return since_ms - max(0, before.looked_ms - seen.now_ms)
 
 

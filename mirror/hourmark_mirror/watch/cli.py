@@ -26,33 +26,59 @@ from hourmark_mirror.watch.watcher import Overseer, Watch
 
 
 @click.command(
-    epilog="Examples:  hourmark mirror watch    hourmark mirror watch --once --json    hourmark mirror watch --once --accept"
+    epilog=(
+        "Examples:  hourmark mirror watch    hourmark mirror watch --once --json    hourmark "
+        "mirror watch --once --accept"
+    )
 )
 @config_option
-@click.option("--once", is_flag=True, help="Look once, print the alarms that stand, and end; exit code 1 where there are any.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Look once, print the alarms that stand, and end; exit code 1 where there are any.",
+)
 @click.option(
     "--accept",
     is_flag=True,
-    help="With --once: accept losses that were told before: their alarms end, but for what is wrong still. What it finds stands.",
+    help=(
+        "With --once: accept losses that were told before: their alarms end, but for what is "
+        "wrong still. What it finds stands."
+    ),
 )
-@click.option("--metrics-port", type=click.IntRange(0, 65535), help="In place of mirror.metrics_port; 0: no metrics.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="In place of mirror.metrics_port; 0: no metrics.",
+)
 @json_option
-def watch(config: Config, once: bool, accept: bool, metrics_port: int | None, as_json: bool) -> None:
-    """Watch the mirror, every ten seconds until SIGTERM: a line in the log for each alarm that begins and that is over.
+def watch(
+    config: Config, once: bool, accept: bool, metrics_port: int | None, as_json: bool
+) -> None:
+    """Watch the mirror, every ten seconds until SIGTERM: a line in the log for each alarm that
+    begins and that is over.
 
-    Alarms: retention that comes near what is not copied, or has overtaken it; a topic deleted and made again; positions that are
-    stale; a target that was truncated; a task that does not run, or partitions that stand still; a record that is too large for
-    the target; a worker that is missing (mirror.workers); types that send nothing (mirror.traffic_seconds). Losses stand until
-    --accept, also over restarts. It changes nothing. Metrics are at mirror.metrics_port. What each alarm means, and what to do:
-    docs/runbooks.
+    Alarms: retention that comes near what is not copied, or has overtaken it; a topic deleted and
+    made again; positions that are stale; a target that was truncated; a task that does not run, or
+    partitions that stand still; a record that is too large for the target; a worker that is missing
+    (mirror.workers); types that send nothing (mirror.traffic_seconds). Losses stand until --accept,
+    also over restarts. It changes nothing. Metrics are at mirror.metrics_port. What each alarm
+    means, and what to do: docs/runbooks.
     """
     if not once and (accept or as_json):
         raise click.UsageError("--accept and --json are of --once")
     set_up_logging(config.log_level)
     clock, metrics = SystemClock(), Metrics()
-    expected = {events_topic(name): seconds for name, seconds in config.mirror.traffic_seconds.items()}
+    expected = {
+        events_topic(name): seconds for name, seconds in config.mirror.traffic_seconds.items()
+    }
     workers, max_bytes = config.mirror.workers, config.kafka.max_message_bytes
-    looker = Looker(Sites(config), clock, max_message_bytes=max_bytes, expected=list(expected), counts_workers=workers > 0)
+    looker = Looker(
+        Sites(config),
+        clock,
+        max_message_bytes=max_bytes,
+        expected=list(expected),
+        counts_workers=workers > 0,
+    )
     limits = Limits(config.mirror.retention_alarm_hours, expected, workers)
     watching = Watch(looker, WatchMemory(config.mirror.work_dir), limits, metrics, clock)
     with contextlib.closing(looker):
@@ -93,9 +119,19 @@ def as_lines(site: str, found: Judged) -> Iterator[str]:
     """What a look found, for people."""
     for topic, v in found.verified.items():
         at = dt.datetime.fromtimestamp(v.through_ms / 1000, dt.UTC)
-        yield f"{site} {topic:<40} verified through {at:%Y-%m-%dT%H:%M:%SZ}, by {v.compared} of {v.passed} records"
+        yield (
+            f"{site} {topic:<40} verified through {at:%Y-%m-%dT%H:%M:%SZ}, by {v.compared} of "
+            f"{v.passed} records"
+        )
     for topic, why in found.unverified.items():
         yield f"{site} {topic:<40} not verified: {why}"
     yield from (f"ALARM {alarm}" for alarm in found.alarms)
-    verified = f"{len(found.verified)} topics of site {site}" if found.verified else f"nothing of site {site} is"
-    yield f"{verified} verified by samples{'' if found.verified else ' yet'}, {len(found.alarms)} alarms"
+    verified = (
+        f"{len(found.verified)} topics of site {site}"
+        if found.verified
+        else f"nothing of site {site} is"
+    )
+    yield (
+        f"{verified} verified by samples{'' if found.verified else ' yet'}, "
+        f"{len(found.alarms)} alarms"
+    )

@@ -1,7 +1,9 @@
-"""What a watch remembers from one look to the next, durably (`work_dir/state/watch.json`): a restart forgets no alarm.
+"""What a watch remembers from one look to the next, durably (`work_dir/state/watch.json`): a
+restart forgets no alarm.
 
-Looks of several processes, such as a watch and a `--once` or `--accept` beside it, take turns. Where the disk is full, this
-process remembers by itself until it can write again: its looks go on from each other, and only a restart would forget.
+Looks of several processes, such as a watch and a `--once` or `--accept` beside it, take turns.
+Where the disk is full, this process remembers by itself until it can write again: its looks go on
+from each other, and only a restart would forget.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ _MEMORY: Final = TypeAdapter(Memory)
 
 
 class WatchMemory:
-    """Errors name the file: UsageError where it cannot be used or is damaged, Unavailable where it is not read or written now."""
+    """Errors name the file: UsageError where it cannot be used or is damaged, Unavailable where it
+    is not read or written now.
+    """
 
     def __init__(self, work_dir: Path, turn_s: float = TURN_S) -> None:
         self.path = work_dir / WATCH
@@ -32,7 +36,9 @@ class WatchMemory:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[Memory]:
-        """What is remembered; nobody else looks meanwhile. Unavailable where another's look does not end within `turn_s`."""
+        """What is remembered; nobody else looks meanwhile. Unavailable where another's look does
+        not end within `turn_s`.
+        """
         with held(self.path, self._turn_s):
             yield max(self._read(), self._unwritten, key=lambda memory: memory.looked_ms)
 
@@ -43,7 +49,8 @@ class WatchMemory:
             write_durably(self.path, _MEMORY.dump_json(memory, indent=1))
         except OSError as error:
             raise Unavailable(
-                f"{self.path} cannot be written: {error.strerror}; see to its disk: a restart of the watch would forget"
+                f"{self.path} cannot be written: {error.strerror}; see to its disk: a "
+                "restart of the watch would forget"
             ) from error
         self._unwritten = Memory()
 
@@ -53,8 +60,11 @@ class WatchMemory:
         except FileNotFoundError:
             return Memory()
         except OSError as error:
-            raise Unavailable(f"{self.path} cannot be read: {error.strerror}; see to its disk") from error
+            raise Unavailable(
+                f"{self.path} cannot be read: {error.strerror}; see to its disk"
+            ) from error
         except ValidationError as error:
             raise UsageError(
-                f"{self.path} is damaged ({error}); what it remembered is lost: remove it, and ask `hourmark mirror verify`"
+                f"{self.path} is damaged ({error}); what it remembered is lost: remove "
+                "it, and ask `hourmark mirror verify`"
             ) from error

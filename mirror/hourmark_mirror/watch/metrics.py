@@ -1,4 +1,6 @@
-"""All metrics of a watch over the mirror: names, kinds, meanings. docs/metrics.md says how to read them."""
+"""All metrics of a watch over the mirror: names, kinds, meanings. docs/metrics.md says how to read
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,32 @@ WATCHED: Final = tuple(name for name in AlarmName if name != AlarmName.CANARY_LA
 
 
 class Metrics:
-    """Set after each look. No label for each topic: a thousand topics would be a thousand series."""
+    """Set after each look. No label for each topic: a thousand topics would be a thousand
+    series.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._alarms = Gauge(
-            "hourmark_mirror_alarms", "Alarms that stand, by their name.", ["name"], registry=self.registry
-        )  # fmt: skip
-        self._looked = Gauge(
-            "hourmark_mirror_last_look_timestamp_seconds", "Unix time of the last look that succeeded.", registry=self.registry
+            "hourmark_mirror_alarms",
+            "Alarms that stand, by their name.",
+            ["name"],
+            registry=self.registry,
         )
-        self._lag = Gauge("hourmark_mirror_lag_records", "Records of the edge that are not copied yet.", registry=self.registry)
+        self._looked = Gauge(
+            "hourmark_mirror_last_look_timestamp_seconds",
+            "Unix time of the last look that succeeded.",
+            registry=self.registry,
+        )
+        self._lag = Gauge(
+            "hourmark_mirror_lag_records",
+            "Records of the edge that are not copied yet.",
+            registry=self.registry,
+        )
         self._left = Gauge(
             "hourmark_mirror_retention_left_seconds",
-            "Until the edge's retention may delete the first record that is not copied, of all topic-partitions the least.",
+            "Until the edge's retention may delete the first record that is not copied, "
+            "of all topic-partitions the least.",
             registry=self.registry,
         )
         self._verified = Gauge(
@@ -39,7 +53,9 @@ class Metrics:
             registry=self.registry,
         )
         self._compared = Gauge(
-            "hourmark_mirror_sampled_records", "Records compared by samples since the watch's first look.", registry=self.registry
+            "hourmark_mirror_sampled_records",
+            "Records compared by samples since the watch's first look.",
+            registry=self.registry,
         )
         self._verified.set(math.nan)  # before the first look, too
         self.alarmed([])
@@ -51,9 +67,13 @@ class Metrics:
         self._verified.set(max([*behind_s, *endless], default=math.nan))
         self._compared.set(sum(v.compared for v in found.verified.values()))
         self._looked.set(seen.now_ms / 1000)
-        stands = ((end, max(seen.positions.get(p, 0), seen.starts[p])) for p, end in seen.ends.items())
+        stands = (
+            (end, max(seen.positions.get(p, 0), seen.starts[p])) for p, end in seen.ends.items()
+        )
         self._lag.set(sum(max(0, end - at) for end, at in stands))
-        whole = (ms / 1000 for ms in seen.retention_ms.values() if ms >= 0)  # where nothing waits, all of it is left
+        whole = (
+            ms / 1000 for ms in seen.retention_ms.values() if ms >= 0
+        )  # where nothing waits, all of it is left
         self._left.set(min([*retention_left_s(seen).values(), *whole], default=math.inf))
 
     def alarmed(self, alarms: Sequence[Alarm]) -> None:

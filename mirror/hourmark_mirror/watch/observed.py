@@ -1,4 +1,6 @@
-"""What one look at both clusters saw, and what is remembered of the looks before: all that alarms are made of."""
+"""What one look at both clusters saw, and what is remembered of the looks before: all that alarms
+are made of.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from hourmark_mirror.run.task_status import Failure
 
 
 class Oversize(NamedTuple):
-    """A record at the edge that the target does not take: `bytes` of key and value, over `limit`."""
+    """A record at the edge that the target does not take: `bytes` of key and value, over
+    `limit`.
+    """
 
     offset: int
     bytes: int
@@ -27,7 +31,9 @@ class Stretch(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Of a stretch: how many records were compared, when its last was written, the first that is not on the target as here."""
+    """Of a stretch: how many records were compared, when its last was written, the first that is
+    not on the target as here.
+    """
 
     stretch: Stretch
     compared: int
@@ -36,7 +42,9 @@ class Sample(NamedTuple):
 
 
 class CutOff(NamedTuple):
-    """The edge's first record that the target's retention cannot have deleted, and the target does not have."""
+    """The edge's first record that the target's retention cannot have deleted, and the target does
+    not have.
+    """
 
     offset: int
     timestamp_ms: int
@@ -45,14 +53,16 @@ class CutOff(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """One look. Partitions and topics are the edge's; offsets are the next to read; times are Unix milliseconds.
+    """One look. Partitions and topics are the edge's; offsets are the next to read; times are Unix
+    milliseconds.
 
-    The order in which these were read is what makes them true: positions, then the edge's log starts and ends, then the target.
-    `ids`, `remote_ids`: topic ids; `remote_ids` lacks topics that the target does not have. `retention_ms`: below 0, for ever.
-    `uncopied_ms`: when the first record that is not copied was written, of partitions that were behind at the look before, too.
-    `cut_off`: of partitions whose log start moved on the target; `unread`: those of them that were left to the next look.
-    `blocking`: of partitions that stand still.
-    `newest_ms`: when the newest record of a topic was written, None where it has none; of topics with traffic to be expected.
+    The order in which these were read is what makes them true: positions, then the edge's log
+    starts and ends, then the target. `ids`, `remote_ids`: topic ids; `remote_ids` lacks topics that
+    the target does not have. `retention_ms`: below 0, for ever. `uncopied_ms`: when the first
+    record that is not copied was written, of partitions that were behind at the look before, too.
+    `cut_off`: of partitions whose log start moved on the target; `unread`: those of them that were
+    left to the next look. `blocking`: of partitions that stand still. `newest_ms`: when the newest
+    record of a topic was written, None where it has none; of topics with traffic to be expected.
     `workers`: how many share this mirror now; None where nobody counts them.
     """
 
@@ -77,11 +87,13 @@ class Observed:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPartition:
-    """Of one partition. `covered`: below it everything was copied, or was gone already when it was first looked at.
+    """Of one partition. `covered`: below it everything was copied, or was gone already when it was
+    first looked at.
 
-    `since_ms`: since when the position is seen where it is, while the partition is behind; looks that lie apart begin anew.
-    `sampled`: up to which offset stretches were sampled, the last record of which was written at `sampled_ms`; of `passed`
-    offsets since the first look, `compared` records were compared.
+    `since_ms`: since when the position is seen where it is, while the partition is behind; looks
+    that lie apart begin anew. `sampled`: up to which offset stretches were sampled, the last record
+    of which was written at `sampled_ms`; of `passed` offsets since the first look, `compared`
+    records were compared.
     """
 
     covered: int
@@ -107,7 +119,8 @@ class KnownTopic:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What is remembered from one look to the next. `standing`: losses, which stand until an operator accepts them.
+    """What is remembered from one look to the next. `standing`: losses, which stand until an
+    operator accepts them.
 
     `few_since_ms`: since when there are fewer workers than there should be.
     """

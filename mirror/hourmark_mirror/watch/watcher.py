@@ -1,13 +1,18 @@
-"""The watch over the mirror: observes, judges, remembers, reports; and the alarm of a watch that hangs.
+"""The watch over the mirror: observes, judges, remembers, reports; and the alarm of a watch that
+hangs.
 
-The watch over the mirror: it looks, judges, remembers, and tells what begins and what is over. It changes nothing.
+The watch over the mirror: it looks, judges, remembers, and tells what begins and what is over. It
+changes nothing.
 
-It is a program of its own, because it must go on where the mirror has ended, and may watch a MirrorMaker 2 that others run.
+It is a program of its own, because it must go on where the mirror has ended, and may watch a
+MirrorMaker 2 that others run.
 
-Sees to it that the watch looks. A look that does not end is an alarm within the minute, and at last the end of the process.
+Sees to it that the watch looks. A look that does not end is an alarm within the minute, and at last
+the end of the process.
 
-A client of Kafka may wait for ever for threads of its own (`hourmark.kafka.clients`), and nothing ends a thread of Python from outside.
-Whoever supervises the watch starts it anew, and alarms that stand are remembered.
+A client of Kafka may wait for ever for threads of its own (`hourmark.kafka.clients`), and nothing
+ends a thread of Python from outside. Whoever supervises the watch starts it anew, and alarms that
+stand are remembered.
 """
 
 from __future__ import annotations
@@ -41,7 +46,9 @@ class Looks(Protocol):
 class Watch:
     """One look after the other, told in the log and as metrics."""
 
-    def __init__(self, looks: Looks, memory: WatchMemory, limits: Limits, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self, looks: Looks, memory: WatchMemory, limits: Limits, metrics: Metrics, clock: Clock
+    ) -> None:
         self._looks, self._memory, self._limits = looks, memory, limits
         self._metrics, self._clock = metrics, clock
         self._looked_s = self._began_s = clock.monotonic_s()
@@ -49,8 +56,10 @@ class Watch:
         self._unwatched: list[Alarm] = []
 
     def look(self, *, accept: bool = False) -> Judged:
-        """One look; what stands now, and what is verified. Unavailable where a cluster does not answer, or where the look is not
-        remembered: what it found is told before.
+        """One look; what stands now, and what is verified.
+
+        Unavailable where a cluster does not answer, or where the look is not remembered: what it
+        found is told before.
 
         `accept`: what stood is told no more; what this look finds is.
         """
@@ -65,7 +74,10 @@ class Watch:
         return found
 
     def run(self, stopping: threading.Event) -> None:
-        """Look every `LOOK_S` until it is set. Clusters that are away end nothing, and no loss that stands from before."""
+        """Look every `LOOK_S` until it is set.
+
+        Clusters that are away end nothing, and no loss that stands from before.
+        """
         try:
             with self._memory.turn() as before:
                 self._tell(before.standing)
@@ -125,7 +137,11 @@ class Overseer:
         """Whether a look goes on for too long, now."""
         going_on_s = self._watch.going_on_s
         if going_on_s >= STUCK_S:
-            _LOG.critical("a look at the mirror has not ended for %.0f s; the watch ends, and must be started again", going_on_s)
+            _LOG.critical(
+                "a look at the mirror has not ended for %.0f s; the watch ends, and must "
+                "be started again",
+                going_on_s,
+            )
             self._end()
         elif going_on_s >= UNWATCHED_S:
             self._watch.miss(f"a look has not ended for {going_on_s:.0f} s")

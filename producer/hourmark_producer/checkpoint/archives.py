@@ -1,4 +1,5 @@
-"""What the checkpoint keeps of packed files: which were there, when a source was last looked at, and what was read and is over.
+"""What the checkpoint keeps of packed files: which were there, when a source was last looked at,
+and what was read and is over.
 
 archives  packed files that need no look any more, by what a rename leaves as it is; `file_id`: it is read as that file
 looked    per source: when a full look at it began, by this host's clock; behind by EVERY_S at most
@@ -32,7 +33,9 @@ _Change = tuple[str, tuple[Any, ...]]
 
 
 class Stamp(NamedTuple):
-    """Of a packed file that has its end: the same under every name, and another one's after a change."""
+    """Of a packed file that has its end: the same under every name, and another one's after a
+    change.
+    """
 
     inode: int  # signed, as SQLite's integers are
     size: int
@@ -40,7 +43,11 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> Stamp:
-        return cls(status.st_ino - (1 << 64) if status.st_ino >> 63 else status.st_ino, status.st_size, status.st_mtime_ns)
+        return cls(
+            status.st_ino - (1 << 64) if status.st_ino >> 63 else status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+        )
 
 
 def add_high(db: sqlite3.Connection) -> None:
@@ -56,27 +63,43 @@ def know(stamp: Stamp, file_id: str | None = None) -> _Change:
 
 def forget(stamps: Iterable[Stamp]) -> list[_Change]:
     """They are not there any more."""
-    return [("DELETE FROM archives WHERE inode=? AND size=? AND mtime_ns=?", tuple(stamp)) for stamp in stamps]
+    return [
+        ("DELETE FROM archives WHERE inode=? AND size=? AND mtime_ns=?", tuple(stamp))
+        for stamp in stamps
+    ]
 
 
 def look_at(looked_ms: Mapping[str, int]) -> list[_Change]:
     """Sources were looked at."""
-    return [("INSERT OR REPLACE INTO looked VALUES (?,?)", (source, at_ms)) for source, at_ms in looked_ms.items()]
+    return [
+        ("INSERT OR REPLACE INTO looked VALUES (?,?)", (source, at_ms))
+        for source, at_ms in looked_ms.items()
+    ]
 
 
-def depart(position: Position, unread: tuple[bytes, int] = (b"", 0), *, high: int = 0) -> list[_Change]:
+def depart(
+    position: Position, unread: tuple[bytes, int] = (b"", 0), *, high: int = 0
+) -> list[_Change]:
     """A file or generation that was read up to there is over.
 
-    `unread`: where nothing of it could be read, as it was one line without its end: its first bytes, and its size. `high`: its
-    size when what was unread of it was counted as lost, in bytes: what it was packed into is not counted again up to there.
+    `unread`: where nothing of it could be read, as it was one line without its end: its first
+    bytes, and its size. `high`: its size when what was unread of it was counted as lost, in bytes:
+    what it was packed into is not counted again up to there.
     """
     head, size = unread
     if position.offset == 0 and not (head and size):  # without its beginning it could be any
         return []
-    told = (position.head, position.offset, position.anchor, high) if position.offset else (head, size, b"", high)
+    told = (
+        (position.head, position.offset, position.anchor, high)
+        if position.offset
+        else (head, size, b"", high)
+    )
     return [
         ("INSERT INTO departed (head, offset, anchor, high) VALUES (?,?,?,?)", told),
-        ("DELETE FROM departed WHERE number <= (SELECT max(number) FROM departed) - ?", (DEPARTED_MAX,)),
+        (
+            "DELETE FROM departed WHERE number <= (SELECT max(number) FROM departed) - ?",
+            (DEPARTED_MAX,),
+        ),
     ]
 
 
@@ -95,5 +118,6 @@ def departed(db: sqlite3.Connection) -> list[Position]:
     """Up to where was read what is over."""
     rows = db.execute("SELECT head, offset, anchor, high FROM departed")
     return [
-        Position(head=bytes(head), offset=offset, anchor=bytes(anchor), size_seen=high) for head, offset, anchor, high in rows
+        Position(head=bytes(head), offset=offset, anchor=bytes(anchor), size_seen=high)
+        for head, offset, anchor, high in rows
     ]

@@ -1,11 +1,13 @@
-"""Each source's books, in the checkpoint: bytes seen = acknowledged + in flight + pending + skipped + known lost.
+"""Each source's books, in the checkpoint: bytes seen = acknowledged + in flight + pending + skipped
++ known lost.
 
     totals  per source: bytes acknowledged; skipped, because a setting said so, or they are a copy; and `ended`:
             bytes of files and generations that are over, and all that is lost
 
-Triggers of the database write them in the same transaction as what they count, whoever changes it, and so they survive whatever
-the checkpoint survives. What was seen is `ended`, and of each followed file its size. So the two sides of the equation are
-counted apart: one counts files, the other ranges, and a byte that is in neither puts them out of balance.
+Triggers of the database write them in the same transaction as what they count, whoever changes it,
+and so they survive whatever the checkpoint survives. What was seen is `ended`, and of each followed
+file its size. So the two sides of the equation are counted apart: one counts files, the other
+ranges, and a byte that is in neither puts them out of balance.
 """
 
 from __future__ import annotations
@@ -21,24 +23,34 @@ from typing import Any, Final, NamedTuple
 from hourmark_producer.files.fingerprints import Verdict, judge
 from hourmark_producer.files.tracked_file import TrackedFile
 
-_LOOKS: Final = 5  # a file's step ends in the checkpoint first, then in memory: a moment later both agree
+_LOOKS: Final = (
+    5  # a file's step ends in the checkpoint first, then in memory: a moment later both agree
+)
 _BETWEEN_S: Final = 0.01
 _TABLE: Final = (
-    "CREATE TABLE totals (source TEXT PRIMARY KEY, acknowledged INTEGER NOT NULL DEFAULT 0, skipped INTEGER NOT NULL DEFAULT 0, "
+    "CREATE TABLE totals (source TEXT PRIMARY KEY, acknowledged INTEGER NOT NULL DEFAULT 0, "
+    "skipped INTEGER NOT NULL DEFAULT 0, "
     "ended INTEGER NOT NULL DEFAULT 0)"
 )
-_SEED: Final = (  # a checkpoint of a version without books: what is on its way counts as seen once more
-    "INSERT INTO totals (source, acknowledged) SELECT source, sum(offset) FROM files GROUP BY source",
+# a checkpoint of a version without books: what is on its way counts as seen once more
+_SEED: Final = (
+    (
+        "INSERT INTO totals (source, acknowledged) SELECT source, sum(offset) FROM files "
+        "GROUP BY source"
+    ),
     "INSERT INTO totals (source, ended) SELECT source, bytes FROM losses WHERE true "
     "ON CONFLICT (source) DO UPDATE SET ended = ended + excluded.ended",
-    "INSERT INTO totals (source, ended) SELECT json_extract(range, '$.source'), json_extract(range, '$.end') - "
-    "json_extract(range, '$.start') FROM ranges WHERE true ON CONFLICT (source) DO UPDATE SET ended = ended + excluded.ended",
+    "INSERT INTO totals (source, ended) SELECT json_extract(range, '$.source'), "
+    "json_extract(range, '$.end') - "
+    "json_extract(range, '$.start') FROM ranges WHERE true ON CONFLICT (source) DO UPDATE SET "
+    "ended = ended + excluded.ended",
 )
 
 
 def _add(column: str, source: str, count: str) -> str:
     return (
-        f"INSERT INTO totals (source, {column}) VALUES ({source}, {count}) "  # noqa: S608  # names of this module
+        # names of this module
+        f"INSERT INTO totals (source, {column}) VALUES ({source}, {count}) "  # noqa: S608
         f"ON CONFLICT (source) DO UPDATE SET {column} = {column} + excluded.{column};"
     )
 
@@ -54,10 +66,14 @@ _TRIGGERS: Final = {
     "file_forgotten": f"AFTER DELETE ON files BEGIN {_add('ended', 'OLD.source', 'OLD.offset')} END",
     "file_changed_source": (
         "AFTER UPDATE OF source ON files WHEN NEW.source != OLD.source "
-        f"BEGIN {_add('ended', 'OLD.source', 'OLD.offset')} {_add('ended', 'NEW.source', '-NEW.offset')} END"
+        f"BEGIN {_add('ended', 'OLD.source', 'OLD.offset')} "
+        f"{_add('ended', 'NEW.source', '-NEW.offset')} END"
     ),
     "first_lost": f"AFTER INSERT ON losses BEGIN {_add('ended', 'NEW.source', 'NEW.bytes')} END",
-    "more_lost": f"AFTER UPDATE OF bytes ON losses BEGIN {_add('ended', 'NEW.source', 'NEW.bytes - OLD.bytes')} END",
+    "more_lost": (
+        "AFTER UPDATE OF bytes ON losses BEGIN "
+        f"{_add('ended', 'NEW.source', 'NEW.bytes - OLD.bytes')} END"
+    ),
 }
 
 
@@ -91,7 +107,9 @@ class Books(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
-    """Of one source, in bytes. `off_by`: what was seen and is nowhere; anything but 0 is a fault of the tailer."""
+    """Of one source, in bytes. `off_by`: what was seen and is nowhere; anything but 0 is a fault of
+    the tailer.
+    """
 
     seen: int = 0
     acknowledged: int = 0
@@ -102,14 +120,18 @@ class Balance:
 
     @property
     def off_by(self) -> int:
-        return self.seen - self.acknowledged - self.in_flight - self.pending - self.skipped - self.lost
+        return (
+            self.seen - self.acknowledged - self.in_flight - self.pending - self.skipped - self.lost
+        )
 
 
 def begin(db: sqlite3.Connection) -> None:
     """Keep books in this checkpoint from now on."""
     db.execute("BEGIN IMMEDIATE")
     try:
-        if not db.execute("SELECT 1 FROM sqlite_master WHERE type='table' AND name='totals'").fetchone():
+        if not db.execute(
+            "SELECT 1 FROM sqlite_master WHERE type='table' AND name='totals'"
+        ).fetchone():
             for statement in (_TABLE, *_SEED):
                 db.execute(statement)
         for name, trigger in _TRIGGERS.items():
@@ -133,10 +155,12 @@ def read(db: sqlite3.Connection) -> Books:
         in_flight[fields["source"]] += fields["end"] - fields["start"]
     lost = dict(db.execute("SELECT source, bytes FROM losses").fetchall())
     totals: dict[str, tuple[int, int, int]] = {
-        row[0]: row[1:] for row in db.execute("SELECT source, acknowledged, skipped, ended FROM totals")
+        row[0]: row[1:]
+        for row in db.execute("SELECT source, acknowledged, skipped, ended FROM totals")
     }
     rows = db.execute(
-        "SELECT file_id, source, f.generation, offset, missing, CASE WHEN a.generation = f.generation THEN settled END "
+        "SELECT file_id, source, f.generation, offset, missing, CASE WHEN a.generation = "
+        "f.generation THEN settled END "
         "FROM files f LEFT JOIN accounts a USING (file_id)"
     ).fetchall()
     files = [Row(*row) for row in rows]
@@ -149,26 +173,41 @@ def read(db: sqlite3.Connection) -> Books:
 
 
 def balances(books: Books, unread: Mapping[str, int]) -> dict[str, Balance]:
-    """By source. `unread`: bytes of files, by id, that are there beyond their offsets, or were and are not settled yet."""
+    """By source.
+
+    `unread`: bytes of files, by id, that are there beyond their offsets, or were and are not
+    settled yet.
+    """
     offsets, pending = Counter[str](), Counter[str]()
     for row in books.files:
         offsets[row.source] += row.offset
         pending[row.source] += unread.get(row.file_id, 0)
     return {
         source: Balance(
-            seen=total.ended + offsets[source] + pending[source], acknowledged=total.acknowledged, in_flight=total.in_flight,
-            pending=pending[source], skipped=total.skipped, lost=total.lost,
+            seen=total.ended + offsets[source] + pending[source],
+            acknowledged=total.acknowledged,
+            in_flight=total.in_flight,
+            pending=pending[source],
+            skipped=total.skipped,
+            lost=total.lost,
         )
         for source, total in sorted(books.totals.items())
-    }  # fmt: skip
+    }
 
 
 def balances_now(look: Callable[[], Books], files: Iterable[TrackedFile]) -> dict[str, Balance]:
-    """Of a running tailer. What is pending is in its memory, and belongs to the same moment of each file."""
+    """Of a running tailer.
+
+    What is pending is in its memory, and belongs to the same moment of each file.
+    """
     books, unread = look(), dict[str, int]()
     for _ in range(_LOOKS):
         by_id = {file.file_id: file for file in files}
-        found = {row.file_id: _unread(by_id[row.file_id], row) for row in books.files if row.file_id in by_id}
+        found = {
+            row.file_id: _unread(by_id[row.file_id], row)
+            for row in books.files
+            if row.file_id in by_id
+        }
         unread = {file_id: count for file_id, count in found.items() if count is not None}
         if len(unread) == len(found):
             break
@@ -181,10 +220,15 @@ def _unread(file: TrackedFile, row: Row) -> int | None:
     """None where the file has just moved on."""
     progress, missing = file.progress, file.place.missing
     position = progress.position
-    if (row.generation, row.missing) != (position.generation, missing) or row.settled not in (None, position.settled):
+    if (row.generation, row.missing) != (position.generation, missing) or row.settled not in (
+        None,
+        position.settled,
+    ):
         return None
     if missing:
         return 0
     account = file.observed.of(progress)
     judgement = judge(row.offset, account.shrinks)
-    return judgement.lost_bytes + max(0, account.high - (0 if judgement.verdict is Verdict.REPLACED else row.offset))
+    return judgement.lost_bytes + max(
+        0, account.high - (0 if judgement.verdict is Verdict.REPLACED else row.offset)
+    )

@@ -1,12 +1,14 @@
-"""The checkpoint: what survives kill -9. One SQLite database (WAL, synchronous=FULL) in the state folder.
+"""The checkpoint: what survives kill -9.
+
+One SQLite database (WAL, synchronous=FULL) in the state folder.
 
     meta    format version, host id
     run     whether one is under way, or ended otherwise than in order
     files   per file: identity, place, position
     ranges  the spool: every range that was given a place in the file's order and is not acknowledged yet, with all its fields
-            and its compressed body, or where that lies (`bodies`), so that a retry is the same range byte for byte, even if
-            the file is truncated or gone.
-            They are acknowledged in any order: up to the first that is there a file is acknowledged without gap
+            and its compressed body, or where that lies (`bodies`), so that a retry is the same
+            range byte for byte, even if the file is truncated or gone. They are acknowledged in any
+            order: up to the first that is there a file is acknowledged without gap
     losses  per source: bytes known lost; never falls
     unknown  per source: on how many occasions bytes may have been lost, nobody knows how many; never falls
     occasions  the latest losses, with file and time
@@ -19,10 +21,11 @@
     forgotten  up to where files were read that are gone, see `forgotten`
     marks      per file: the latest places up to which it was read, see `marks`
 
-The order: a range is spooled, and its file's position moved behind it, in one transaction; then it is sent; once acknowledged
-it is deleted, in the transaction that spools the file's next one. So after kill -9 a range is sent again as it was, or not at
-all. Small files share these transactions. `commit` returns when the disk has it; changes of several threads that wait at the same
-time share one fsync.
+The order: a range is spooled, and its file's position moved behind it, in one transaction; then it
+is sent; once acknowledged it is deleted, in the transaction that spools the file's next one. So
+after kill -9 a range is sent again as it was, or not at all. Small files share these transactions.
+`commit` returns when the disk has it; changes of several threads that wait at the same time share
+one fsync.
 """
 
 from __future__ import annotations
@@ -42,7 +45,15 @@ from hourmark.errors import Unavailable
 from hourmark.process.durable import sync_folder
 from hourmark_producer.checkpoint import archives, books, forgotten, integrity, marks
 from hourmark_producer.checkpoint.integrity import what_is_missing
-from hourmark_producer.checkpoint.rows import device_row, file_of, orphan, place_row, position_row, range_of, restore
+from hourmark_producer.checkpoint.rows import (
+    device_row,
+    file_of,
+    orphan,
+    place_row,
+    position_row,
+    range_of,
+    restore,
+)
 from hourmark_producer.checkpoint.spooled_ranges import (
     BESIDE,
     FORMAT,
@@ -71,7 +82,8 @@ CREATE TABLE files (
 CREATE TABLE ranges (sequence INTEGER PRIMARY KEY, file_id TEXT NOT NULL, range TEXT NOT NULL, body BLOB NOT NULL);
 CREATE TABLE losses (source TEXT PRIMARY KEY, bytes INTEGER NOT NULL);
 """
-# Beside what format 1 began with: a version from before them passes over these tables, and can go on with the rest.
+# Beside what format 1 began with: a version from before them passes over these tables, and can go
+# on with the rest.
 _LATER: Final = """
 CREATE TABLE IF NOT EXISTS unknown (source TEXT PRIMARY KEY, occasions INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS occasions (
@@ -91,7 +103,13 @@ CREATE TABLE IF NOT EXISTS targets (file_id TEXT PRIMARY KEY, path BLOB NOT NULL
 _BEGUN: Final = "CREATE TABLE IF NOT EXISTS begun (source TEXT PRIMARY KEY);"
 _LOOK_AT_DISK: Final = "is the disk full, or not writable?"
 _DISK_ERRORS: Final = frozenset(
-    (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY)
+    (
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_BUSY,
+    )
 )
 OCCASIONS_MAX: Final = 1000  # the counts keep them all
 
@@ -100,7 +118,9 @@ _Found = TypeVar("_Found")
 
 
 class CheckpointFailed(Unavailable):
-    """The checkpoint could not be written: nothing was changed, and nothing may be sent that relied on it."""
+    """The checkpoint could not be written: nothing was changed, and nothing may be sent that relied
+    on it.
+    """
 
 
 class CheckpointBroken(Exception):
@@ -109,20 +129,34 @@ class CheckpointBroken(Exception):
 
 def insert_file(file: TrackedFile) -> Change:
     """A file that was not known before."""
-    row = (file.file_id, *device_row(file), *place_row(file.place), *position_row(file.progress.position))
+    row = (
+        file.file_id,
+        *device_row(file),
+        *place_row(file.place),
+        *position_row(file.progress.position),
+    )
     return f"INSERT INTO files VALUES ({','.join('?' * len(row))})", row  # noqa: S608
 
 
 def save_place(file: TrackedFile, place: Place) -> Change:
     """Where a file is now; its identity too, as the device number may have changed."""
     row = (*device_row(file), *place_row(place), file.file_id)
-    return "UPDATE files SET device=?, inode=?, birth_ns=?, source=?, path=?, seen_at=?, missing=? WHERE file_id=?", row
+    return (
+        (
+            "UPDATE files SET device=?, inode=?, birth_ns=?, source=?, path=?, seen_at=?, "
+            "missing=? WHERE file_id=?"
+        ),
+        row,
+    )
 
 
 def save_position(file_id: str, position: Position) -> Change:
     """How far a file was cut."""
     row = (*position_row(position), file_id)
-    return "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?", row
+    return (
+        "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?",
+        row,
+    )
 
 
 def forget_file(file_id: str) -> list[Change]:
@@ -132,15 +166,27 @@ def forget_file(file_id: str) -> list[Change]:
 
 
 def save_account(file_id: str, position: Position, account: Account | None = None) -> Change:
-    """What looks found of a file since `position` was examined; never put over what was settled later."""
+    """What looks found of a file since `position` was examined; never put over what was settled
+    later.
+    """
     account = account or Account(position.size_seen, (), position.head)
     sql = (
-        "INSERT INTO accounts VALUES (?,?,?,?,?,?,?) ON CONFLICT (file_id) DO UPDATE SET generation=excluded.generation, "
-        "settled=excluded.settled, doubted=excluded.doubted, high=excluded.high, shrinks=excluded.shrinks, head=excluded.head "
+        "INSERT INTO accounts VALUES (?,?,?,?,?,?,?) ON CONFLICT (file_id) DO UPDATE SET "
+        "generation=excluded.generation, "
+        "settled=excluded.settled, doubted=excluded.doubted, high=excluded.high, "
+        "shrinks=excluded.shrinks, head=excluded.head "
         "WHERE accounts.settled <= excluded.settled"
     )
     shrinks = json.dumps([(*sizes, head.hex()) for *sizes, head in account.shrinks])
-    return sql, (file_id, position.generation, position.settled, position.doubted, account.high, shrinks, account.head)
+    return sql, (
+        file_id,
+        position.generation,
+        position.settled,
+        position.doubted,
+        account.high,
+        shrinks,
+        account.head,
+    )
 
 
 def begin_source(source: str) -> Change:
@@ -170,22 +216,45 @@ def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
 
 
 def note_void(file_id: str, position: Position) -> Change:
-    """As `save_former`, of a file that a look found truncated; not where it has begun anew since: that knows better."""
+    """As `save_former`, of a file that a look found truncated; not where it has begun anew since:
+    that knows better.
+    """
     _, row = save_former(file_id, position)
     at = (file_id, position.generation)
-    return "INSERT OR REPLACE INTO formers SELECT ?,?,?,?,? FROM files WHERE file_id=? AND generation=?", (*row, *at)
+    return (
+        (
+            "INSERT OR REPLACE INTO formers SELECT ?,?,?,?,? FROM files WHERE file_id=? AND "
+            "generation=?"
+        ),
+        (*row, *at),
+    )
 
 
 def lose(loss: Loss) -> list[Change]:
     """Bytes known lost, and that there may be more."""
-    known = "INSERT INTO losses VALUES (?,?) ON CONFLICT (source) DO UPDATE SET bytes = bytes + excluded.bytes"
-    unknown = "INSERT INTO unknown VALUES (?,?) ON CONFLICT (source) DO UPDATE SET occasions = occasions + excluded.occasions"
+    known = (
+        "INSERT INTO losses VALUES (?,?) ON CONFLICT (source) DO UPDATE SET bytes = bytes + "
+        "excluded.bytes"
+    )
+    unknown = (
+        "INSERT INTO unknown VALUES (?,?) ON CONFLICT (source) DO UPDATE SET occasions = "
+        "occasions + excluded.occasions"
+    )
     row = (loss.source, os.fsencode(loss.path), loss.at_ms, loss.bytes, loss.unknown, loss.what)
     return [
         (known, (loss.source, loss.bytes)),
         (unknown, (loss.source, loss.unknown)),
-        ("INSERT INTO occasions (source, path, at_ms, bytes, unknown, what) VALUES (?,?,?,?,?,?)", row),
-        ("DELETE FROM occasions WHERE number <= (SELECT max(number) FROM occasions) - ?", (OCCASIONS_MAX,)),
+        (
+            (
+                "INSERT INTO occasions (source, path, at_ms, bytes, unknown, what) VALUES "
+                "(?,?,?,?,?,?)"
+            ),
+            row,
+        ),
+        (
+            "DELETE FROM occasions WHERE number <= (SELECT max(number) FROM occasions) - ?",
+            (OCCASIONS_MAX,),
+        ),
     ]
 
 
@@ -202,7 +271,9 @@ class Checkpoint:
 
     @classmethod
     def create(cls, path: Path, host_id: str, *, begun: Sequence[str] = ()) -> None:
-        """A new, empty one: complete and durable under its name, or not there at all. `begun`: these sources are not new."""
+        """A new, empty one: complete and durable under its name, or not there at all. `begun`:
+        these sources are not new.
+        """
         temporary = path.with_name(f"{path.name}.new")
         temporary.unlink(missing_ok=True)
         db = sqlite3.connect(temporary, isolation_level=None)
@@ -213,7 +284,9 @@ class Checkpoint:
                 db.execute(*begin_source(source))
             db.execute("COMMIT")
         except sqlite3.Error as error:
-            raise CheckpointFailed(f"no checkpoint can be made at {path}: {error}; {_LOOK_AT_DISK}") from error
+            raise CheckpointFailed(
+                f"no checkpoint can be made at {path}: {error}; {_LOOK_AT_DISK}"
+            ) from error
         finally:
             db.close()
         os.chmod(temporary, 0o600)  # noqa: PTH101
@@ -235,26 +308,44 @@ class Checkpoint:
                 raise CheckpointBroken(check)
             ((version, host_id),) = db.execute("SELECT format, host_id FROM meta").fetchall()
             if version not in (FORMAT, SEVERAL, BESIDE):
-                raise CheckpointBroken(f"it has format {version}, this version of Hourmark reads formats {FORMAT} to {BESIDE}")
+                raise CheckpointBroken(
+                    f"it has format {version}, this version of Hourmark reads formats "
+                    f"{FORMAT} to {BESIDE}"
+                )
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA wal_autocheckpoint=0")  # `run_mark` does it
-            db.execute("PRAGMA temp_store=MEMORY")  # else each statement that has a trigger makes a file, and removes it
-            db.executescript(_LATER + _BEGUN + integrity.SCHEMA + archives.SCHEMA + marks.SCHEMA + forgotten.SCHEMA)
+            db.execute(
+                "PRAGMA temp_store=MEMORY"
+            )  # else each statement that has a trigger makes a file, and removes it
+            db.executescript(
+                _LATER
+                + _BEGUN
+                + integrity.SCHEMA
+                + archives.SCHEMA
+                + marks.SCHEMA
+                + forgotten.SCHEMA
+            )
             allow_several(db)
             archives.add_high(db)
             books.begin(db)
             if integrity.log_was_lost(db, log_is_there=log_is_there):
                 raise CheckpointBroken(
-                    "the last run did not end in order, and its write-ahead log (…-wal) is not there: it was removed, or not "
+                    "the last run did not end in order, and its write-ahead log (…-wal) is not "
+                    "there: it was removed, or not "
                     "copied along; what was sent last is not known"
                 )
             bodies = bodies_of(db, _beside(path))
             integrity.begin_log(db)
         except (sqlite3.DatabaseError, OSError, ValueError, BodyDamaged, CheckpointBroken) as error:
             db.close()
-            if isinstance(error, OSError) or getattr(error, "sqlite_errorcode", 0) & 0xFF in _DISK_ERRORS:
-                raise CheckpointFailed(f"the checkpoint {path} cannot be opened: {error}; {_LOOK_AT_DISK}") from error
+            if (
+                isinstance(error, OSError)
+                or getattr(error, "sqlite_errorcode", 0) & 0xFF in _DISK_ERRORS
+            ):
+                raise CheckpointFailed(
+                    f"the checkpoint {path} cannot be opened: {error}; {_LOOK_AT_DISK}"
+                ) from error
             raise CheckpointBroken(str(error)) from error
         return cls(db, _log_of(path), bodies), host_id
 
@@ -264,7 +355,11 @@ class Checkpoint:
             try:
                 bring_in(self._db, self._bodies)
                 integrity.end(self._db)
-            except (sqlite3.Error, OSError, BodyDamaged):  # closing would remove the log, as if all were in order
+            except (
+                sqlite3.Error,
+                OSError,
+                BodyDamaged,
+            ):  # closing would remove the log, as if all were in order
                 return
             self._db.close()
             self._bodies.close()
@@ -276,12 +371,18 @@ class Checkpoint:
         with self._database:
             if not ticket.done:
                 self._write([self._waiting.popleft() for _ in range(len(self._waiting))])
-        assert ticket.done, "whoever holds the database writes every ticket that waits, its own included"
+        assert ticket.done, (
+            "whoever holds the database writes every ticket that waits, its own included"
+        )
         if ticket.error is not None:
-            raise CheckpointFailed(f"the checkpoint cannot be written: {ticket.error}; is the disk full?") from ticket.error
+            raise CheckpointFailed(
+                f"the checkpoint cannot be written: {ticket.error}; is the disk full?"
+            ) from ticket.error
 
     def _write(self, batch: list[_Ticket]) -> None:
-        error: sqlite3.Error | OSError | None = sqlite3.OperationalError("the write did not end")  # until COMMIT has returned
+        error: sqlite3.Error | OSError | None = sqlite3.OperationalError(
+            "the write did not end"
+        )  # until COMMIT has returned
         changes = [change for ticket in batch for change in ticket.changes]
         try:
             changes = placed(self._bodies, changes)
@@ -301,7 +402,9 @@ class Checkpoint:
                 ticket.error, ticket.done = error, True
 
     def _begin_log_if_long(self) -> None:
-        with contextlib.suppress(sqlite3.Error, OSError):  # what was committed is durable; the next commit tries again
+        with contextlib.suppress(
+            sqlite3.Error, OSError
+        ):  # what was committed is durable; the next commit tries again
             if self._log.stat().st_size > _LOG_BYTES_MAX:
                 integrity.begin_log(self._db)
 
@@ -309,13 +412,23 @@ class Checkpoint:
         """Every known file, with its ranges in flight."""
         with self._database:
             in_flight = dict[str, tuple[Outgoing, ...]]()
-            for sequence, file_id, text in self._db.execute("SELECT sequence, file_id, range FROM ranges ORDER BY sequence"):
-                in_flight[file_id] = (*in_flight.get(file_id, ()), Outgoing(sequence, range_of(text)))
+            for sequence, file_id, text in self._db.execute(
+                "SELECT sequence, file_id, range FROM ranges ORDER BY sequence"
+            ):
+                in_flight[file_id] = (
+                    *in_flight.get(file_id, ()),
+                    Outgoing(sequence, range_of(text)),
+                )
             rows = self._db.execute("SELECT * FROM files").fetchall()
             targets = dict(self._db.execute("SELECT file_id, path FROM targets").fetchall())
             formers = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM formers")}
-            accounts = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM accounts")}
-            kept = {file_id: (generation, count) for file_id, generation, count in self._db.execute("SELECT * FROM kept")}
+            accounts = {
+                file_id: row for file_id, *row in self._db.execute("SELECT * FROM accounts")
+            }
+            kept = {
+                file_id: (generation, count)
+                for file_id, generation, count in self._db.execute("SELECT * FROM kept")
+            }
             marked = marks.known(self._db)
         files = [file_of(row, in_flight.pop(row[0], ())) for row in rows]
         for file in files:
@@ -323,22 +436,31 @@ class Checkpoint:
             file.kept = kept.get(file.file_id, file.kept)
             if file.file_id in formers:
                 generation, offset, anchor, head = formers[file.file_id]
-                file.former = Position(generation=generation, offset=offset, anchor=bytes(anchor), head=bytes(head))
+                file.former = Position(
+                    generation=generation, offset=offset, anchor=bytes(anchor), head=bytes(head)
+                )
             marks.restore(file, marked.get(file.file_id, {}))
             if file.file_id in accounts:
                 restore(file, *accounts[file.file_id])
         return files + [orphan(ranges) for ranges in in_flight.values()]
 
     def begun(self) -> set[str]:
-        """Sources that were looked at; those of which anything is known were, perhaps by a version that did not write it down."""
+        """Sources that were looked at; those of which anything is known were, perhaps by a version
+        that did not write it down.
+        """
         with self._database:
-            rows = self._db.execute("SELECT source FROM begun UNION SELECT source FROM files UNION SELECT source FROM totals")
+            rows = self._db.execute(
+                "SELECT source FROM begun UNION SELECT source FROM files UNION SELECT "
+                "source FROM totals"
+            )
             return {source for (source,) in rows}
 
     def last_sequence(self) -> int:
         """The highest sequence number in the spool; 0 where it is empty."""
         with self._database:
-            (highest,) = self._db.execute("SELECT coalesce(max(sequence), 0) FROM ranges").fetchone()
+            (highest,) = self._db.execute(
+                "SELECT coalesce(max(sequence), 0) FROM ranges"
+            ).fetchone()
         return int(highest)
 
     def body(self, sequence: int) -> bytes:
@@ -347,14 +469,19 @@ class Checkpoint:
             with self._database:
                 return body_of(self._db, self._bodies, sequence)
         except (sqlite3.Error, OSError, BodyDamaged) as error:
-            raise CheckpointFailed(f"the checkpoint cannot be read: {error}; look at the disk") from error
+            raise CheckpointFailed(
+                f"the checkpoint cannot be read: {error}; look at the disk"
+            ) from error
 
     def losses(self) -> dict[str, Losses]:
         """By source."""
         with self._database:
             known = dict(self._db.execute("SELECT source, bytes FROM losses").fetchall())
             unknown = dict(self._db.execute("SELECT source, occasions FROM unknown").fetchall())
-        return {source: Losses(known.get(source, 0), unknown.get(source, 0)) for source in known.keys() | unknown.keys()}
+        return {
+            source: Losses(known.get(source, 0), unknown.get(source, 0))
+            for source in known.keys() | unknown.keys()
+        }
 
     def read_books(self) -> books.Books:
         """Of all sources, as of one moment."""
@@ -366,14 +493,25 @@ class Checkpoint:
             with self._database:
                 return look(self._db)
         except sqlite3.Error as error:
-            raise CheckpointFailed(f"the checkpoint cannot be read: {error}; look at the disk") from error
+            raise CheckpointFailed(
+                f"the checkpoint cannot be read: {error}; look at the disk"
+            ) from error
 
     def occasions(self) -> list[Loss]:
         """The latest losses, oldest first."""
         with self._database:
-            rows = self._db.execute("SELECT source, path, at_ms, bytes, unknown, what FROM occasions ORDER BY number").fetchall()
+            rows = self._db.execute(
+                "SELECT source, path, at_ms, bytes, unknown, what FROM occasions ORDER BY number"
+            ).fetchall()
         return [
-            Loss(source=source, path=os.fsdecode(path), at_ms=at_ms, bytes=count, unknown=unknown, what=what)
+            Loss(
+                source=source,
+                path=os.fsdecode(path),
+                at_ms=at_ms,
+                bytes=count,
+                unknown=unknown,
+                what=what,
+            )
             for source, path, at_ms, count, unknown, what in rows
         ]
 

@@ -1,8 +1,9 @@
 """Files that are gone and forgotten: up to where each was read, in the checkpoint alone.
 
-A file that left its source's patterns, or could not be found any more, stays tracked so that it is read on should it come back.
-Once its inode is not in its folder any more it takes no memory and no part of a scan; should it come back all the same, from
-another folder, its row tells where to go on. The latest FORGOTTEN_MAX are kept, some hundred bytes each.
+A file that left its source's patterns, or could not be found any more, stays tracked so that it is
+read on should it come back. Once its inode is not in its folder any more it takes no memory and no
+part of a scan; should it come back all the same, from another folder, its row tells where to go on.
+The latest FORGOTTEN_MAX are kept, some hundred bytes each.
 """
 
 from __future__ import annotations
@@ -33,20 +34,31 @@ class Forgotten(NamedTuple):
 
 
 def forget(file: TrackedFile) -> list[_Change]:
-    """Return the changes that keep where to go on. The file must have a birth time: else its inode may be another's by now."""
-    assert file.identity.birth_ns, "a file without a birth time is not told from the next one on its inode"
+    """Return the changes that keep where to go on.
+
+    The file must have a birth time: else its inode may be another's by now.
+    """
+    assert file.identity.birth_ns, (
+        "a file without a birth time is not told from the next one on its inode"
+    )
     _, inode, birth_ns = device_row(file)
     at = file.progress.position
     columns = "inode, birth_ns, file_id, generation, offset, in_line, anchor, head"
     row = (inode, birth_ns, file.file_id, at.generation, at.offset, at.in_line, at.anchor, at.head)
     return [
-        (f"INSERT INTO forgotten ({columns}) VALUES (?,?,?,?,?,?,?,?)", row),  # noqa: S608  # names of this module
-        ("DELETE FROM forgotten WHERE number <= (SELECT max(number) FROM forgotten) - ?", (FORGOTTEN_MAX,)),
+        # names of this module
+        (f"INSERT INTO forgotten ({columns}) VALUES (?,?,?,?,?,?,?,?)", row),  # noqa: S608
+        (
+            "DELETE FROM forgotten WHERE number <= (SELECT max(number) FROM forgotten) - ?",
+            (FORGOTTEN_MAX,),
+        ),
     ]
 
 
 def find(db: sqlite3.Connection, identity: Identity) -> Forgotten | None:
-    """Return what is known of a file of this inode and birth time; None where nothing is. Raises sqlite3.Error.
+    """Return what is known of a file of this inode and birth time; None where nothing is.
+
+    Raises sqlite3.Error.
 
     The device is not compared: its number may differ after a restart of the machine.
     """
@@ -54,7 +66,8 @@ def find(db: sqlite3.Connection, identity: Identity) -> Forgotten | None:
         return None
     inode = identity.inode - (1 << 64) if identity.inode >> 63 else identity.inode
     row = db.execute(
-        "SELECT file_id, generation, offset, in_line, anchor, head FROM forgotten WHERE birth_ns=? AND inode=? "
+        "SELECT file_id, generation, offset, in_line, anchor, head FROM forgotten WHERE "
+        "birth_ns=? AND inode=? "
         "ORDER BY number DESC LIMIT 1",
         (identity.birth_ns, inode),
     ).fetchone()
@@ -62,6 +75,11 @@ def find(db: sqlite3.Connection, identity: Identity) -> Forgotten | None:
         return None
     file_id, generation, offset, in_line, anchor, head = row
     position = Position(
-        generation=generation, offset=offset, in_line=bool(in_line), anchor=bytes(anchor), head=bytes(head), size_seen=offset
+        generation=generation,
+        offset=offset,
+        in_line=bool(in_line),
+        anchor=bytes(anchor),
+        head=bytes(head),
+        size_seen=offset,
     )
     return Forgotten(file_id, position)

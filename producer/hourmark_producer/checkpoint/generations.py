@@ -1,13 +1,16 @@
-"""How often each file was truncated, kept beside the checkpoint, and in a second folder where one is configured.
+"""How often each file was truncated, kept beside the checkpoint, and in a second folder where one
+is configured.
 
-Lines are named by file, generation and offset. Where a checkpoint is lost and all is read again, a generation must not begin anew
-with other bytes than it had. So each one's beginning is noted before its first range is sent: a file whose head is that of its
-latest generation is that generation; one whose head is not begins the next.
+Lines are named by file, generation and offset. Where a checkpoint is lost and all is read again, a
+generation must not begin anew with other bytes than it had. So each one's beginning is noted before
+its first range is sent: a file whose head is that of its latest generation is that generation; one
+whose head is not begins the next.
 
     generations  a line of JSON with the host id, then one for each beginning: file id, generation, head's length and digest
 
-A generation after a truncation is noted durably. That of a file as it was found is written, and not synced: there are many of
-them, and only a power cut together with a lost checkpoint and a truncation would miss one.
+A generation after a truncation is noted durably. That of a file as it was found is written, and not
+synced: there are many of them, and only a power cut together with a lost checkpoint and a
+truncation would miss one.
 """
 
 from __future__ import annotations
@@ -59,7 +62,8 @@ class Generations:
                 write_durably(path, self._content())
             except OSError as error:
                 raise ConfigError(
-                    f"{path} cannot be written: {error.strerror}; name a folder that this user may write"
+                    f"{path} cannot be written: {error.strerror}; name a folder that this "
+                    "user may write"
                 ) from error
 
     def of(self, file_id: str, head: bytes) -> int:
@@ -68,7 +72,10 @@ class Generations:
             known = self._known.get(file_id)
         if known is None:
             return 0
-        is_it = len(head) >= known.length and Beginning.of(known.generation, head[: known.length]) == known
+        is_it = (
+            len(head) >= known.length
+            and Beginning.of(known.generation, head[: known.length]) == known
+        )
         return known.generation + (not is_it)
 
     def note(self, file_id: str, generation: int, content: bytes) -> None:
@@ -90,7 +97,10 @@ class Generations:
                 self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        """Keep the latest FILES_MAX beginnings, here and in the files. Raises OSError as `write_durably`."""
+        """Keep the latest FILES_MAX beginnings, here and in the files.
+
+        Raises OSError as `write_durably`.
+        """
         for file_id in list(self._known)[:-FILES_MAX]:
             del self._known[file_id]
         for path in self._paths:
@@ -103,7 +113,10 @@ class Generations:
                 _check_owner(path, fields, self._host_id)
             elif isinstance(fields, list) and len(fields) == 4:
                 file_id, beginning = fields[0], Beginning(*fields[1:])
-                if file_id not in self._known or self._known[file_id].generation <= beginning.generation:
+                if (
+                    file_id not in self._known
+                    or self._known[file_id].generation <= beginning.generation
+                ):
                     self._known.pop(file_id, None)
                     self._known[file_id] = beginning
 
@@ -124,16 +137,21 @@ def owner(folder: Path) -> str | None:
 def _check_owner(path: Path, fields: dict[str, object], host_id: str) -> None:
     if fields.get("host_id") != host_id:
         raise ConfigError(
-            f"{path} belongs to host id {fields.get('host_id')}, this tailer has {host_id}; give each its own folder"
+            f"{path} belongs to host id {fields.get('host_id')}, this tailer has "
+            f"{host_id}; give each its own folder"
         )
 
 
 def _line(file_id: str, beginning: Beginning) -> bytes:
-    return b"\n" + json.dumps([file_id, *beginning], separators=(",", ":")).encode()  # a torn one does not spoil the next
+    return (
+        b"\n" + json.dumps([file_id, *beginning], separators=(",", ":")).encode()
+    )  # a torn one does not spoil the next
 
 
 def _lines(path: Path) -> Iterator[object]:
-    """What can be read: a kill may have torn the last, and nothing but a lost checkpoint depends on it."""
+    """What can be read: a kill may have torn the last, and nothing but a lost checkpoint depends on
+    it.
+    """
     try:
         content = path.read_bytes()
     except FileNotFoundError:

@@ -1,8 +1,10 @@
-"""The state folder of one tailer: lock and host id (`hourmark.state_folder`), and `checkpoint.sqlite` (`checkpoint`).
+"""The state folder of one tailer: lock and host id (`hourmark.state_folder`), and
+`checkpoint.sqlite` (`checkpoint`).
 
-What must not happen silently is a start from zero: every line would be sent again. So a tailer that has a host id but no
-checkpoint in order refuses to start, unless it is told `--reread`. The checkpoint is made before the host id, whole or not
-at all, so that a first start killed at any moment is no such case.
+What must not happen silently is a start from zero: every line would be sent again. So a tailer that
+has a host id but no checkpoint in order refuses to start, unless it is told `--reread`. The
+checkpoint is made before the host id, whole or not at all, so that a first start killed at any
+moment is no such case.
 """
 
 from __future__ import annotations
@@ -22,9 +24,12 @@ from hourmark_producer.checkpoint.generations import owner
 from hourmark_producer.counters import Loss
 
 REREAD_REPEATS: Final = (
-    "every file that is still there is sent again from its start; lines keep their ids and are dropped as duplicates, except "
-    "those whose time is not in the line itself, records that a flush ended early (record_start), and, where the file "
-    "`generations` is gone too and no tailer.second_state_dir has it, those of files that were truncated before: these may "
+    "every file that is still there is sent again from its start; lines keep their ids and are "
+    "dropped as duplicates, except "
+    "those whose time is not in the line itself, records that a flush ended early "
+    "(record_start), and, where the file "
+    "`generations` is gone too and no tailer.second_state_dir has it, those of files that were "
+    "truncated before: these may "
     "repeat. What was on its way, or unread, of files that are gone is unknown loss"
 )
 CHECKPOINT: Final = "checkpoint.sqlite"
@@ -32,17 +37,21 @@ _LOG = logging.getLogger(__name__)
 
 
 def locked(state_dir: Path) -> IO[bytes]:
-    """Hold the state folder until this is closed; UsageError names the process that holds it already."""
+    """Hold the state folder until this is closed; UsageError names the process that holds it
+    already.
+    """
     return StateFolder(state_dir, "tailer").lock()
 
 
 def open_installation(
     state_dir: Path, *, reread: bool, sources: Sequence[str] = (), second: Path | None = None
 ) -> tuple[Checkpoint, str]:
-    """The checkpoint and the host id; a first start makes both. UsageError where going on would repeat what was sent.
+    """The checkpoint and the host id; a first start makes both.
 
-    Where one is lost, and all is read again, of each of these sources it is unknown what was lost with it. `second`: the folder
-    that knows the host id where the first is gone.
+    UsageError where going on would repeat what was sent.
+
+    Where one is lost, and all is read again, of each of these sources it is unknown what was lost
+    with it. `second`: the folder that knows the host id where the first is gone.
     """
     folder = StateFolder(state_dir, "tailer")
     host_id = folder.host_id() or (owner(second) if second is not None else None)
@@ -50,8 +59,11 @@ def open_installation(
     if not path.exists():
         if host_id is not None and not reread:
             raise UsageError(
-                f"{state_dir} has a host id{'' if folder.host_id() else f' ({second} names it)'} but no checkpoint, so it is not "
-                f"known what was sent. Put {path.name} back, or start with --reread: {REREAD_REPEATS}"
+                f"{state_dir} has a host "
+                f"id{'' if folder.host_id() else f' ({second} names it)'} but no checkpoint, so "
+                "it is not "
+                f"known what was sent. Put {path.name} back, or start with --reread: "
+                f"{REREAD_REPEATS}"
             )
         _remove_journals(path)
         anew = host_id is not None  # then all is read again, from its start
@@ -64,31 +76,43 @@ def open_installation(
     elif host_id != known_as:
         checkpoint.close()
         raise UsageError(
-            f"{path} belongs to host id {known_as}, but {state_dir / 'host-id'} says {host_id}: one of them was copied from "
+            f"{path} belongs to host id {known_as}, but {state_dir / 'host-id'} says {host_id}: "
+            "one of them was copied from "
             "another host. Put the right one back"
         )
     return checkpoint, known_as
 
 
 def _doubt(checkpoint: Checkpoint, path: Path, sources: Sequence[str]) -> None:
-    what = "the checkpoint was lost: what was on its way, or unread, of files that are gone is unknown"
+    what = (
+        "the checkpoint was lost: what was on its way, or unread, of files that are gone is unknown"
+    )
     at_ms = time.time_ns() // 1_000_000
-    losses = [Loss(source=source, path=str(path), at_ms=at_ms, bytes=0, unknown=1, what=what) for source in sources]
+    losses = [
+        Loss(source=source, path=str(path), at_ms=at_ms, bytes=0, unknown=1, what=what)
+        for source in sources
+    ]
     checkpoint.commit([change for loss in losses for change in lose(loss)])
 
 
-def _open(path: Path, sources: Sequence[str], *, reread: bool, host_id: str | None) -> tuple[Checkpoint, str, bool]:
+def _open(
+    path: Path, sources: Sequence[str], *, reread: bool, host_id: str | None
+) -> tuple[Checkpoint, str, bool]:
     """Also whether it was broken, and was made again."""
     try:
         return *Checkpoint.open(path), False
     except CheckpointBroken as error:
         if not reread:
             raise UsageError(
-                f"the checkpoint {path} cannot be used: {error}. Put a good one back, or start with --reread: {REREAD_REPEATS}"
+                f"the checkpoint {path} cannot be used: {error}. Put a good one back, or "
+                f"start with --reread: {REREAD_REPEATS}"
             ) from error
         aside = _aside(path)
         _LOG.warning(
-            "the checkpoint %s cannot be used (%s); it is kept as %s, and all files are read again", path, error, aside.name
+            "the checkpoint %s cannot be used (%s); it is kept as %s, and all files are read again",
+            path,
+            error,
+            aside.name,
         )
     _remove_journals(path)
     Checkpoint.create(path, host_id or new_host_id(), begun=sources)

@@ -2,25 +2,28 @@
 
 Whether a write-ahead log is whole. What SQLite cannot read ends the log for it, without a word.
 
-SQLite reads its log up to the first frame whose checksum is wrong, and takes that for the end: right for a commit that a power
-cut tore, but a flipped bit in the middle takes every later commit with it, and the checkpoint would be an older state, whole and
-in order. Two things tell:
+SQLite reads its log up to the first frame whose checksum is wrong, and takes that for the end:
+right for a commit that a power cut tore, but a flipped bit in the middle takes every later commit
+with it, and the checkpoint would be an older state, whole and in order. Two things tell:
 
-- The wal-index (…-shm) says how many frames were committed. It outlives kill -9, and is written after the log is synced: the log
-  never holds fewer. SQLite makes it anew when it opens a database.
-- Without it, or with one from before a power cut: a commit is synced before the next one is written, so at most one may be torn.
-  Where more than one follows the end that SQLite sees, the log was damaged. Frames of other salts are none of its own: where
-  SQLite began its log anew in place, as with 0.2.0, those of the one before stand behind the end.
+- The wal-index (…-shm) says how many frames were committed. It outlives kill -9, and is written
+  after the log is synced: the log never holds fewer. SQLite makes it anew when it opens a database.
+- Without it, or with one from before a power cut: a commit is synced before the next one is
+  written, so at most one may be torn. Where more than one follows the end that SQLite sees, the log
+  was damaged. Frames of other salts are none of its own: where SQLite began its log anew in place,
+  as with 0.2.0, those of the one before stand behind the end.
 
-So the log is read here first, without SQLite, which would change what tells. It is some MB at most, and there after a kill only.
-Formats: https://sqlite.org/walformat.html, sections 2.1, 4.1 and 4.2.
+So the log is read here first, without SQLite, which would change what tells. It is some MB at most,
+and there after a kill only. Formats: https://sqlite.org/walformat.html, sections 2.1, 4.1 and 4.2.
 
-Whether a run of the tailer is under way, marked in its checkpoint so that a lost write-ahead log is noticed.
+Whether a run of the tailer is under way, marked in its checkpoint so that a lost write-ahead log is
+noticed.
 
-A run's newest commits are in the log alone. Without it the database is an older state, whole and in order, and going on from
-there would send other ranges under old places. So the database itself says LOGGED, "there is more in the log", while the
-log's first commit says ALL. Who opens it and reads LOGGED, where there was no log, knows that it was lost. Where another
-program closed the database in order, and so moved the log into it, ALL is read: nothing is lost.
+A run's newest commits are in the log alone. Without it the database is an older state, whole and in
+order, and going on from there would send other ranges under old places. So the database itself says
+LOGGED, "there is more in the log", while the log's first commit says ALL. Who opens it and reads
+LOGGED, where there was no log, knows that it was lost. Where another program closed the database in
+order, and so moved the log into it, ALL is read: nothing is lost.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ from typing import Final, NamedTuple
 _VERSION: Final = 3_007_000  # of both
 _INDEX: Final = struct.Struct("=I8xB3xI12x8s")  # version, whether it is initialized, frames, salts
 _INDEX_BYTES: Final = 48  # with its checksum; there twice
-_LOG_HEADER: Final = struct.Struct(">IIII8sII")  # magic, version, page size, number, salts, checksum
+_LOG_HEADER: Final = struct.Struct(
+    ">IIII8sII"
+)  # magic, version, page size, number, salts, checksum
 _FRAME_HEADER: Final = struct.Struct(">II8sII")  # page, pages after a commit or 0, salts, checksum
 _MAGIC: Final = 0x377F0682  # or one more: then checksums are big-endian
 _TORN_MAX: Final = 1  # commits
@@ -44,7 +49,10 @@ _DAMAGED: Final = "was damaged: what was sent last is not known"
 
 
 class Index(NamedTuple):
-    """What a wal-index says. `this_boot`: it was written by a process of this boot, so it is no older than the log."""
+    """What a wal-index says.
+
+    `this_boot`: it was written by a process of this boot, so it is no older than the log.
+    """
 
     frames: int
     salts: bytes
@@ -61,19 +69,24 @@ class Frame(NamedTuple):
 
 
 def what_is_missing(path: Path) -> str:
-    """Why the log of the database at `path`, which nobody has open, is not whole; empty where it is."""
+    """Why the log of the database at `path`, which nobody has open, is not whole; empty where it
+    is.
+    """
     log, index = path.with_name(f"{path.name}-wal").read_bytes(), read_index(path)
     order = "=" if len(log) < _LOG_HEADER.size else ">" if log[3] & 1 else "<"
     frames = list(_frames(log))
     recovered = _recovered(log, frames, order)
     if index is not None and _is_of(index, log, frames) and recovered < index.frames:
-        return f"its write-ahead log holds {recovered} whole frames of {index.frames}: it {_DAMAGED}"
+        return (
+            f"its write-ahead log holds {recovered} whole frames of {index.frames}: it {_DAMAGED}"
+        )
     salts = _salts(log, order)
     own = (run for run in _runs(frames[recovered:], order) if salts in (None, run[-1].salts))
     commits = max((sum(frame.is_commit for frame in run) for run in own), default=0)
     if commits > _TORN_MAX:
         return (
-            f"after frame {recovered}, and one that is not whole, its write-ahead log goes on with other commits: it {_DAMAGED}"
+            f"after frame {recovered}, and one that is not whole, its write-ahead log goes on "
+            f"with other commits: it {_DAMAGED}"
         )
     return ""
 
@@ -87,7 +100,11 @@ def read_index(path: Path) -> Index | None:
     except FileNotFoundError:
         return None
     first, second = content[:_INDEX_BYTES], content[_INDEX_BYTES:]
-    if first != second or len(second) != _INDEX_BYTES or _sum((0, 0), first[:40], "=") != struct.unpack("=II", first[40:]):
+    if (
+        first != second
+        or len(second) != _INDEX_BYTES
+        or _sum((0, 0), first[:40], "=") != struct.unpack("=II", first[40:])
+    ):
         return None
     version, is_initialized, frames, salts = _INDEX.unpack(first[:40])
     if version != _VERSION or not is_initialized:
@@ -100,7 +117,9 @@ def _is_of(index: Index, log: bytes, frames: list[Frame]) -> bool:
     """Whether it is this log's, and not that of an earlier one."""
     if len(log) < _LOG_HEADER.size:
         return index.this_boot
-    return index.salts == _LOG_HEADER.unpack_from(log)[4] or any(index.salts == frame.salts for frame in frames[:1])
+    return index.salts == _LOG_HEADER.unpack_from(log)[4] or any(
+        index.salts == frame.salts for frame in frames[:1]
+    )
 
 
 def _frames(log: bytes) -> Iterator[Frame]:
@@ -117,7 +136,9 @@ def _frames(log: bytes) -> Iterator[Frame]:
 
 
 def _recovered(log: bytes, frames: list[Frame], order: str) -> int:
-    """How many frames SQLite reads: up to the last commit before the first frame that is not whole."""
+    """How many frames SQLite reads: up to the last commit before the first frame that is not
+    whole.
+    """
     salts = _salts(log, order)
     if salts is None:
         return 0
@@ -136,11 +157,17 @@ def _salts(log: bytes, order: str) -> bytes | None:
         return None
     magic, version, _, _, salts, *checksum = _LOG_HEADER.unpack_from(log)
     whole = magic & ~1 == _MAGIC and version == _VERSION
-    return bytes(salts) if whole and _sum((0, 0), log[: _LOG_HEADER.size - 8], order) == tuple(checksum) else None
+    return (
+        bytes(salts)
+        if whole and _sum((0, 0), log[: _LOG_HEADER.size - 8], order) == tuple(checksum)
+        else None
+    )
 
 
 def _runs(frames: list[Frame], order: str) -> Iterator[list[Frame]]:
-    """Frames that were written one after another, by their checksums; each with the one before, which may be the bad one."""
+    """Frames that were written one after another, by their checksums; each with the one before,
+    which may be the bad one.
+    """
     begin = 0
     for at in range(1, len(frames) + 1):
         if at == len(frames) or not _follows(frames[at - 1], frames[at], order):
@@ -149,7 +176,10 @@ def _runs(frames: list[Frame], order: str) -> Iterator[list[Frame]]:
 
 
 def _follows(before: Frame, frame: Frame, order: str) -> bool:
-    return before.salts == frame.salts and _sum(before.checksum, frame.content, order) == frame.checksum
+    return (
+        before.salts == frame.salts
+        and _sum(before.checksum, frame.content, order) == frame.checksum
+    )
 
 
 def _sum(start: tuple[int, int], content: bytes, order: str) -> tuple[int, int]:
@@ -171,7 +201,9 @@ def log_was_lost(db: sqlite3.Connection, *, log_is_there: bool) -> bool:
 
 
 def begin_log(db: sqlite3.Connection) -> None:
-    """Move the log into the database, and begin a new one. sqlite3.Error where the disk is full: all is as it was then."""
+    """Move the log into the database, and begin a new one. sqlite3.Error where the disk is full:
+    all is as it was then.
+    """
     _put(db, _LOGGED)
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     _put(db, _ALL)

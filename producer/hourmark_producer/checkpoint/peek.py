@@ -1,8 +1,10 @@
-"""The checkpoint as another process may see it, whether or not a tailer runs. Nothing of it is changed, nor in its folder.
+"""The checkpoint as another process may see it, whether or not a tailer runs.
 
-While there is a write-ahead log, it is read as any second reader does: in one transaction, beside the tailer. Without one
-all is in the database, which is read as it lies there: another way would make an empty log, and a log that is there says to the
-next start that none was lost.
+Nothing of it is changed, nor in its folder.
+
+While there is a write-ahead log, it is read as any second reader does: in one transaction, beside
+the tailer. Without one all is in the database, which is read as it lies there: another way would
+make an empty log, and a log that is there says to the next start that none was lost.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ class Spooled(NamedTuple):
 
 
 class KnownFile(NamedTuple):
-    """One followed file, as written down. `high`: the largest size that was seen of this generation."""
+    """One followed file, as written down.
+
+    `high`: the largest size that was seen of this generation.
+    """
 
     file_id: str
     source: str
@@ -63,21 +68,33 @@ class Peek(NamedTuple):
 
 
 def peek(path: Path) -> Peek:
-    """UsageError where there is none, or it may not be read; Unavailable where it cannot be read at the moment."""
+    """UsageError where there is none, or it may not be read; Unavailable where it cannot be read at
+    the moment.
+    """
     if not path.exists():
         raise UsageError(
-            f"there is no checkpoint at {path}: no tailer has run with this tailer.state_dir; `hourmark tail` starts one"
+            f"there is no checkpoint at {path}: no tailer has run with this "
+            "tailer.state_dir; `hourmark tail` starts one"
         )
     with opened(path) as db:
         ((host_id,),) = db.execute("SELECT host_id FROM meta").fetchall()
-        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
+        tables = {
+            name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
+        }
         kept = books.read(db) if {"totals", "accounts"} <= tables else None
         losses = dict(db.execute("SELECT source, bytes FROM losses").fetchall())
-        unknown = dict(db.execute("SELECT source, occasions FROM unknown").fetchall()) if "unknown" in tables else {}
+        unknown = (
+            dict(db.execute("SELECT source, occasions FROM unknown").fetchall())
+            if "unknown" in tables
+            else {}
+        )
         return Peek(
             host_id=host_id,
             files=list(_files(db, tables)),
-            losses={source: Losses(losses.get(source, 0), unknown.get(source, 0)) for source in losses.keys() | unknown.keys()},
+            losses={
+                source: Losses(losses.get(source, 0), unknown.get(source, 0))
+                for source in losses.keys() | unknown.keys()
+            },
             occasions=_occasions(db) if "occasions" in tables else [],
             books=kept,
         )
@@ -96,34 +113,72 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
             yield db
     except sqlite3.Error as error:
         if not os.access(path, os.R_OK) or not os.access(path.parent, os.X_OK | os.R_OK):
-            raise UsageError(f"{path} may not be read by this user; ask as the tailer's user, or as root") from error
-        raise Unavailable(f"the checkpoint {path} cannot be read: {error}; try again, then look at the tailer's log") from error
+            raise UsageError(
+                f"{path} may not be read by this user; ask as the tailer's user, or as root"
+            ) from error
+        raise Unavailable(
+            f"the checkpoint {path} cannot be read: {error}; try again, then look at the "
+            "tailer's log"
+        ) from error
 
 
 def _files(db: sqlite3.Connection, tables: set[str]) -> Iterator[KnownFile]:
     account = (
-        "LEFT JOIN accounts a ON a.file_id = f.file_id AND a.generation = f.generation" if "accounts" in tables else
-        "LEFT JOIN (SELECT NULL AS file_id, NULL AS high) a ON a.file_id = f.file_id"
-    )  # fmt: skip
+        "LEFT JOIN accounts a ON a.file_id = f.file_id AND a.generation = f.generation"
+        if "accounts" in tables
+        else "LEFT JOIN (SELECT NULL AS file_id, NULL AS high) a ON a.file_id = f.file_id"
+    )
     place = ", ".join(f"json_extract(range, '$.{name}')" for name in Spooled._fields)
     spooled = defaultdict[str, list[Spooled]](list)
     for file_id, *fields in db.execute(f"SELECT file_id, {place} FROM ranges ORDER BY sequence"):  # noqa: S608
         spooled[file_id].append(Spooled(*fields))
     rows = db.execute(
-        "SELECT f.file_id, source, path, seen_at, missing, f.generation, offset, "  # noqa: S608  # names of this module
+        # names of this module
+        "SELECT f.file_id, source, path, seen_at, missing, f.generation, offset, "  # noqa: S608
         f"max(size_seen, coalesce(high, 0)), device, inode, f.anchor FROM files f {account} "
         "ORDER BY source, seen_at"
     )
-    for file_id, source, file_path, seen_at, missing, generation, offset, high, device, inode, anchor in rows:
+    for (
+        file_id,
+        source,
+        file_path,
+        seen_at,
+        missing,
+        generation,
+        offset,
+        high,
+        device,
+        inode,
+        anchor,
+    ) in rows:
         yield KnownFile(
-            file_id, source, os.fsdecode(file_path), os.fsdecode(seen_at), bool(missing), generation, offset, high,
-            device % (1 << 64), inode % (1 << 64), tuple(spooled[file_id]), bytes(anchor),
-        )  # fmt: skip
+            file_id,
+            source,
+            os.fsdecode(file_path),
+            os.fsdecode(seen_at),
+            bool(missing),
+            generation,
+            offset,
+            high,
+            device % (1 << 64),
+            inode % (1 << 64),
+            tuple(spooled[file_id]),
+            bytes(anchor),
+        )
 
 
 def _occasions(db: sqlite3.Connection) -> list[Loss]:
-    rows = db.execute("SELECT source, path, at_ms, bytes, unknown, what FROM occasions ORDER BY number").fetchall()
+    rows = db.execute(
+        "SELECT source, path, at_ms, bytes, unknown, what FROM occasions ORDER BY number"
+    ).fetchall()
     return [
-        Loss(source=source, path=os.fsdecode(path), at_ms=at_ms, bytes=count, unknown=unknown, what=what)
+        Loss(
+            source=source,
+            path=os.fsdecode(path),
+            at_ms=at_ms,
+            bytes=count,
+            unknown=unknown,
+            what=what,
+        )
         for source, path, at_ms, count, unknown, what in rows
     ]

@@ -10,7 +10,15 @@ from typing import Any, Final
 from hourmark.records.ranges import LATER_FIELDS, ByteRange, Part
 from hourmark_producer.files.fingerprints import Shrink
 from hourmark_producer.files.identity import Identity
-from hourmark_producer.files.tracked_file import NEVER, Account, Outgoing, Place, Position, Progress, TrackedFile
+from hourmark_producer.files.tracked_file import (
+    NEVER,
+    Account,
+    Outgoing,
+    Place,
+    Position,
+    Progress,
+    TrackedFile,
+)
 
 _FIELDS: Final = tuple(field.name for field in dataclasses.fields(ByteRange))
 
@@ -18,7 +26,10 @@ _FIELDS: Final = tuple(field.name for field in dataclasses.fields(ByteRange))
 def device_row(file: TrackedFile) -> tuple[int, int, int]:
     """Device, inode, birth time."""
     # SQLite's integers are signed; device and inode numbers are not
-    device, inode = (value - (1 << 64) if value >> 63 else value for value in (file.identity.device, file.identity.inode))
+    device, inode = (
+        value - (1 << 64) if value >> 63 else value
+        for value in (file.identity.device, file.identity.inode)
+    )
     return device, inode, file.identity.birth_ns
 
 
@@ -29,12 +40,32 @@ def place_row(place: Place) -> tuple[str, bytes, bytes, int]:
 
 def position_row(position: Position) -> tuple[int, int, bool, bytes, int]:
     """As much of it as format 1 began with."""
-    return position.generation, position.offset, position.in_line, position.anchor, position.size_seen
+    return (
+        position.generation,
+        position.offset,
+        position.in_line,
+        position.anchor,
+        position.size_seen,
+    )
 
 
 def file_of(row: tuple[Any, ...], in_flight: tuple[Outgoing, ...]) -> TrackedFile:
     """A known file, with its ranges on their way."""
-    file_id, device, inode, birth_ns, source, path, seen_at, missing, generation, offset, in_line, anchor, size_seen = row
+    (
+        file_id,
+        device,
+        inode,
+        birth_ns,
+        source,
+        path,
+        seen_at,
+        missing,
+        generation,
+        offset,
+        in_line,
+        anchor,
+        size_seen,
+    ) = row
     return TrackedFile(
         file_id=file_id,
         identity=Identity(device % (1 << 64), inode % (1 << 64), birth_ns),
@@ -53,16 +84,31 @@ def file_of(row: tuple[Any, ...], in_flight: tuple[Outgoing, ...]) -> TrackedFil
     )
 
 
-def restore(file: TrackedFile, generation: int, settled: int, doubted: int, high: int, shrinks: str, head: bytes) -> None:
+def restore(
+    file: TrackedFile,
+    generation: int,
+    settled: int,
+    doubted: int,
+    high: int,
+    shrinks: str,
+    head: bytes,
+) -> None:
     """Go on with the account of the run before."""
     progress = file.progress
     if generation != progress.position.generation:  # a version without accounts has gone on since
         return
-    is_void = file.former is not None and file.former.generation == generation  # the run before saw it truncated
+    is_void = (
+        file.former is not None and file.former.generation == generation
+    )  # the run before saw it truncated
     read_head = file.former.head if file.former is not None and is_void else bytes(head)
-    position = dataclasses.replace(progress.position, head=read_head, settled=settled, doubted=bool(doubted))
+    position = dataclasses.replace(
+        progress.position, head=read_head, settled=settled, doubted=bool(doubted)
+    )
     file.progress = dataclasses.replace(progress, position=position)
-    seen = tuple(Shrink(high, low, other, bytes.fromhex("".join(head))) for high, low, other, *head in json.loads(shrinks))
+    seen = tuple(
+        Shrink(high, low, other, bytes.fromhex("".join(head)))
+        for high, low, other, *head in json.loads(shrinks)
+    )
     account = Account(high if seen else max(high, position.offset), seen, bytes(head))
     file.observed = dataclasses.replace(NEVER, account=account, base_s=progress.examined_at_s)
     file.saved = account
@@ -85,8 +131,12 @@ def orphan(in_flight: tuple[Outgoing, ...]) -> TrackedFile:
 
 
 def fields_of(sent: ByteRange) -> dict[str, Any]:
-    """What came after 0.2.0 only where it says something: else a version before can go on with the spool."""
-    fields = {name: getattr(sent, name) for name in _FIELDS} | {"part": sent.part.value}  # asdict copies deeply
+    """What came after 0.2.0 only where it says something: else a version before can go on with the
+    spool.
+    """
+    fields = {name: getattr(sent, name) for name in _FIELDS} | {
+        "part": sent.part.value
+    }  # asdict copies deeply
     return {name: value for name, value in fields.items() if name not in LATER_FIELDS} | sent.extras
 
 

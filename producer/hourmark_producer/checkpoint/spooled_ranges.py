@@ -2,14 +2,16 @@
 
 The larger bodies of spooled ranges, in a file beside the checkpoint, whose rows say where in it.
 
-SQLite writes what it is given page by page, and twice: into its log, and from there into the database. For ranges of a backlog
-that took more CPU than all else that a spool needs. Small ones stay in the database: they need no second fsync there.
+SQLite writes what it is given page by page, and twice: into its log, and from there into the
+database. For ranges of a backlog that took more CPU than all else that a spool needs. Small ones
+stay in the database: they need no second fsync there.
 
-A body is synced before the transaction that names its place, and the place is given to another only once the transaction that
-took the range out is durable. So no row ever names what is not there, whenever the power goes. A checkpoint that is closed in
-order has all bodies in its database again.
+A body is synced before the transaction that names its place, and the place is given to another only
+once the transaction that took the range out is durable. So no row ever names what is not there,
+whenever the power goes. A checkpoint that is closed in order has all bodies in its database again.
 
-The checkpoint's table `ranges`: what is on its way, with bodies that are in a row or beside the database.
+The checkpoint's table `ranges`: what is on its way, with bodies that are in a row or beside the
+database.
 
 `meta.format` says what a version needs to be able to go on with it.
 """
@@ -81,7 +83,9 @@ class Bodies:
         """Where they lie now, durably. OSError: nowhere."""
         placed = dict[int, Extent]()
         for sequence, body in bodies.items():
-            placed[sequence] = Extent(self._room(len(body), placed.values()), len(body), body[-_ENDING_BYTES:])
+            placed[sequence] = Extent(
+                self._room(len(body), placed.values()), len(body), body[-_ENDING_BYTES:]
+            )
             _write(self._descriptor, body, placed[sequence].at)
         if placed:
             os.fdatasync(self._descriptor)
@@ -89,13 +93,17 @@ class Bodies:
         return placed
 
     def settled(self, left: Collection[int]) -> None:
-        """A transaction is durable, in which these ranges were taken out; what was in doubt before it never came to be."""
+        """A transaction is durable, in which these ranges were taken out; what was in doubt before
+        it never came to be.
+        """
         for sequence in (*left, *self._doubted):
             self._taken.pop(sequence, None)
         self._doubted.clear()
 
     def doubt(self, put: Collection[int]) -> None:
-        """The transaction that names these failed: none of it is seen again, but until the next it may be on the disk."""
+        """The transaction that names these failed: none of it is seen again, but until the next it
+        may be on the disk.
+        """
         self._doubted |= set(put)
 
     def get(self, extent: Extent) -> bytes:
@@ -109,7 +117,10 @@ class Bodies:
         """That all are whole, of so many bytes inflated. OSError, BodyDamaged."""
         for sequence, extent in self._taken.items():
             try:
-                is_whole = len(zstandard.ZstdDecompressor().decompress(self.get(extent))) == lengths[sequence]
+                is_whole = (
+                    len(zstandard.ZstdDecompressor().decompress(self.get(extent)))
+                    == lengths[sequence]
+                )
             except zstandard.ZstdError:
                 is_whole = False
             if not is_whole:
@@ -133,8 +144,12 @@ def _write(descriptor: int, body: bytes, at: int) -> None:
 
 
 FORMAT: Final = 1
-SEVERAL: Final = 2  # of some file more than one range is on its way, which a version of format 1 would not send
-BESIDE: Final = 3  # some bodies lie beside the database, where a version of another format would not look
+SEVERAL: Final = (
+    2  # of some file more than one range is on its way, which a version of format 1 would not send
+)
+BESIDE: Final = (
+    3  # some bodies lie beside the database, where a version of another format would not look
+)
 _SPOOL: Final = "INSERT INTO ranges VALUES (?,?,?,?)"
 _UNSPOOL: Final = "DELETE FROM ranges WHERE sequence=?"
 _NOTE_FORMAT: Final = "UPDATE meta SET format=? WHERE format<?"
@@ -159,9 +174,14 @@ def note_several() -> Change:
 
 
 def bodies_of(db: sqlite3.Connection, path: Path) -> Bodies:
-    """Those beside the database. OSError, ValueError, BodyDamaged: not all of them are there as they were written."""
+    """Those beside the database.
+
+    OSError, ValueError, BodyDamaged: not all of them are there as they were written.
+    """
     taken = {sequence: Extent.read(text) for sequence, text in db.execute(_BESIDE)}
-    lengths = "SELECT sequence, json_extract(range, '$.end') - json_extract(range, '$.start') FROM ranges"
+    lengths = (
+        "SELECT sequence, json_extract(range, '$.end') - json_extract(range, '$.start') FROM ranges"
+    )
     bodies = Bodies(path, taken)
     try:
         bodies.check(dict(db.execute(lengths).fetchall()))
@@ -173,12 +193,19 @@ def bodies_of(db: sqlite3.Connection, path: Path) -> Bodies:
 
 def placed(bodies: Bodies, changes: Sequence[Change]) -> list[Change]:
     """The same changes, with large bodies beside the database by now. OSError."""
-    extents = bodies.put({row[0]: row[3] for sql, row in changes if sql is _SPOOL and len(row[3]) >= BESIDE_BYTES})
+    extents = bodies.put(
+        {row[0]: row[3] for sql, row in changes if sql is _SPOOL and len(row[3]) >= BESIDE_BYTES}
+    )
     if not extents:
         return list(changes)
     return [
         (_NOTE_FORMAT, (BESIDE, BESIDE)),
-        *((sql, (*row[:3], str(extents[row[0]]))) if sql is _SPOOL and row[0] in extents else (sql, row) for sql, row in changes),
+        *(
+            (sql, (*row[:3], str(extents[row[0]])))
+            if sql is _SPOOL and row[0] in extents
+            else (sql, row)
+            for sql, row in changes
+        ),
     ]
 
 
@@ -197,12 +224,20 @@ def body_of(db: sqlite3.Connection, bodies: Bodies, sequence: int) -> bytes:
 
 
 def bring_in(db: sqlite3.Connection, bodies: Bodies) -> None:
-    """All into the database, which is whole alone then, and of the least format. sqlite3.Error, OSError, BodyDamaged: not."""
+    """All into the database, which is whole alone then, and of the least format. sqlite3.Error,
+    OSError, BodyDamaged: not.
+    """
     db.execute("BEGIN IMMEDIATE")
     try:
         for sequence, text in db.execute(_BESIDE).fetchall():
-            db.execute("UPDATE ranges SET body=? WHERE sequence=?", (bodies.get(Extent.read(text)), sequence))
-        db.execute(f"UPDATE meta SET format=CASE WHEN EXISTS ({_IS_SEVERAL}) THEN ? ELSE ? END", (SEVERAL, FORMAT))  # noqa: S608
+            db.execute(
+                "UPDATE ranges SET body=? WHERE sequence=?",
+                (bodies.get(Extent.read(text)), sequence),
+            )
+        db.execute(
+            f"UPDATE meta SET format=CASE WHEN EXISTS ({_IS_SEVERAL}) THEN ? ELSE ? END",  # noqa: S608
+            (SEVERAL, FORMAT),
+        )
         db.execute("COMMIT")
     finally:
         if db.in_transaction:
@@ -211,15 +246,22 @@ def bring_in(db: sqlite3.Connection, bodies: Bodies) -> None:
 
 def allow_several(db: sqlite3.Connection) -> None:
     """Ranges of a file: a version before this one allowed a single one."""
-    (made,) = db.execute("SELECT sql FROM sqlite_master WHERE type='table' AND name='ranges'").fetchone()
+    (made,) = db.execute(
+        "SELECT sql FROM sqlite_master WHERE type='table' AND name='ranges'"
+    ).fetchone()
     if "UNIQUE" not in made:
         return
-    columns = "(sequence INTEGER PRIMARY KEY, file_id TEXT NOT NULL, range TEXT NOT NULL, body BLOB NOT NULL)"
+    columns = (
+        "(sequence INTEGER PRIMARY KEY, file_id TEXT NOT NULL, range TEXT NOT NULL, body "
+        "BLOB NOT NULL)"
+    )
     db.execute("BEGIN IMMEDIATE")
     try:
         db.execute(f"CREATE TABLE ranges_made_anew {columns}")
         db.execute("INSERT INTO ranges_made_anew SELECT sequence, file_id, range, body FROM ranges")
-        db.execute("DROP TABLE ranges")  # with its triggers, and without firing them: `books` makes them again
+        db.execute(
+            "DROP TABLE ranges"
+        )  # with its triggers, and without firing them: `books` makes them again
         db.execute("ALTER TABLE ranges_made_anew RENAME TO ranges")
         db.execute("COMMIT")
     finally:

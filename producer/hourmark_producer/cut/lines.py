@@ -2,10 +2,13 @@
 
 What holds for the ranges of one generation of a file, taken in order:
 
-- together they are the file's bytes, without gap or overlap, up to the last LF or the last full chunk;
+- together they are the file's bytes, without gap or overlap, up to the last LF or the last full
+  chunk;
 - a range of lines ends with LF, and has at most `range_bytes` unless it is one longer line;
-- a line over `line_bytes_max` (without its LF) goes in pieces of at most that, the last of which ends with its LF;
-- an unterminated last line is never sent, unless it is already over the limit: then a full piece of it is.
+- a line over `line_bytes_max` (without its LF) goes in pieces of at most that, the last of which
+  ends with its LF;
+- an unterminated last line is never sent, unless it is already over the limit: then a full piece of
+  it is.
 
 So memory is bounded by `line_bytes_max`, whatever is in the file. Nothing is done per line.
 """
@@ -31,18 +34,25 @@ class Read(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes in bytes. A range never holds more than one line's limit, so that no line in it can be over that."""
+    """Sizes in bytes. A range never holds more than one line's limit, so that no line in it can be
+    over that.
+    """
 
     range_bytes: int
     line_bytes_max: int
 
     def __post_init__(self) -> None:
         if not 0 < self.range_bytes <= self.line_bytes_max:
-            raise ValueError(f"range_bytes must be from 1 to line_bytes_max ({self.line_bytes_max}), not {self.range_bytes}")
+            raise ValueError(
+                f"range_bytes must be from 1 to line_bytes_max ({self.line_bytes_max}), "
+                f"not {self.range_bytes}"
+            )
 
 
 class Whole(Protocol):
-    """The same from the current position on, into memory that is used again: what comes back holds until the next call."""
+    """The same from the current position on, into memory that is used again: what comes back holds
+    until the next call.
+    """
 
     def __call__(self, count: int) -> memoryview:
         """As `Read`."""
@@ -62,8 +72,12 @@ class Pending(NamedTuple):
     searched: int
 
 
-def cut(read: Read, limits: Limits, *, in_line: bool, searched: int = 0, whole: Whole | None = None) -> Cut | Pending:
-    """The next cut. `in_line`: the last one was a CHUNK. `searched`: so many bytes are known to hold no LF.
+def cut(
+    read: Read, limits: Limits, *, in_line: bool, searched: int = 0, whole: Whole | None = None
+) -> Cut | Pending:
+    """The next cut.
+
+    `in_line`: the last one was a CHUNK. `searched`: so many bytes are known to hold no LF.
 
     `whole`: it may be read as if it were in memory; else from the front, as what is packed.
     """
@@ -83,14 +97,18 @@ def cut(read: Read, limits: Limits, *, in_line: bool, searched: int = 0, whole: 
 
 
 def _full(read: Read, whole: Whole, size: int) -> memoryview | None:
-    """As many lines as there is room for, read once and as they are: cutting a range off what was read would copy it."""
+    """As many lines as there is room for, read once and as they are: cutting a range off what was
+    read would copy it.
+    """
     skipped = max(0, size - _TAIL_BYTES)
     tail = read(skipped, size - skipped)
     last = tail.rfind(_LF)
     if last < 0 or skipped + len(tail) < size:
         return None
     body = whole(skipped + last + 1)
-    return body if len(body) == skipped + last + 1 and body[-1:] == _LF else None  # unless it was truncated meanwhile
+    return (
+        body if len(body) == skipped + last + 1 and body[-1:] == _LF else None
+    )  # unless it was truncated meanwhile
 
 
 def _still_pending(read: Read, limits: Limits, searched: int) -> Pending | None:

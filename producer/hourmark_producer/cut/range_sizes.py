@@ -1,9 +1,11 @@
-"""How large the next ranges of a tailer may be: as `range_bytes` says, or less where services are slow or refuse that much.
+"""How large the next ranges of a tailer may be: as `range_bytes` says, or less where services are
+slow or refuse that much.
 
-A range holds what there is, so under light load ranges are small by themselves, and nothing waits for more. With a backlog they
-are as large as they may be, because each has its price. Where an answer takes long, half of what it was for is enough; so it is
-where that was too large for every service. Answers that come soon let it grow again, but never to what was too large: such a
-range waits until its service takes it, and no second one is to. Ranges that were cut stay as they are.
+A range holds what there is, so under light load ranges are small by themselves, and nothing waits
+for more. With a backlog they are as large as they may be, because each has its price. Where an
+answer takes long, half of what it was for is enough; so it is where that was too large for every
+service. Answers that come soon let it grow again, but never to what was too large: such a range
+waits until its service takes it, and no second one is to. Ranges that were cut stay as they are.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class RangeSizes:
             self._set(2 * self._limits.range_bytes)
 
     def failed(self, count: int, seconds: float) -> None:
-        """A range of `count` bytes was not taken, after so long; at once says nothing about sizes."""
+        """A range of `count` bytes was not taken, after so long; at once says nothing
+        about sizes.
+        """
         if seconds > SLOW_S:
             self._set(min(self._limits.range_bytes, count // 2))
 

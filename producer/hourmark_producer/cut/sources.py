@@ -23,7 +23,14 @@ _CONTAINERS: Final = re.compile(
 _PODS: Final = re.compile(
     rf".*/pods/(?P<namespace>{_NAME})_(?P<pod>{_NAME})_(?P<pod_uid>[0-9a-f-]{{1,64}})/(?P<container>{_NAME})/\d+\.log.*"
 )
-NAMES: Final = ("pod", "namespace", "container", "container_id", "pod_uid", "stream")  # the last is the service's
+NAMES: Final = (
+    "pod",
+    "namespace",
+    "container",
+    "container_id",
+    "pod_uid",
+    "stream",
+)  # the last is the service's
 
 
 def container_fields(path: str) -> dict[str, str]:
@@ -33,18 +40,34 @@ def container_fields(path: str) -> dict[str, str]:
 
 
 def cut_of(
-    source: TailedSource, read: Read, limits: Limits, position: Position, *,
-    searched: int = 0, whole: Whole | None = None, flush: bool = False,
-) -> Cut | Pending:  # fmt: skip
-    """The next cut. `searched`, `whole`: as of `cutting`. `flush`: what is there has long been all."""
+    source: TailedSource,
+    read: Read,
+    limits: Limits,
+    position: Position,
+    *,
+    searched: int = 0,
+    whole: Whole | None = None,
+    flush: bool = False,
+) -> Cut | Pending:
+    """The next cut. `searched`, `whole`: as of `cutting`. `flush`: what is there has long
+    been all.
+    """
     if source.format == "cri":
         at_line = position.anchor.endswith(b"\n")
         return cut_cri(read, limits, in_piece=position.in_line, at_line=at_line, flush=flush)
     if source.record_start is None:
         return cut(read, limits, in_line=position.in_line, searched=searched, whole=whole)
-    from hourmark.records.record_start import record_start  # where such a source is: hosts without one need no RE2
+    from hourmark.records.record_start import (
+        record_start,
+    )  # where such a source is: hosts without one need no RE2
 
-    return cut_records(read, limits, record_start(source.record_start).starts, in_record=position.in_line, flush=flush)
+    return cut_records(
+        read,
+        limits,
+        record_start(source.record_start).starts,
+        in_record=position.in_line,
+        flush=flush,
+    )
 
 
 def joins_lines(source: TailedSource) -> bool:
@@ -56,5 +79,9 @@ def extras_of(source: TailedSource, path: str) -> dict[str, str]:
     """What the ranges of a file say beyond where it is; `path`: where it was found first."""
     cri = source.format == "cri"
     fields = source.fields | (container_fields(path) if cri else {})
-    extras = {"record_start": source.record_start or "", "fields": range_fields(fields), "format": "cri" if cri else ""}
+    extras = {
+        "record_start": source.record_start or "",
+        "fields": range_fields(fields),
+        "format": "cri" if cri else "",
+    }
     return {name: value for name, value in extras.items() if value}

@@ -2,10 +2,12 @@
 
 The plain content of a packed file, in a stream: gzip, bzip2, xz, zstd, of one part or several.
 
-Memory is bounded whatever is in the file: a block at a time, and no dictionary over `WINDOW_BYTES_MAX`. What a stream gives is
-bounded by the file's size (`plain_max`), so that a bomb ends it. Nothing is written anywhere.
+Memory is bounded whatever is in the file: a block at a time, and no dictionary over
+`WINDOW_BYTES_MAX`. What a stream gives is bounded by the file's size (`plain_max`), so that a bomb
+ends it. Nothing is written anywhere.
 
-Packed files without an end: still being written, or cut off. Which one, only time tells; whoever asks next goes on waiting.
+Packed files without an end: still being written, or cut off. Which one, only time tells; whoever
+asks next goes on waiting.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ WINDOW_BYTES_MAX: Final = 128 << 20  # the largest of `zstd --long`; xz -9 needs
 RATIO_MAX: Final = 1000  # logs shrink to a tenth or a thirtieth
 _FREE_BYTES: Final = 64 << 20  # so much in any case
 _BLOCK_BYTES: Final = 1 << 16
-_SKIPPABLE: Final = 0x184D2A5  # of zstd: a frame's magic number without its last 4 bits, which are free
+_SKIPPABLE: Final = (
+    0x184D2A5  # of zstd: a frame's magic number without its last 4 bits, which are free
+)
 _RUN_LENGTH: Final = 1  # of zstd: a block that is one byte, repeated
 _FRAME_HEADER_MAX: Final = 18  # of zstd, with its magic number
 
@@ -35,7 +39,9 @@ class CutOff(Exception):
 
 
 class Damaged(Exception):
-    """It is no file of this form, or not as it was written; or what it holds is out of all proportion."""
+    """It is no file of this form, or not as it was written; or what it holds is out of all
+    proportion.
+    """
 
 
 class _Stream(Protocol):
@@ -52,12 +58,21 @@ class Plain:
         self._stream = _stream(self._file, name)
 
     def read(self, count: int) -> bytes:
-        """The next bytes, `count` at most; none at the end, where checksums were compared. CutOff, Damaged, OSError."""
+        """The next bytes, `count` at most; none at the end, where checksums were compared.
+
+        CutOff, Damaged, OSError.
+        """
         try:
             block = self._stream.read1(min(count, _BLOCK_BYTES))
         except EOFError as error:
             raise CutOff("it ends before its end") from error
-        except (zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError, ValueError) as error:
+        except (
+            zlib.error,
+            gzip.BadGzipFile,
+            lzma.LZMAError,
+            zstandard.ZstdError,
+            ValueError,
+        ) as error:
             raise Damaged(str(error)) from error
         except OSError as error:
             if error.errno is None:  # bz2's way to say that the content is wrong
@@ -130,7 +145,10 @@ class _Xz:
                 if self._decompressor is None:
                     raise EOFError
                 return False
-        self._decompressor, self._rest = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=WINDOW_BYTES_MAX), rest
+        self._decompressor, self._rest = (
+            lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=WINDOW_BYTES_MAX),
+            rest,
+        )
         return True
 
 
@@ -146,7 +164,9 @@ def _check_frames(descriptor: int) -> None:
 
 
 def _end_of_frame(descriptor: int, at: int, size: int) -> int:
-    """Where the frame ends that begins there (RFC 8878, 3.1); after the file if it is not finished."""
+    """Where the frame ends that begins there (RFC 8878, 3.1); after the file if it is not
+    finished.
+    """
     header = os.pread(descriptor, _FRAME_HEADER_MAX, at)
     if len(header) < 8:
         return size + 1
@@ -168,7 +188,10 @@ _KNOWN_MAX: Final = 256
 
 
 class Unfinished:
-    """By inode: how it was when it was looked at first, and since when it is so. Safe to use from several threads."""
+    """By inode: how it was when it was looked at first, and since when it is so.
+
+    Safe to use from several threads.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -176,7 +199,11 @@ class Unfinished:
 
     def unchanged_s(self, status: os.stat_result) -> float:
         """How long it has been as it is, as far as anybody looked."""
-        now_s, key, stamp = self._clock.monotonic_s(), (status.st_dev, status.st_ino), (status.st_size, status.st_mtime_ns)
+        now_s, key, stamp = (
+            self._clock.monotonic_s(),
+            (status.st_dev, status.st_ino),
+            (status.st_size, status.st_mtime_ns),
+        )
         before, since_s = self._known.pop(key, (stamp, now_s))
         since_s = since_s if before == stamp else now_s
         self._known[key] = stamp, since_s

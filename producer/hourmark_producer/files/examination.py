@@ -1,11 +1,13 @@
 """A look into an open file: its fingerprints, then its size.
 
-In this order: what is truncated in between is then shorter than it was, and never longer than what the fingerprints are of.
+In this order: what is truncated in between is then shorter than it was, and never longer than what
+the fingerprints are of.
 
-The size of a file's *content* does not count the NULs that it ends with: a writer that allocates its file ahead (fallocate, or a
-memory-mapped file, as log4j2's MemoryMappedFileAppender) writes lines in their place later. Neither size nor time of the file
-tells when (a mapped page changes the time once, not with each write), so each scan reads such a file again from the first of
-these NULs on. NULs that are followed by other bytes are content.
+The size of a file's *content* does not count the NULs that it ends with: a writer that allocates
+its file ahead (fallocate, or a memory-mapped file, as log4j2's MemoryMappedFileAppender) writes
+lines in their place later. Neither size nor time of the file tells when (a mapped page changes the
+time once, not with each write), so each scan reads such a file again from the first of these NULs
+on. NULs that are followed by other bytes are content.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from hourmark_producer.files.tracked_file import Fingerprints, Position
 
 _NUL: Final = b"\0"
 _BLOCK_BYTES: Final = 1 << 16
-_NULS: Final = bytes(_BLOCK_BYTES)  # compared as a whole: to strip NULs takes a hundred times as long
+_NULS: Final = bytes(
+    _BLOCK_BYTES
+)  # compared as a whole: to strip NULs takes a hundred times as long
 
 
 class Look(NamedTuple):
@@ -42,10 +46,9 @@ def look_into(descriptor: int, position: Position) -> Look:
 def content_end(descriptor: int, size: int, start: int) -> int:
     """Return where the NULs begin that a file ends with; `size` where it ends with none.
 
-    Args:
-        descriptor: The open file. Raises OSError as pread(2).
-        size: The file's size in bytes.
-        start: Not searched before this offset; returned where all bytes behind it are NULs. Nothing is read where `size` is
+    Args: descriptor: The open file. Raises OSError as pread(2). size: The file's size in bytes.
+        start: Not searched before this offset; returned where all bytes behind it are NULs. Nothing
+        is read where `size` is
             not beyond it.
     """
     if size <= start or os.pread(descriptor, 1, size - 1) != _NUL:
@@ -61,7 +64,9 @@ def content_end(descriptor: int, size: int, start: int) -> int:
 
 
 def _hole_begin(descriptor: int, start: int, end: int) -> int:
-    """Return the end of the last data before `end` as far as the file system knows it, else `end`: holes need not be read."""
+    """Return the end of the last data before `end` as far as the file system knows it, else `end`:
+    holes need not be read.
+    """
     at = start
     try:
         while at < end:
@@ -81,7 +86,10 @@ def is_anchored(descriptor: int, position: Position) -> bool:
 
 
 def read_into(descriptor: int, offset: int, room: memoryview) -> memoryview:
-    """As much as there is room for, from `offset`; less only at the end of the file. What comes back is the room's."""
+    """As much as there is room for, from `offset`; less only at the end of the file.
+
+    What comes back is the room's.
+    """
     done = 0
     while done < len(room) and (count := os.preadv(descriptor, [room[done:]], offset + done)):
         done += count
@@ -89,7 +97,9 @@ def read_into(descriptor: int, offset: int, room: memoryview) -> memoryview:
 
 
 def read_at(descriptor: int, offset: int, count: int) -> bytes:
-    """`count` bytes from `offset`, fewer only at the end of the file: pread may stop early, at 2 GiB and on signals."""
+    """`count` bytes from `offset`, fewer only at the end of the file: pread may stop early, at 2
+    GiB and on signals.
+    """
     blocks: list[bytes] = []
     while count and (block := os.pread(descriptor, count, offset)):
         blocks.append(block)

@@ -13,9 +13,11 @@ DATE_DIGITS: Final = 6  # at least, as in 202611
 
 
 def without_numbers(path: str, *, digits_min: int = 1) -> Iterator[str]:
-    """As rotation names files: without the number, or the date, at its end or before its extension, and without its packing.
+    """As rotation names files: without the number, or the date, at its end or before its extension,
+    and without its packing.
 
-    `digits_min`: behind another separator than a dot. `app-2.log` may as well be the log of another program.
+    `digits_min`: behind another separator than a dot. `app-2.log` may as well be the log of another
+    program.
     """
     folder, slash, name = path.rpartition("/")
     for packing in PACKED:
@@ -26,7 +28,11 @@ def without_numbers(path: str, *, digits_min: int = 1) -> Iterator[str]:
             if before[at] not in _OF_NUMBERS:
                 break
             digits = sum(map(str.isdigit, before[at:]))
-            if before[at] in _SEPARATORS and before[at + 1 : at + 2].isdigit() and (before[at] == "." or digits >= digits_min):
+            if (
+                before[at] in _SEPARATORS
+                and before[at + 1 : at + 2].isdigit()
+                and (before[at] == "." or digits >= digits_min)
+            ):
                 yield folder + slash + before[:at] + after
 
 

@@ -1,7 +1,8 @@
 """Which file an open descriptor is: device, inode and birth time, from statx(2).
 
-The birth time tells a file from a later one that was given the same inode. Some file systems do not keep it; then it is 0,
-and only size and content can tell (see `hourmark_producer.files.fingerprints`).
+The birth time tells a file from a later one that was given the same inode. Some file systems do not
+keep it; then it is 0, and only size and content can tell (see
+`hourmark_producer.files.fingerprints`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ _STATX_BTIME: Final = 0x800
 
 
 class Identity(NamedTuple):
-    """What makes a file this file, whatever its name. `birth_ns`: Unix nanoseconds, 0 where unknown."""
+    """What makes a file this file, whatever its name.
+
+    `birth_ns`: Unix nanoseconds, 0 where unknown.
+    """
 
     device: int
     inode: int

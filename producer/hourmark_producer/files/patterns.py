@@ -1,12 +1,15 @@
-"""The files that a source's patterns match and do not exclude, and folders that could not be listed.
+"""The files that a source's patterns match and do not exclude, and folders that could not be
+listed.
 
 Files by globs, and what could not be looked at.
 
-Python's own `glob` passes over folders it may not read; here that is a problem to be named, because a source that was not
-fully seen must not be called caught up; nor may one be whose folder is not there. A pattern is absolute; `*`, `?`, `[…]` match
-within a name, `**` any folders (it does not enter symbolic links, which may turn in circles). Hidden names match only where the
-pattern begins with a dot. Names of compressed files are passed over: they are old logs, packed by rotation. Whether one holds the
-rest of a followed file is another question (`hourmark_producer.history.remainders`).
+Python's own `glob` passes over folders it may not read; here that is a problem to be named, because
+a source that was not fully seen must not be called caught up; nor may one be whose folder is not
+there. A pattern is absolute; `*`, `?`, `[…]` match within a name, `**` any folders (it does not
+enter symbolic links, which may turn in circles). Hidden names match only where the pattern begins
+with a dot. Names of compressed files are passed over: they are old logs, packed by rotation.
+Whether one holds the rest of a followed file is another question
+(`hourmark_producer.history.remainders`).
 
 Which paths globs name, those of a source's `exclude` above all (pure).
 
@@ -35,11 +38,16 @@ COMPRESSED: Final = (*PACKED, ".lz4", ".Z")
 class Findings:
     """What one look at a source's patterns found."""
 
-    files: dict[str, os.stat_result] = dataclasses.field(default_factory=dict)  # regular files by path, links followed
+    files: dict[str, os.stat_result] = dataclasses.field(
+        default_factory=dict
+    )  # regular files by path, links followed
     problems: dict[str, OSError] = dataclasses.field(default_factory=dict)  # by path
     compressed: set[str] = dataclasses.field(default_factory=set)
-    folders: set[str] = dataclasses.field(default_factory=set)  # that were listed, or where a file was looked for
-    unsettled: bool = False  # something was renamed, made or removed during the look: an entry may have been missed
+    folders: set[str] = dataclasses.field(
+        default_factory=set
+    )  # that were listed, or where a file was looked for
+    # something was renamed, made or removed during the look: an entry may have been missed
+    unsettled: bool = False
 
 
 class Pattern:
@@ -54,7 +62,9 @@ class Pattern:
         """Add what matches now to `findings`."""
         self._descend("", 0, findings, literal=True)
 
-    def _descend(self, folder: str, index: int, findings: Findings, *, literal: bool = False) -> None:
+    def _descend(
+        self, folder: str, index: int, findings: Findings, *, literal: bool = False
+    ) -> None:
         while index < len(self._parts) - 1 and not glob.has_magic(self._parts[index]):
             folder = f"{folder}/{self._parts[index]}"
             index += 1
@@ -80,7 +90,9 @@ class Pattern:
                 elif _is_folder(entry, findings, follow=True):
                     self._descend(entry.path, index + 1, findings)
 
-    def _descend_all(self, folder: str, index: int, findings: Findings, *, literal: bool = False) -> None:
+    def _descend_all(
+        self, folder: str, index: int, findings: Findings, *, literal: bool = False
+    ) -> None:
         if literal:
             _name_missing(folder or "/", findings)
         last = index == len(self._parts) - 1
@@ -101,11 +113,16 @@ class Pattern:
             findings.compressed.add(path)
             return
         try:
-            status = os.stat(path)  # noqa: PTH116  # thousands of files, twice a second: no Path objects
+            # thousands of files, twice a second: no Path objects
+            status = os.stat(path)  # noqa: PTH116
         except (FileNotFoundError, NotADirectoryError):
-            findings.unsettled |= listed  # it was there a moment ago, perhaps under its next name by now
+            findings.unsettled |= (
+                listed  # it was there a moment ago, perhaps under its next name by now
+            )
         except OSError as error:
-            if error.errno != errno.ELOOP:  # links that lead in a circle lead to no content, as dangling ones
+            if (
+                error.errno != errno.ELOOP
+            ):  # links that lead in a circle lead to no content, as dangling ones
                 findings.problems[path] = error
         else:
             if stat.S_ISREG(status.st_mode):
@@ -121,7 +138,9 @@ def look(patterns: list[Pattern]) -> Findings:
 
 
 def _name_missing(folder: str, findings: Findings) -> None:
-    """A folder that a pattern names, and that is not there, was not looked at: perhaps it is not mounted, or mistyped."""
+    """A folder that a pattern names, and that is not there, was not looked at: perhaps it is not
+    mounted, or mistyped.
+    """
     try:
         os.stat(folder)  # noqa: PTH116
     except OSError as error:
@@ -129,13 +148,16 @@ def _name_missing(folder: str, findings: Findings) -> None:
 
 
 def entries(folder: str, findings: Findings) -> Iterator[os.DirEntry[str]]:
-    """What is in a folder; nothing where it is not there, or where a problem says why it cannot be listed."""
+    """What is in a folder; nothing where it is not there, or where a problem says why it cannot be
+    listed.
+    """
     findings.folders.add(folder)
     try:
         before = os.stat(folder).st_mtime_ns  # noqa: PTH116
         with os.scandir(folder) as listing:
             entries = list(listing)
-        findings.unsettled |= os.stat(folder).st_mtime_ns != before  # noqa: PTH116  # readdir may miss what is renamed meanwhile
+        # readdir may miss what is renamed meanwhile
+        findings.unsettled |= os.stat(folder).st_mtime_ns != before  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
@@ -145,10 +167,16 @@ def entries(folder: str, findings: Findings) -> Iterator[os.DirEntry[str]]:
 
 
 def check_mounted(folder: str, device: int) -> None:
-    """OSError where an empty folder is not on the device that its file was on: what was mounted there is not."""
+    """OSError where an empty folder is not on the device that its file was on: what was mounted
+    there is not.
+    """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if os.stat(folder).st_dev != device:  # noqa: PTH116
-            raise OSError(errno.ENXIO, "it is empty, and on another device than before; perhaps it is not mounted", folder)
+            raise OSError(
+                errno.ENXIO,
+                "it is empty, and on another device than before; perhaps it is not mounted",
+                folder,
+            )
 
 
 def _is_folder(entry: os.DirEntry[str], findings: Findings, *, follow: bool) -> bool:
@@ -169,9 +197,15 @@ def _matcher(part: str) -> Callable[[str], bool]:
 
 
 def is_named_by(path: str, globs: Sequence[str]) -> bool:
-    """Whether one of the globs is this absolute path. A glob without a slash is of the name, in any folder."""
+    """Whether one of the globs is this absolute path.
+
+    A glob without a slash is of the name, in any folder.
+    """
     names = _names(path)
-    return any(_matches(names, _names(glob)) if "/" in glob else fnmatch.fnmatchcase(names[-1], glob) for glob in globs)
+    return any(
+        _matches(names, _names(glob)) if "/" in glob else fnmatch.fnmatchcase(names[-1], glob)
+        for glob in globs
+    )
 
 
 def _names(path: str) -> list[str]:

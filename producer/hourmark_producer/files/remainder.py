@@ -1,7 +1,9 @@
-"""What is left of a file that vanished, or was truncated: looked for in packed files and copies, then read from one of them.
+"""What is left of a file that vanished, or was truncated: looked for in packed files and copies,
+then read from one of them.
 
-A position is an offset into plain content, so a packed file is inflated once to compare it and to learn its size, and once
-more while the rest is read: forward only, and with no more in memory than the longest line.
+A position is an offset into plain content, so a packed file is inflated once to compare it and to
+learn its size, and once more while the rest is read: forward only, and with no more in memory than
+the longest line.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ class Known(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What was found in place of it. `readable`: its size, as far as it can be had; NOTHING: nothing of it."""
+    """What was found in place of it.
+
+    `readable`: its size, as far as it can be had; NOTHING: nothing of it.
+    """
 
     readable: int
     flaw: str = ""  # why it is not whole
@@ -48,8 +53,19 @@ NOTHING: Final = -1
 
 
 def compare(plain: Plain, known: Known, pause: Callable[[], object]) -> Content | None:
-    """Read all of it; None where it is something else. `pause` is called now and then, and may raise. OSError."""
-    size, end, head, before, flaw, grows, damaged = 0, 0, b"", b"", "", False, False  # `end`: without NULs behind
+    """Read all of it; None where it is something else.
+
+    `pause` is called now and then, and may raise. OSError.
+    """
+    size, end, head, before, flaw, grows, damaged = (
+        0,
+        0,
+        b"",
+        b"",
+        "",
+        False,
+        False,
+    )  # `end`: without NULs behind
     try:
         while block := plain.read(_BLOCK_BYTES):
             head += block[: len(known.head) - len(head)]
@@ -76,7 +92,10 @@ def compare(plain: Plain, known: Known, pause: Callable[[], object]) -> Content 
 
 
 class Unpacked:
-    """An open plain file, read on from `start`; as `Plain`, which it stands in for. Owns the descriptor."""
+    """An open plain file, read on from `start`; as `Plain`, which it stands in for.
+
+    Owns the descriptor.
+    """
 
     def __init__(self, descriptor: int, start: int) -> None:
         self._descriptor, self._at = descriptor, start
@@ -104,8 +123,11 @@ class Unpacked:
 class Rest:
     """One file's. Its stage is moved by the file's worker; the scanner reads it."""
 
-    def __init__(self, candidates: Mapping[str, int], *, truncated_at: int | None = None, head: bytes = b"") -> None:
-        """`candidates`: inodes of packed files and copies, by path, the likeliest first: a rotation gives paths to others.
+    def __init__(
+        self, candidates: Mapping[str, int], *, truncated_at: int | None = None, head: bytes = b""
+    ) -> None:
+        """`candidates`: inodes of packed files and copies, by path, the likeliest first: a rotation
+        gives paths to others.
 
         `truncated_at`, `head`: what it was before, where the file is still there.
         """
@@ -129,7 +151,9 @@ class Rest:
         """How far it is read there."""
         return self._readable
 
-    def begin(self, found_in: str, plain: Plain | Unpacked, content: Content, start: int = 0) -> None:
+    def begin(
+        self, found_in: str, plain: Plain | Unpacked, content: Content, start: int = 0
+    ) -> None:
         """It is found. `plain`: from `start` on."""
         self.close()
         self.found_in, self.flaw = found_in, content.flaw
@@ -143,12 +167,17 @@ class Rest:
         self.stage = stage
 
     def read_at(self, offset: int, count: int, pause: Callable[[], object]) -> bytes:
-        """Plain bytes; never from before an offset that was asked for earlier. OSError where it is not what it was."""
+        """Plain bytes; never from before an offset that was asked for earlier.
+
+        OSError where it is not what it was.
+        """
         assert self._plain is not None and offset >= self._start, "it is read forward only"
         end = min(offset + count, self._readable)
         try:
             while self._start + len(self._window) < end:
-                block = self._plain.read(min(_BLOCK_BYTES, self._readable - self._start - len(self._window)))
+                block = self._plain.read(
+                    min(_BLOCK_BYTES, self._readable - self._start - len(self._window))
+                )
                 if not block:
                     raise CutOff("it ends before its end")
                 self._window += block

@@ -1,4 +1,6 @@
-"""Whose step is next: a queue of files, each in it at most once, and at most one worker at a file."""
+"""Whose step is next: a queue of files, each in it at most once, and at most one worker at a
+file.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from hourmark_producer.files.tracked_file import TrackedFile
 class Schedule:
     """Files that have something to do. Safe to use from several threads.
 
-    A file is idle, ready, busy (a worker has it) or waits for a time. `add` of a file that is not idle is remembered: it
-    becomes ready again after its step.
+    A file is idle, ready, busy (a worker has it) or waits for a time. `add` of a file that is not
+    idle is remembered: it becomes ready again after its step.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -66,17 +68,20 @@ class Schedule:
                     self._again.discard(file)
                     self._busy.add(file)
                     return file
-                next_s = min((times[0][0] for times in (self._later, self._wakes) if times), default=None)
+                next_s = min(
+                    (times[0][0] for times in (self._later, self._wakes) if times), default=None
+                )
                 self._changed.wait(None if next_s is None else next_s - now_s)
             return None
 
-    def take_more(self, fits: Callable[[TrackedFile], bool], most: int, share: int) -> list[TrackedFile]:
+    def take_more(
+        self, fits: Callable[[TrackedFile], bool], most: int, share: int
+    ) -> list[TrackedFile]:
         """Take those that are next, without waiting, as `take` does.
 
-        Args:
-            fits: Which files to take; the first that does not fit ends it.
-            most: No more than so many.
-            share: No more than one in so many of the files that are ready: the others are left to other workers.
+        Args: fits: Which files to take; the first that does not fit ends it. most: No more than so
+            many. share: No more than one in so many of the files that are ready: the others are
+            left to other workers.
         """
         with self._changed:
             taken = list[TrackedFile]()
@@ -102,7 +107,9 @@ class Schedule:
         """The step failed: once more, later."""
         with self._changed:
             self._busy.discard(file)
-            heapq.heappush(self._later, (self._clock.monotonic_s() + after_s, next(self._number), file))
+            heapq.heappush(
+                self._later, (self._clock.monotonic_s() + after_s, next(self._number), file)
+            )
             self._changed.notify()
 
     def is_idle(self, file: TrackedFile) -> bool:
@@ -119,7 +126,9 @@ class Schedule:
             return True
 
     def touched(self, *, forget: bool = False) -> set[TrackedFile]:
-        """Files that have a step before them, or had one since they were forgotten; `forget`: from now on they are."""
+        """Files that have a step before them, or had one since they were forgotten; `forget`: from
+        now on they are.
+        """
         with self._changed:
             touched = self._touched | self._held
             if forget:

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """Where a file is. `path` is where it was found first, and is what ranges name; `seen_at` is its latest name."""
+    """Where a file is.
+
+    `path` is where it was found first, and is what ranges name; `seen_at` is its latest name.
+    """
 
     source: str
     path: str
@@ -33,7 +36,8 @@ class Position:
     offset: int = 0
     in_line: bool = False  # the last cut was a chunk of an over-long line
     anchor: bytes = b""  # see `hourmark_producer.files.fingerprints`
-    size_seen: int = 0  # the largest size known of this generation: what lies between is lost if the file is gone
+    # the largest size known of this generation: what lies between is lost if the file is gone
+    size_seen: int = 0
     head: bytes = b""  # its first bytes, as they were found
     settled: int = 0  # how often shrinks of this file were settled
     doubted: bool = False  # its lines are alike, and that was said
@@ -57,7 +61,9 @@ class Progress:
     """One moment of a file's way."""
 
     position: Position = Position()
-    in_flight: tuple[Outgoing, ...] = ()  # in the order of the file, as far as they are of one generation
+    in_flight: tuple[
+        Outgoing, ...
+    ] = ()  # in the order of the file, as far as they are of one generation
     quiet_to: int = 0  # no line ends between the position and here
     examined_scan: int = -1  # the scan whose observation was examined last
     examined_at_s: float = -1.0  # monotonic
@@ -65,20 +71,30 @@ class Progress:
     @property
     def is_untouched(self) -> bool:
         """Whether it was never examined, in this run or before."""
-        return self.examined_at_s < 0 and self.position.offset == self.position.generation == 0 and not self.in_flight
+        return (
+            self.examined_at_s < 0
+            and self.position.offset == self.position.generation == 0
+            and not self.in_flight
+        )
 
 
 class Fingerprints(NamedTuple):
-    """What a look into a file found; see `hourmark_producer.files.fingerprints`. Sizes are taken after them, never before."""
+    """What a look into a file found; see `hourmark_producer.files.fingerprints`.
+
+    Sizes are taken after them, never before.
+    """
 
     head: bytes
     anchored: bool
 
 
 class Account(NamedTuple):
-    """What looks found of a file since it was last examined. It is durable, so that a stop forgets nothing that was known.
+    """What looks found of a file since it was last examined.
 
-    `high`: the largest size since the last of `shrinks`. `head`: the first bytes at the latest look.
+    It is durable, so that a stop forgets nothing that was known.
+
+    `high`: the largest size since the last of `shrinks`. `head`: the first bytes at the latest
+    look.
     """
 
     high: int
@@ -86,7 +102,11 @@ class Account(NamedTuple):
     head: bytes = b""
 
     def next(self, size: int, found: Fingerprints | None, position: Position) -> Account:
-        """After another look. `position`: up to where it was read before all this; its anchor says nothing once it is void."""
+        """After another look.
+
+        `position`: up to where it was read before all this; its anchor says nothing once it is
+        void.
+        """
         head, other = self.head[:size], False
         if found is not None:
             void = judge(position.offset, self.shrinks).verdict is Verdict.REPLACED
@@ -101,10 +121,12 @@ class Account(NamedTuple):
 class Observation:
     """What scans saw of a file.
 
-    The account is relative to the examination that ended at `base_s`: once there was another, it says nothing.
+    The account is relative to the examination that ended at `base_s`: once there was another, it
+    says nothing.
     """
 
-    size: int  # of the content: without the NULs at the end, see `hourmark_producer.files.examination`
+    # of the content: without the NULs at the end, see `hourmark_producer.files.examination`
+    size: int
     mtime_ns: int
     account: Account
     base_s: float
@@ -117,7 +139,12 @@ class Observation:
         return Account(progress.position.size_seen, (), progress.position.head)
 
     def next(
-        self, status: os.stat_result, at_s: float, progress: Progress, found: Fingerprints | None, size: int | None = None
+        self,
+        status: os.stat_result,
+        at_s: float,
+        progress: Progress,
+        found: Fingerprints | None,
+        size: int | None = None,
     ) -> Observation:
         """Return the observation after another look.
 
@@ -130,16 +157,24 @@ class Observation:
         """
         account = self.of(progress)
         if size is None:
-            size = self.size if self.stamp == (status.st_size, status.st_mtime_ns) else status.st_size
+            size = (
+                self.size if self.stamp == (status.st_size, status.st_mtime_ns) else status.st_size
+            )
         if at_s > progress.examined_at_s:  # else the examination may have been the later look
             account = account.next(size, found, progress.position)
         return Observation(
-            size=size, mtime_ns=status.st_mtime_ns, account=account, base_s=progress.examined_at_s, allocated=status.st_size
+            size=size,
+            mtime_ns=status.st_mtime_ns,
+            account=account,
+            base_s=progress.examined_at_s,
+            allocated=status.st_size,
         )
 
     @property
     def has_room(self) -> bool:
-        """Whether the file ends with NULs: what is written there changes neither its size nor, perhaps, its time."""
+        """Whether the file ends with NULs: what is written there changes neither its size nor,
+        perhaps, its time.
+        """
         return self.allocated > self.size
 
     @property
@@ -168,22 +203,38 @@ class TrackedFile:
     retired: bool = False  # nothing more will be read from it
     unfound: int = 0  # scans in a row that did not find it
     failures: int = 0  # in a row, of its current step
-    window: int = 1  # so many of its ranges may be on their way at a time; grows with each that is acknowledged
+    # so many of its ranges may be on their way at a time; grows with each that is acknowledged
+    window: int = 1
     target: str = ""  # where its latest name leads, if that is a link
     other_names: tuple[str, ...] = ()  # that it was seen under beside, as a hard link or a link
-    rest: Rest | None = None  # it vanished, or was truncated: what was unread of it may be in another file
+    rest: Rest | None = (
+        None  # it vanished, or was truncated: what was unread of it may be in another file
+    )
     former: Position | None = None  # of the generation before: a copy of it may yet be found
     older: tuple[Position, ...] = ()  # of some before that, without their anchors
     saved: Account | None = None  # what the checkpoint has of its account
-    flush_at_s: float | None = None  # monotonic: when a record that waits for its end is sent as it is
-    nuls: tuple[int, int, float] = (-1, 0, 0.0)  # generation; up to there NULs in it were seen; first at, monotonic
-    kept: tuple[int, int] = (0, 0)  # generation; up to there it holds what was left of the one before, which was read
+    flush_at_s: float | None = (
+        None  # monotonic: when a record that waits for its end is sent as it is
+    )
+    nuls: tuple[int, int, float] = (
+        -1,
+        0,
+        0.0,
+    )  # generation; up to there NULs in it were seen; first at, monotonic
+    kept: tuple[int, int] = (
+        0,
+        0,
+    )  # generation; up to there it holds what was left of the one before, which was read
     counted_from: int | None = None  # looks that were over when a loss was to be counted
-    suspected: bool = False  # packed, and perhaps never read: it is looked into, and not in the checkpoint yet
+    suspected: bool = (
+        False  # packed, and perhaps never read: it is looked into, and not in the checkpoint yet
+    )
 
     @property
     def kept_to(self) -> int:
-        """Up to which byte its generation may hold what was read in the one before, as it was truncated in part."""
+        """Up to which byte its generation may hold what was read in the one before, as it was
+        truncated in part.
+        """
         generation, kept_to = self.kept
         return kept_to if generation == self.progress.position.generation else 0
 
@@ -213,18 +264,29 @@ class TrackedFile:
 
     @property
     def is_read(self) -> bool:
-        """Whether all that was last seen of it was examined, and is acknowledged or waits for the end of its line."""
+        """Whether all that was last seen of it was examined, and is acknowledged or waits for the
+        end of its line.
+        """
         return self.is_settled and self.progress.quiet_to >= self.observed.size
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether it is here, and nothing seen of it is left to do: a look that finds it as it was has nothing to add."""
+        """Whether it is here, and nothing seen of it is left to do: a look that finds it as it was
+        has nothing to add.
+        """
         progress, size = self.progress, self.observed.size  # one consistent moment
         position = progress.position
         return (
             size == position.offset == position.size_seen == progress.quiet_to
             and progress.examined_scan >= self.due
-            and not (progress.in_flight or self.unfound or self.deleted or self.suspected or self.place.missing or self.retired)
+            and not (
+                progress.in_flight
+                or self.unfound
+                or self.deleted
+                or self.suspected
+                or self.place.missing
+                or self.retired
+            )
             and self.rest is None
             and not self.observed.has_room
         )
@@ -334,13 +396,18 @@ class Files:
     def match(self, identity: Identity) -> TrackedFile | None:
         """The file that this is.
 
-        Where birth times are known they decide. A device number may differ after a restart of the machine: then a file that is
-        not open now and agrees in inode and birth time, to the nanosecond, is the same.
+        Where birth times are known they decide. A device number may differ after a restart of the
+        machine: then a file that is not open now and agrees in inode and birth time, to the
+        nanosecond, is the same.
         """
         here = self.at_inode(identity.device, identity.inode)
-        if here is not None and (here.identity.birth_ns in (0, identity.birth_ns) or identity.birth_ns == 0):
+        if here is not None and (
+            here.identity.birth_ns in (0, identity.birth_ns) or identity.birth_ns == 0
+        ):
             return here
-        elsewhere = self._by_birth.get((identity.inode, identity.birth_ns)) if identity.birth_ns else None
+        elsewhere = (
+            self._by_birth.get((identity.inode, identity.birth_ns)) if identity.birth_ns else None
+        )
         return elsewhere if elsewhere is not None and elsewhere.descriptor is None else None
 
     def moved(self, file: TrackedFile, identity: Identity) -> None:
@@ -371,14 +438,22 @@ class Files:
 
 @dataclasses.dataclass(slots=True)
 class Seen:
-    """`complete`: the names of the sources that were fully seen. `problems`: path → why not, per source."""
+    """`complete`: the names of the sources that were fully seen. `problems`: path → why not, per
+    source.
+    """
 
     complete: set[str] = dataclasses.field(default_factory=set)
     problems: dict[str, dict[str, OSError]] = dataclasses.field(default_factory=dict)
-    folders: set[str] = dataclasses.field(default_factory=set)  # that were listed, or where a file was looked for
+    folders: set[str] = dataclasses.field(
+        default_factory=set
+    )  # that were listed, or where a file was looked for
     astir: list[TrackedFile] = dataclasses.field(default_factory=list)  # all but those at rest
     has_waiting: bool = False  # files wait for their turn to be opened
 
     def all_problems(self) -> dict[str, OSError]:
         """Of all sources, by path."""
-        return {path: problem for problems in self.problems.values() for path, problem in problems.items()}
+        return {
+            path: problem
+            for problems in self.problems.values()
+            for path, problem in problems.items()
+        }

@@ -1,11 +1,14 @@
-"""Where reading begins, and what is left out: `read_from`, `exclude` and `ignore_older_seconds` of a source.
+"""Where reading begins, and what is left out: `read_from`, `exclude` and `ignore_older_seconds` of
+a source.
 
-Files that are there at a source's first look begin where `read_from` says; what is passed over is counted as skipped. Files that
-appear later begin at their start. That a source was looked at is written in the same transaction as the files that were found,
-with their positions: so a kill changes nothing that was decided, and decides nothing anew. A look that was kept from seeing
+Files that are there at a source's first look begin where `read_from` says; what is passed over is
+counted as skipped. Files that appear later begin at their start. That a source was looked at is
+written in the same transaction as the files that were found, with their positions: so a kill
+changes nothing that was decided, and decides nothing anew. A look that was kept from seeing
 anything is none; but a folder that is not there yet was seen: what is made in it later is new.
 
-`exclude` and `ignore_older_seconds` decide whether a file begins to be followed. One that the checkpoint knows is finished.
+`exclude` and `ignore_older_seconds` decide whether a file begins to be followed. One that the
+checkpoint knows is finished.
 """
 
 from __future__ import annotations
@@ -36,14 +39,20 @@ def check(source: TailedSource, where: str) -> None:
     """ConfigError names the setting."""
     for glob in source.exclude:
         if not glob or ("/" in glob and not glob.startswith("/")):
-            raise ConfigError(f"{where}.exclude = {glob!r}: allowed: absolute globs, as /var/log/old/**, or names, as *.debug")
+            raise ConfigError(
+                f"{where}.exclude = {glob!r}: allowed: absolute globs, as "
+                "/var/log/old/**, or names, as *.debug"
+            )
     if source.read_from not in ("start", "end"):
         try:
             has_zone = datetime.fromisoformat(source.read_from).tzinfo is not None
         except ValueError:
             has_zone = False
         if not has_zone:
-            raise ConfigError(f"{where}.read_from = {source.read_from!r}: allowed: start, end, a time as 2026-11-01T00:00:00Z")
+            raise ConfigError(
+                f"{where}.read_from = {source.read_from!r}: allowed: start, end, a time "
+                "as 2026-11-01T00:00:00Z"
+            )
 
 
 class Beginnings:
@@ -59,14 +68,19 @@ class Beginnings:
         self._clock = clock
 
     def next_scan(self) -> None:
-        """A scan begins. What was written before counts from now on: a repeated look is still the first."""
+        """A scan begins.
+
+        What was written before counts from now on: a repeated look is still the first.
+        """
         self._begun |= self._written
 
     def saw(self, source: str, findings: Findings) -> None:
         """What the latest look found; files that `written_with` is told of are of it."""
         self._seen = source if _was_seen(findings) else None
         if left_out := self._left_out.get(source):
-            self._left_out[source] = {path: inode for path, inode in left_out.items() if path in findings.files}
+            self._left_out[source] = {
+                path: inode for path, inode in left_out.items() if path in findings.files
+            }
 
     def leaves_out(self, source: str, path: str, status: os.stat_result) -> bool:
         """Whether a file that is not known is not followed."""
@@ -96,7 +110,10 @@ class Beginnings:
         read_from = self._sources[source].read_from
         if source in self._begun or read_from == "start":
             return Position(generation=generation)
-        if read_from != "end" and os.fstat(descriptor).st_mtime >= datetime.fromisoformat(read_from).timestamp():
+        if (
+            read_from != "end"
+            and os.fstat(descriptor).st_mtime >= datetime.fromisoformat(read_from).timestamp()
+        ):
             return Position(generation=generation)
         return at_last_line(descriptor, generation)
 
@@ -105,7 +122,10 @@ class Beginnings:
         made: list[Change] = []
         for file in filter(_begins_later, added):
             position = file.progress.position
-            made += [changes.save_account(file.file_id, position), skip(file.place.source, position.offset)]
+            made += [
+                changes.save_account(file.file_id, position),
+                skip(file.place.source, position.offset),
+            ]
         if self._seen is not None and self._seen not in self._begun | self._written:
             made.append(changes.begin_source(self._seen))
         return made
@@ -116,19 +136,26 @@ class Beginnings:
             self._written.add(self._seen)
         for file in filter(_begins_later, added):
             _LOG.info(
-                "%s: its first %d bytes are passed over: they were read before, or read_from leaves them out",
-                file.place.path, file.progress.position.offset,
-            )  # fmt: skip
+                "%s: its first %d bytes are passed over: they were read before, or "
+                "read_from leaves them out",
+                file.place.path,
+                file.progress.position.offset,
+            )
 
 
 def at_last_line(descriptor: int, generation: int) -> Position:
-    """The start of its last line that has no end yet: what is being written comes whole. Its end where all lines have one."""
+    """The start of its last line that has no end yet: what is being written comes whole.
+
+    Its end where all lines have one.
+    """
     offset = _last_line(descriptor)
     start = max(0, offset - ANCHOR_BYTES)
     head, anchor = read_at(descriptor, 0, HEAD_BYTES), read_at(descriptor, start, offset - start)
     if len(anchor) < offset - start:  # truncated at this moment: what it holds now is new
         return Position(generation=generation)
-    return Position(generation=generation, offset=offset, anchor=anchor, size_seen=offset, head=head)
+    return Position(
+        generation=generation, offset=offset, anchor=anchor, size_seen=offset, head=head
+    )
 
 
 def _last_line(descriptor: int) -> int:
@@ -150,4 +177,6 @@ def _begins_later(file: TrackedFile) -> bool:
 def _was_seen(findings: Findings) -> bool:
     """Whether this was a look: something was found, or nothing kept it from being found."""
     not_there = (FileNotFoundError, NotADirectoryError)
-    return bool(findings.files) or all(isinstance(problem, not_there) for problem in findings.problems.values())
+    return bool(findings.files) or all(
+        isinstance(problem, not_there) for problem in findings.problems.values()
+    )

@@ -1,13 +1,15 @@
 """Copies that `copytruncate` leaves beside a log: their content was read already and is skipped.
 
-Copies: what copytruncate leaves beside a log, under a name that the pattern matches too. Their lines were sent already.
+Copies: what copytruncate leaves beside a log, under a name that the pattern matches too. Their
+lines were sent already.
 
-A copy is a file that was not read yet, whose name is another followed file's, or was that one's first, with more behind it
-(`app.log` → `app.log.1`), and whose content is that file's: the same head, and the same bytes before the place up to which that
-one was read, now or before it was last truncated; or before its own end, where that one was read on since. It waits until
-something of that one was read, and, unless that was truncated, until nobody has written to it for a while: both may grow.
-Lines that are all alike prove nothing, and are sent again rather than passed over. Where that file is gone, or has begun anew,
-nobody else will send what it had not: the copy is read from there.
+A copy is a file that was not read yet, whose name is another followed file's, or was that one's
+first, with more behind it (`app.log` → `app.log.1`), and whose content is that file's: the same
+head, and the same bytes before the place up to which that one was read, now or before it was last
+truncated; or before its own end, where that one was read on since. It waits until something of that
+one was read, and, unless that was truncated, until nobody has written to it for a while: both may
+grow. Lines that are all alike prove nothing, and are sent again rather than passed over. Where that
+file is gone, or has begun anew, nobody else will send what it had not: the copy is read from there.
 
 What of a copy was sent already, or will be, is passed over: written down, counted and said.
 """
@@ -42,7 +44,10 @@ class BeingCopied(OSError):
 
 
 class Looked(NamedTuple):
-    """What may be a copy. `is_new`, `growing`: found, or written to, a moment ago. `read`: offset, count."""
+    """What may be a copy.
+
+    `is_new`, `growing`: found, or written to, a moment ago. `read`: offset, count.
+    """
 
     size: int
     read: Callable[[int, int], bytes]
@@ -53,17 +58,17 @@ class Looked(NamedTuple):
 def look_at(descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: float) -> Looked:
     """Describe a plain file for `origin_of`.
 
-    Args:
-        descriptor: The open file.
-        now_s: This host's clock, Unix seconds.
-        found_s_ago: Seconds since the file was opened.
-        changed_s_ago: Seconds since a scan found the file changed. It decides where the file's own time lies ahead, as after
+    Args: descriptor: The open file. now_s: This host's clock, Unix seconds. found_s_ago: Seconds
+        since the file was opened. changed_s_ago: Seconds since a scan found the file changed. It
+        decides where the file's own time lies ahead, as after
             the clock was set back: that time says nothing then.
     """
     status = os.fstat(descriptor)
     age_s = now_s - status.st_mtime
     growing = (age_s if age_s >= 0 else changed_s_ago) < COPYING_S
-    return Looked(status.st_size, functools.partial(read_at, descriptor), found_s_ago < COPYING_S, growing)
+    return Looked(
+        status.st_size, functools.partial(read_at, descriptor), found_s_ago < COPYING_S, growing
+    )
 
 
 class Origin(NamedTuple):
@@ -85,30 +90,52 @@ def origin_of(files: Files, file: TrackedFile, looked: Looked) -> Origin | None:
         seen = other.observed.of(other.progress).head
         if _will_be_read(files, other) and begins_alike(seen, head):
             raise BeingCopied(f"it begins like {other.place.seen_at}, of which nothing is read yet")
-        if growing and 0 < size < OFFSET_MIN and any(one.startswith(head) for one in (seen, *_heads(other))):
-            raise BeingCopied(f"it holds too little yet to be told from a copy of {other.place.seen_at}")
+        if (
+            growing
+            and 0 < size < OFFSET_MIN
+            and any(one.startswith(head) for one in (seen, *_heads(other)))
+        ):
+            raise BeingCopied(
+                f"it holds too little yet to be told from a copy of {other.place.seen_at}"
+            )
         if is_new and _is_hardly_known(files, file, other, head):
-            raise BeingCopied(f"it begins like {other.place.seen_at}, of which too little is known yet")
+            raise BeingCopied(
+                f"it begins like {other.place.seen_at}, of which too little is known yet"
+            )
         for known in (other.progress.position, other.former, *other.older):
-            if known is None or not is_telling(known) or not known.head.startswith(head[: len(known.head)]):
+            if (
+                known is None
+                or not is_telling(known)
+                or not known.head.startswith(head[: len(known.head)])
+            ):
                 continue
             if size >= known.offset:
                 if _has_it_all(known, read):
                     origin = _origin(files, other, known)
-                    if origin.reads_on and growing and not _is_truncated(other):  # both may have grown since they were looked at
-                        raise BeingCopied(f"it is a copy of {other.place.seen_at}, and perhaps not whole yet")
+                    if (
+                        origin.reads_on and growing and not _is_truncated(other)
+                    ):  # both may have grown since they were looked at
+                        raise BeingCopied(
+                            f"it is a copy of {other.place.seen_at}, and perhaps not whole yet"
+                        )
                     return origin
                 continue
             is_part = _is_part(other, known, size, read)
             if growing and head and (is_part or size < 2 * HEAD_BYTES):
-                raise BeingCopied(f"it begins like {other.place.seen_at}; perhaps a copy is being made")
+                raise BeingCopied(
+                    f"it begins like {other.place.seen_at}; perhaps a copy is being made"
+                )
             if size >= OFFSET_MIN and is_part:
                 return _origin(files, other, known)
     return None
 
 
 def _heads(other: TrackedFile) -> Iterator[bytes]:
-    return (known.head for known in (other.progress.position, other.former, *other.older) if known is not None)
+    return (
+        known.head
+        for known in (other.progress.position, other.former, *other.older)
+        if known is not None
+    )
 
 
 def _has_it_all(known: Position, read: Callable[[int, int], bytes]) -> bool:
@@ -120,11 +147,19 @@ def _has_it_all(known: Position, read: Callable[[int, int], bytes]) -> bool:
 
 
 def _origin(files: Files, other: TrackedFile, known: Position) -> Origin:
-    is_over = other.is_gone or files.is_displaced(other) or known.generation != other.progress.position.generation
+    is_over = (
+        other.is_gone
+        or files.is_displaced(other)
+        or known.generation != other.progress.position.generation
+    )
     is_unseen = (
         other.observed.size < known.offset
     )  # not looked at in this run, or truncated, and nobody knows yet what that means
-    if other.rest is None and not is_over and (is_unseen or (other.descriptor is None and other.unfound > 0)):
+    if (
+        other.rest is None
+        and not is_over
+        and (is_unseen or (other.descriptor is None and other.unfound > 0))
+    ):
         raise BeingCopied(f"it is a copy of {other.place.seen_at}, which is looked for")
     return Origin(other, known, not is_over)
 
@@ -134,8 +169,12 @@ def _is_truncated(other: TrackedFile) -> bool:
     return other.rest is not None or bool(other.observed.of(other.progress).shrinks)
 
 
-def _is_part(other: TrackedFile, known: Position, size: int, read: Callable[[int, int], bytes]) -> bool:
-    """Whether it has, of what was read, the beginning: what was read after it was made is not in it."""
+def _is_part(
+    other: TrackedFile, known: Position, size: int, read: Callable[[int, int], bytes]
+) -> bool:
+    """Whether it has, of what was read, the beginning: what was read after it was made is not in
+    it.
+    """
     is_now = known is other.progress.position
     if is_now and (told := _is_in_log(other, known, size, read)) is not None:
         return told
@@ -144,8 +183,12 @@ def _is_part(other: TrackedFile, known: Position, size: int, read: Callable[[int
     return is_marked(known.marks, size, read)
 
 
-def _is_in_log(other: TrackedFile, known: Position, size: int, read: Callable[[int, int], bytes]) -> bool | None:
-    """Whether the log has what its copy ends with, at the same place; None where it is not there to be asked."""
+def _is_in_log(
+    other: TrackedFile, known: Position, size: int, read: Callable[[int, int], bytes]
+) -> bool | None:
+    """Whether the log has what its copy ends with, at the same place; None where it is not there to
+    be asked.
+    """
     start = max(0, size - ANCHOR_BYTES)
     with contextlib.suppress(OSError), open(other.place.seen_at, "rb", opener=_opened) as opened:
         status = os.fstat(opened.fileno())
@@ -162,20 +205,27 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _will_be_read(files: Files, other: TrackedFile) -> bool:
-    """Whether so little of what it holds now was read that nothing tells it from others, and there is more."""
+    """Whether so little of what it holds now was read that nothing tells it from others, and there
+    is more.
+    """
     is_over = other.is_gone or files.is_displaced(other) or _has_left_nothing(other)
     begins = other.progress.position.offset < OFFSET_MIN and not other.is_read
     return not is_over and (begins or _is_truncated(other))
 
 
 def _has_left_nothing(other: TrackedFile) -> bool:
-    """Whether it vanished, and no more of it is read elsewhere: it is kept until what may be its copies was looked into."""
+    """Whether it vanished, and no more of it is read elsewhere: it is kept until what may be its
+    copies was looked into.
+    """
     is_away = other.descriptor is None and other.unfound > 0
-    return is_away and other.rest is not None and other.rest.stage in (Stage.FINISHED, Stage.NOWHERE)
+    return (
+        is_away and other.rest is not None and other.rest.stage in (Stage.FINISHED, Stage.NOWHERE)
+    )
 
 
 def _is_hardly_known(files: Files, file: TrackedFile, other: TrackedFile, head: bytes) -> bool:
-    """Whether all that was read of it is what this begins with: there may be more in it than was seen by then.
+    """Whether all that was read of it is what this begins with: there may be more in it than was
+    seen by then.
 
     Where nothing was read, a copy is the younger of the two; a file that was rotated is the older.
     """
@@ -187,37 +237,52 @@ def _is_hardly_known(files: Files, file: TrackedFile, other: TrackedFile, head: 
 
 
 def begins_alike(one: bytes, other: bytes) -> bool:
-    """Whether two begin with the same bytes, as far as both are known, and these tell them from others."""
+    """Whether two begin with the same bytes, as far as both are known, and these tell them from
+    others.
+    """
     length = min(len(one), len(other))
     return length >= OFFSET_MIN and one[:length] == other[:length] and not are_alike(one, b"")
 
 
 def awaited_origins(files: Files) -> set[TrackedFile]:
-    """Files that are not to be forgotten: another, seen in this run or before, may be a copy, and was not looked into yet."""
+    """Files that are not to be forgotten: another, seen in this run or before, may be a copy, and
+    was not looked into yet.
+    """
     untouched = (file for file in files if file.progress.is_untouched and not file.is_gone)
     unread = [file for file in untouched if file.observed.of(file.progress).high >= OFFSET_MIN]
     return {origin for file in unread for origin in _namesakes(files, file)}
 
 
 def held_copy_size(files: Files, file: TrackedFile) -> int:
-    """How large the largest is of the files that are held open, were not looked into yet, and have all that was read of this one.
+    """How large the largest is of the files that are held open, were not looked into yet, and have
+    all that was read of this one.
 
     Each is read on from there, once this one is gone or has begun anew.
     """
     known, sizes = file.progress.position, [0]
     for other in files if is_telling(known) else ():
         descriptor = other.descriptor
-        if descriptor is None or not other.progress.is_untouched or file not in _namesakes(files, other):
+        if (
+            descriptor is None
+            or not other.progress.is_untouched
+            or file not in _namesakes(files, other)
+        ):
             continue
         with contextlib.suppress(OSError):  # let go by now
             status, read = os.fstat(descriptor), functools.partial(read_at, descriptor)
-            if status.st_ino == other.identity.inode and read(0, len(known.head)) == known.head and _has_it_all(known, read):
+            if (
+                status.st_ino == other.identity.inode
+                and read(0, len(known.head)) == known.head
+                and _has_it_all(known, read)
+            ):
                 sizes.append(status.st_size)
     return max(sizes)
 
 
 def end_of_lines(descriptor: int) -> int:
-    """Where its last whole line ends, looking back as far as is sensible; 0 where that finds none."""
+    """Where its last whole line ends, looking back as far as is sensible; 0 where that finds
+    none.
+    """
     size = content_end(descriptor, os.fstat(descriptor).st_size, 0)
     start = max(0, size - _TAIL_BYTES)
     end = read_at(descriptor, start, size - start).rfind(b"\n")
@@ -226,34 +291,62 @@ def end_of_lines(descriptor: int) -> int:
 
 def is_telling(known: Position) -> bool:
     """Whether the bytes that are known at this position tell a file from others."""
-    return known.offset >= OFFSET_MIN and len(known.head) >= OFFSET_MIN and not are_alike(known.head, known.anchor)
+    return (
+        known.offset >= OFFSET_MIN
+        and len(known.head) >= OFFSET_MIN
+        and not are_alike(known.head, known.anchor)
+    )
 
 
 def _namesakes(files: Files, file: TrackedFile) -> Iterator[TrackedFile]:
-    """Followed files of its source whose name its own was made of, or whose first name that was: both may have been renamed."""
+    """Followed files of its source whose name its own was made of, or whose first name that was:
+    both may have been renamed.
+    """
     for name in former_names(file.place.path):
         others = list(files.first_seen_at(name))
         with contextlib.suppress(OSError):
             status = os.stat(name)  # noqa: PTH116
-            if (here := files.at_inode(status.st_dev, status.st_ino)) is not None and here not in others:
+            if (
+                here := files.at_inode(status.st_dev, status.st_ino)
+            ) is not None and here not in others:
                 others.append(here)
-        yield from (other for other in others if other is not file and other.place.source == file.place.source)
+        yield from (
+            other
+            for other in others
+            if other is not file and other.place.source == file.place.source
+        )
 
 
 _LOG = logging.getLogger(__name__)
 
 
-def pass_over(checkpoint: Checkpoint, file: TrackedFile, origin: Origin, end: int, read: Callable[[int, int], bytes]) -> Position:
+def pass_over(
+    checkpoint: Checkpoint,
+    file: TrackedFile,
+    origin: Origin,
+    end: int,
+    read: Callable[[int, int], bytes],
+) -> Position:
     """The position behind it, durably. `read`: offset, count. CheckpointFailed."""
     start = max(0, end - ANCHOR_BYTES)
     position = dataclasses.replace(
-        file.progress.position, offset=end, in_line=origin.known.in_line and not origin.reads_on,
-        head=read(0, HEAD_BYTES), anchor=read(start, end - start), size_seen=end,
-    )  # fmt: skip
-    moved = [changes.save_position(file.file_id, position), changes.save_account(file.file_id, position)]
+        file.progress.position,
+        offset=end,
+        in_line=origin.known.in_line and not origin.reads_on,
+        head=read(0, HEAD_BYTES),
+        anchor=read(start, end - start),
+        size_seen=end,
+    )
+    moved = [
+        changes.save_position(file.file_id, position),
+        changes.save_account(file.file_id, position),
+    ]
     checkpoint.commit([*moved, skip(file.place.source, end)])
     _LOG.warning(
-        "%s is a copy of %s: its %d bytes are passed over; rotate by rename, or let the pattern match no copies",
-        file.place.seen_at, origin.file.place.seen_at, end,
-    )  # fmt: skip
+        "%s is a copy of %s: its %d bytes are passed over; rotate by rename, or let the "
+        "pattern match no copies",
+        file.place.seen_at,
+        origin.file.place.seen_at,
+        end,
+    )
     return position

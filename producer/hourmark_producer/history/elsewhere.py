@@ -1,10 +1,13 @@
-"""Where content of a file is that nobody read there: in a copy that is followed as a file of its own, or read by another name.
+"""Where content of a file is that nobody read there: in a copy that is followed as a file of its
+own, or read by another name.
 
-A service that is away for a day keeps a file from being read while copytruncate empties it each hour. What each truncation took
-was seen, and stands in copies, which are read as what they are. So it is lost only as far as nothing else of its source begins
-like it: a file accounts for one such content, and only where its beginning tells it from others. Of content that was read in
-part a copy is known to the byte: one that is held open is read on from there, though it may be deleted by now. A copy may be
-found by a later look than the truncation, so nothing is counted before a few more are over.
+A service that is away for a day keeps a file from being read while copytruncate empties it each
+hour. What each truncation took was seen, and stands in copies, which are read as what they are. So
+it is lost only as far as nothing else of its source begins like it: a file accounts for one such
+content, and only where its beginning tells it from others. Of content that was read in part a copy
+is known to the byte: one that is held open is read on from there, though it may be deleted by now.
+A copy may be found by a later look than the truncation, so nothing is counted before a few more are
+over.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from hourmark_producer.files.tracked_file import Files, TrackedFile
 from hourmark_producer.history.copies import OFFSET_MIN, begins_alike, held_copy_size
 
 _Begun = Callable[[bytes], int]  # its bytes, if it begins so
-LOOKS: Final = 3  # a listing may miss what is renamed meanwhile, and what is being packed is found by the one after
+# a listing may miss what is renamed meanwhile, and what is being packed is found by the one after
+LOOKS: Final = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,7 +41,10 @@ class Elsewhere:
 
     def of(self, file: TrackedFile) -> Search:
         """For one count."""
-        return Search(lambda: [*_followed(self.files, file), *self._over()], lambda: held_copy_size(self.files, file))
+        return Search(
+            lambda: [*_followed(self.files, file), *self._over()],
+            lambda: held_copy_size(self.files, file),
+        )
 
     def may_come(self, file: TrackedFile) -> bool:
         """Whether a look that is not over yet may find more."""
@@ -47,11 +54,16 @@ class Elsewhere:
 
     def _over(self) -> Iterator[_Begun]:
         departed = self.checkpoint.read(archives.departed)
-        return (functools.partial(_read, past.head, past.offset) for past in departed if past.anchor)  # else nothing was read
+        return (
+            functools.partial(_read, past.head, past.offset) for past in departed if past.anchor
+        )  # else nothing was read
 
 
 class Search:
-    """Answers for the contents of one file; what was found is another's with the next question. CheckpointFailed."""
+    """Answers for the contents of one file; what was found is another's with the next question.
+
+    CheckpointFailed.
+    """
 
     def __init__(self, begin: Callable[[], list[_Begun]], copied: Callable[[], int]) -> None:
         self._begin, self._copied = begin, copied
@@ -59,7 +71,10 @@ class Search:
         self.was_asked = False  # whether anything was looked for
 
     def __call__(self, head: bytes, read_to: int) -> int:
-        """How many bytes of what begins so are elsewhere. `read_to`: of the file as it was at first, what it had sent."""
+        """How many bytes of what begins so are elsewhere.
+
+        `read_to`: of the file as it was at first, what it had sent.
+        """
         self.was_asked = True
         if read_to:
             return self._copied()
@@ -89,7 +104,11 @@ def _followed(files: Files, file: TrackedFile) -> Iterator[_Begun]:
         elif not (other.is_gone or account.shrinks):
             size = max(size, account.high)
         yield functools.partial(_read, position.head or account.head, size)
-        yield from (functools.partial(_read, past.head, past.offset) for past in (other.former, *other.older) if past)
+        yield from (
+            functools.partial(_read, past.head, past.offset)
+            for past in (other.former, *other.older)
+            if past
+        )
 
 
 def _read(known: bytes, size: int, head: bytes) -> int:

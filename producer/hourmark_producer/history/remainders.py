@@ -1,15 +1,18 @@
 """Remainders of files that vanished or were truncated: found by content, and read to their end.
 
-Where what is left of a file may lie, by name: packed files of a vanished one, and copies of a truncated one.
+Where what is left of a file may lie, by name: packed files of a vanished one, and copies of a
+truncated one.
 
 Files that were packed while nobody held them open: their rest is found by content, and finished.
 
-A file that vanished is looked for among packed files: in its former folders, and where its source's patterns match. It is one
-that is related by name, was made after the file, and holds what was known of it: the same head, and the same bytes before the
-position. Its ranges are then those of the file itself, under the same id, generation and offsets, as if it had never been
-packed. While that is under way the source is not called caught up.
+A file that vanished is looked for among packed files: in its former folders, and where its source's
+patterns match. It is one that is related by name, was made after the file, and holds what was known
+of it: the same head, and the same bytes before the position. Its ranges are then those of the file
+itself, under the same id, generation and offsets, as if it had never been packed. While that is
+under way the source is not called caught up.
 
-Where little was known (under 64 bytes), it must be the only one; lines that are all alike prove nothing.
+Where little was known (under 64 bytes), it must be the only one; lines that are all alike prove
+nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +41,15 @@ from hourmark_producer.files.compressed import CutOff, Damaged, Plain, Unfinishe
 from hourmark_producer.files.fingerprints import are_alike
 from hourmark_producer.files.identity import Identity, identify
 from hourmark_producer.files.patterns import PACKED
-from hourmark_producer.files.remainder import NOTHING, Content, Known, Rest, Stage, Unpacked, compare
+from hourmark_producer.files.remainder import (
+    NOTHING,
+    Content,
+    Known,
+    Rest,
+    Stage,
+    Unpacked,
+    compare,
+)
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import Files, TrackedFile
 from hourmark_producer.history.copies import OFFSET_MIN, Looked, is_telling, origin_of, pass_over
@@ -50,7 +61,9 @@ _DATED: Final = re.compile(r"[.\-_]\d")
 
 
 def packed_places(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
-    """Packed files whose name begins as the file's does, up to its first digit or dot; the newest first."""
+    """Packed files whose name begins as the file's does, up to its first digit or dot; the newest
+    first.
+    """
     root = _root(file.place.seen_at)
     dated: list[tuple[int, str, int]] = []
     for path in dict.fromkeys(paths):
@@ -61,15 +74,24 @@ def packed_places(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
 
 
 def copy_places(file: TrackedFile) -> dict[str, int]:
-    """Files beside it with a name of its own and something behind it or before its last dot; packed or not, the newest first.
+    """Files beside it with a name of its own and something behind it or before its last dot; packed
+    or not, the newest first.
 
-    OSError where its folder cannot be looked into: that says nothing of what is in it, unless the file is deleted.
+    OSError where its folder cannot be looked into: that says nothing of what is in it, unless the
+    file is deleted.
     """
     dated: list[tuple[int, str, int]] = []
-    for place in dict.fromkeys(path for path in (file.place.seen_at, file.target, file.place.path, *file.other_names) if path):
+    for place in dict.fromkeys(
+        path
+        for path in (file.place.seen_at, file.target, file.place.path, *file.other_names)
+        if path
+    ):
         folder, name = os.path.split(place)
         stem = name.rpartition(".")[0] or name
-        with contextlib.suppress(*([OSError] if file.deleted else [])), os.scandir(folder) as entries:
+        with (
+            contextlib.suppress(*([OSError] if file.deleted else [])),
+            os.scandir(folder) as entries,
+        ):
             for entry in entries:
                 if entry.name != name and _is_named_after(entry.name, name, stem):
                     with contextlib.suppress(OSError):
@@ -135,7 +157,9 @@ class _Opened(NamedTuple):
 
 @dataclasses.dataclass(kw_only=True)
 class Rests:
-    """Looks for rests, and reads them. `await_of` is the scanner's, `next_cut` that of a file's worker."""
+    """Looks for rests, and reads them. `await_of` is the scanner's, `next_cut` that of a file's
+    worker.
+    """
 
     files: Files
     checkpoint: Checkpoint
@@ -150,10 +174,15 @@ class Rests:
         self._of_truncated: set[TrackedFile] = set()  # whose copies are open
         self._taken: dict[Identity, _Claim] = {}  # packed files and copies
         self._unfinished = Unfinished(self.clock)
-        self._nowhere = list[set[int]]()  # inodes of packed files that a rest was looked for in, and none was told to be it
+        self._nowhere = list[
+            set[int]
+        ]()  # inodes of packed files that a rest was looked for in, and none was told to be it
 
     def await_of(self, file: TrackedFile, paths: Iterable[str]) -> bool:
-        """Whether a rest of this file, which is not to be found, is awaited still. `paths`: where it may be."""
+        """Whether a rest of this file, which is not to be found, is awaited still.
+
+        `paths`: where it may be.
+        """
         if file.rest is None:
             shrinks = file.observed.of(file.progress).shrinks
             rest = _rest_of_truncated(file, shrinks[0].high) if shrinks else _rest_of(file, paths)
@@ -166,7 +195,10 @@ class Rests:
         return _is_at_work(file.rest)
 
     def next_cut(self, file: TrackedFile, rest: Rest) -> Cut | None:
-        """What comes next of it; None where nothing does. NotYet, OSError, CheckpointFailed: to be tried again."""
+        """What comes next of it; None where nothing does.
+
+        NotYet, OSError, CheckpointFailed: to be tried again.
+        """
         if rest.stage is Stage.LOOKING:
             (self._find_out if file.suspected else self._find)(file, rest)
         if rest.stage is not Stage.READING:
@@ -177,7 +209,9 @@ class Rests:
             return rest.read_at(position.offset + skip, count, self._pause)
 
         try:
-            found = cut_of(self.sources[file.place.source], read, self.sizes.limits, position, flush=True)
+            found = cut_of(
+                self.sources[file.place.source], read, self.sizes.limits, position, flush=True
+            )
         except NotYet:
             raise
         except OSError:
@@ -189,7 +223,8 @@ class Rests:
         return None
 
     def next_of_truncated(self, file: TrackedFile, high: int) -> Cut | None:
-        """What comes next of what was unread when the file was truncated; None where no copy has it, or no more of it.
+        """What comes next of what was unread when the file was truncated; None where no copy has
+        it, or no more of it.
 
         `high`: the largest size that was seen before that. Raises as `next_cut`.
         """
@@ -209,7 +244,9 @@ class Rests:
         with self._lock:
             self._of_truncated = {file for file in self._of_truncated if _is_at_work(file.rest)}
             if len(self._of_truncated) >= TRUNCATED_MAX:
-                raise NotYet(f"{TRUNCATED_MAX} others that were truncated are read in their copies first")
+                raise NotYet(
+                    f"{TRUNCATED_MAX} others that were truncated are read in their copies first"
+                )
 
     def _find(self, file: TrackedFile, rest: Rest) -> None:
         position, account = file.progress.position, file.observed.of(file.progress)
@@ -217,13 +254,20 @@ class Rests:
             known = Known(rest.head, position.offset, position.anchor, rest.truncated_at)
         else:
             known = Known(account.head, position.offset, position.anchor, account.high)
-        found = [one for path in rest.candidates if (one := self._look_at(file, path, known, rest)) is not None]
+        found = [
+            one
+            for path in rest.candidates
+            if (one := self._look_at(file, path, known, rest)) is not None
+        ]
         few = min(len(known.head), max(known.offset, known.high)) < OFFSET_MIN
         readable = [one for one in found if one.content.readable != NOTHING]
         if not readable or (few and len(found) > 1):
             with self._lock:
                 self._nowhere = [*self._nowhere[-_NOWHERE_MAX:], set(rest.candidates.values())]
-            rest.end(Stage.NOWHERE, "; ".join(f"{one.path}: {one.content.flaw or 'perhaps'}" for one in found[:3]))
+            rest.end(
+                Stage.NOWHERE,
+                "; ".join(f"{one.path}: {one.content.flaw or 'perhaps'}" for one in found[:3]),
+            )
             return
         whole = (one for one in readable if not one.content.flaw)
         chosen = next(whole, max(readable, key=lambda one: one.content.readable))
@@ -244,12 +288,16 @@ class Rests:
                 raise NotYet(f"{found.path} was changed while it was read: {error}") from error
 
         if origin := origin_of(self.files, file, Looked(size, read)):
-            end = size if origin.reads_on else min(size, origin.known.offset)  # nobody writes to it any more
+            end = (
+                size if origin.reads_on else min(size, origin.known.offset)
+            )  # nobody writes to it any more
             position = pass_over(self.checkpoint, file, origin, end, read)
             file.progress = dataclasses.replace(file.progress, position=position, quiet_to=end)
 
     def _find_out(self, file: TrackedFile, rest: Rest) -> None:
-        """Whether a packed file that appeared was ever read: if not, it is read now, as a file of its own."""
+        """Whether a packed file that appeared was ever read: if not, it is read now, as a file of
+        its own.
+        """
         path = next(iter(rest.candidates))
         if (found := self._look_at(file, path, Known(b"", 0, b"", 0), rest)) is None:
             return rest.end(Stage.NOWHERE)  # the rest of one that is known is in it
@@ -258,7 +306,11 @@ class Rests:
         assert isinstance(plain, Plain), "it was found by its packed name"
         try:
             with contextlib.closing(plain):
-                answer, past = ask(plain, pasts(self.files, self.checkpoint.read(archives.departed), file), self._pause)
+                answer, past = ask(
+                    plain,
+                    pasts(self.files, self.checkpoint.read(archives.departed), file),
+                    self._pause,
+                )
         except (CutOff, Damaged):
             answer, past = Answer.UNTOLD, None
         if answer is Answer.NOT_YET:
@@ -271,7 +323,9 @@ class Rests:
             if any(_is_sought(other) for other in self.files):
                 raise NotYet(f"{path} may be what a file that vanished was packed into")
             why = content.flaw or "too little is known to tell whether it was read before"
-            if self._was_looked_for_in(rest.candidates[path]):  # reported as unknown with the file that was looked for in it
+            if self._was_looked_for_in(
+                rest.candidates[path]
+            ):  # reported as unknown with the file that was looked for in it
                 why = ""
             return rest.end(Stage.NOWHERE, why)
         self._admit(file, past, content.readable, archives.Stamp.of(status))
@@ -279,20 +333,32 @@ class Rests:
         return None
 
     def _was_looked_for_in(self, inode: int) -> bool:
-        """Return whether the rest of a file was looked for in this one in vain. Each such search answers once."""
+        """Return whether the rest of a file was looked for in this one in vain.
+
+        Each such search answers once.
+        """
         with self._lock:
             found = next((inodes for inodes in self._nowhere if inode in inodes), None)
             if found is not None:
                 self._nowhere.remove(found)
             return found is not None
 
-    def _admit(self, file: TrackedFile, past: Past | None, size: int, stamp: archives.Stamp) -> None:
+    def _admit(
+        self, file: TrackedFile, past: Past | None, size: int, stamp: archives.Stamp
+    ) -> None:
         known = past or Past(b"", 0, b"")
         position = dataclasses.replace(
-            file.progress.position, offset=known.offset, head=known.head, anchor=known.anchor, size_seen=size
+            file.progress.position,
+            offset=known.offset,
+            head=known.head,
+            anchor=known.anchor,
+            size_seen=size,
         )
         progress = dataclasses.replace(
-            file.progress, position=position, quiet_to=known.offset, examined_at_s=self.clock.monotonic_s()
+            file.progress,
+            position=position,
+            quiet_to=known.offset,
+            examined_at_s=self.clock.monotonic_s(),
         )
         file.progress = progress
         changed = [changes.save_account(file.file_id, position), archives.know(stamp, file.file_id)]
@@ -304,7 +370,9 @@ class Rests:
         """What is there in place of the file; None where that is something else."""
         try:
             opened = self._open(file, path, rest)
-        except FileNotFoundError as error:  # renamed by now; where to, the next looks at its folder tell
+        except (
+            FileNotFoundError
+        ) as error:  # renamed by now; where to, the next looks at its folder tell
             file.drop_rest()
             file.unfound = 1  # it is not where it was, and the count begins anew
             raise NotYet(f"{path} was there, and is looked for again") from error
@@ -312,23 +380,45 @@ class Rests:
             return None
         plain, status, _ = opened
         with contextlib.closing(plain):
-            content = plain.holds(known) if isinstance(plain, Unpacked) else compare(plain, known, self._pause)
-            if content is not None and content.grows and self._unfinished.unchanged_s(status) < PACKING_S:
+            content = (
+                plain.holds(known)
+                if isinstance(plain, Unpacked)
+                else compare(plain, known, self._pause)
+            )
+            if (
+                content is not None
+                and content.grows
+                and self._unfinished.unchanged_s(status) < PACKING_S
+            ):
                 raise NotYet(f"{path} has no end yet; perhaps {file.place.seen_at} is being packed")
-            if content is not None and rest.truncated_at is not None and (passed := self._passed_over(file, opened)):
-                content = content._replace(readable=min(content.readable, passed))  # what is behind that, the copy sends itself
+            if (
+                content is not None
+                and rest.truncated_at is not None
+                and (passed := self._passed_over(file, opened))
+            ):
+                content = content._replace(
+                    readable=min(content.readable, passed)
+                )  # what is behind that, the copy sends itself
         return None if content is None else _Found(path, content)
 
     def _passed_over(self, file: TrackedFile, opened: _Opened) -> int:
-        """Up to where the copy that this is, or was packed into, was passed over; 0 where it was not. NotYet."""
+        """Up to where the copy that this is, or was packed into, was passed over; 0 where it was
+        not. NotYet.
+        """
         plain, status, claim = opened
         if isinstance(plain, Unpacked):
             copy = self.files.at_inode(status.st_dev, status.st_ino)
             return 0 if copy is None else copy.progress.position.offset
         if claim is not None:
             return 0 if claim.file_id == file.file_id else claim.offset
-        if any(_is_sought(other) and not other.progress.is_untouched for other in self.files if other is not file):
-            raise NotYet("what is packed may be a copy that was passed over, which is looked for first")
+        if any(
+            _is_sought(other) and not other.progress.is_untouched
+            for other in self.files
+            if other is not file
+        ):
+            raise NotYet(
+                "what is packed may be a copy that was passed over, which is looked for first"
+            )
         return 0
 
     def _open(self, file: TrackedFile, path: str, rest: Rest, *, take: bool = False) -> _Opened:
@@ -341,7 +431,9 @@ class Rests:
             own = _Claim(file.file_id, file.progress.position.offset, rest.truncated_at is not None)
             claim = self._taken.setdefault(identity, own) if take else self._taken.get(identity)
             is_others = (
-                claim is not None and claim.file_id != own.file_id and (file.suspected or claim.of_truncated == own.of_truncated)
+                claim is not None
+                and claim.file_id != own.file_id
+                and (file.suspected or claim.of_truncated == own.of_truncated)
             )
             if not stat.S_ISREG(status.st_mode) or older or is_others or identity == file.identity:
                 raise _Another(path)
@@ -360,25 +452,42 @@ class Rests:
                 self._keep_size(file, content.readable)
             else:
                 position = dataclasses.replace(file.progress.position, head=rest.head)
-                self.checkpoint.commit([changes.save_former(file.file_id, position)])  # looks know only its new head
+                self.checkpoint.commit(
+                    [changes.save_former(file.file_id, position)]
+                )  # looks know only its new head
         except BaseException:
             plain.close()
             raise
         offset = file.progress.position.offset
         rest.begin(path, plain, content, offset if isinstance(plain, Unpacked) else 0)
         _LOG.info(
-            "%s (file %s) %s, and is what %s holds, of %d bytes; it is read on there from byte %d%s",
-            file.place.seen_at, file.file_id, "vanished" if rest.truncated_at is None else "was truncated", path,
-            content.readable, offset, f"; not whole: {content.flaw}" if content.flaw else "",
-        )  # fmt: skip
+            "%s (file %s) %s, and is what %s holds, of %d bytes; it is read on there "
+            "from byte %d%s",
+            file.place.seen_at,
+            file.file_id,
+            "vanished" if rest.truncated_at is None else "was truncated",
+            path,
+            content.readable,
+            offset,
+            f"; not whole: {content.flaw}" if content.flaw else "",
+        )
 
     def _keep_size(self, file: TrackedFile, size: int) -> None:
         """So that what is lost with it is known, should the packed file vanish too."""
         progress = file.progress
         account = file.observed.of(progress)
-        position = dataclasses.replace(progress.position, size_seen=max(account.high, size), head=account.head)
-        self.checkpoint.commit([changes.save_position(file.file_id, position), changes.save_account(file.file_id, position)])
-        file.progress = dataclasses.replace(progress, position=position, examined_at_s=self.clock.monotonic_s())
+        position = dataclasses.replace(
+            progress.position, size_seen=max(account.high, size), head=account.head
+        )
+        self.checkpoint.commit(
+            [
+                changes.save_position(file.file_id, position),
+                changes.save_account(file.file_id, position),
+            ]
+        )
+        file.progress = dataclasses.replace(
+            progress, position=position, examined_at_s=self.clock.monotonic_s()
+        )
 
     def _pause(self) -> None:
         if self.stopping.is_set():
@@ -400,8 +509,12 @@ def _is_at_work(rest: Rest | None) -> bool:
 
 
 def _takes_room(rest: Rest | None) -> bool:
-    """Whether it holds a descriptor and a window; a truncated log's only once it is found, as it may wait for others."""
-    return rest is not None and (rest.stage is Stage.READING or (rest.stage is Stage.LOOKING and rest.truncated_at is None))
+    """Whether it holds a descriptor and a window; a truncated log's only once it is found, as it
+    may wait for others.
+    """
+    return rest is not None and (
+        rest.stage is Stage.READING or (rest.stage is Stage.LOOKING and rest.truncated_at is None)
+    )
 
 
 def _is_sought(file: TrackedFile) -> bool:
@@ -413,11 +526,19 @@ def _is_sought(file: TrackedFile) -> bool:
 def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Rest | None:
     """Of one that vanished; None where nothing can hold it, or tells it from others."""
     account, candidates = file.observed.of(file.progress), packed_places(file, paths)
-    is_telling_at_all = bool(account.head) and not are_alike(account.head, file.progress.position.anchor)
+    is_telling_at_all = bool(account.head) and not are_alike(
+        account.head, file.progress.position.anchor
+    )
     return Rest(candidates) if candidates and is_telling_at_all else None
 
 
 def _rest_of_truncated(file: TrackedFile, high: int) -> Rest | None:
-    """Of what it held before that, whether or not it is there; None where nothing tells it from others."""
+    """Of what it held before that, whether or not it is there; None where nothing tells it from
+    others.
+    """
     position = file.progress.position
-    return Rest(copy_places(file), truncated_at=high, head=position.head) if is_telling(position) else None
+    return (
+        Rest(copy_places(file), truncated_at=high, head=position.head)
+        if is_telling(position)
+        else None
+    )

@@ -2,14 +2,15 @@
 
 A stream of bytes as messages, as RFC 6587 has it. Pure.
 
-The first byte of a connection tells which of two ways it uses. A digit: octet counting, `LENGTH SP MESSAGE` (the only one of RFC
-5425). Anything else: each message ends with a newline or a NUL. A message that is too long is passed over and counted; a stream
-that is in neither form cannot be read on.
+The first byte of a connection tells which of two ways it uses. A digit: octet counting, `LENGTH SP
+MESSAGE` (the only one of RFC 5425). Anything else: each message ends with a newline or a NUL. A
+message that is too long is passed over and counted; a stream that is in neither form cannot be read
+on.
 
 A message as a line of a segment. Pure.
 
-A line ends with a newline, so a message that holds some has them as `#012`, as rsyslog writes them. Newlines, carriage returns
-and NULs at its end are part of nothing.
+A line ends with a newline, so a message that holds some has them as `#012`, as rsyslog writes them.
+Newlines, carriage returns and NULs at its end are part of nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _LENGTH_DIGITS_MAX: Final = 10
 class Framed(NamedTuple):
     """What some bytes came to.
 
-    `too_long`: how many messages; `skipped`: bytes of such messages, of parts too. `flaw`: why it cannot be read on.
+    `too_long`: how many messages; `skipped`: bytes of such messages, of parts too. `flaw`: why it
+    cannot be read on.
     """
 
     messages: list[bytes]
@@ -53,7 +55,9 @@ class Framer:
         return self._feed_counted(data) if self._counted else self._feed_lines(data)
 
     def end(self) -> bytes:
-        """The sender has said all: what is left is a message, too, but where it would be counted."""
+        """The sender has said all: what is left is a message, too, but where it would be
+        counted.
+        """
         if self._counted:
             return b""
         rest, self._rest = self._rest, b""
@@ -85,7 +89,12 @@ class Framer:
             begin = content.find(b" ", start, start + _LENGTH_DIGITS_MAX + 1)
             digits = content[start : begin if begin >= 0 else start + _LENGTH_DIGITS_MAX + 1]
             if not digits.isdigit() or digits.startswith(b"0") or len(digits) > _LENGTH_DIGITS_MAX:
-                return Framed(messages, too_long, skipped, f"{content[start : start + 20]!r} is no length of a message")
+                return Framed(
+                    messages,
+                    too_long,
+                    skipped,
+                    f"{content[start : start + 20]!r} is no length of a message",
+                )
             if begin < 0:
                 break
             begin, length = begin + 1, int(digits)

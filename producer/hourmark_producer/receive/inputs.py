@@ -15,7 +15,9 @@ JOURNAL: Final = "journald"
 UDP: Final = "syslog+udp"
 TLS: Final = "syslog+tls"
 _SYSLOG: Final = (UDP, "syslog+tcp", TLS)
-_ALLOWED: Final = f"allowed: {STDIN}, {JOURNAL}, {', '.join(f'{kind}://host:port' for kind in _SYSLOG)}"
+_ALLOWED: Final = (
+    f"allowed: {STDIN}, {JOURNAL}, {', '.join(f'{kind}://host:port' for kind in _SYSLOG)}"
+)
 
 
 class Address(NamedTuple):
@@ -31,7 +33,13 @@ def address_of(text: str) -> Address | None:
     if text in (STDIN, JOURNAL):
         return None
     parts = urlsplit(text)
-    if parts.scheme not in _SYSLOG or not parts.hostname or parts.port is None or parts.path.strip("/") or parts.query:
+    if (
+        parts.scheme not in _SYSLOG
+        or not parts.hostname
+        or parts.port is None
+        or parts.path.strip("/")
+        or parts.query
+    ):
         raise ValueError(_ALLOWED)
     return Address(parts.scheme, parts.hostname, parts.port)
 
@@ -47,13 +55,18 @@ def check_inputs(settings: TailerConfig) -> None:
         _check_input(source.input, where, settings)
         _check_alone(source, where)
     if sum(source.input == STDIN for source in settings.sources) > 1:
-        raise ConfigError("tailer.sources: standard input is there once, so one source can have input = 'stdin'")
+        raise ConfigError(
+            "tailer.sources: standard input is there once, so one source can have input = 'stdin'"
+        )
     if sum(source.input == JOURNAL for source in settings.sources) > 1:
-        raise ConfigError("tailer.sources: one source can have input = 'journald'; its type tells units apart")
+        raise ConfigError(
+            "tailer.sources: one source can have input = 'journald'; its type tells units apart"
+        )
     receives_syslog = any(source.input not in (None, STDIN, JOURNAL) for source in settings.sources)
     if receives_syslog and settings.syslog.message_bytes_max > settings.line_bytes_max:
         raise ConfigError(
-            f"tailer.syslog.message_bytes_max = {settings.syslog.message_bytes_max} is more than tailer.line_bytes_max = "
+            f"tailer.syslog.message_bytes_max = {settings.syslog.message_bytes_max} is more "
+            "than tailer.line_bytes_max = "
             f"{settings.line_bytes_max}: a message becomes a line"
         )
 
@@ -65,9 +78,14 @@ def _check_input(text: str, where: str, settings: TailerConfig) -> None:
         raise ConfigError(f"{where}.input = {text!r:.200}: {_ALLOWED}") from None
     if address is not None and address.kind == TLS and settings.syslog.tls.certificate is None:
         raise ConfigError(f"{where}.input = {text!r} needs tailer.syslog.tls.certificate")
-    if address is not None and address.host not in LOOPBACK_HOSTS and not settings.syslog.beyond_loopback:
+    if (
+        address is not None
+        and address.host not in LOOPBACK_HOSTS
+        and not settings.syslog.beyond_loopback
+    ):
         raise ConfigError(
-            f"{where}.input = {text!r} lets other machines send, which needs tailer.syslog.beyond_loopback = true. Without: "
+            f"{where}.input = {text!r} lets other machines send, which needs "
+            "tailer.syslog.beyond_loopback = true. Without: "
             f"{', '.join(LOOPBACK_HOSTS)}"
         )
 
@@ -82,4 +100,7 @@ def _check_alone(source: TailedSource, where: str) -> None:
         ("ignore_older_seconds", source.ignore_older_seconds is not None),
     ]
     if given := [name for name, is_given in others if is_given]:
-        raise ConfigError(f"{where}.{given[0]} goes not with `input`, whose records are lines, one a message, all of them")
+        raise ConfigError(
+            f"{where}.{given[0]} goes not with `input`, whose records are lines, one a "
+            "message, all of them"
+        )

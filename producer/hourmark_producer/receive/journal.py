@@ -2,25 +2,28 @@
 
 An entry of systemd's journal as a line: JSON, with the fields that everybody asks for. Pure.
 
-The form that is read is that of `journalctl --output=json`: strings, numbers of bytes where a value is no UTF-8, lists where a
-field is there more than once, null where a value was too large. The line ends with the entry's cursor: from the last line on
-disk the journal is read on.
+The form that is read is that of `journalctl --output=json`: strings, numbers of bytes where a value
+is no UTF-8, lists where a field is there more than once, null where a value was too large. The line
+ends with the entry's cursor: from the last line on disk the journal is read on.
 
 systemd's journal, read by `journalctl`: first to its end, then as it grows.
 
-It can be asked again, from a cursor on: the one in the last line that is on disk. So nothing of it is lost or doubled by a kill.
-It is called caught up only once it was read to its end, and while journalctl follows it, which hands on each entry within
-moments.
+It can be asked again, from a cursor on: the one in the last line that is on disk. So nothing of it
+is lost or doubled by a kill. It is called caught up only once it was read to its end, and while
+journalctl follows it, which hands on each entry within moments.
 
-The entry of that cursor must be there still, so it is asked for, too, and passed over (`--after-cursor` passes over whichever
-entry comes first). Where it is gone, by vacuuming or because the journal was made again, entries may have gone unread: loss is
-unknown. Then the journal is read from its start, as a new one may be earlier than the old by its clock. Entries that are known
-are passed over: those of a sequence (`number_of`) up to the number that was read of it.
+The entry of that cursor must be there still, so it is asked for, too, and passed over
+(`--after-cursor` passes over whichever entry comes first). Where it is gone, by vacuuming or
+because the journal was made again, entries may have gone unread: loss is unknown. Then the journal
+is read from its start, as a new one may be earlier than the old by its clock. Entries that are
+known are passed over: those of a sequence (`number_of`) up to the number that was read of it.
 
-A journalctl that runs passes over entries that are removed before it reads them, as while a full spool holds it back, and says
-nothing. journald numbers all entries in one row and removes the oldest first. So where a number is left out, the entry that was
-read last is asked for: if it is there, the number is of an entry that the reader may not see; if not, loss is unknown, as above.
-The same is asked where nothing may come that has a number: once the source was held, and when following begins.
+A journalctl that runs passes over entries that are removed before it reads them, as while a full
+spool holds it back, and says nothing. journald numbers all entries in one row and removes the
+oldest first. So where a number is left out, the entry that was read last is asked for: if it is
+there, the number is of an entry that the reader may not see; if not, loss is unknown, as above. The
+same is asked where nothing may come that has a number: once the source was held, and when following
+begins.
 """
 
 from __future__ import annotations
@@ -62,9 +65,18 @@ def entry_line(entry: bytes) -> bytes:
     if not isinstance(fields, dict) or not isinstance(fields.get("__CURSOR"), str):
         raise ValueError(f"no entry of a journal: {entry[:100]!r}")
     said: dict[str, Any] = {"time": _time(fields)}
-    said |= {name: int(value) for name, field in _NUMBER_FIELDS if _is_number(value := _text(fields.get(field)))}
+    said |= {
+        name: int(value)
+        for name, field in _NUMBER_FIELDS
+        if _is_number(value := _text(fields.get(field)))
+    }
     said |= {name: value for name, field in _TEXTS if (value := _text(fields.get(field)))}
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace") + b"\n"
+    return (
+        json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(
+            errors="backslashreplace"
+        )
+        + b"\n"
+    )
 
 
 def cursor_of(line: bytes) -> str:
@@ -73,17 +85,22 @@ def cursor_of(line: bytes) -> str:
 
 
 def number_of(cursor: str) -> tuple[str, int] | None:
-    """Return the id of the sequence that an entry is of, and its number there; None where the cursor does not say.
+    """Return the id of the sequence that an entry is of, and its number there; None where the
+    cursor does not say.
 
-    A cursor is what sd_journal_get_cursor(3) gives: `s=` the id, `i=` the number, both hexadecimal, then boot and times. Numbers
-    of one sequence rise; another sequence begins where the journal is made again, as by a volatile one with each boot.
+    A cursor is what sd_journal_get_cursor(3) gives: `s=` the id, `i=` the number, both hexadecimal,
+    then boot and times. Numbers of one sequence rise; another sequence begins where the journal is
+    made again, as by a volatile one with each boot.
     """
     match = _NUMBER.search(cursor)
     return (match[1], int(match[2], 16)) if match else None
 
 
 def cursor_within(parts: bytes) -> str:
-    """Return the cursor in a part of an entry's JSON; empty where it is not there. Quotes within texts are escaped."""
+    """Return the cursor in a part of an entry's JSON; empty where it is not there.
+
+    Quotes within texts are escaped.
+    """
     match = _CURSOR.search(parts)
     return match[1].decode() if match else ""
 
@@ -110,13 +127,20 @@ def _text(value: Any) -> str:
 _AGAIN_S: Final = 1.0  # after journalctl ended otherwise than well
 _STOP_S: Final = 5.0
 _ASK_S: Final = 30.0
-_QUIET_S: Final = 1.0  # then nothing more is expected of what it still had of files that were removed
+_QUIET_S: Final = (
+    1.0  # then nothing more is expected of what it still had of files that were removed
+)
 _OPTIONS: Final = ("--output=json", "--no-pager", "--quiet")
 _SEQUENCES_MAX: Final = 1000  # the latest
-_SINCE: Final = "since"  # beside the segments: where reading began, as long as no line tells where to go on
-_NUMBERS: Final = "numbers"  # beside the segments: JSON, by sequence the highest number that was read, at the end of each
+_SINCE: Final = (
+    "since"  # beside the segments: where reading began, as long as no line tells where to go on
+)
+# beside the segments: JSON, by sequence the highest number that was read, at the end of each
+_NUMBERS: Final = "numbers"
 ENTRY_BYTES_MAX: Final = 64 << 20  # of an entry's JSON; a longer one is passed over
-_ENDS_BYTES: Final = 1 << 16  # of such an entry these first and last ones are kept: the cursor is in either
+_ENDS_BYTES: Final = (
+    1 << 16
+)  # of such an entry these first and last ones are kept: the cursor is in either
 _LOG = logging.getLogger(__name__)
 
 
@@ -147,7 +171,12 @@ class Journal:
     @property
     def is_at_hand(self) -> bool:
         """Whether it was read to its end, and is followed from there."""
-        return self._process is not None and self._follows and not self._awaited and not self._is_doubted
+        return (
+            self._process is not None
+            and self._follows
+            and not self._awaited
+            and not self._is_doubted
+        )
 
     def open(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -156,18 +185,22 @@ class Journal:
             self._cursor = cursor_of(last) if last else ""
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"source {receiver.source}: the last line in {receiver.segments.folder} is none of the journal, so it is not "
+                f"source {receiver.source}: the last line in {receiver.segments.folder} is none "
+                "of the journal, so it is not "
                 "known where to go on; give the source of the journal a name of its own"
             ) from error
         self._numbers = _read_numbers(receiver.segments.folder / _NUMBERS)
         self._know(self._cursor)
         if not self._cursor and self._read_from != "start":
-            self._since = _beginning(receiver.segments.folder / _SINCE, self._read_from, receiver.clock.now_ms())
+            self._since = _beginning(
+                receiver.segments.folder / _SINCE, self._read_from, receiver.clock.now_ms()
+            )
         try:
             self._start(follow=False)
         except OSError as error:
             raise ConfigError(
-                f"source {receiver.source}: {self._program} cannot be run ({error.strerror}); input = 'journald' needs it"
+                f"source {receiver.source}: {self._program} cannot be run "
+                f"({error.strerror}); input = 'journald' needs it"
             ) from error
 
     def tend(self, now_s: float) -> None:
@@ -199,10 +232,16 @@ class Journal:
         elif self._since and not self._is_lost:
             command.append(f"--since={self._since}")
         command += ["--follow"] if follow else []
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         assert self._process.stdout is not None, "it is a pipe"
         self._descriptor, self._follows, self._rest = self._process.stdout.fileno(), follow, _Rest()
-        self._number, self._is_doubted, self._quiet_since_s = None, follow, self._receiver.clock.monotonic_s()
+        self._number, self._is_doubted, self._quiet_since_s = (
+            None,
+            follow,
+            self._receiver.clock.monotonic_s(),
+        )
         os.set_blocking(self._descriptor, False)
         self._receiver.watch(self._descriptor, Polled(self._read))
 
@@ -228,7 +267,10 @@ class Journal:
         return len(data) < READ_BYTES
 
     def _take(self, entry: bytes | Passed) -> bool:
-        """Receive an entry that is not known; whether the next one follows. ValueError where it is none."""
+        """Receive an entry that is not known; whether the next one follows.
+
+        ValueError where it is none.
+        """
         if isinstance(entry, Passed):
             cursor, line = cursor_within(entry.ends), b""
         else:
@@ -246,7 +288,9 @@ class Journal:
             self.close()  # and begin again at its place
             return False
         if isinstance(entry, Passed):
-            self._receiver.losses.add(f"entries of the journal longer than {ENTRY_BYTES_MAX} bytes", lost_bytes=entry.size)
+            self._receiver.losses.add(
+                f"entries of the journal longer than {ENTRY_BYTES_MAX} bytes", lost_bytes=entry.size
+            )
         else:
             self._receiver.receive(line)
         if cursor:
@@ -262,12 +306,16 @@ class Journal:
         return before is None or self._number == before + 1
 
     def _is_there(self) -> bool:
-        """Whether the entry that was read last is known to be in the journal: then none behind it was removed."""
+        """Whether the entry that was read last is known to be in the journal: then none behind it
+        was removed.
+        """
         if not self._cursor or self._is_lost or self._is_sure:
             return True
         command = [self._program, *_OPTIONS, f"--cursor={self._cursor}", "--lines=1"]
         try:
-            said = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S).stdout
+            said = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S
+            ).stdout
         except (OSError, subprocess.TimeoutExpired):
             return False
         self._is_sure = cursor_within(said) == self._cursor
@@ -278,7 +326,9 @@ class Journal:
         return number is not None and number[1] <= self._numbers.get(number[0], -1)
 
     def _know(self, cursor: str) -> None:
-        """Remember the entry's number; durably where a sequence begins, as the last line tells of the latest one only."""
+        """Remember the entry's number; durably where a sequence begins, as the last line tells of
+        the latest one only.
+        """
         if (number := number_of(cursor)) is None:
             return
         sequence, at = number
@@ -286,16 +336,25 @@ class Journal:
         self._numbers[sequence] = max(at, self._numbers.get(sequence, 0))
         if is_new:
             kept = dict(list(self._numbers.items())[-_SEQUENCES_MAX:])
-            with contextlib.suppress(OSError):  # then a journal whose last entry is gone may be read twice
+            with contextlib.suppress(
+                OSError
+            ):  # then a journal whose last entry is gone may be read twice
                 write_durably(self._receiver.segments.folder / _NUMBERS, json.dumps(kept).encode())
 
     def _read_all(self) -> None:
-        """The entry that was read last is gone: report that others may be, too, and read all that is not known."""
-        self._receiver.losses.add("the journal was vacuumed, or made again, before all of it was read", unknown=1)
+        """The entry that was read last is gone: report that others may be, too, and read all that
+        is not known.
+        """
+        self._receiver.losses.add(
+            "the journal was vacuumed, or made again, before all of it was read", unknown=1
+        )
         _LOG.warning(
-            "source %s: the entry of the journal that was read last (%s) is not in it any more; all entries that were not read "
-            "are read from the start of the journal", self._receiver.source, self._cursor,
-        )  # fmt: skip
+            "source %s: the entry of the journal that was read last (%s) is not in it any "
+            "more; all entries that were not read "
+            "are read from the start of the journal",
+            self._receiver.source,
+            self._cursor,
+        )
         self._is_lost = True
         try:
             self._start(follow=False)
@@ -307,7 +366,9 @@ class Journal:
             self._fail(f"ended with status {status}: {said or 'it said nothing'}")
             return
         self._receiver.throttle.over(f"journal {self._receiver.source}")
-        if self._awaited or (self._is_doubted and not self._is_there()):  # nothing is behind its place, nor is it itself
+        if self._awaited or (
+            self._is_doubted and not self._is_there()
+        ):  # nothing is behind its place, nor is it itself
             self._read_all()
             return
         if self._receiver.to_end:
@@ -332,7 +393,8 @@ class Journal:
     def _fail(self, what: str) -> None:
         self._again_s = self._receiver.clock.monotonic_s() + _AGAIN_S
         self._receiver.throttle.warn(
-            f"journal {self._receiver.source}", f"source {self._receiver.source}: {self._program} {what}. It is tried again"
+            f"journal {self._receiver.source}",
+            f"source {self._receiver.source}: {self._program} {what}. It is tried again",
         )
 
 
@@ -384,8 +446,15 @@ def _read_numbers(file: Path) -> dict[str, int]:
 
 
 def _beginning(file: Path, read_from: str, now_ms: int) -> str:
-    """As journalctl takes it, `@` and Unix seconds. A first look decides it, and the next ones go by it until there is a line."""
+    """As journalctl takes it, `@` and Unix seconds.
+
+    A first look decides it, and the next ones go by it until there is a line.
+    """
     if not file.exists():
-        at_ms = now_ms if read_from == "end" else round(datetime.fromisoformat(read_from).timestamp() * 1000)
+        at_ms = (
+            now_ms
+            if read_from == "end"
+            else round(datetime.fromisoformat(read_from).timestamp() * 1000)
+        )
         write_durably(file, f"@{at_ms // 1000}.{at_ms % 1000:03}".encode())
     return file.read_text()

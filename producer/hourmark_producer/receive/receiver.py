@@ -1,12 +1,15 @@
 """The thread of one source that receives, and its losses until they are in the checkpoint.
 
-What was received, or came in vain, and is on no disk: gathered, and put into the checkpoint before a claim is made past it.
+What was received, or came in vain, and is on no disk: gathered, and put into the checkpoint before
+a claim is made past it.
 
-The thread of one source: waits for bytes, makes lines of them, and appends these to the source's segments.
+The thread of one source: waits for bytes, makes lines of them, and appends these to the source's
+segments.
 
-It goes in rounds: all that is ready is read once, and what that came to is one append, one sync. While there is no room, streams
-are not read, so that their senders wait; datagrams are read, counted as lost, and dropped. `settle` asks for a round that began
-after it and left nothing behind: only with it a source may be called caught up.
+It goes in rounds: all that is ready is read once, and what that came to is one append, one sync.
+While there is no room, streams are not read, so that their senders wait; datagrams are read,
+counted as lost, and dropped. `settle` asks for a round that began after it and left nothing behind:
+only with it a source may be called caught up.
 """
 
 from __future__ import annotations
@@ -34,10 +37,14 @@ _LOG = logging.getLogger(__name__)
 class ReceivingLosses:
     """Those of one source, from one thread."""
 
-    def __init__(self, source: str, address: str, checkpoint: Checkpoint, counters: Counters, clock: Clock) -> None:
+    def __init__(
+        self, source: str, address: str, checkpoint: Checkpoint, counters: Counters, clock: Clock
+    ) -> None:
         self._source, self._address = source, address
         self._checkpoint, self._counters, self._clock = checkpoint, counters, clock
-        self._pending: dict[str, tuple[int, int]] = {}  # by what happened: bytes, and occasions of more
+        self._pending: dict[
+            str, tuple[int, int]
+        ] = {}  # by what happened: bytes, and occasions of more
         self._told_s = float("-inf")
 
     def add(self, what: str, *, lost_bytes: int = 0, unknown: int = 0) -> None:
@@ -54,10 +61,15 @@ class ReceivingLosses:
             return False
         losses = [
             Loss(
-                source=self._source, path=self._address, at_ms=self._clock.now_ms(), bytes=count, unknown=unknown, what=what
+                source=self._source,
+                path=self._address,
+                at_ms=self._clock.now_ms(),
+                bytes=count,
+                unknown=unknown,
+                what=what,
             )
             for what, (count, unknown) in self._pending.items()
-        ]  # fmt: skip
+        ]
         try:
             self._checkpoint.commit([change for loss in losses for change in changes.lose(loss)])
         except CheckpointFailed:
@@ -66,9 +78,13 @@ class ReceivingLosses:
         for loss in losses:
             self._counters.lost(loss)
             _LOG.warning(
-                "source %s, %s: %s; %d bytes are known to be lost%s", loss.source, loss.path, loss.what, loss.bytes,
+                "source %s, %s: %s; %d bytes are known to be lost%s",
+                loss.source,
+                loss.path,
+                loss.what,
+                loss.bytes,
                 f", and on {loss.unknown} occasions it is unknown how many" if loss.unknown else "",
-            )  # fmt: skip
+            )
         return True
 
 
@@ -79,7 +95,10 @@ _HELD_WAIT_S: Final = 0.05  # between looks whether there is room
 
 
 class Polled(NamedTuple):
-    """What to do with what is ready. `read`: whether it left nothing there. `when_held`: also where there is no room."""
+    """What to do with what is ready.
+
+    `read`: whether it left nothing there. `when_held`: also where there is no room.
+    """
 
     read: Callable[[], bool]
     when_held: bool = False
@@ -94,7 +113,9 @@ class Input(Protocol):
 
     @property
     def is_at_hand(self) -> bool:
-        """Whether what has come is ready to be read. While it is not, nothing is settled, though nothing is ready."""
+        """Whether what has come is ready to be read. While it is not, nothing is settled, though
+        nothing is ready.
+        """
         ...
 
     def open(self, receiver: Receiver) -> None:
@@ -138,7 +159,9 @@ class Receiver:
     def start(self, *, to_end: bool = False) -> None:
         """Begin to receive. `to_end`: what there is now."""
         self.to_end = to_end
-        self._selector.register(self._wake_r, selectors.EVENT_READ, Polled(self._woken, when_held=True))
+        self._selector.register(
+            self._wake_r, selectors.EVENT_READ, Polled(self._woken, when_held=True)
+        )
         self.count_the_run_before()
         was_open = self.segments.was_left_open()
         self.segments.mark_open()  # before anything can arrive
@@ -151,7 +174,9 @@ class Receiver:
         self._thread.start()
 
     def count_the_run_before(self) -> None:
-        """What may have been lost since, or with it; also where nothing is received from now on, as in a drain."""
+        """What may have been lost since, or with it; also where nothing is received from now on, as
+        in a drain.
+        """
         if self.segments.was_left_open() and not self.input.resumes:
             why = (
                 "nobody listened since the run before"
@@ -161,7 +186,9 @@ class Receiver:
             self.losses.add(why, unknown=1)
 
     def has_told(self) -> bool:
-        """Where nothing is received: whether what the run before may have lost is written down, as it must be before a claim."""
+        """Where nothing is received: whether what the run before may have lost is written down, as
+        it must be before a claim.
+        """
         if told := self.losses.tell(at_once=True):
             self._unmark()
         return told
@@ -174,12 +201,16 @@ class Receiver:
             self._thread.join(within_s)
 
     def settle(self, within_s: float) -> bool:
-        """Whether all that had arrived when this was called is on disk, where the tailer follows it."""
+        """Whether all that had arrived when this was called is on disk, where the tailer follows
+        it.
+        """
         with self._changed:
             self._wanted += 1
             goal = self._wanted
             self._wake()
-            self._changed.wait_for(lambda: self._settled >= goal or self.has_ended or self.is_held, within_s)
+            self._changed.wait_for(
+                lambda: self._settled >= goal or self.has_ended or self.is_held, within_s
+            )
             return self._settled >= goal or self.has_ended
 
     def watch(self, what: int, polled: Polled) -> None:
@@ -236,7 +267,9 @@ class Receiver:
         """Whether it left nothing behind."""
         goal = self._wanted
         drained = self.input.is_at_hand
-        for key, _ in self._selector.select(0 if goal > self._settled and not self.is_held else wait_s):
+        for key, _ in self._selector.select(
+            0 if goal > self._settled and not self.is_held else wait_s
+        ):
             drained &= key.data.read()
         self._write()
         self.input.tend(self.clock.monotonic_s())
@@ -248,7 +281,9 @@ class Receiver:
         return drained
 
     def _write(self) -> None:
-        if self.input.resumes and not self.losses.tell(at_once=True):  # lines behind a loss would hide it from a run after a kill
+        if self.input.resumes and not self.losses.tell(
+            at_once=True
+        ):  # lines behind a loss would hide it from a run after a kill
             self._hold("what was lost cannot be written down")
             return
         content = b"".join(self._lines)
@@ -261,11 +296,15 @@ class Receiver:
         except OSError as error:
             self.throttle.warn(
                 f"spool disk {self.source}",
-                f"source {self.source}: {self.segments.folder} cannot be written ({error.strerror}); its senders wait, what "
+                f"source {self.source}: {self.segments.folder} cannot be written "
+                f"({error.strerror}); its senders wait, what "
                 "needs no connection is lost and counted",
                 logging.ERROR,
             )
-        waiting = f"{self.segments.size} bytes wait in {self.segments.folder}, and no more may (tailer.spool.bytes_max)"
+        waiting = (
+            f"{self.segments.size} bytes wait in {self.segments.folder}, and no more may "
+            "(tailer.spool.bytes_max)"
+        )
         self._hold(waiting if self.segments.is_full else "")
 
     def _hold(self, why: str) -> None:
@@ -273,7 +312,8 @@ class Receiver:
         if why and not self.is_held:
             self.throttle.warn(
                 f"spool full {self.source}",
-                f"source {self.source}: {why}; its senders wait, what needs no connection is lost and counted",
+                f"source {self.source}: {why}; its senders wait, what needs no connection "
+                "is lost and counted",
             )
             paused = [key for key in self._selector.get_map().values() if not key.data.when_held]
             for key in paused:
@@ -283,7 +323,9 @@ class Receiver:
                 self.is_held = True
                 self._changed.notify_all()
         elif self.is_held and not why:
-            self.is_held = False  # the condition goes on until it was not met for a while: room comes and goes by segments
+            # the condition goes on until it was not met for a while: room comes and goes by
+            # segments
+            self.is_held = False
             for key in self._paused:
                 self._selector.register(key.fileobj, selectors.EVENT_READ, key.data)
             self._paused = []

@@ -1,18 +1,21 @@
 """The segment files of one source, and their repair after a kill.
 
-The segments of one source: files that are appended to, one after another, and removed when they are acknowledged.
+The segments of one source: files that are appended to, one after another, and removed when they are
+acknowledged.
 
     0000000001.log   lines; the one with the highest number is appended to, until it is long enough, or the run ends
     0000000001.done  acknowledged as a whole: to be forgotten by the checkpoint, then removed
     open             somebody receives, or was killed while he did
     last             of a source that can be asked again: the number of a segment that is gone, and its last line
 
-A line is durable when `append` returns. What a full disk does not take is kept in memory, and is tried again first.
+A line is durable when `append` returns. What a full disk does not take is kept in memory, and is
+tried again first.
 
 What a kill left of segments, put in order before they are followed.
 
-The end of a segment that is no whole line was never promised: it is cut off, and what looks had seen of it was never there. A
-segment that was done is forgotten, then removed: the kill came between the two.
+The end of a segment that is no whole line was never promised: it is cut off, and what looks had
+seen of it was never there. A segment that was done is forgotten, then removed: the kill came
+between the two.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ from hourmark_producer.files.identity import Identity
 from hourmark_producer.files.tracked_file import Account, Files, Position, TrackedFile
 
 SEGMENT_BYTES_MAX: Final = 16 << 20
-_OF_SPOOL: Final = 8  # so many segments, or more, have room in a spool: most of it is there again soon
+_OF_SPOOL: Final = (
+    8  # so many segments, or more, have room in a spool: most of it is there again soon
+)
 _APPEND: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
 _OPEN: Final = "open"
 _LAST: Final = "last"
@@ -39,7 +44,10 @@ _BLOCK_BYTES: Final = 1 << 16
 
 
 class Unsynced(Unavailable):
-    """The disk did not take what was written; nobody knows what of it is there. Nothing can be relied on any more."""
+    """The disk did not take what was written; nobody knows what of it is there.
+
+    Nothing can be relied on any more.
+    """
 
 
 class Segments:
@@ -49,7 +57,10 @@ class Segments:
         """OSError where the folder cannot be made or listed."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder = folder
-        self._bytes_max, self._segment_bytes = bytes_max, min(SEGMENT_BYTES_MAX, bytes_max // _OF_SPOOL)
+        self._bytes_max, self._segment_bytes = (
+            bytes_max,
+            min(SEGMENT_BYTES_MAX, bytes_max // _OF_SPOOL),
+        )
         self._sealed = {path.stem: path.stat().st_size for path in listed(folder)}
         self._number = max([self._kept()[0], *map(int, self._sealed)])
         self._descriptor: int | None = None
@@ -72,7 +83,10 @@ class Segments:
         return bool(self._rest) or self.size >= self._bytes_max
 
     def append(self, content: bytes) -> None:
-        """Durable on return. OSError: some of it is not written yet; `append(b"")` tries again. Unsynced."""
+        """Durable on return.
+
+        OSError: some of it is not written yet; `append(b"")` tries again. Unsynced.
+        """
         self._rest += content
         while self._rest:
             descriptor = self._descriptor if self._descriptor is not None else self._begin()
@@ -91,7 +105,9 @@ class Segments:
             self._seal()
 
     def sealed_bytes(self, name: str) -> int | None:
-        """The size of a segment that nothing more is appended to, by its number; None: there is no such one."""
+        """The size of a segment that nothing more is appended to, by its number; None: there is no
+        such one.
+        """
         return self._sealed.get(name)
 
     def set_done(self, name: str) -> None:
@@ -150,7 +166,9 @@ class Segments:
         try:
             os.fdatasync(descriptor)
         except OSError as error:
-            raise Unsynced(f"{self.folder}/{self._number:010d}.log cannot be synced: {error.strerror}") from error
+            raise Unsynced(
+                f"{self.folder}/{self._number:010d}.log cannot be synced: {error.strerror}"
+            ) from error
 
     def _seal(self) -> None:
         assert self._descriptor is not None, "only what is open is sealed"
@@ -203,12 +221,20 @@ def recover(folder: Path, checkpoint: Checkpoint, identify: Callable[[int], Iden
 
 
 def end_of(file: TrackedFile) -> tuple[list[Change], Position | None]:
-    """That a segment is gone, as changes. Where there are no birth times, the next on its inode is its next generation."""
+    """That a segment is gone, as changes.
+
+    Where there are no birth times, the next on its inode is its next generation.
+    """
     if file.identity.birth_ns:
         return changes.forget_file(file.file_id), None
-    position = Position(generation=file.progress.position.generation + 1, settled=file.progress.position.settled + 1)
+    position = Position(
+        generation=file.progress.position.generation + 1, settled=file.progress.position.settled + 1
+    )
     place = file.place._replace(missing=True)
-    return [changes.save_place(file, place), changes.save_position(file.file_id, position)], position
+    return [
+        changes.save_place(file, place),
+        changes.save_position(file.file_id, position),
+    ], position
 
 
 def _cut_to_lines(descriptor: int, read_to: int) -> int:
@@ -233,4 +259,9 @@ def _correct(file: TrackedFile, size: int, checkpoint: Checkpoint) -> None:
         return
     position = dataclasses.replace(position, size_seen=size)
     account = Account(size, (), account.head[:size])
-    checkpoint.commit([changes.save_position(file.file_id, position), changes.save_account(file.file_id, position, account)])
+    checkpoint.commit(
+        [
+            changes.save_position(file.file_id, position),
+            changes.save_account(file.file_id, position, account),
+        ]
+    )

@@ -1,18 +1,22 @@
 """Syslog over TCP (RFC 6587), TLS (RFC 5425) and UDP (RFC 5426).
 
-Syslog over TCP (RFC 6587) and TLS (RFC 5425): connections that are kept open, each a stream of messages.
+Syslog over TCP (RFC 6587) and TLS (RFC 5425): connections that are kept open, each a stream of
+messages.
 
-There is no answer that tells a sender what arrived: what the kernel had taken when the tailer was killed is lost, and counted as
-unknown. A stop reads what has arrived first. A connection that says what nobody can read, or nothing for long, is closed.
+There is no answer that tells a sender what arrived: what the kernel had taken when the tailer was
+killed is lost, and counted as unknown. A stop reads what has arrived first. A connection that says
+what nobody can read, or nothing for long, is closed.
 
 Syslog over UDP (RFC 5426): a message a datagram, and nobody waits for anybody.
 
-What finds no room is read and counted, in bytes. What the kernel drops it counts itself, in datagrams, so of bytes nothing is
-known. Its counter (SO_MEMINFO, Linux 4.12) is read after each round, before the source may be called caught up: a control message
-with a datagram (SO_RXQ_OVFL) tells of drops before that datagram only, and never of those at the end of a burst. What comes while
+What finds no room is read and counted, in bytes. What the kernel drops it counts itself, in
+datagrams, so of bytes nothing is known. Its counter (SO_MEMINFO, Linux 4.12) is read after each
+round, before the source may be called caught up: a control message with a datagram (SO_RXQ_OVFL)
+tells of drops before that datagram only, and never of those at the end of a burst. What comes while
 no tailer runs is not known to anyone: each start after the first reports an unknown loss.
 
-TLS of what listens for syslog (RFC 5425), 1.2 or newer. Files that change are read again before the next connection.
+TLS of what listens for syslog (RFC 5425), 1.2 or newer. Files that change are read again before the
+next connection.
 """
 
 from __future__ import annotations
@@ -36,7 +40,9 @@ if TYPE_CHECKING:
 _BACKLOG: Final = 128
 _HANDSHAKE_S: Final = 10.0
 _ACCEPT_AGAIN_S: Final = 1.0  # after no connection could be accepted, as descriptors are used up
-_KERNEL_BYTES: Final = 1 << 18  # of a connection: a kill loses them, so not as many as the system would give
+_KERNEL_BYTES: Final = (
+    1 << 18
+)  # of a connection: a kill loses them, so not as many as the system would give
 _LOG = logging.getLogger(__name__)
 
 
@@ -48,20 +54,34 @@ class Streams:
     resumes = False
 
     def __init__(
-        self, address: tuple[str, int], *, message_bytes_max: int, connections_max: int, idle_s: float, tls: Tls | None = None
+        self,
+        address: tuple[str, int],
+        *,
+        message_bytes_max: int,
+        connections_max: int,
+        idle_s: float,
+        tls: Tls | None = None,
     ) -> None:
         self._asked = address
-        self._message_bytes_max, self._connections_max, self._idle_s = message_bytes_max, connections_max, idle_s
+        self._message_bytes_max, self._connections_max, self._idle_s = (
+            message_bytes_max,
+            connections_max,
+            idle_s,
+        )
         self._tls = tls
         self._connections: dict[int, Connection] = {}
-        self._accepts_from_s: float | None = None  # monotonic; until then the listener is not watched
+        self._accepts_from_s: float | None = (
+            None  # monotonic; until then the listener is not watched
+        )
 
     def open(self, receiver: Receiver) -> None:
         self._receiver = receiver
         self._listener = listening(self._asked, socket.SOCK_STREAM, receiver.source)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self._watch_listener()
-        _LOG.info("source %s listens for syslog over TCP at %s port %d", receiver.source, *self.address)
+        _LOG.info(
+            "source %s listens for syslog over TCP at %s port %d", receiver.source, *self.address
+        )
 
     def _watch_listener(self) -> None:
         self._accepts_from_s = None
@@ -79,7 +99,9 @@ class Streams:
             for connection in self._connections.values():
                 connection.active_s = now_s  # it is we who make it wait
         for connection in list(self._connections.values()):
-            limit_s = min(self._idle_s, _HANDSHAKE_S) if connection.is_shaking_hands else self._idle_s
+            limit_s = (
+                min(self._idle_s, _HANDSHAKE_S) if connection.is_shaking_hands else self._idle_s
+            )
             if now_s - connection.active_s > limit_s:
                 self._end(connection, f"said nothing for {limit_s:.0f} s")
 
@@ -99,7 +121,8 @@ class Streams:
             except OSError as error:  # too many open files; or it is gone again
                 self._warn(
                     "accept",
-                    f"no connection could be accepted: {error.strerror}; tried again every {_ACCEPT_AGAIN_S:.0f} s. Raise "
+                    f"no connection could be accepted: {error.strerror}; tried again every "
+                    f"{_ACCEPT_AGAIN_S:.0f} s. Raise "
                     "LimitNOFILE, or lower tailer.syslog.connections_max",
                 )
                 self._receiver.unwatch(self._listener.fileno())
@@ -108,7 +131,9 @@ class Streams:
             if len(self._connections) >= self._connections_max:
                 accepted_socket.close()
                 self._warn(
-                    "many", f"more than {self._connections_max} connections (tailer.syslog.connections_max): {peer[0]} is refused"
+                    "many",
+                    f"more than {self._connections_max} connections "
+                    f"(tailer.syslog.connections_max): {peer[0]} is refused",
                 )
                 continue
             accepted_socket.setblocking(False)
@@ -122,7 +147,9 @@ class Streams:
             accepted.close()
             self._warn(f"begin {peer}", f"{peer} is refused: {error}")
             return
-        connection = Connection(wrapped, peer, Framer(self._message_bytes_max), self._receiver.clock.monotonic_s())
+        connection = Connection(
+            wrapped, peer, Framer(self._message_bytes_max), self._receiver.clock.monotonic_s()
+        )
         self._connections[wrapped.fileno()] = connection
         self._receiver.watch(wrapped.fileno(), Polled(lambda: self._read(connection)))
 
@@ -146,7 +173,9 @@ class Streams:
             what = f"longer than {self._message_bytes_max} bytes (tailer.syslog.message_bytes_max)"
             self._receiver.losses.add(f"messages {what}", lost_bytes=framed.skipped)
             self._warn(
-                f"long {connection.peer}", f"{connection.peer} sends messages {what}; they are passed over, and counted as lost"
+                f"long {connection.peer}",
+                f"{connection.peer} sends messages {what}; they are passed over, and "
+                "counted as lost",
             )
         if framed.flaw:
             self._receiver.losses.add("a stream that is no syslog", unknown=1)
@@ -155,7 +184,9 @@ class Streams:
 
     def _end(self, connection: Connection, why: str) -> None:
         if why:
-            self._warn(f"end {connection.peer}", f"a connection from {connection.peer} {why}; it is closed")
+            self._warn(
+                f"end {connection.peer}", f"a connection from {connection.peer} {why}; it is closed"
+            )
         if left := connection.framer.unfinished_bytes:
             self._receiver.losses.add("connections that ended within a message", lost_bytes=left)
         self._connections.pop(connection.socket.fileno(), None)
@@ -163,7 +194,9 @@ class Streams:
         connection.socket.close()
 
     def _warn(self, key: str, message: str) -> None:
-        self._receiver.throttle.warn(f"{key} {self._receiver.source}", f"source {self._receiver.source}: {message}")
+        self._receiver.throttle.warn(
+            f"{key} {self._receiver.source}", f"source {self._receiver.source}: {message}"
+        )
 
 
 class Connection:
@@ -178,9 +211,14 @@ class Connection:
         return isinstance(self.socket, ssl.SSLSocket) and self.socket.version() is None
 
     def read(self) -> bytes:
-        """All that has arrived, or a good deal of it; nothing at its end. BlockingIOError, SSLWantReadError: nothing yet."""
+        """All that has arrived, or a good deal of it; nothing at its end.
+
+        BlockingIOError, SSLWantReadError: nothing yet.
+        """
         data = self.socket.recv(READ_BYTES)
-        while isinstance(self.socket, ssl.SSLSocket) and data and len(data) < READ_BYTES:  # TLS gives a record at a time
+        while (
+            isinstance(self.socket, ssl.SSLSocket) and data and len(data) < READ_BYTES
+        ):  # TLS gives a record at a time
             try:
                 more = self.socket.recv(READ_BYTES)
             except OSError:  # nothing more yet; whatever else it is, the next read meets it again
@@ -205,7 +243,8 @@ def listening(address: tuple[str, int], kind: socket.SocketKind, source: str) ->
     except OSError as error:
         made.close()
         raise ConfigError(
-            f"source {source}: {address[0]} port {address[1]} cannot be listened at ({error.strerror}); name another in `input`"
+            f"source {source}: {address[0]} port {address[1]} cannot be listened at "
+            f"({error.strerror}); name another in `input`"
         ) from error
     made.setblocking(False)
     return made
@@ -215,7 +254,9 @@ _DATAGRAM_BYTES_MAX: Final = 1 << 16
 _A_ROUND: Final = 1000  # datagrams
 _SO_MEMINFO: Final = 55  # asm-generic/socket.h; Python has no name for it
 _DATAGRAM_KERNEL_BYTES: Final = 8 << 20  # asked for; the system gives net.core.rmem_max at most
-_MEMINFO: Final = struct.Struct("=32xI")  # linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of its numbers
+_MEMINFO: Final = struct.Struct(
+    "=32xI"
+)  # linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of its numbers
 
 
 class Datagrams:
@@ -236,7 +277,9 @@ class Datagrams:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _DATAGRAM_KERNEL_BYTES)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         receiver.watch(self._socket.fileno(), Polled(self._read, when_held=True))
-        _LOG.info("source %s listens for syslog over UDP at %s port %d", receiver.source, *self.address)
+        _LOG.info(
+            "source %s listens for syslog over UDP at %s port %d", receiver.source, *self.address
+        )
 
     def tend(self, now_s: float) -> None:  # noqa: ARG002  # as `Input` has it
         self._count_dropped()
@@ -258,17 +301,27 @@ class Datagrams:
     def _take(self, message: bytes) -> None:
         losses, limit = self._receiver.losses, self._message_bytes_max
         if len(message) > limit:
-            losses.add(f"messages longer than {limit} bytes (tailer.syslog.message_bytes_max)", lost_bytes=len(message))
+            losses.add(
+                f"messages longer than {limit} bytes (tailer.syslog.message_bytes_max)",
+                lost_bytes=len(message),
+            )
         elif self._receiver.is_held:
-            losses.add("datagrams for which there was no room (tailer.spool.bytes_max)", lost_bytes=len(message))
+            losses.add(
+                "datagrams for which there was no room (tailer.spool.bytes_max)",
+                lost_bytes=len(message),
+            )
         else:
             self._receiver.receive(line_of(message))
 
     def _count_dropped(self) -> None:
         """Report what the kernel has dropped since the call before."""
-        (count,) = _MEMINFO.unpack(self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))
+        (count,) = _MEMINFO.unpack(
+            self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
+        )
         if more := (count - self._dropped) % (1 << 32):
-            self._receiver.losses.add("datagrams that the kernel dropped, coming faster than they were read", unknown=more)
+            self._receiver.losses.add(
+                "datagrams that the kernel dropped, coming faster than they were read", unknown=more
+            )
         self._dropped = count
 
 
@@ -298,7 +351,9 @@ def _context(settings: SyslogTls) -> ssl.SSLContext:
     assert settings.certificate is not None, "it is checked at the start"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION  # who resumes, shows no certificate
+    context.options |= (
+        ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    )  # who resumes, shows no certificate
     context.num_tickets = 0
     load_pair(context, _GROUP, settings.certificate, settings.key)
     if settings.client_ca is not None:

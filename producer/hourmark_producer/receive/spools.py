@@ -1,4 +1,6 @@
-"""All sources of a tailer that receive: their segments are files like all others, once they are written."""
+"""All sources of a tailer that receive: their segments are files like all others, once they are
+written.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from hourmark_producer.receive.segments import Segments, end_of, recover
 from hourmark_producer.receive.sockets import Datagrams, Streams, Tls
 from hourmark_producer.receive.standard_input import StandardInput
 
-SETTLED_WITHIN_S: Final = 0.2  # a source that takes longer is behind: no claim of it is begun in this look
+SETTLED_WITHIN_S: Final = (
+    0.2  # a source that takes longer is behind: no claim of it is begun in this look
+)
 STOP_WITHIN_S: Final = 5.0
 _LOG = logging.getLogger(__name__)
 
@@ -37,13 +41,18 @@ def followed(config: TailerConfig) -> list[TailedSource]:
         source
         if source.input is None
         else source.model_copy(
-            update={"paths": [f"{glob.escape(str(_folder(config, source).resolve()))}/*.log"], "read_from": "start"}
+            update={
+                "paths": [f"{glob.escape(str(_folder(config, source).resolve()))}/*.log"],
+                "read_from": "start",
+            }
         )
         for source in config.sources
     ]
 
 
-def recover_all(config: TailerConfig, checkpoint: Checkpoint, identify: Callable[[int], Identity]) -> None:
+def recover_all(
+    config: TailerConfig, checkpoint: Checkpoint, identify: Callable[[int], Identity]
+) -> None:
     """Put in order what a kill left, before files are followed."""
     for source in config.sources:
         if source.input is not None:
@@ -52,7 +61,10 @@ def recover_all(config: TailerConfig, checkpoint: Checkpoint, identify: Callable
     root = config.state_dir / "spool"
     for folder in sorted(root.iterdir()) if root.is_dir() else []:
         if folder.name not in received and any(folder.glob("*.log")):
-            _LOG.warning("%s holds what a source received that has no `input` any more: it is not delivered", folder)
+            _LOG.warning(
+                "%s holds what a source received that has no `input` any more: it is not delivered",
+                folder,
+            )
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -69,8 +81,14 @@ class Spools:
     failed: Callable[[Exception], None]
 
     def __post_init__(self) -> None:
-        self.ended_s: float | None = None  # monotonic: standard input was seen to be at its end, and is on disk
-        self.receivers = {source.name: self._receiver(source) for source in self.config.sources if source.input is not None}
+        self.ended_s: float | None = (
+            None  # monotonic: standard input was seen to be at its end, and is on disk
+        )
+        self.receivers = {
+            source.name: self._receiver(source)
+            for source in self.config.sources
+            if source.input is not None
+        }
 
     def start(self, *, to_end: bool = False) -> None:
         """Receive. `to_end`: only what has an end. ConfigError where an address cannot be had."""
@@ -110,7 +128,10 @@ class Spools:
         return source in self.receivers and not self.receivers[source].input.resumes
 
     def release(self) -> None:
-        """Remove segments that are acknowledged as a whole. OSError, CheckpointFailed: said, and tried again."""
+        """Remove segments that are acknowledged as a whole.
+
+        OSError, CheckpointFailed: said, and tried again.
+        """
         if not self.receivers:
             return
         for file in self.files:
@@ -120,10 +141,19 @@ class Spools:
 
     def _is_done(self, file: TrackedFile, segments: Segments) -> bool:
         size = segments.sealed_bytes(Path(file.place.seen_at).stem)
-        if size is None or file.is_gone or Path(file.place.seen_at).parent != segments.folder.resolve():
+        if (
+            size is None
+            or file.is_gone
+            or Path(file.place.seen_at).parent != segments.folder.resolve()
+        ):
             return False
         progress = file.progress  # one consistent moment
-        return not progress.in_flight and progress.position.offset >= size and file.is_settled and self.schedule.is_idle(file)
+        return (
+            not progress.in_flight
+            and progress.position.offset >= size
+            and file.is_settled
+            and self.schedule.is_idle(file)
+        )
 
     def _remove(self, file: TrackedFile, segments: Segments) -> None:
         name = Path(file.place.seen_at).stem
@@ -138,12 +168,18 @@ class Spools:
                 self.files.remove(file)
             else:
                 file.close()
-                file.place, file.progress = file.place._replace(missing=True), Progress(position=next_generation)
+                file.place, file.progress = (
+                    file.place._replace(missing=True),
+                    Progress(position=next_generation),
+                )
                 file.observed, file.saved = NEVER, None
             segments.remove(name)
             self.throttle.over(f"release {file.place.source}")
         except (OSError, CheckpointFailed) as error:
-            self.throttle.warn(f"release {file.place.source}", f"{segments.folder}: an acknowledged segment stays: {error}")
+            self.throttle.warn(
+                f"release {file.place.source}",
+                f"{segments.folder}: an acknowledged segment stays: {error}",
+            )
 
     def _receives(self, source: str) -> bool:
         return self._listen or self.receivers[source].input.has_end
@@ -155,13 +191,16 @@ class Spools:
             segments = Segments(folder, self.config.spool.bytes_max)
         except OSError as error:
             raise ConfigError(
-                f"source {source.name}: {folder} cannot be used ({error.strerror}); tailer.state_dir is where"
+                f"source {source.name}: {folder} cannot be used ({error.strerror}); "
+                "tailer.state_dir is where"
             ) from error
         return Receiver(
             source=source.name,
             input=self._input(source),
             segments=segments,
-            losses=ReceivingLosses(source.name, source.input, self.checkpoint, self.counters, self.clock),
+            losses=ReceivingLosses(
+                source.name, source.input, self.checkpoint, self.counters, self.clock
+            ),
             throttle=self.throttle,
             clock=self.clock,
             failed=self.failed,

@@ -1,4 +1,6 @@
-"""What a program writes into this one. At its end the tailer ends, too, once all is acknowledged."""
+"""What a program writes into this one. At its end the tailer ends, too, once all is
+acknowledged.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ _STDIN: Final = 0
 
 
 class StandardInput:
-    """Lines as they come; one that is too long goes on in pieces, as in any file. `descriptor`: another one, in tests."""
+    """Lines as they come; one that is too long goes on in pieces, as in any file.
+
+    `descriptor`: another one, in tests.
+    """
 
     is_lost_in_between = False
     is_at_hand = True
@@ -50,7 +55,11 @@ class StandardInput:
             self._receiver.end()
             return True
         content = self._rest + data
-        whole = content.rfind(b"\n") + 1 if len(content) - len(data) <= self._line_bytes_max else len(content)
+        whole = (
+            content.rfind(b"\n") + 1
+            if len(content) - len(data) <= self._line_bytes_max
+            else len(content)
+        )
         self._receiver.receive(content[:whole])
         self._rest = content[whole:]
         return len(data) < READ_BYTES

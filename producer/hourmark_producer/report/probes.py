@@ -1,8 +1,10 @@
 """Whether a tailer is healthy, and /metrics and /healthz over HTTP.
 
-/metrics and /healthz of a tailer or a canary, over HTTP on loopback: there is no authentication, and nothing but GET.
+/metrics and /healthz of a tailer or a canary, over HTTP on loopback: there is no authentication,
+and nothing but GET.
 
-Whether a tailer is well: it looks at its files, its checkpoint takes what it writes, services hear it and take what waits.
+Whether a tailer is well: it looks at its files, its checkpoint takes what it writes, services hear
+it and take what waits.
 """
 
 from __future__ import annotations
@@ -38,8 +40,11 @@ class Told(Protocol):
 
 
 @contextlib.contextmanager
-def answering(told: Told, host: str, port: int, named: str = "tailer.metrics_port") -> Iterator[int]:
-    """Answer meanwhile; the port. With port 0 nothing is answered. A port that is taken is said, and is no reason to stop.
+def answering(
+    told: Told, host: str, port: int, named: str = "tailer.metrics_port"
+) -> Iterator[int]:
+    """Answer meanwhile; the port. With port 0 nothing is answered. A port that is taken is said,
+    and is no reason to stop.
 
     `named`: who names the port, for messages.
     """
@@ -51,8 +56,11 @@ def answering(told: Told, host: str, port: int, named: str = "tailer.metrics_por
     except OSError as error:
         _LOG.warning(
             "no metrics: %s = %d at %s cannot be opened (%s); name another, or 0 for none",
-            named, port, host, error.strerror or error,
-        )  # fmt: skip
+            named,
+            port,
+            host,
+            error.strerror or error,
+        )
         yield 0
         return
     _LOG.info("metrics at http://%s:%d/metrics, health at /healthz", host, server.server_address[1])
@@ -84,9 +92,16 @@ def _handler(told: Told) -> type[BaseHTTPRequestHandler]:
 
     def health() -> tuple[int, str, bytes]:
         reasons = told.unwell()
-        return 503 if reasons else 200, "application/json", json.dumps({"well": not reasons, "reasons": reasons}).encode()
+        return (
+            503 if reasons else 200,
+            "application/json",
+            json.dumps({"well": not reasons, "reasons": reasons}).encode(),
+        )
 
-    answers: dict[str, Callable[[], tuple[int, str, bytes]]] = {"/metrics": metrics, "/healthz": health}
+    answers: dict[str, Callable[[], tuple[int, str, bytes]]] = {
+        "/metrics": metrics,
+        "/healthz": health,
+    }
 
     class Handler(BaseHTTPRequestHandler):
         timeout = _REQUEST_S
@@ -96,7 +111,9 @@ def _handler(told: Told) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             answer = answers.get(self.path.partition("?")[0])
             try:
-                status, kind, content = answer() if answer else (404, "text/plain", b"/metrics or /healthz\n")
+                status, kind, content = (
+                    answer() if answer else (404, "text/plain", b"/metrics or /healthz\n")
+                )
             except HourmarkError as error:
                 status, kind, content = 503, "text/plain; charset=utf-8", f"{error}\n".encode()
             self.send_response(status)
@@ -111,12 +128,17 @@ def _handler(told: Told) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-CHECKPOINT_KEYS: Final = ("scan", "CheckpointFailed")  # of conditions: the checkpoint cannot be written
+CHECKPOINT_KEYS: Final = (
+    "scan",
+    "CheckpointFailed",
+)  # of conditions: the checkpoint cannot be written
 _MET_WITHIN_S: Final = 30.0
 
 
 class Health:
-    """What is asked from outside, from what the tailer's threads tell it. Safe to use from several threads.
+    """What is asked from outside, from what the tailer's threads tell it.
+
+    Safe to use from several threads.
 
     `unwell_s`: how long something may be at a standstill.
     """
@@ -130,7 +152,10 @@ class Health:
         self._ranges = 0
 
     def scanned(self, ranges: int, *, waiting: bool) -> None:
-        """There was a look at files. `ranges`: acknowledged so far; `waiting`: whether there is one that is not."""
+        """There was a look at files.
+
+        `ranges`: acknowledged so far; `waiting`: whether there is one that is not.
+        """
         with self._lock:
             self._scanned_s = self._clock.monotonic_s()
             if not waiting or ranges != self._ranges:
@@ -146,11 +171,18 @@ class Health:
         now_s = self._clock.monotonic_s()
         with self._lock:
             standstills = (
-                (self._scanned_s, "files were not looked at, or what was found could not be written down,"),
+                (
+                    self._scanned_s,
+                    "files were not looked at, or what was found could not be written down,",
+                ),
                 (self._reported_s, "no host report arrived at a delivery service"),
                 (self._moved_s, "nothing was acknowledged, though something is on its way,"),
             )
-            found = [f"{what} for {now_s - at_s:.0f} s" for at_s, what in standstills if now_s - at_s > self._unwell_s]
+            found = [
+                f"{what} for {now_s - at_s:.0f} s"
+                for at_s, what in standstills
+                if now_s - at_s > self._unwell_s
+            ]
         if self._conditions.was_met(CHECKPOINT_KEYS, _MET_WITHIN_S):
             found.append("the checkpoint cannot be written: is the disk full?")
         return found

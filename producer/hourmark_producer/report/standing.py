@@ -1,7 +1,10 @@
-"""How a running tailer stands, in its memory alone: since when it is caught up, what ails it. Kept in `standing.json`.
+"""How a running tailer stands, in its memory alone: since when it is caught up, what ails it.
 
-Beside the checkpoint, for those who ask from outside, also when the tailer is dead: then it says what ailed it last. It is small
-whatever the number of files, replaced as a whole every few seconds, and not synced: nothing depends on it.
+Kept in `standing.json`.
+
+Beside the checkpoint, for those who ask from outside, also when the tailer is dead: then it says
+what ailed it last. It is small whatever the number of files, replaced as a whole every few seconds,
+and not synced: nothing depends on it.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ class Trouble:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """One moment. `lag_seconds`: by source, since when all that was there is acknowledged; None: never yet. Times: Unix ms."""
+    """One moment. `lag_seconds`: by source, since when all that was there is acknowledged; None:
+    never yet. Times: Unix ms.
+    """
 
     pid: int
     started_at_ms: int
@@ -63,9 +68,14 @@ def kept(folder: Path) -> Standing | None:
         fields: dict[str, Any] = json.loads((folder / FILE).read_bytes())
         latest = fields.pop("latest_trouble")
         troubles = [Trouble(**one) for one in fields.pop("troubles")]
-        services = [ServiceStanding(**one) for one in fields.pop("services", [])]  # a version before told none
+        services = [
+            ServiceStanding(**one) for one in fields.pop("services", [])
+        ]  # a version before told none
         return Standing(
-            **fields, services=services, troubles=troubles, latest_trouble=Trouble(**latest) if latest else None,
-        )  # fmt: skip
+            **fields,
+            services=services,
+            troubles=troubles,
+            latest_trouble=Trouble(**latest) if latest else None,
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -41,7 +41,9 @@ class FileStatus:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
-    """One source. `bytes`: its books; None where the checkpoint is of a version without. `lag_seconds`: None where unknown."""
+    """One source. `bytes`: its books; None where the checkpoint is of a version without.
+    `lag_seconds`: None where unknown.
+    """
 
     name: str
     files: int
@@ -74,37 +76,70 @@ def status_of(state_dir: Path, sources: Sequence[str]) -> Status:
     known = peek(state_dir / CHECKPOINT)
     standing, now_ms = kept(state_dir), time.time_ns() // 1_000_000
     files = [_file(file, now_ms) for file in known.files]
-    books = balances(known.books, {file.file_id: file.pending_bytes for file in files}) if known.books else {}
+    books = (
+        balances(known.books, {file.file_id: file.pending_bytes for file in files})
+        if known.books
+        else {}
+    )
     names = dict.fromkeys([*sources, *books, *(file.source for file in files), *known.losses])
     told = [
-        _source(name, files, known.losses.get(name, Losses()), books.get(name), _lag_s(standing, name, pid, now_ms))
+        _source(
+            name,
+            files,
+            known.losses.get(name, Losses()),
+            books.get(name),
+            _lag_s(standing, name, pid, now_ms),
+        )
         for name in names
     ]
     return Status(
-        pid=pid, state_dir=str(state_dir), host_id=known.host_id, at_ms=now_ms, standing=standing,
-        attention=list(_attention(pid, standing, told, sources, now_ms)), sources=told, files=files, losses=known.occasions,
-    )  # fmt: skip
+        pid=pid,
+        state_dir=str(state_dir),
+        host_id=known.host_id,
+        at_ms=now_ms,
+        standing=standing,
+        attention=list(_attention(pid, standing, told, sources, now_ms)),
+        sources=told,
+        files=files,
+        losses=known.occasions,
+    )
 
 
 def _file(file: KnownFile, now_ms: int) -> FileStatus:
     size, changed = None, None
     try:
         found = os.stat(file.seen_at)  # noqa: PTH116
-        if found.st_ino == file.inode:  # the device's number may be another after a restart of the machine
-            size, changed = _content_size(file, found.st_size), max(0.0, now_ms / 1000 - found.st_mtime)
+        if (
+            found.st_ino == file.inode
+        ):  # the device's number may be another after a restart of the machine
+            size, changed = (
+                _content_size(file, found.st_size),
+                max(0.0, now_ms / 1000 - found.st_mtime),
+            )
     except OSError:
         pass
     end = file.high if size is None else size
-    read_to = file.offset if end >= file.offset else 0  # it was truncated, and the tailer has yet to find out
+    read_to = (
+        file.offset if end >= file.offset else 0
+    )  # it was truncated, and the tailer has yet to find out
     return FileStatus(
-        source=file.source, path=file.seen_at, file_id=file.file_id, generation=file.generation, offset=file.offset, size=size,
-        pending_bytes=0 if file.missing else end - read_to, in_flight_bytes=file.in_flight,
-        changed_seconds_ago=changed, missing=file.missing,
-    )  # fmt: skip
+        source=file.source,
+        path=file.seen_at,
+        file_id=file.file_id,
+        generation=file.generation,
+        offset=file.offset,
+        size=size,
+        pending_bytes=0 if file.missing else end - read_to,
+        in_flight_bytes=file.in_flight,
+        changed_seconds_ago=changed,
+        missing=file.missing,
+    )
 
 
 def _content_size(file: KnownFile, size: int) -> int:
-    """Return the size without the NULs of a file that was allocated ahead, where this user may read it."""
+    """Return the size without the NULs of a file that was allocated ahead, where this user may read
+    it.
+    """
     if size <= file.offset:
         return size
     with contextlib.suppress(OSError), open(file.seen_at, "rb", opener=_opened) as opened:
@@ -116,23 +151,36 @@ def _opened(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _source(name: str, files: list[FileStatus], losses: Losses, books: Balance | None, lag_s: float | None) -> SourceStatus:
+def _source(
+    name: str, files: list[FileStatus], losses: Losses, books: Balance | None, lag_s: float | None
+) -> SourceStatus:
     mine = [file for file in files if file.source == name]
     return SourceStatus(
-        name=name, files=len(mine), pending_bytes=sum(file.pending_bytes for file in mine),
-        in_flight_bytes=books.in_flight if books else sum(file.in_flight_bytes for file in mine), lag_seconds=lag_s,
-        lost_bytes=losses.bytes, unknown_losses=losses.unknown, bytes=books,
-    )  # fmt: skip
+        name=name,
+        files=len(mine),
+        pending_bytes=sum(file.pending_bytes for file in mine),
+        in_flight_bytes=books.in_flight if books else sum(file.in_flight_bytes for file in mine),
+        lag_seconds=lag_s,
+        lost_bytes=losses.bytes,
+        unknown_losses=losses.unknown,
+        bytes=books,
+    )
 
 
 def _lag_s(standing: Standing | None, source: str, pid: int | None, now_ms: int) -> float | None:
     if standing is None or (lag_s := standing.lag_seconds.get(source)) is None:
         return None
-    return lag_s + (0.0 if pid == standing.pid and _is_fresh(standing, now_ms) else _age_s(standing, now_ms))
+    return lag_s + (
+        0.0 if pid == standing.pid and _is_fresh(standing, now_ms) else _age_s(standing, now_ms)
+    )
 
 
 def _attention(
-    pid: int | None, standing: Standing | None, sources: list[SourceStatus], configured: Sequence[str], now_ms: int
+    pid: int | None,
+    standing: Standing | None,
+    sources: list[SourceStatus],
+    configured: Sequence[str],
+    now_ms: int,
 ) -> list[str]:
     """What somebody should look at."""
     waiting = sum(source.pending_bytes + source.in_flight_bytes for source in sources)
@@ -144,13 +192,20 @@ def _attention(
             found += [trouble.message for trouble in standing.troubles]
         if not _is_fresh(standing, now_ms):
             found.append(
-                f"process {pid} has not said for {_age_s(standing, now_ms):.0f} s how it stands: is it stopped, or the disk full?"
+                f"process {pid} has not said for {_age_s(standing, now_ms):.0f} s how it "
+                "stands: is it stopped, or the disk full?"
             )
     for source in sources:
         if source.pending_bytes and source.name not in configured:
-            found.append(f"source {source.name} is in no tailer.sources: its {source.pending_bytes} bytes are not sent")
+            found.append(
+                f"source {source.name} is in no tailer.sources: its "
+                f"{source.pending_bytes} bytes are not sent"
+            )
         if source.bytes is not None and source.bytes.off_by:
-            found.append(f"the books of source {source.name} are off by {source.bytes.off_by} bytes: please report it")
+            found.append(
+                f"the books of source {source.name} are off by {source.bytes.off_by} "
+                "bytes: please report it"
+            )
     return found
 
 
@@ -182,7 +237,10 @@ def as_text(status: Status, *, every_file: bool = False) -> Iterator[str]:
         yield f"… and {len(files) - len(shown)} files more: --all shows them"
     for loss in status.losses[-_LOSSES_SHOWN:]:
         unknown = ", and more, perhaps" if loss.unknown else ""
-        yield f"lost {_time(loss.at_ms)} {loss.source} {loss.path}: {loss.bytes} bytes{unknown}; {loss.what}"
+        yield (
+            f"lost {_time(loss.at_ms)} {loss.source} {loss.path}: {loss.bytes} "
+            f"bytes{unknown}; {loss.what}"
+        )
     latest = status.standing.latest_trouble if status.standing else None
     if latest is not None:
         yield f"last trouble {_time(latest.since_ms)}: {latest.message}"
@@ -191,11 +249,18 @@ def as_text(status: Status, *, every_file: bool = False) -> Iterator[str]:
 
 
 def _source_text(source: SourceStatus) -> str:
-    lag = "never yet caught up" if source.lag_seconds is None else f"caught up {source.lag_seconds:.1f} s ago"
-    text = f"source {source.name}: {source.files} files, {source.pending_bytes} bytes pending, {lag}"
+    lag = (
+        "never yet caught up"
+        if source.lag_seconds is None
+        else f"caught up {source.lag_seconds:.1f} s ago"
+    )
+    text = (
+        f"source {source.name}: {source.files} files, {source.pending_bytes} bytes pending, {lag}"
+    )
     if (books := source.bytes) is not None:
         text += (
-            f"; {books.seen} bytes seen = {books.acknowledged} acknowledged + {books.in_flight} in flight + {books.pending} "
+            f"; {books.seen} bytes seen = {books.acknowledged} acknowledged + {books.in_flight} "
+            f"in flight + {books.pending} "
             f"pending + {books.skipped} skipped + {books.lost} lost"
         )
     return f"{text}; {source.lost_bytes} bytes lost, unknown losses: {source.unknown_losses}"
@@ -209,13 +274,22 @@ def _service(service: ServiceStanding) -> str:
 
 def _file_text(file: FileStatus) -> str:
     size = "missing" if file.missing else "not there" if file.size is None else f"of {file.size}"
-    changed = "" if file.changed_seconds_ago is None else f", changed {file.changed_seconds_ago:.0f} s ago"
+    changed = (
+        ""
+        if file.changed_seconds_ago is None
+        else f", changed {file.changed_seconds_ago:.0f} s ago"
+    )
     flight = f", {file.in_flight_bytes} in flight" if file.in_flight_bytes else ""
     return (
-        f"  {file.path} (file {file.file_id}, generation {file.generation}): read to {file.offset} {size}, "
+        f"  {file.path} (file {file.file_id}, generation {file.generation}): read to "
+        f"{file.offset} {size}, "
         f"{file.pending_bytes} bytes pending{flight}{changed}"
     )
 
 
 def _time(ms: int) -> str:
-    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return (
+        dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
+        .isoformat(timespec="seconds")
+        .replace("+00:00", "Z")
+    )

@@ -1,8 +1,9 @@
-"""The delivery service as seen from a log host: its clock, its rules, and what it says to ranges and reports.
+"""The delivery service as seen from a log host: its clock, its rules, and what it says to ranges
+and reports.
 
-Every answer carries the service's clock and rules revision. The latest reading is what the next range is given, never this
-host's own clock, never one that is not believed (`service_clocks`), and never one that is before a believed reading of any other
-service: see `ServiceLink.fresh`.
+Every answer carries the service's clock and rules revision. The latest reading is what the next
+range is given, never this host's own clock, never one that is not believed (`service_clocks`), and
+never one that is before a believed reading of any other service: see `ServiceLink.fresh`.
 
     HourmarkError
     ├── Busy       no answer, or one that says: later (429, 5xx). Every service was asked that may be; try again
@@ -42,7 +43,9 @@ from hourmark_producer.send.credentials import Credentials
 from hourmark_producer.send.services import Service, Services
 
 READING_AGE_MAX_S: Final = 2.0  # an older reading is renewed before a range is made of it
-RANGE_TIMEOUT_S: Final = 60.0  # above the service's own delivery timeout (30 s), so that its 503 is heard
+RANGE_TIMEOUT_S: Final = (
+    60.0  # above the service's own delivery timeout (30 s), so that its 503 is heard
+)
 SHORT_TIMEOUT_S: Final = 10.0
 RETRY_AFTER_MAX_S: Final = 60.0
 _JSON: Final = {"Content-Type": "application/json"}
@@ -69,7 +72,10 @@ class TooLarge(Refused):
 
 
 class _Begun(NamedTuple):
-    """A request to one service. `before`: how often in a row it had failed. `asked`: why it could not be sent, perhaps."""
+    """A request to one service.
+
+    `before`: how often in a row it had failed. `asked`: why it could not be sent, perhaps.
+    """
 
     service: Service
     path: str
@@ -80,15 +86,23 @@ class _Begun(NamedTuple):
 class RangeSent:
     """A range that was sent to the first service that may take it. It must end with `answer`."""
 
-    def __init__(self, begun: _Begun | None, answered: Callable[[_Begun | None], RangeAnswer]) -> None:
+    def __init__(
+        self, begun: _Begun | None, answered: Callable[[_Begun | None], RangeAnswer]
+    ) -> None:
         self._begun, self._answered = begun, answered
 
     def fileno(self) -> int | None:
         """What can be read from once its answer is there; None: nothing is waited for."""
-        return self._begun.asked.fileno() if self._begun and isinstance(self._begun.asked, Asked) else None
+        return (
+            self._begun.asked.fileno()
+            if self._begun and isinstance(self._begun.asked, Asked)
+            else None
+        )
 
     def answer(self) -> RangeAnswer:
-        """Wait until it is acknowledged; where the first service fails, by another. Busy, Refused."""
+        """Wait until it is acknowledged; where the first service fails, by another.
+        Busy, Refused.
+        """
         return self._answered(self._begun)
 
 
@@ -96,7 +110,9 @@ class ServiceLink:
     """One tailer's connections to its delivery services. Safe to use from several threads."""
 
     def __init__(self, config: TailerConfig, clock: Clock, floor: ClockFloor | None = None) -> None:
-        self.services = Services(config.service_urls, clock, config.backoff_max_seconds, config.token_file)
+        self.services = Services(
+            config.service_urls, clock, config.backoff_max_seconds, config.token_file
+        )
         self._told = self.services.first  # took the latest report
         self._clock = clock
         self._rules: str | None = None  # as the latest answer said
@@ -114,15 +130,17 @@ class ServiceLink:
     def fresh(self, age_max_s: float = READING_AGE_MAX_S) -> Reading:
         """A reading of at most this age; asks where there is none. Busy, Refused.
 
-        Its clock is not before any that was believed so far, of whatever service: what was claimed to one service is over for
-        ranges that go to others, too.
+        Its clock is not before any that was believed so far, of whatever service: what was claimed
+        to one service is over for ranges that go to others, too.
         """
         with self._hello:
             reading, asked_s = self._newest(), self._clock.monotonic_s()
             if reading is None or reading.rules is None or asked_s - reading.at_s > age_max_s:
                 reading = self._renewed(asked_s)
         highest_ms = self._floor.ms
-        is_near = highest_ms - reading.clock_ms <= CLOCKS_APART_MS_MAX  # else one of them is plainly wrong
+        is_near = (
+            highest_ms - reading.clock_ms <= CLOCKS_APART_MS_MAX
+        )  # else one of them is plainly wrong
         return reading._replace(clock_ms=max(reading.clock_ms, highest_ms)) if is_near else reading
 
     def _renewed(self, asked_s: float) -> Reading:
@@ -136,33 +154,48 @@ class ServiceLink:
                     break
         reading = self._believed().get(service.name) or self._newest()
         if reading is None:
-            raise Busy(f"no {CLOCK_HEADER} in the answer of {shown(service.url)}; is a delivery service there?")
+            raise Busy(
+                f"no {CLOCK_HEADER} in the answer of {shown(service.url)}; is a delivery "
+                "service there?"
+            )
         if reading.at_s < asked_s:
             trouble = self.clock_troubles().get(service.name, "it says no clock")
-            raise Busy(f"{shown(service.name)}: {trouble}, and no other answers; set that clock right")
+            raise Busy(
+                f"{shown(service.name)}: {trouble}, and no other answers; set that clock right"
+            )
         return reading
 
     def _say_hello(self, service: Service) -> Answer:
         return self._ask(service, "GET", HELLO_PATH, {}, b"", SHORT_TIMEOUT_S)
 
     def _hear_others(self) -> None:
-        """Where no two clocks agree, this host's among them, services that were not heard are asked, until two do."""
+        """Where no two clocks agree, this host's among them, services that were not heard are
+        asked, until two do.
+        """
         until_s = self._clock.monotonic_s() + SHORT_TIMEOUT_S
-        while self._clock.monotonic_s() < until_s and (other := next(self._well(self._worth_asking()), None)):
+        while self._clock.monotonic_s() < until_s and (
+            other := next(self._well(self._worth_asking()), None)
+        ):
             with suppress(Busy, Refused):
                 self._say_hello(other)
 
     def _worth_asking(self) -> Collection[str]:
         names = self._names()
         with self._noting:
-            return names - self._clocks.heard(names).keys() if self._clocks.is_undecided(names) else ()
+            return (
+                names - self._clocks.heard(names).keys() if self._clocks.is_undecided(names) else ()
+            )
 
     def _names(self) -> set[str]:
         return {service.name for service in self.services.known()}
 
     def _well(self, names: Collection[str]) -> Iterator[Service]:
         """Those of these services that did not fail when they were asked last."""
-        return (service for service in self.services.known() if service.name in names and not service.failures)
+        return (
+            service
+            for service in self.services.known()
+            if service.name in names and not service.failures
+        )
 
     def _believed(self) -> Mapping[str, Reading]:
         names = self._names()
@@ -174,19 +207,29 @@ class ServiceLink:
         return max(self._believed().values(), key=lambda reading: reading.at_s, default=None)
 
     def _preferred(self) -> Service:
-        """The one that took the latest report; another that is well, where its clock is not believed."""
+        """The one that took the latest report; another that is well, where its clock is not
+        believed.
+        """
         believed = self._believed()
         return self._told if self._told.name in believed else next(self._well(believed), self._told)
 
     def send_range(self, byte_range: ByteRange, body: bytes) -> RangeSent:
-        """Send a range, `body` compressed with zstd. It must end with `answer`, and fails there alone."""
-        headers = range_headers(byte_range) | {"Content-Encoding": "zstd", "Content-Type": "application/octet-stream"}
+        """Send a range, `body` compressed with zstd.
+
+        It must end with `answer`, and fails there alone.
+        """
+        headers = range_headers(byte_range) | {
+            "Content-Encoding": "zstd",
+            "Content-Type": "application/octet-stream",
+        }
 
         def begin(service: Service) -> _Begun:
             return self._begin(service, "POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
 
         def answered(begun: _Begun | None) -> RangeAnswer:
-            service, response = self._first_to_take(lambda service: self._end(begin(service)), begun=begun)
+            service, response = self._first_to_take(
+                lambda service: self._end(begin(service)), begun=begun
+            )
             return _answer_to(byte_range, shown(service.url), response)
 
         first = self.services.next(())
@@ -195,7 +238,9 @@ class ServiceLink:
     def post_events(self, event_type: str, body: bytes) -> Mapping[str, Any]:
         """What the answer to a batch of events says, once they are acknowledged. Busy, Refused."""
         path = EVENTS_PATH.format(type=event_type)
-        _, answer = self._first_to_take(lambda service: self._ask(service, "POST", path, _JSON, body, RANGE_TIMEOUT_S))
+        _, answer = self._first_to_take(
+            lambda service: self._ask(service, "POST", path, _JSON, body, RANGE_TIMEOUT_S)
+        )
         told = json.loads(answer.content)
         assert isinstance(told, dict), "an answer to events is an object"
         return told
@@ -206,7 +251,9 @@ class ServiceLink:
             return self._clocks.clocks_ms()
 
     def clock_troubles(self) -> dict[str, str]:
-        """What is wrong with the clock of each service that is not believed: no range is given its time."""
+        """What is wrong with the clock of each service that is not believed: no range is given its
+        time.
+        """
         names = self._names()
         with self._noting:
             return self._clocks.troubles(names)
@@ -214,7 +261,8 @@ class ServiceLink:
     def send_report(self, report_to: Callable[[str], HostReport]) -> None:
         """Deliver a host report, made for the service that it goes to. Busy, Refused.
 
-        It goes where the one before went, as long as that is well: a claim is made by a clock that was read a moment ago.
+        It goes where the one before went, as long as that is well: a claim is made by a clock that
+        was read a moment ago.
         """
         self.services.look_up()
         with self._noting:
@@ -228,20 +276,41 @@ class ServiceLink:
     def _tell(self, service: Service, report: HostReport) -> Answer:
         """To a service of a version before `unknown_losses` it goes without them."""
         try:
-            return self._ask(service, "POST", REPORTS_PATH, _JSON, report_to_json(report), SHORT_TIMEOUT_S)
+            return self._ask(
+                service, "POST", REPORTS_PATH, _JSON, report_to_json(report), SHORT_TIMEOUT_S
+            )
         except Refused as error:
-            if isinstance(error, NotAllowed) or not any(s.unknown_losses or s.unrepeatable for s in report.sources):
+            if isinstance(error, NotAllowed) or not any(
+                s.unknown_losses or s.unrepeatable for s in report.sources
+            ):
                 raise
-        return self._ask(service, "POST", REPORTS_PATH, _JSON, report_to_json(report, tells_unknown=False), SHORT_TIMEOUT_S)
+        return self._ask(
+            service,
+            "POST",
+            REPORTS_PATH,
+            _JSON,
+            report_to_json(report, tells_unknown=False),
+            SHORT_TIMEOUT_S,
+        )
 
     def _first_to_take(
-        self, ask: Callable[[Service], Answer], preferred: Service | None = None, begun: _Begun | None = None
+        self,
+        ask: Callable[[Service], Answer],
+        preferred: Service | None = None,
+        begun: _Begun | None = None,
     ) -> tuple[Service, Answer]:
-        """The answer, which is 200, and whose it is. Each that may be asked is asked once, after a refusal too: another may be
-        of a newer version. Busy where one of them may yet take it, else Refused. `begun`: one was asked already.
+        """The answer, which is 200, and whose it is.
+
+        Each that may be asked is asked once, after a refusal too: another may be of a newer
+        version. Busy where one of them may yet take it, else Refused. `begun`: one was asked
+        already.
         """
         tried, problems = set[Service](), list[Busy | Refused]()
-        while (service := begun.service if begun and not tried else self.services.next(tried, preferred)) is not None:
+        while (
+            service := begun.service
+            if begun and not tried
+            else self.services.next(tried, preferred)
+        ) is not None:
             begun_here = begun if not tried else None
             tried.add(service)
             try:
@@ -250,26 +319,52 @@ class ServiceLink:
                 problems.append(error)
         wait_s = self.services.wait_s()
         if not problems:
-            raise Busy(f"every delivery service has asked to wait: {self.services.troubles()}", wait_s)
-        worst = min(problems, key=lambda problem: (not isinstance(problem, Busy), not isinstance(problem, NotAllowed)))
+            raise Busy(
+                f"every delivery service has asked to wait: {self.services.troubles()}", wait_s
+            )
+        worst = min(
+            problems,
+            key=lambda problem: (
+                not isinstance(problem, Busy),
+                not isinstance(problem, NotAllowed),
+            ),
+        )
         if isinstance(worst, Busy):
             worst.retry_after_s = wait_s
         raise worst
 
     def _ask(
-        self, service: Service, method: str, path: str, headers: Mapping[str, str], content: bytes, timeout_s: float
+        self,
+        service: Service,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        content: bytes,
+        timeout_s: float,
     ) -> Answer:
         """One request to one service; the answer, which is 200. Busy, Refused."""
         return self._end(self._begin(service, method, path, headers, content, timeout_s))
 
     def _begin(
-        self, service: Service, method: str, path: str, headers: Mapping[str, str], content: bytes, timeout_s: float
+        self,
+        service: Service,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        content: bytes,
+        timeout_s: float,
     ) -> _Begun:
         """Ask one service. It must `_end`."""
         before, mine = self.services.asked(service), self._credentials.shown()
         try:
             asked: Asked | Exception = self._connections.begin(
-                service.address, method, path, {**headers, **mine.headers}, content, timeout_s=timeout_s, tls=mine.tls
+                service.address,
+                method,
+                path,
+                {**headers, **mine.headers},
+                content,
+                timeout_s=timeout_s,
+                tls=mine.tls,
             )
         except Exception as error:  # noqa: BLE001  # raised at its end
             asked = error
@@ -289,7 +384,9 @@ class ServiceLink:
             if problem is None:
                 self.services.answered(service, ranges=int(begun.path == RANGES_PATH))
             else:
-                self.services.failed(service, str(problem), before=begun.before, retry_after_s=retry_after_s)
+                self.services.failed(
+                    service, str(problem), before=begun.before, retry_after_s=retry_after_s
+                )
         if problem is not None:
             raise problem
         return answer
@@ -301,8 +398,15 @@ class ServiceLink:
                 raise begun.asked
             answer = begun.asked.answer()
         except PROBLEMS as error:
-            hint = "; tailer.tls.ca names who is believed" if "certificate verify failed" in str(error) else ""
-            raise Busy(f"{shown(begun.service.url)}{begun.path}: {str(error) or type(error).__name__}{hint}") from error
+            hint = (
+                "; tailer.tls.ca names who is believed"
+                if "certificate verify failed" in str(error)
+                else ""
+            )
+            raise Busy(
+                f"{shown(begun.service.url)}{begun.path}: "
+                f"{str(error) or type(error).__name__}{hint}"
+            ) from error
         self._note(answer, begun.service.name)
         return answer
 
@@ -312,7 +416,9 @@ class ServiceLink:
             names = self._names()
             with self._noting:
                 self._rules = answer.headers.get(RULES_HEADER) or self._rules
-                self._clocks.note(service, Reading(int(text), self._rules, self._clock.monotonic_s()))
+                self._clocks.note(
+                    service, Reading(int(text), self._rules, self._clock.monotonic_s())
+                )
                 if service in self._clocks.believed(names):
                     self._floor.saw(int(text))
 
@@ -321,14 +427,23 @@ def _answer_to(byte_range: ByteRange, url: str, response: Answer) -> RangeAnswer
     """What a 200 says. Refused."""
     try:
         fields = json.loads(response.content)
-        end, events, dead_letters = (int(fields[name]) for name in ("end", "events", "dead_letters"))
-        reasons = {str(reason): int(count) for reason, count in fields.get("dead_letter_reasons", {}).items()}
+        end, events, dead_letters = (
+            int(fields[name]) for name in ("end", "events", "dead_letters")
+        )
+        reasons = {
+            str(reason): int(count)
+            for reason, count in fields.get("dead_letter_reasons", {}).items()
+        }
         answer = RangeAnswer(end, events, dead_letters, int(fields.get("blanks", 0)), reasons)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         said = response.content[:200].decode(errors="replace")
-        raise Refused(f"{url} answered 200 without end, events and dead_letters: {said!r}") from error
+        raise Refused(
+            f"{url} answered 200 without end, events and dead_letters: {said!r}"
+        ) from error
     if answer.end != byte_range.end:
-        raise Refused(f"{url} acknowledged up to byte {answer.end}, not up to {byte_range.end} as was sent")
+        raise Refused(
+            f"{url} acknowledged up to byte {answer.end}, not up to {byte_range.end} as was sent"
+        )
     return answer
 
 
@@ -340,7 +455,9 @@ def _problem(service: Service, path: str, answer: Answer) -> Busy | Refused | No
     if answer.status == 429 or answer.status >= 500:
         return Busy(said, _retry_after_s(answer))
     if answer.status in (401, 403):
-        return NotAllowed(f"{said}. Put a token that covers this host and its types into tailer.token_file")
+        return NotAllowed(
+            f"{said}. Put a token that covers this host and its types into tailer.token_file"
+        )
     return TooLarge(said) if answer.status == 413 else Refused(said)
 
 

@@ -1,15 +1,19 @@
-"""The clocks of the delivery services, which of them are believed, and the highest that was believed.
+"""The clocks of the delivery services, which of them are believed, and the highest that was
+believed.
 
 What the clock of each delivery service read last, and which of them are believed.
 
-A range is given a service's clock, never this host's, and a service's may be wrong by hours: then good lines would seem to lie
-in the future. Services whose clocks are further apart than healthy ones cannot all be right, so those are believed that half of
-the clocks agree with, this host's among them. Where none is, those are that most agree with: a single service always.
+A range is given a service's clock, never this host's, and a service's may be wrong by hours: then
+good lines would seem to lie in the future. Services whose clocks are further apart than healthy
+ones cannot all be right, so those are believed that half of the clocks agree with, this host's
+among them. Where none is, those are that most agree with: a single service always.
 
-The highest clock of a service that was believed: what may be claimed by it is over for all ranges that follow a restart, too.
+The highest clock of a service that was believed: what may be claimed by it is over for all ranges
+that follow a restart, too.
 
-It is in the file `clock` beside the checkpoint, in decimal digits, put there before each report and not synced: it outlives a
-kill; and after a power cut every clock that is near has gone on beyond it.
+It is in the file `clock` beside the checkpoint, in decimal digits, put there before each report and
+not synced: it outlives a kill; and after a power cut every clock that is near has gone on beyond
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ from hourmark.clock import Clock
 from hourmark.config.redaction import shown
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX
 
-HEARD_S: Final = 600.0  # nobody waits longer for a service that is gone, though another's clock is contradicted by its last
+# nobody waits longer for a service that is gone, though another's clock is contradicted by its last
+HEARD_S: Final = 600.0
 
 
 class Reading(NamedTuple):
@@ -37,7 +42,9 @@ class Reading(NamedTuple):
 
     @property
     def ahead_ms(self) -> float:
-        """Of the monotonic clock here: the same while nobody sets that service's clock, and this machine is not paused."""
+        """Of the monotonic clock here: the same while nobody sets that service's clock, and this
+        machine is not paused.
+        """
         return self.clock_ms - 1000 * self.at_s
 
 
@@ -57,9 +64,15 @@ class ServiceClocks:
         return {service: reading.clock_ms for service, reading in self._readings.items()}
 
     def heard(self, services: Collection[str]) -> dict[str, Reading]:
-        """Those of `services` that have answered within `HEARD_S`: what is older has no say any longer."""
+        """Those of `services` that have answered within `HEARD_S`: what is older has no say any
+        longer.
+        """
         since_s = self._clock.monotonic_s() - HEARD_S
-        return {name: reading for name, reading in self._readings.items() if name in services and reading.at_s >= since_s}
+        return {
+            name: reading
+            for name, reading in self._readings.items()
+            if name in services and reading.at_s >= since_s
+        }
 
     def is_undecided(self, services: Collection[str]) -> bool:
         """Whether no two clocks agree, so that others are worth asking."""
@@ -76,7 +89,9 @@ class ServiceClocks:
     def _agreeing(self, heard: Mapping[str, Reading]) -> dict[str, int]:
         """How many clocks agree with each service's, itself among them."""
         ahead_ms = {name: reading.ahead_ms for name, reading in heard.items()}
-        all_ms = sorted([self._clock.now_ms() - 1000 * self._clock.monotonic_s(), *ahead_ms.values()])
+        all_ms = sorted(
+            [self._clock.now_ms() - 1000 * self._clock.monotonic_s(), *ahead_ms.values()]
+        )
         return {name: _near(ms, all_ms) for name, ms in ahead_ms.items()}
 
     def troubles(self, services: Collection[str]) -> dict[str, str]:
@@ -86,7 +101,10 @@ class ServiceClocks:
             if service not in believed:
                 other, others = next(iter(believed.items()))
                 ahead_s = (reading.ahead_ms - others.ahead_ms) / 1000
-                apart = f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} that of {shown(other)}"
+                apart = (
+                    f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} that of "
+                    f"{shown(other)}"
+                )
                 troubles[service] = f"its clock is {apart}, which more clocks agree with"
         return troubles
 
@@ -113,7 +131,10 @@ class ClockFloor:
         self.ms = max(self.ms, clock_ms)
 
     def keep(self) -> None:
-        """Before something is claimed by it. What cannot be written is not: then a restart may forget it."""
+        """Before something is claimed by it.
+
+        What cannot be written is not: then a restart may forget it.
+        """
         if self._path is None or self.ms == self._kept_ms:
             return
         with contextlib.suppress(OSError):

@@ -1,9 +1,11 @@
-"""HTTP/1.1 to a few services over connections that are kept open; answers are read by the standard library's client.
+"""HTTP/1.1 to a few services over connections that are kept open; answers are read by the standard
+library's client.
 
-A larger client took more CPU for a range than compressing half of it, and this needs none of what it can do more: no redirects,
-no proxies, no cookies. A request is on its way from `begin` on, and nobody need wait for its answer meanwhile. An idle connection
-that its service has closed is not used again; one whose certificates were replaced ends after the request that is under way on
-it. The number of idle ones is that of requests that were under way at the same time.
+A larger client took more CPU for a range than compressing half of it, and this needs none of what
+it can do more: no redirects, no proxies, no cookies. A request is on its way from `begin` on, and
+nobody need wait for its answer meanwhile. An idle connection that its service has closed is not
+used again; one whose certificates were replaced ends after the request that is under way on it. The
+number of idle ones is that of requests that were under way at the same time.
 """
 
 from __future__ import annotations
@@ -52,14 +54,25 @@ class Address(NamedTuple):
     def of(cls, url: str) -> Address:
         """ValueError where it is no http:// or https:// URL with a host."""
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.query
+            or parts.fragment
+        ):
             raise ValueError("a URL of a service is http://host:port or https://host:port")
         headers: tuple[tuple[str, str], ...] = ()
         if parts.username is not None:
             user = ":".join(map(unquote, (parts.username, parts.password or "")))
             headers = (("Authorization", "Basic " + base64.b64encode(user.encode()).decode()),)
         is_tls = parts.scheme == "https"
-        return cls(is_tls, parts.hostname, parts.port or (443 if is_tls else 80), parts.path.rstrip("/"), headers)
+        return cls(
+            is_tls,
+            parts.hostname,
+            parts.port or (443 if is_tls else 80),
+            parts.path.rstrip("/"),
+            headers,
+        )
 
     @property
     def is_literal(self) -> bool:
@@ -77,7 +90,9 @@ class _Kept(NamedTuple):
 
 
 class _Coming(io.RawIOBase):
-    """What comes over a connection until a moment, so that an answer that comes byte by byte holds nobody for ever."""
+    """What comes over a connection until a moment, so that an answer that comes byte by byte holds
+    nobody for ever.
+    """
 
     def __init__(self, connection: socket.socket, until_s: float) -> None:
         self._connection, self._until_s = connection, until_s
@@ -96,9 +111,16 @@ class _Coming(io.RawIOBase):
 class Asked:
     """A request that was sent. It must end with `answer`."""
 
-    def __init__(self, connections: Connections, address: Address, kept: _Kept, method: str, until_s: float) -> None:
+    def __init__(
+        self, connections: Connections, address: Address, kept: _Kept, method: str, until_s: float
+    ) -> None:
         """`until_s`: monotonic, so long its answer is waited for."""
-        self._connections, self._address, self._kept, self._method = connections, address, kept, method
+        self._connections, self._address, self._kept, self._method = (
+            connections,
+            address,
+            kept,
+            method,
+        )
         self._until_s = until_s
 
     def fileno(self) -> int:
@@ -106,20 +128,28 @@ class Asked:
         return self._kept.connection.fileno()
 
     def answer(self) -> Answer:
-        """Wait for it. OSError, HTTPException: there is none, and whether the request arrived is not known."""
+        """Wait for it.
+
+        OSError, HTTPException: there is none, and whether the request arrived is not known.
+        """
         is_kept = False
         try:
             coming = _Coming(self._kept.connection, self._until_s)
             with http.client.HTTPResponse(coming, method=self._method) as response:  # type: ignore[arg-type]
                 response.begin()
                 if response.length is None and not response.chunked:
-                    raise http.client.HTTPException("an answer that does not say where it ends may be half of one")
+                    raise http.client.HTTPException(
+                        "an answer that does not say where it ends may be half of one"
+                    )
                 if response.length is not None and response.length > ANSWER_BYTES_MAX:
-                    raise http.client.HTTPException(f"an answer of {response.length} bytes is none of a delivery service")
+                    raise http.client.HTTPException(
+                        f"an answer of {response.length} bytes is none of a delivery service"
+                    )
                 content = response.read(ANSWER_BYTES_MAX + 1 if response.chunked else None)
                 if len(content) > ANSWER_BYTES_MAX:
                     raise http.client.HTTPException(
-                        f"an answer of more than {ANSWER_BYTES_MAX} bytes is none of a delivery service"
+                        f"an answer of more than {ANSWER_BYTES_MAX} bytes is none of a "
+                        "delivery service"
                     )
                 answer = Answer(response.status, response.reason, response.headers, content)  # type: ignore[arg-type]
                 is_kept = not response.will_close
@@ -147,21 +177,49 @@ class Connections:
             kept.connection.close()
 
     def ask(
-        self, address: Address, method: str, path: str, headers: Mapping[str, str], content: bytes, *,
-        timeout_s: float, tls: ssl.SSLContext,
-    ) -> Answer:  # fmt: skip
-        """One request and its answer. OSError, HTTPException: there is none, and whether it arrived is not known."""
-        return self.begin(address, method, path, headers, content, timeout_s=timeout_s, tls=tls).answer()
+        self,
+        address: Address,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        content: bytes,
+        *,
+        timeout_s: float,
+        tls: ssl.SSLContext,
+    ) -> Answer:
+        """One request and its answer.
+
+        OSError, HTTPException: there is none, and whether it arrived is not known.
+        """
+        return self.begin(
+            address, method, path, headers, content, timeout_s=timeout_s, tls=tls
+        ).answer()
 
     def begin(
-        self, address: Address, method: str, path: str, headers: Mapping[str, str], content: bytes, *,
-        timeout_s: float, tls: ssl.SSLContext,
-    ) -> Asked:  # fmt: skip
-        """Send one request. `timeout_s`: of each wait, for room to send into as for the answer. As `ask`."""
-        kept = self._take(address, tls) or _Kept(tls, _connected(address, min(timeout_s, CONNECT_TIMEOUT_S), tls))
+        self,
+        address: Address,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        content: bytes,
+        *,
+        timeout_s: float,
+        tls: ssl.SSLContext,
+    ) -> Asked:
+        """Send one request.
+
+        `timeout_s`: of each wait, for room to send into as for the answer. As `ask`.
+        """
+        kept = self._take(address, tls) or _Kept(
+            tls, _connected(address, min(timeout_s, CONNECT_TIMEOUT_S), tls)
+        )
         try:
             kept.connection.settimeout(timeout_s)
-            _send(kept.connection, _head(address, method, path, {**headers, **dict(address.headers)}, len(content)), content)
+            _send(
+                kept.connection,
+                _head(address, method, path, {**headers, **dict(address.headers)}, len(content)),
+                content,
+            )
         except ConnectionError:
             if not _has_news(kept.connection):
                 kept.connection.close()
@@ -184,7 +242,12 @@ class Connections:
     def _drop_closed(self) -> None:
         """Those that services have closed, of addresses too that are asked no more."""
         with self._lock:
-            closed = [(several, kept) for several in self._idle.values() for kept in several if _has_news(kept.connection)]
+            closed = [
+                (several, kept)
+                for several in self._idle.values()
+                for kept in several
+                if _has_news(kept.connection)
+            ]
             for several, kept in closed:
                 several.remove(kept)
         for _, kept in closed:
@@ -200,7 +263,9 @@ class Connections:
 
 @functools.lru_cache(maxsize=64)
 def _begins(address: Address, method: str, path: str) -> str:
-    """What does not depend on the request; the standard library's client knows how a host is written."""
+    """What does not depend on the request; the standard library's client knows how a host is
+    written.
+    """
     kind = http.client.HTTPSConnection if address.is_tls else http.client.HTTPConnection
     client, written = kind(address.host, address.port), bytearray()
     client.sock = _Written(written)
@@ -216,7 +281,9 @@ class _Written:
         self.sendall = into.extend
 
 
-def _head(address: Address, method: str, path: str, headers: Mapping[str, str], count: int) -> bytes:
+def _head(
+    address: Address, method: str, path: str, headers: Mapping[str, str], count: int
+) -> bytes:
     if any("\n" in value or "\r" in value for value in headers.values()):
         raise ValueError("a header of a request holds an end of line")
     length = f"Content-Length: {count}\r\n" if count or method == "POST" else ""

@@ -1,4 +1,7 @@
-"""What the tailer shows to services, and by what it knows them: a token, certificates. Files that change are read again."""
+"""What the tailer shows to services, and by what it knows them: a token, certificates.
+
+Files that change are read again.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,20 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750: b64to
 
 
 class Shown(NamedTuple):
-    """In force at the moment. `headers`: of every request; `tls`: for services of https://. Another one is another object."""
+    """In force at the moment.
+
+    `headers`: of every request; `tls`: for services of https://. Another one is another object.
+    """
 
     headers: dict[str, str]
     tls: ssl.SSLContext
 
 
 class Credentials:
-    """Safe to use from several threads. ConfigError where the files cannot be used at the start; later the old ones stay."""
+    """Safe to use from several threads.
+
+    ConfigError where the files cannot be used at the start; later the old ones stay.
+    """
 
     def __init__(self, config: TailerConfig, clock: Clock) -> None:
         self._config = config
@@ -61,11 +70,17 @@ class Credentials:
 
     def _read(self) -> Shown:
         token = self._config.token_file
-        return Shown({} if token is None else {"Authorization": f"Bearer {_token(token)}"}, self._context())
+        return Shown(
+            {} if token is None else {"Authorization": f"Bearer {_token(token)}"}, self._context()
+        )
 
     def _context(self) -> ssl.SSLContext:
         tls = self._config.tls
-        context = ssl.create_default_context() if tls.ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context = (
+            ssl.create_default_context()
+            if tls.ca is None
+            else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        )
         if tls.ca is not None:
             load_cas(context, "tailer.tls.ca", tls.ca)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -80,9 +95,13 @@ def _token(file: Path) -> str:
             text = opened.read(TOKEN_BYTES_MAX).decode("latin-1").strip()
     except OSError as error:
         raise ConfigError(
-            f"tailer.token_file = {file}: {error.strerror}; put there what `hourmark token create` printed"
+            f"tailer.token_file = {file}: {error.strerror}; put there what `hourmark "
+            "token create` printed"
         ) from error
     if not _TOKEN.fullmatch(text):
-        raise ConfigError(f"tailer.token_file = {file} holds no token; put there what `hourmark token create` printed")
+        raise ConfigError(
+            f"tailer.token_file = {file} holds no token; put there what `hourmark token "
+            "create` printed"
+        )
     add_secret(text)
     return text

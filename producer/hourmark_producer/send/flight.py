@@ -1,8 +1,10 @@
-"""Ranges of one file that are on their way at a time: sent one after another, their answers taken as they come.
+"""Ranges of one file that are on their way at a time: sent one after another, their answers taken
+as they come.
 
-The thread that cuts a file sends its ranges, too. To hand each to another thread took as much CPU as an eighth of compressing it:
-two threads of Python wait for each other. Over all files there are as many more on their way as `Lanes` has, beside the one that
-each sender may have; so memory is bounded, whatever the number of files.
+The thread that cuts a file sends its ranges, too. To hand each to another thread took as much CPU
+as an eighth of compressing it: two threads of Python wait for each other. Over all files there are
+as many more on their way as `Lanes` has, beside the one that each sender may have; so memory is
+bounded, whatever the number of files.
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
-"""One file's next step: examine, cut, spool, send, acknowledge. Called by the sender threads, one at a time per file.
+"""One file's next step: examine, cut, spool, send, acknowledge.
 
-A file that has more to send has several ranges on their way, which are acknowledged in any order; how many grows with each that
-is, and is one again after a failure. So an outage finds, and leaves, few of them in the spool.
+Called by the sender threads, one at a time per file.
 
-The order is the promise: the range is durable (with its body) before it is sent, and the position moves in memory only after
-the checkpoint has it. Whatever fails leaves everything as it was, to be tried again.
+A file that has more to send has several ranges on their way, which are acknowledged in any order;
+how many grows with each that is, and is one again after a failure. So an outage finds, and leaves,
+few of them in the spool.
+
+The order is the promise: the range is durable (with its body) before it is sent, and the position
+moves in memory only after the checkpoint has it. Whatever fails leaves everything as it was, to be
+tried again.
 """
 
 from __future__ import annotations
@@ -36,16 +40,45 @@ from hourmark_producer.checkpoint.accounts import keep_head
 from hourmark_producer.checkpoint.archives import depart
 from hourmark_producer.checkpoint.database import Change, Checkpoint, CheckpointFailed
 from hourmark_producer.checkpoint.generations import Generations
-from hourmark_producer.checkpoint.marks import GENERATIONS_MAX, forget_older, is_marked, next_marks, save_marks
+from hourmark_producer.checkpoint.marks import (
+    GENERATIONS_MAX,
+    forget_older,
+    is_marked,
+    next_marks,
+    save_marks,
+)
 from hourmark_producer.checkpoint.spooled_ranges import note_several, spool, unspool
 from hourmark_producer.counters import Counters, Loss
 from hourmark_producer.cut.lines import Cut, Pending
 from hourmark_producer.cut.range_sizes import RangeSizes
 from hourmark_producer.cut.sources import cut_of, extras_of, joins_lines
 from hourmark_producer.files.examination import is_anchored, look_into, read_at, read_into
-from hourmark_producer.files.fingerprints import HEAD_BYTES, Judgement, Shrink, Verdict, are_alike, judge, next_anchor
-from hourmark_producer.files.tracked_file import Account, Files, Outgoing, Position, Progress, TrackedFile
-from hourmark_producer.history.copies import BeingCopied, Origin, end_of_lines, is_telling, look_at, origin_of, pass_over
+from hourmark_producer.files.fingerprints import (
+    HEAD_BYTES,
+    Judgement,
+    Shrink,
+    Verdict,
+    are_alike,
+    judge,
+    next_anchor,
+)
+from hourmark_producer.files.tracked_file import (
+    Account,
+    Files,
+    Outgoing,
+    Position,
+    Progress,
+    TrackedFile,
+)
+from hourmark_producer.history.copies import (
+    BeingCopied,
+    Origin,
+    end_of_lines,
+    is_telling,
+    look_at,
+    origin_of,
+    pass_over,
+)
 from hourmark_producer.history.elsewhere import Elsewhere
 from hourmark_producer.history.remainders import NotYet, Rests
 from hourmark_producer.send.client import Busy, Refused, ServiceLink, TooLarge
@@ -54,7 +87,9 @@ from hourmark_producer.send.flight import Flight, Lanes, Sent
 
 AT_ONCE: Final = 2
 ZSTD_LEVEL: Final = 1  # several times faster than the default, and logs shrink almost as far
-_PATIENCE_S: Final = 1.0  # a file that cannot be read to its end, of a server that hangs, stops no others
+_PATIENCE_S: Final = (
+    1.0  # a file that cannot be read to its end, of a server that hangs, stops no others
+)
 
 
 class Press(NamedTuple):
@@ -67,7 +102,9 @@ class Press(NamedTuple):
 class Presses:
     """Safe to use from several threads."""
 
-    def __init__(self, room_bytes: int, count: int = AT_ONCE, patience_s: float = _PATIENCE_S) -> None:
+    def __init__(
+        self, room_bytes: int, count: int = AT_ONCE, patience_s: float = _PATIENCE_S
+    ) -> None:
         """`room_bytes`: of the largest range that is no longer line."""
         self._room_bytes = room_bytes
         self._patience_s = patience_s
@@ -81,7 +118,9 @@ class Presses:
         try:
             taken = self._idle.get(timeout=self._patience_s)
         except queue.Empty:
-            taken = self._new()  # in place of one that hangs: not each that follows is to wait for that
+            taken = (
+                self._new()
+            )  # in place of one that hangs: not each that follows is to wait for that
         try:
             yield taken
         finally:
@@ -104,16 +143,25 @@ class RefusedLines:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[str, Counter[str]] = {}
-        self._told: dict[tuple[str, str], str] = {}  # by source and reason: the rules they were told under
+        self._told: dict[
+            tuple[str, str], str
+        ] = {}  # by source and reason: the rules they were told under
 
     def take(self, of: ByteRange, reasons: Mapping[str, int]) -> None:
         """What an answer said of this range."""
         for reason, count in reasons.items():
             if self._is_new(of, reason, count):
                 _LOG.warning(
-                    "source %s: lines become dead letters: %d %s in %s from byte %d on, under the rules %s. %s",
-                    of.source, count, reason, of.path, of.start, of.rules, _next_step(of.source, reason),
-                )  # fmt: skip
+                    "source %s: lines become dead letters: %d %s in %s from byte %d on, "
+                    "under the rules %s. %s",
+                    of.source,
+                    count,
+                    reason,
+                    of.path,
+                    of.start,
+                    of.rules,
+                    _next_step(of.source, reason),
+                )
 
     def counts(self) -> dict[str, dict[str, int]]:
         """By source and reason, since the start."""
@@ -134,17 +182,27 @@ class RefusedLines:
 def _next_step(source: str, reason: str) -> str:
     if reason == Reason.UNKNOWN_SOURCE.value:
         return (
-            f"No rules in force declare a source {source}: is its name in tailer.sources mistyped? If not, declare it and "
+            f"No rules in force declare a source {source}: is its name in tailer.sources "
+            "mistyped? If not, declare it and "
             "`hourmark types apply`; `hourmark types list` shows those in force"
         )
-    return f"`hourmark dead-letters show --source {source} --reason {reason}` shows them, at a host that reaches Kafka"
+    return (
+        f"`hourmark dead-letters show --source {source} --reason {reason}` shows them, at a "
+        "host that reaches Kafka"
+    )
 
 
 RANGES_PER_TURN: Final = 16  # then other files have their turn
 SMALL_BYTES: Final = 16 << 10  # files with so much to send, or less, share transactions
-SENT_TOGETHER: Final = 4  # ranges of small files that one sender has on their way at a time; a connection each
-_ROUNDS_TOGETHER: Final = 2  # the first sends a small file, the second acknowledges it and finds no more
-NULS_S: Final = 3.0  # so long NULs among other bytes must stay: on some file systems, or through a mapping, these are seen first
+SENT_TOGETHER: Final = (
+    4  # ranges of small files that one sender has on their way at a time; a connection each
+)
+_ROUNDS_TOGETHER: Final = (
+    2  # the first sends a small file, the second acknowledges it and finds no more
+)
+# so long NULs among other bytes must stay: on some file systems, or through a mapping, these are
+# seen first
+NULS_S: Final = 3.0
 _NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
 _FLUSH_AGAIN_S: Final = 0.05  # where a flush is due, and the latest look saw less than there is
 
@@ -185,7 +243,8 @@ class Follower:
     def step(self, file: TrackedFile) -> bool:
         """Ship what there is, up to `RANGES_PER_TURN` ranges. Whether there may be more at once.
 
-        Busy, Refused: the service did not take it. CheckpointFailed, OSError: this host could not. Try the step again.
+        Busy, Refused: the service did not take it. CheckpointFailed, OSError: this host could not.
+        Try the step again.
         """
         try:
             for outgoing in _on_their_way(file):  # since a step that failed, or a run before
@@ -199,18 +258,23 @@ class Follower:
         return more
 
     def is_small(self, file: TrackedFile) -> bool:
-        """Return whether one small range holds all that is to be sent of the file, and none is on its way."""
+        """Return whether one small range holds all that is to be sent of the file, and none is on
+        its way.
+        """
         progress = file.progress
         if progress.in_flight or file.descriptor is None or file.rest is not None:
             return False
-        return file.observed.size - progress.position.offset <= min(SMALL_BYTES, self.sizes.limits.range_bytes)
+        return file.observed.size - progress.position.offset <= min(
+            SMALL_BYTES, self.sizes.limits.range_bytes
+        )
 
     def step_together(self, files: Sequence[TrackedFile]) -> dict[TrackedFile, bool | Exception]:
-        """Ship what there is of several small files, with one transaction for all of them where each would need one.
+        """Ship what there is of several small files, with one transaction for all of them where
+        each would need one.
 
-        Returns:
-            The result of each file's step: whether there may be more, or why it failed. The failure of one file's step leaves
-            the others' alone, but once a service did not take a range, no further one is sent.
+        Returns: The result of each file's step: whether there may be more, or why it failed. The
+            failure of one file's step leaves the others' alone, but once a service did not take a
+            range, no further one is sent.
         """
         results = dict[TrackedFile, bool | Exception]()
         active = list(files)
@@ -218,7 +282,9 @@ class Follower:
             active = self._send_together(self._spool_together(active, results), results)
             if not active:
                 break
-        results |= dict.fromkeys(active, True)  # acknowledged in memory; the next step's transaction has it
+        results |= dict.fromkeys(
+            active, True
+        )  # acknowledged in memory; the next step's transaction has it
         for file, result in results.items():
             if isinstance(result, Exception):
                 file.window = 1
@@ -227,7 +293,9 @@ class Follower:
     def _spool_together(
         self, files: Sequence[TrackedFile], results: dict[TrackedFile, bool | Exception]
     ) -> list[tuple[TrackedFile, bytes]]:
-        """As `_cut_next` of each file, in one transaction; the files that have a range to be sent, with its body."""
+        """As `_cut_next` of each file, in one transaction; the files that have a range to be sent,
+        with its body.
+        """
         changed, found = list[Change](), list[tuple[TrackedFile, tuple[Progress, bytes] | None]]()
         for file in files:
             try:
@@ -254,9 +322,13 @@ class Follower:
         return to_send
 
     def _send_together(
-        self, to_send: Sequence[tuple[TrackedFile, bytes]], results: dict[TrackedFile, bool | Exception]
+        self,
+        to_send: Sequence[tuple[TrackedFile, bytes]],
+        results: dict[TrackedFile, bool | Exception],
     ) -> list[TrackedFile]:
-        """Send one range of each file, `SENT_TOGETHER` at a time; the files whose range was acknowledged."""
+        """Send one range of each file, `SENT_TOGETHER` at a time; the files whose range was
+        acknowledged.
+        """
         acknowledged, is_well = list[TrackedFile](), True
         for first in range(0, len(to_send), SENT_TOGETHER):
             some = to_send[first : first + SENT_TOGETHER]
@@ -274,7 +346,9 @@ class Follower:
         return acknowledged
 
     def _go_on(self, file: TrackedFile, flight: Flight) -> bool:
-        """Cut and send; several at a time where the file has more than it takes one service's answer to come."""
+        """Cut and send; several at a time where the file has more than it takes one service's
+        answer to come.
+        """
         try:
             for _ in range(RANGES_PER_TURN):
                 if (body := self._cut_next(file)) is None:
@@ -290,13 +364,21 @@ class Follower:
             self._land_all(file, flight)
 
     def _has_more(self, file: TrackedFile, outgoing: Outgoing) -> bool:
-        """Whether another range is likely to follow; not where it is one long line, of which few can be in memory."""
+        """Whether another range is likely to follow; not where it is one long line, of which few
+        can be in memory.
+        """
         size = self.sizes.limits.range_bytes
         return file.window > 1 and size // 2 <= outgoing.bytes <= size
 
     def _send(self, outgoing: Outgoing, body: bytes) -> Sent:
         began_s = self.clock.monotonic_s()
-        return _Timed(self.sizes, self.clock, outgoing.bytes, began_s, self.client.send_range(outgoing.range, body))
+        return _Timed(
+            self.sizes,
+            self.clock,
+            outgoing.bytes,
+            began_s,
+            self.client.send_range(outgoing.range, body),
+        )
 
     def _land(self, file: TrackedFile, flight: Flight) -> None:
         outgoing, answer = flight.land()
@@ -319,7 +401,10 @@ class Follower:
         self.counters.acknowledged(outgoing.bytes, answer, self.clock.now_ms())
         self.refused.take(outgoing.range, answer.dead_letter_reasons)
         file.failures, file.window = 0, min(file.window + 1, self.window_max)
-        sent = tuple(one._replace(acknowledged=True) if one is outgoing else one for one in file.progress.in_flight)
+        sent = tuple(
+            one._replace(acknowledged=True) if one is outgoing else one
+            for one in file.progress.in_flight
+        )
         file.progress = dataclasses.replace(file.progress, in_flight=sent)
 
     def _only_acknowledge(self, file: TrackedFile) -> None:
@@ -328,7 +413,9 @@ class Follower:
             file.progress = dataclasses.replace(file.progress, in_flight=_on_their_way(file))
 
     def _cut_next(self, file: TrackedFile) -> bytes | None:
-        """Acknowledge what was delivered and spool what follows, in one transaction; the new range's compressed body."""
+        """Acknowledge what was delivered and spool what follows, in one transaction; the new
+        range's compressed body.
+        """
         pending, spooled = self._prepare_next(file)
         if spooled is None:
             self._only_acknowledge(file)
@@ -337,15 +424,25 @@ class Follower:
         file.progress, body = spooled
         return body
 
-    def _prepare_next(self, file: TrackedFile) -> tuple[list[Change], tuple[Progress, bytes] | None]:
-        """Return what acknowledges and spools, to be committed, and the progress and body once it is; None: nothing follows."""
+    def _prepare_next(
+        self, file: TrackedFile
+    ) -> tuple[list[Change], tuple[Progress, bytes] | None]:
+        """Return what acknowledges and spools, to be committed, and the progress and body once it
+        is; None: nothing follows.
+        """
         pending = _acknowledged(file)
         with self._presses.one() as press:
             found = self._found_next(file, press)
-            spooled = None if found is None else self._spooled(file, found, self._reading(file), pending, press)
+            spooled = (
+                None
+                if found is None
+                else self._spooled(file, found, self._reading(file), pending, press)
+            )
             del found  # of what follows only the compressed form is needed
         if spooled is not None and file.descriptor is not None and self._is_received(file):
-            os.fdatasync(file.descriptor)  # a position must not be left behind the end that a power cut leaves
+            os.fdatasync(
+                file.descriptor
+            )  # a position must not be left behind the end that a power cut leaves
         return pending, spooled
 
     def _found_next(self, file: TrackedFile, press: Press) -> Cut | None:
@@ -384,19 +481,30 @@ class Follower:
             in_line=shipped.part is Part.CHUNK,
             anchor=anchor,
             size_seen=max(before.size_seen, end),
-            head=before.head or (b"" if before.offset else bytes(shipped.body[:HEAD_BYTES])),  # nobody looks into an archive
+            head=before.head
+            or (
+                b"" if before.offset else bytes(shipped.body[:HEAD_BYTES])
+            ),  # nobody looks into an archive
             settled=before.settled,
             doubted=before.doubted,
             marks=next_marks(before, shipped.body, anchor),
         )
         others = _on_their_way(file)
-        pending += [spool(outgoing, body), changes.save_position(file.file_id, position), save_marks(file.file_id, position)]
+        pending += [
+            spool(outgoing, body),
+            changes.save_position(file.file_id, position),
+            save_marks(file.file_id, position),
+        ]
         pending += [note_several()] if others else []
         pending += [keep_head(file.file_id, position)] if before.offset < HEAD_BYTES else []
         in_flight = (*others, outgoing)
-        return dataclasses.replace(file.progress, position=position, in_flight=in_flight, quiet_to=end), body
+        return dataclasses.replace(
+            file.progress, position=position, in_flight=in_flight, quiet_to=end
+        ), body
 
-    def _range(self, file: TrackedFile, position: Position, shipped: Cut, reading: Reading) -> ByteRange:
+    def _range(
+        self, file: TrackedFile, position: Position, shipped: Cut, reading: Reading
+    ) -> ByteRange:
         assert reading.rules is not None, "a range is made only of a reading with rules"
         source = self.sources[file.place.source]
         try:
@@ -419,33 +527,71 @@ class Follower:
             raise Refused(f"no range can be made of the service's answer: {error}") from error
 
     def _examine(self, file: TrackedFile, descriptor: int, press: Press) -> Cut | None:
-        """Compare the file with what is known of it, write down what is lost, and look for the next cut."""
+        """Compare the file with what is known of it, write down what is lost, and look for the next
+        cut.
+        """
         due, observed, before = file.due, file.observed, file.progress
         found, _, size = look_into(descriptor, before.position)
         now_s = self.clock.monotonic_s()  # a scan that begins later has looked later
         known = before.position
         account = observed.of(before).next(size, found, known)
         judgement = judge(known.offset, account.shrinks)
-        position, quiet_to = dataclasses.replace(known, size_seen=size, head=account.head), before.quiet_to
+        position, quiet_to = (
+            dataclasses.replace(known, size_seen=size, head=account.head),
+            before.quiet_to,
+        )
         if judgement.verdict is Verdict.REPLACED:
             if unread := self.rests.next_of_truncated(file, account.shrinks[0].high):
                 return unread
-            position = Position(generation=known.generation + 1, size_seen=size, head=account.head, settled=known.settled)
-            file.older, file.former = (*file.older, *([file.former] if file.former else []))[-GENERATIONS_MAX:], known
+            position = Position(
+                generation=known.generation + 1,
+                size_seen=size,
+                head=account.head,
+                settled=known.settled,
+            )
+            file.older, file.former = (
+                (*file.older, *([file.former] if file.former else []))[-GENERATIONS_MAX:],
+                known,
+            )
         if judgement.verdict is not Verdict.SAME:
             judgement = self._known_lost(file, known, account)
-            position, quiet_to = dataclasses.replace(position, settled=known.settled + 1), position.offset
-            kept_to = _kept_to(descriptor, known, account) if position.generation != known.generation else 0
+            position, quiet_to = (
+                dataclasses.replace(position, settled=known.settled + 1),
+                position.offset,
+            )
+            kept_to = (
+                _kept_to(descriptor, known, account)
+                if position.generation != known.generation
+                else 0
+            )
             self._write_loss(file, judgement, account.shrinks, position, kept_to)
         elif self._is_received(file):
-            pass  # only this program writes it, and never truncates it: lines that are alike are no reason for doubt
-        elif size > known.size_seen and not known.doubted and known.offset and are_alike(known.head, known.anchor):
+            # only this program writes it, and never truncates it: lines that are alike are no
+            # reason for doubt
+            pass
+        elif (
+            size > known.size_seen
+            and not known.doubted
+            and known.offset
+            and are_alike(known.head, known.anchor)
+        ):
             position = dataclasses.replace(position, doubted=True)
-            self._doubt(file, "its lines are alike: whether it was truncated, or only grew, cannot be told", position)
-        elif known.offset == known.generation == 0 and not before.in_flight and (passed := self._passed_over(file, descriptor)):
+            self._doubt(
+                file,
+                "its lines are alike: whether it was truncated, or only grew, cannot be told",
+                position,
+            )
+        elif (
+            known.offset == known.generation == 0
+            and not before.in_flight
+            and (passed := self._passed_over(file, descriptor))
+        ):
             position, quiet_to = passed, passed.offset
-        file.progress = before = dataclasses.replace(before, position=position, quiet_to=quiet_to, examined_at_s=now_s)
-        # of an empty file it was not told whether it is a copy: what it may hold by now is cut once it was looked at again
+        file.progress = before = dataclasses.replace(
+            before, position=position, quiet_to=quiet_to, examined_at_s=now_s
+        )
+        # of an empty file it was not told whether it is a copy: what it may hold by now is cut once
+        # it was looked at again
         cut = self._cut(file, descriptor, position, quiet_to, size, press) if size else Pending(0)
         if isinstance(cut, Pending):
             quiet_to = position.offset + cut.searched
@@ -461,44 +607,75 @@ class Follower:
         return judgement
 
     def _write_loss(
-        self, file: TrackedFile, judgement: Judgement, shrinks: Sequence[Shrink], position: Position, kept_to: int
+        self,
+        file: TrackedFile,
+        judgement: Judgement,
+        shrinks: Sequence[Shrink],
+        position: Position,
+        kept_to: int,
     ) -> None:
         """`kept_to`: see `_kept_to`."""
         known = file.progress.position
         loss = Loss(
-            source=file.place.source, path=file.place.seen_at, at_ms=self.clock.now_ms(), bytes=judgement.lost_bytes,
-            unknown=len(shrinks), what="truncated: what was written between the last look and that is unknown",
-        )  # fmt: skip
+            source=file.place.source,
+            path=file.place.seen_at,
+            at_ms=self.clock.now_ms(),
+            bytes=judgement.lost_bytes,
+            unknown=len(shrinks),
+            what="truncated: what was written between the last look and that is unknown",
+        )
         self.checkpoint.commit(
             [
                 changes.save_position(file.file_id, position),
                 changes.save_account(file.file_id, position),
                 *changes.lose(loss),
                 *(_end_generation(file, known) if position.generation != known.generation else []),
-                *([changes.save_kept(file.file_id, position.generation, kept_to)] if kept_to else []),
+                *(
+                    [changes.save_kept(file.file_id, position.generation, kept_to)]
+                    if kept_to
+                    else []
+                ),
             ]
         )
         if kept_to:
             file.kept = position.generation, kept_to
         self.counters.lost(loss)
         _LOG.warning(
-            "%s was truncated: it was read up to byte %d, %d bytes were known, %d are there now; lost unread: %d bytes, "
+            "%s was truncated: it was read up to byte %d, %d bytes were known, %d are there "
+            "now; lost unread: %d bytes, "
             "and what was written after the last look before it, if anything; %s",
-            file.place.seen_at, known.offset, max(shrink.high for shrink in shrinks), position.size_seen, judgement.lost_bytes,
-            f"generation {position.generation} begins" if judgement.verdict is Verdict.REPLACED else "reading goes on",
-        )  # fmt: skip
+            file.place.seen_at,
+            known.offset,
+            max(shrink.high for shrink in shrinks),
+            position.size_seen,
+            judgement.lost_bytes,
+            f"generation {position.generation} begins"
+            if judgement.verdict is Verdict.REPLACED
+            else "reading goes on",
+        )
 
     def _passed_over(self, file: TrackedFile, descriptor: int) -> Position | None:
-        """Up to where the lines of a copy were, or will be, sent from the file that it is of; what comes after is its own."""
+        """Up to where the lines of a copy were, or will be, sent from the file that it is of; what
+        comes after is its own.
+        """
         now_s = self.clock.monotonic_s()
-        looked = look_at(descriptor, self.clock.now_ms() / 1000, now_s - file.held_since_s, now_s - file.changed_at_s)
+        looked = look_at(
+            descriptor,
+            self.clock.now_ms() / 1000,
+            now_s - file.held_since_s,
+            now_s - file.changed_at_s,
+        )
         origin = origin_of(self.files, file, looked)
         if origin is None or not (end := _end_of_copy(origin, descriptor)):
             return None
         return pass_over(self.checkpoint, file, origin, end, looked.read)
 
-    def _check_written(self, file: TrackedFile, body: bytes | memoryview, position: Position, size: int) -> None:
-        """Raise BeingWritten where NULs are in a range for less than NULS_S: a range that is spooled is never read again."""
+    def _check_written(
+        self, file: TrackedFile, body: bytes | memoryview, position: Position, size: int
+    ) -> None:
+        """Raise BeingWritten where NULs are in a range for less than NULS_S: a range that is
+        spooled is never read again.
+        """
         if _NULS.search(body) is None:
             return
         now_s, end = self.clock.monotonic_s(), position.offset + len(body)
@@ -509,13 +686,26 @@ class Follower:
             raise BeingWritten("it holds NULs, in whose place lines may appear")
 
     def _doubt(self, file: TrackedFile, what: str, position: Position) -> None:
-        loss = Loss(source=file.place.source, path=file.place.seen_at, at_ms=self.clock.now_ms(), bytes=0, unknown=1, what=what)
+        loss = Loss(
+            source=file.place.source,
+            path=file.place.seen_at,
+            at_ms=self.clock.now_ms(),
+            bytes=0,
+            unknown=1,
+            what=what,
+        )
         self.checkpoint.commit([changes.save_account(file.file_id, position), *changes.lose(loss)])
         self.counters.lost(loss)
         _LOG.warning("%s: %s; loss is unknown", file.place.seen_at, what)
 
     def _cut(
-        self, file: TrackedFile, descriptor: int, position: Position, quiet_to: int, end: int, press: Press
+        self,
+        file: TrackedFile,
+        descriptor: int,
+        position: Position,
+        quiet_to: int,
+        end: int,
+        press: Press,
     ) -> Cut | Pending:
         """`end`: of the content that was found; what is behind it may be NULs."""
         size = max(0, end - position.offset)
@@ -530,12 +720,20 @@ class Follower:
         flush_at_s = file.changed_at_s + source.flush_seconds
         flush = position.size_seen <= file.observed.size and self.clock.monotonic_s() >= flush_at_s
         searched = max(0, quiet_to - position.offset)
-        found = cut_of(source, read, self.sizes.limits, position, searched=searched, whole=whole, flush=flush)
+        found = cut_of(
+            source, read, self.sizes.limits, position, searched=searched, whole=whole, flush=flush
+        )
         waits = isinstance(found, Pending) and not found.searched and joins_lines(source)
-        file.flush_at_s = max(flush_at_s, self.clock.monotonic_s() + _FLUSH_AGAIN_S) if waits else None
+        file.flush_at_s = (
+            max(flush_at_s, self.clock.monotonic_s() + _FLUSH_AGAIN_S) if waits else None
+        )
         if isinstance(found, Cut):
-            head = bytes(found.body[: len(position.head)])  # of what no anchor is before, what it begins with tells
-            anchored = is_anchored(descriptor, position) and (position.offset > 0 or position.head.startswith(head))
+            head = bytes(
+                found.body[: len(position.head)]
+            )  # of what no anchor is before, what it begins with tells
+            anchored = is_anchored(descriptor, position) and (
+                position.offset > 0 or position.head.startswith(head)
+            )
             if not anchored or os.fstat(descriptor).st_size < position.offset + len(found.body):
                 raise ChangedWhileRead("it was truncated while it was read")
             self._check_written(file, found.body, position, end)
@@ -543,14 +741,20 @@ class Follower:
 
 
 def _end_generation(file: TrackedFile, known: Position) -> list[Change]:
-    return [changes.save_former(file.file_id, known), forget_older(file.file_id, known.generation), *depart(known)]
+    return [
+        changes.save_former(file.file_id, known),
+        forget_older(file.file_id, known.generation),
+        *depart(known),
+    ]
 
 
 def _kept_to(descriptor: int, known: Position, account: Account) -> int:
-    """Return up to where a file that was truncated holds what was read before; 0 where it is other content, or nothing tells.
+    """Return up to where a file that was truncated holds what was read before; 0 where it is other
+    content, or nothing tells.
 
-    Its lines are sent again all the same: a program that writes what it wrote before is not told from a truncation in part. But
-    they are not known to be lost, should they be truncated once more.
+    Its lines are sent again all the same: a program that writes what it wrote before is not told
+    from a truncation in part. But they are not known to be lost, should they be truncated once
+    more.
     """
     low = account.shrinks[-1].low
     if len(account.shrinks) > 1 or not is_telling(known) or not known.head.startswith(account.head):
@@ -566,15 +770,25 @@ def _end_of_copy(origin: Origin, descriptor: int) -> int:
         return min(status.st_size, origin.known.offset)
     end, rest = end_of_lines(descriptor), origin.file.rest
     if rest is not None and rest.reads_in == status.st_ino:
-        return min(end, rest.readable)  # what was written to the copy since it was opened there is its own
+        return min(
+            end, rest.readable
+        )  # what was written to the copy since it was opened there is its own
     return end
 
 
 class _Timed:
     """A range on its way, whose size is to be blamed where its answer takes long."""
 
-    def __init__(self, sizes: RangeSizes, clock: Clock, count: int, began_s: float, sent: Sent) -> None:
-        self._sizes, self._clock, self._count, self._began_s, self._sent = sizes, clock, count, began_s, sent
+    def __init__(
+        self, sizes: RangeSizes, clock: Clock, count: int, began_s: float, sent: Sent
+    ) -> None:
+        self._sizes, self._clock, self._count, self._began_s, self._sent = (
+            sizes,
+            clock,
+            count,
+            began_s,
+            sent,
+        )
         self.fileno = sent.fileno
 
     def answer(self) -> RangeAnswer:

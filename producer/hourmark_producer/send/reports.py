@@ -2,17 +2,21 @@
 
 Host reports: what the closing of buckets knows of this host.
 
-The first report precedes the host's first range: until `arrived` is called, nothing is sent. A goodbye is the last.
-Each report has its own number, whether or not it arrived, so that two different ones never share it.
+The first report precedes the host's first range: until `arrived` is called, nothing is sent. A
+goodbye is the last. Each report has its own number, whether or not it arrived, so that two
+different ones never share it.
 
-Since when a source is known to be read and acknowledged to its end. A bucket is called complete on this word.
+Since when a source is known to be read and acknowledged to its end. A bucket is called complete on
+this word.
 
-What is claimed: every line end that was written to a file of the source before the service's clock read T is acknowledged, or
-its bytes are counted as lost. T is a reading received *before* the scan began; the scan then found every file and
-its size; and the claim is made only when each was examined after that, up to that size, and nothing of it is unacknowledged.
-An attempt is kept until it succeeds, so that a source that is always busy is caught up again and again.
+What is claimed: every line end that was written to a file of the source before the service's clock
+read T is acknowledged, or its bytes are counted as lost. T is a reading received *before* the scan
+began; the scan then found every file and its size; and the claim is made only when each was
+examined after that, up to that size, and nothing of it is unacknowledged. An attempt is kept until
+it succeeds, so that a source that is always busy is caught up again and again.
 
-Clocks of services differ. A claim is made to each by its own clock, and to one that was not heard before the scan none.
+Clocks of services differ. A claim is made to each by its own clock, and to one that was not heard
+before the scan none.
 """
 
 from __future__ import annotations
@@ -63,7 +67,9 @@ class Reporter:
         try:
             self.client.fresh()
         except HourmarkError as error:
-            self.throttle.warn("hello", f"no delivery service yet: {error}; asked again until there is one")
+            self.throttle.warn(
+                "hello", f"no delivery service yet: {error}; asked again until there is one"
+            )
             return False
         self.throttle.over("hello")
         return True
@@ -73,7 +79,10 @@ class Reporter:
         for service in self.client.services.known():
             key = f"clock {service.name}"
             if trouble := troubles.get(service.name):
-                self.throttle.warn(key, f"{shown(service.name)}: {trouble}; no range is given its time. Set it right")
+                self.throttle.warn(
+                    key,
+                    f"{shown(service.name)}: {trouble}; no range is given its time. Set it right",
+                )
             else:
                 self.throttle.over(key)
 
@@ -81,7 +90,9 @@ class Reporter:
         """One report; whether it arrived."""
         sequence, self._sequence = self._sequence, self._sequence + 1
         try:
-            self.client.send_report(lambda service: self._report(service, sequence, goodbye=goodbye))
+            self.client.send_report(
+                lambda service: self._report(service, sequence, goodbye=goodbye)
+            )
         except HourmarkError as error:
             self.throttle.warn("report", f"a host report did not arrive: {error}; the next follows")
             return False
@@ -124,13 +135,19 @@ class Target(NamedTuple):
         if progress.position.generation != self.generation or progress.examined_scan < self.due:
             return False
         if sent:  # a busy file always has ranges on their way; they may all lie behind the target
-            return all(one.range.generation == self.generation and one.range.start >= self.size for one in sent)
+            return all(
+                one.range.generation == self.generation and one.range.start >= self.size
+                for one in sent
+            )
         return progress.quiet_to >= self.size
 
     def is_void(self) -> bool:
         """Whether it can never be met: the file was truncated since."""
         file = self.file
-        return file.progress.position.generation != self.generation or 0 <= file.observed.size < self.size
+        return (
+            file.progress.position.generation != self.generation
+            or 0 <= file.observed.size < self.size
+        )
 
 
 class CaughtUp:
@@ -142,8 +159,12 @@ class CaughtUp:
         self._attempt: tuple[Mapping[str, int], list[Target], float] | None = None
         self._at_s: float | None = None
 
-    def begin(self, readings_ms: Mapping[str, int], targets: Iterable[Target], at_s: float = 0.0) -> None:
-        """After a full scan that began after the clocks of services read so, by service, and this one `at_s`."""
+    def begin(
+        self, readings_ms: Mapping[str, int], targets: Iterable[Target], at_s: float = 0.0
+    ) -> None:
+        """After a full scan that began after the clocks of services read so, by service, and this
+        one `at_s`.
+        """
         with self._lock:
             self._settle()
             if self._attempt is None or any(target.is_void() for target in self._attempt[1]):

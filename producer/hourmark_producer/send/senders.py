@@ -1,4 +1,6 @@
-"""The sender threads: each takes the next file, or several small ones, does the step, and says when to try again."""
+"""The sender threads: each takes the next file, or several small ones, does the step, and says when
+to try again.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,16 @@ from hourmark_producer.send.client import Busy, NotAllowed, Refused
 from hourmark_producer.send.follower import Follower
 from hourmark_producer.send.services import pause_after
 
-SENDERS: Final = 8  # they wait for the service most of the time, and share fsyncs; memory: a range or a long line each
+# they wait for the service most of the time, and share fsyncs; memory: a range or a long line each
+SENDERS: Final = 8
 TOGETHER_MAX: Final = 32  # small files in one step; memory: a small range each
 
 
 @dataclasses.dataclass(kw_only=True)
 class Senders:
-    """A fixed number of threads. `failed` is called with an error that is nobody's to retry: a bug."""
+    """A fixed number of threads. `failed` is called with an error that is nobody's to retry:
+    a bug.
+    """
 
     follower: Follower
     schedule: Schedule
@@ -36,7 +41,10 @@ class Senders:
     def __post_init__(self) -> None:
         self._rng = random.Random()  # noqa: S311  # jitter is no secret
         self._may_send = threading.Event()
-        self._threads = [threading.Thread(target=self._run, name=f"sender-{n}", daemon=True) for n in range(SENDERS)]
+        self._threads = [
+            threading.Thread(target=self._run, name=f"sender-{n}", daemon=True)
+            for n in range(SENDERS)
+        ]
 
     def start(self) -> None:
         """Begin; nothing is sent before `allow`."""
@@ -67,7 +75,9 @@ class Senders:
     def _further(self, file: TrackedFile) -> list[TrackedFile]:
         """Return small files that share their transactions with this one."""
         is_small = self.follower.is_small
-        return self.schedule.take_more(is_small, TOGETHER_MAX - 1, SENDERS) if is_small(file) else []
+        return (
+            self.schedule.take_more(is_small, TOGETHER_MAX - 1, SENDERS) if is_small(file) else []
+        )
 
     def _step(self, files: list[TrackedFile]) -> None:
         results: dict[TrackedFile, bool | Exception]
@@ -97,31 +107,45 @@ class Senders:
     def _log(self, file: TrackedFile, error: Exception, pause: float) -> None:
         sent = next((sent for sent in file.progress.in_flight if not sent.acknowledged), None)
         where = f"{file.place.seen_at}, generation {file.progress.position.generation}, "
-        where += f"bytes {sent.range.start} to {sent.range.end}" if sent else f"from byte {file.progress.position.offset}"
+        where += (
+            f"bytes {sent.range.start} to {sent.range.end}"
+            if sent
+            else f"from byte {file.progress.position.offset}"
+        )
         if isinstance(error, NotAllowed):
             self.throttle.warn(
-                f"not allowed {error}",  # another reason is another condition, with another next step
-                f"{error}. Nothing is dropped. Waiting: {where}, perhaps others; tried again every {pause:.0f} s",
+                # another reason is another condition, with another next step
+                f"not allowed {error}",
+                f"{error}. Nothing is dropped. Waiting: {where}, perhaps others; tried "
+                f"again every {pause:.0f} s",
                 logging.ERROR,
             )
         elif isinstance(error, Refused):
             self.throttle.warn(
                 f"refused {file.file_id}",
-                f"{error}. This holds up {where}; other files go on. Compare the limits and types of service and tailer; "
+                f"{error}. This holds up {where}; other files go on. Compare the limits and "
+                "types of service and tailer; "
                 f"tried again every {pause:.0f} s",
                 logging.ERROR,
             )
         elif isinstance(error, OSError):
             level = logging.INFO if isinstance(error, BeingCopied) else logging.WARNING
-            self.throttle.warn(f"read {file.file_id}", f"cannot read {where}: {error}; tried again in {pause:.1f} s", level)
+            self.throttle.warn(
+                f"read {file.file_id}",
+                f"cannot read {where}: {error}; tried again in {pause:.1f} s",
+                level,
+            )
         else:
             self.throttle.warn(
-                f"{type(error).__name__}", f"{error}. Waiting: {where}, perhaps others; tried again in {pause:.1f} s"
+                f"{type(error).__name__}",
+                f"{error}. Waiting: {where}, perhaps others; tried again in {pause:.1f} s",
             )
 
 
 def pause_s(error: Exception, *, failures: int, max_s: float, rng: random.Random) -> float:
-    """How long to wait before a failed step is tried again. Retries never end; only the pause is bounded.
+    """How long to wait before a failed step is tried again.
+
+    Retries never end; only the pause is bounded.
 
     `failures`: in a row, this one included. Every service that may be asked was asked.
     """

@@ -1,10 +1,13 @@
-"""Which delivery service is asked next, and how each of them stands: an even spread over those that answer.
+"""Which delivery service is asked next, and how each of them stands: an even spread over those that
+answer.
 
-Of those that are well the one with the fewest requests under way is asked, and of these the one that was not asked for longest.
-One that failed is asked again after a pause that grows with each failure, by one request; until then only where no other is
-left, because what failed may have been the request's own fault. One that said Retry-After is not asked before that.
+Of those that are well the one with the fewest requests under way is asked, and of these the one
+that was not asked for longest. One that failed is asked again after a pause that grows with each
+failure, by one request; until then only where no other is left, because what failed may have been
+the request's own fault. One that said Retry-After is not asked before that.
 
-A name that stands for several addresses is as many services: each has a clock of its own, and may be down alone.
+A name that stands for several addresses is as many services: each has a clock of its own, and may
+be down alone.
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ class Service:
     doubted_until_s: float = float("-inf")
     closed_until_s: float = float("-inf")  # it said Retry-After
     failed_at_s: float = 0.0  # the first of `failures`
-    trouble: str = ""  # what its latest answer, or the want of one, came to; empty where that was well
+    trouble: str = (
+        ""  # what its latest answer, or the want of one, came to; empty where that was well
+    )
     ranges: int = 0  # acknowledged
 
     @property
@@ -51,7 +56,9 @@ class Service:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStanding:
-    """How one stands. `failing_seconds`: None where its latest answer was well, or it was never asked."""
+    """How one stands. `failing_seconds`: None where its latest answer was well, or it was never
+    asked.
+    """
 
     service: str
     ranges: int
@@ -60,7 +67,10 @@ class ServiceStanding:
 
 
 def pause_after(failures: int, max_s: float, rng: random.Random) -> float:
-    """Exponential with jitter, so that many tailers do not come back together. `failures`: in a row, this one included."""
+    """Exponential with jitter, so that many tailers do not come back together.
+
+    `failures`: in a row, this one included.
+    """
     assert failures >= 1, "there is no pause without a failure"
     return min(max_s, FIRST_S * (1 << min(failures - 1, 30))) * rng.uniform(0.5, 1.0)
 
@@ -74,11 +84,19 @@ def resolve(host: str, port: int) -> list[str]:
 class Services:
     """Safe to use from several threads."""
 
-    def __init__(self, urls: Sequence[str], clock: Clock, backoff_max_s: float, token_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        urls: Sequence[str],
+        clock: Clock,
+        backoff_max_s: float,
+        token_file: Path | None = None,
+    ) -> None:
         self._clock = clock
         self._backoff_max_s = backoff_max_s
         self._lock = threading.Lock()
-        self._services = [Service(url=url.rstrip("/"), address=_address(url, token_file)) for url in urls]
+        self._services = [
+            Service(url=url.rstrip("/"), address=_address(url, token_file)) for url in urls
+        ]
         self._urls = [(service.url, service.address) for service in self._services]
         self._rng = random.Random()  # noqa: S311  # jitter is no secret
         self._turns = 0
@@ -95,23 +113,34 @@ class Services:
             return list(self._services)
 
     def next(self, tried: Collection[Service], preferred: Service | None = None) -> Service | None:
-        """Whom to ask, but those `tried`; `preferred` where it is well, which is no turn of it. None: nobody at the moment."""
+        """Whom to ask, but those `tried`; `preferred` where it is well, which is no turn of it.
+
+        None: nobody at the moment.
+        """
         with self._lock:
             now_s = self._clock.monotonic_s()
-            free = [one for one in self._services if one not in tried and one.closed_until_s <= now_s]
+            free = [
+                one for one in self._services if one not in tried and one.closed_until_s <= now_s
+            ]
             if not free:
                 return None
             if preferred is not None and preferred in free and not preferred.failures:
                 return preferred
-            chosen = min(free, key=lambda one: (one.doubted_until_s > now_s, one.under_way, one.turn))
+            chosen = min(
+                free, key=lambda one: (one.doubted_until_s > now_s, one.under_way, one.turn)
+            )
             self._turns += 1
             chosen.turn = self._turns
             if chosen.failures:  # this request finds out: others need not
-                chosen.doubted_until_s = now_s + pause_after(chosen.failures + 1, self._backoff_max_s, self._rng)
+                chosen.doubted_until_s = now_s + pause_after(
+                    chosen.failures + 1, self._backoff_max_s, self._rng
+                )
             return chosen
 
     def asked(self, service: Service) -> int:
-        """A request is under way, that must end with `answered` or `failed`; how often in a row it has failed so far."""
+        """A request is under way, that must end with `answered` or `failed`; how often in a row it
+        has failed so far.
+        """
         with self._lock:
             service.under_way += 1
             return service.failures
@@ -121,10 +150,17 @@ class Services:
         with self._lock:
             service.under_way -= 1
             service.failures, service.trouble, service.ranges = 0, "", service.ranges + ranges
-            service.doubted_until_s = float("-inf")  # while it is closed nothing is asked: this was before
+            service.doubted_until_s = float(
+                "-inf"
+            )  # while it is closed nothing is asked: this was before
 
-    def failed(self, service: Service, trouble: str, *, before: int, retry_after_s: float = 0.0) -> None:
-        """It did not take the request. `before`: its failures when it was asked, as those of one moment count once."""
+    def failed(
+        self, service: Service, trouble: str, *, before: int, retry_after_s: float = 0.0
+    ) -> None:
+        """It did not take the request.
+
+        `before`: its failures when it was asked, as those of one moment count once.
+        """
         with self._lock:
             now_s = self._clock.monotonic_s()
             service.under_way -= 1
@@ -140,7 +176,9 @@ class Services:
     def wait_s(self) -> float:
         """How long nobody may be asked; 0 where somebody may be."""
         with self._lock:
-            return max(0.0, min(one.closed_until_s for one in self._services) - self._clock.monotonic_s())
+            return max(
+                0.0, min(one.closed_until_s for one in self._services) - self._clock.monotonic_s()
+            )
 
     def troubles(self) -> str:
         """What all of them said last."""
@@ -148,14 +186,24 @@ class Services:
             return "; ".join(dict.fromkeys(one.trouble for one in self._services if one.trouble))
 
     def look_up(self, resolve: Resolve = resolve) -> None:
-        """Find what names stand for now, where that was long ago. It may take seconds; meanwhile others go on."""
+        """Find what names stand for now, where that was long ago.
+
+        It may take seconds; meanwhile others go on.
+        """
         if self._clock.monotonic_s() - self._resolved_s < RESOLVE_EVERY_S:
             return
-        found = [(url, address._replace(at=at)) for url, address in self._urls for at in self._places(url, address, resolve)]
+        found = [
+            (url, address._replace(at=at))
+            for url, address in self._urls
+            for at in self._places(url, address, resolve)
+        ]
         with self._lock:
             self._resolved_s = self._clock.monotonic_s()
             known = {(one.url, one.address): one for one in self._services}
-            self._services = [known.get(each) or Service(url=each[0], address=each[1]) for each in dict.fromkeys(found)]
+            self._services = [
+                known.get(each) or Service(url=each[0], address=each[1])
+                for each in dict.fromkeys(found)
+            ]
 
     def _places(self, url: str, address: Address, resolve: Resolve) -> list[str]:
         """Empty text: whatever the name stands for when a connection is made."""
@@ -187,7 +235,12 @@ def _address(url: str, token_file: Path | None) -> Address:
     try:
         address = Address.of(url)
     except ValueError as error:
-        raise ConfigError(f"tailer.service_urls = {shown(url)!r}: allowed: http://host:port or https://host:port") from error
+        raise ConfigError(
+            f"tailer.service_urls = {shown(url)!r}: allowed: http://host:port or https://host:port"
+        ) from error
     if token_file is not None and not address.is_tls and address.host not in LOOPBACK_HOSTS:
-        raise ConfigError(f"tailer.service_urls = {shown(url)!r}: tailer.token_file would go there in clear; use https://")
+        raise ConfigError(
+            f"tailer.service_urls = {shown(url)!r}: tailer.token_file would go there in "
+            "clear; use https://"
+        )
     return address

@@ -1,9 +1,11 @@
-"""Open files are a budget: some of what the system grants is the network's and the checkpoint's, the rest is files' in turn.
+"""Open files are a budget: some of what the system grants is the network's and the checkpoint's,
+the rest is files' in turn.
 
-A file that is held open is followed whatever becomes of its name, so all are held while they may be. Where there are more,
-those that are read to their end are let go first, those that changed last come last; then those that were held longest, read or
-not: else files that are always busy, or whose ranges are refused, would keep all others waiting for ever. A file that was let
-go is opened again when it is its turn.
+A file that is held open is followed whatever becomes of its name, so all are held while they may
+be. Where there are more, those that are read to their end are let go first, those that changed last
+come last; then those that were held longest, read or not: else files that are always busy, or whose
+ranges are refused, would keep all others waiting for ever. A file that was let go is opened again
+when it is its turn.
 """
 
 from __future__ import annotations
@@ -17,20 +19,25 @@ from hourmark.errors import ConfigError
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import Files, TrackedFile
 
-RESERVE: Final = 64  # connections, one a sender and some; the checkpoint; standard streams; what Python opens for a moment
+# connections, one a sender and some; the checkpoint; standard streams; what Python opens for a
+# moment
+RESERVE: Final = 64
 FILES_MIN: Final = 8  # a turn each for as many as there are senders
 _FILES_MAX: Final = 65_536
 _TURN_S: Final = 1.0
 
 
 def granted() -> int:
-    """How many files may be held open, of as many as the system grants; ConfigError where that is next to none."""
+    """How many files may be held open, of as many as the system grants; ConfigError where that is
+    next to none.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _FILES_MAX)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     if wanted < RESERVE + FILES_MIN:
         raise ConfigError(
-            f"this process may open {wanted} files at once; allowed: {RESERVE + FILES_MIN} and more (LimitNOFILE, ulimit -n)"
+            f"this process may open {wanted} files at once; allowed: "
+            f"{RESERVE + FILES_MIN} and more (LimitNOFILE, ulimit -n)"
         )
     return wanted - RESERVE
 
@@ -54,22 +61,33 @@ class Descriptors:
         self._spent = False
 
     def room(self) -> bool:
-        """Whether one more may be held; lets go of files that are read to their end where that makes room."""
+        """Whether one more may be held; lets go of files that are read to their end where that
+        makes room.
+        """
         if self._held >= self.limit and not self._spent:
             read = [
-                file for file in self._held_files() if file.is_settled and file.progress.position.offset == file.observed.size
+                file
+                for file in self._held_files()
+                if file.is_settled and file.progress.position.offset == file.observed.size
             ]
-            self._spent = not self._close(sorted(read, key=lambda file: file.changed_at_s)[: self._some])
+            self._spent = not self._close(
+                sorted(read, key=lambda file: file.changed_at_s)[: self._some]
+            )
         return self._held < self.limit
 
     def turns(self, waiting: list[TrackedFile]) -> list[TrackedFile]:
-        """Those of the waiting whose turn it is now: who held none for longest. Those that held theirs for longest make room."""
+        """Those of the waiting whose turn it is now: who held none for longest.
+
+        Those that held theirs for longest make room.
+        """
         wanted = min(len(waiting), self._some)
         if wanted and not self.room():
             before_s = self.clock.monotonic_s() - _TURN_S
             had_theirs = [file for file in self._held_files() if file.held_since_s <= before_s]
             self._close(sorted(had_theirs, key=lambda file: file.held_since_s)[:wanted])
-        return sorted(waiting, key=lambda file: file.held_since_s)[: max(0, self.limit - self._held)]
+        return sorted(waiting, key=lambda file: file.held_since_s)[
+            : max(0, self.limit - self._held)
+        ]
 
     def hold(self, file: TrackedFile, descriptor: int) -> None:
         """It is this file's from now on."""

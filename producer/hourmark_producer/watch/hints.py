@@ -1,10 +1,14 @@
-"""Hints of the kernel (inotify) that something was written, made or renamed in a folder. Never the truth.
+"""Hints of the kernel (inotify) that something was written, made or renamed in a folder.
 
-What they miss: writes through mmap, writes of other machines on a network file system, what a link leads to that nobody watches,
-and all that came while the queue was full. So polling finds everything, and hints only say where to look earlier. A folder is one
-watch, however many files are in it; where the system grants no more watches (fs.inotify.max_user_watches), the rest is polled.
+Never the truth.
 
-By ctypes on libc: three calls that have not changed in twenty years (inotify(7)), where a package would be one more on each host.
+What they miss: writes through mmap, writes of other machines on a network file system, what a link
+leads to that nobody watches, and all that came while the queue was full. So polling finds
+everything, and hints only say where to look earlier. A folder is one watch, however many files are
+in it; where the system grants no more watches (fs.inotify.max_user_watches), the rest is polled.
+
+By ctypes on libc: three calls that have not changed in twenty years (inotify(7)), where a package
+would be one more on each host.
 """
 
 from __future__ import annotations
@@ -18,24 +22,40 @@ from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 _MODIFY, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x2, 0x40, 0x80, 0x100, 0x200
-_DELETE_SELF, _MOVE_SELF, _Q_OVERFLOW, _IGNORED, _ONLYDIR = 0x400, 0x800, 0x4000, 0x8000, 0x0100_0000
-_WATCHED: Final = _MODIFY | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR
+_DELETE_SELF, _MOVE_SELF, _Q_OVERFLOW, _IGNORED, _ONLYDIR = (
+    0x400,
+    0x800,
+    0x4000,
+    0x8000,
+    0x0100_0000,
+)
+_WATCHED: Final = (
+    _MODIFY | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR
+)
 _EVENT: Final = struct.Struct("=iIII")  # watch, what, cookie, length of the name behind it
 _READ_BYTES: Final = 1 << 18
-_READS_MAX: Final = 8  # at once: a queue holds 16,384 events, and who writes on must not keep us here
+_READS_MAX: Final = (
+    8  # at once: a queue holds 16,384 events, and who writes on must not keep us here
+)
 FOLDERS_MAX: Final = 8192
 _LOG = logging.getLogger(__name__)
 
 
 class Hinted(NamedTuple):
-    """`written`: paths, as their folder was named. `moved`: names were made, removed or changed, or events were lost."""
+    """`written`: paths, as their folder was named.
+
+    `moved`: names were made, removed or changed, or events were lost.
+    """
 
     written: set[str]
     moved: bool
 
 
 class Hints:
-    """Watches folders. Where the system has no inotify, or no more of it, there are no hints. Used by one thread."""
+    """Watches folders.
+
+    Where the system has no inotify, or no more of it, there are no hints. Used by one thread.
+    """
 
     def __init__(self) -> None:
         self._folders: dict[int, set[str]] = {}  # by watch: a folder may have several names
@@ -60,7 +80,9 @@ class Hints:
             self._queue = None
 
     def watch(self, folders: Collection[str]) -> bool:
-        """From now on these and no others; whether one is watched that was not: what came before is not hinted."""
+        """From now on these and no others; whether one is watched that was not: what came before is
+        not hinted.
+        """
         if self._queue is None:
             return False
         for folder in self._watches.keys() - folders:
@@ -71,7 +93,9 @@ class Hints:
                 del self._folders[watch]
         before, _ = len(self._watches), ctypes.set_errno(0)
         for folder in sorted(folders - self._watches.keys())[: FOLDERS_MAX - before]:
-            watch = self._libc.inotify_add_watch(self._queue, os.fsencode(folder), ctypes.c_uint32(_WATCHED))
+            watch = self._libc.inotify_add_watch(
+                self._queue, os.fsencode(folder), ctypes.c_uint32(_WATCHED)
+            )
             if watch >= 0:
                 self._folders.setdefault(watch, set()).add(folder)
                 self._watches[folder] = watch
@@ -117,7 +141,8 @@ class Hints:
         if not self._complained:
             self._complained = True
             _LOG.warning(
-                "no more hints of inotify (%s): files of other folders are polled, and what is appended to idle ones may take "
+                "no more hints of inotify (%s): files of other folders are polled, and what is "
+                "appended to idle ones may take "
                 "half a minute; raise fs.inotify.max_user_watches or max_user_instances",
                 os.strerror(number),
             )

@@ -2,15 +2,17 @@
 
 How often a host is looked at as a whole, and what is looked at in between.
 
-A full look costs by the number of files, and a claim of caught_up rests on one. With few files there is one every
-`scan_seconds`. With many, full looks together may take LOOK_SHARE of a core, but there is one every SLOWEST_S at the latest;
-where a hint or an open question asks for one, after a fifth of that. Claims follow that pace, and stay true. In between only
-files are looked at that changed a moment ago or that a hint named: so what is written to is followed as before.
+A full look costs by the number of files, and a claim of caught_up rests on one. With few files
+there is one every `scan_seconds`. With many, full looks together may take LOOK_SHARE of a core, but
+there is one every SLOWEST_S at the latest; where a hint or an open question asks for one, after a
+fifth of that. Claims follow that pace, and stay true. In between only files are looked at that
+changed a moment ago or that a hint named: so what is written to is followed as before.
 
 How many bytes are pending, without a look at every file for each report.
 
-What is pending of a file grows only by a step of it, or by an observation that asks for one. So between two counts of all files
-it is enough to ask those that had something pending, and those that the schedule has touched since.
+What is pending of a file grows only by a step of it, or by an observation that asks for one. So
+between two counts of all files it is enough to ask those that had something pending, and those that
+the schedule has touched since.
 """
 
 from __future__ import annotations
@@ -52,7 +54,11 @@ class Pace:
     def end(self, *, is_urgent: bool) -> None:
         """It has ended. `is_urgent`: the next is to follow whatever it costs."""
         took_s = time.thread_time() - self._cpu_s
-        self._wait_s = self._scan_seconds if is_urgent else max(self._scan_seconds, min(took_s / LOOK_SHARE, SLOWEST_S))
+        self._wait_s = (
+            self._scan_seconds
+            if is_urgent
+            else max(self._scan_seconds, min(took_s / LOOK_SHARE, SLOWEST_S))
+        )
 
     @property
     def is_slow(self) -> bool:
@@ -80,7 +86,9 @@ class Glances:
     def begin(self, files: Iterable[TrackedFile]) -> None:
         """After a full look."""
         files = list(files)
-        self._by_path = {path: file for file in files for path in (file.target, file.place.seen_at) if path}
+        self._by_path = {
+            path: file for file in files for path in (file.target, file.place.seen_at) if path
+        }
         since_s = self._clock.monotonic_s() - RECENT_S
         recent = (file for file in files if file.changed_at_s >= since_s and not file.is_gone)
         self._recent = set(heapq.nlargest(RECENT_MAX, recent, key=lambda file: file.changed_at_s))

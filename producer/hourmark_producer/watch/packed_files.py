@@ -1,9 +1,11 @@
-"""Packed files that appear: each is what a followed file held, or one that was made and packed while nobody looked.
+"""Packed files that appear: each is what a followed file held, or one that was made and packed
+while nobody looked.
 
-Those that were there at the first look at a source are old, and so is one whose content was last written before the latest look
-(packers keep that time): where it was a file, it was seen. Any other is looked into by a worker (`rests`, `explaining`): if it is
-nothing that was read, it is read as a file of its own, under the identity of the archive; if that is not to be told, loss is
-unknown. Until it is clear, its source is not caught up.
+Those that were there at the first look at a source are old, and so is one whose content was last
+written before the latest look (packers keep that time): where it was a file, it was seen. Any other
+is looked into by a worker (`rests`, `explaining`): if it is nothing that was read, it is read as a
+file of its own, under the identity of the archive; if that is not to be told, loss is unknown.
+Until it is clear, its source is not caught up.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ from hourmark_producer.history.beginnings import Beginnings
 from hourmark_producer.watch.retirement import Retirement
 
 AT_ONCE_MAX: Final = 2  # fewer than files whose rest is looked for may be: these are waited for
-LOOKS_BEFORE: Final = 3  # so often it is found before it is looked into: a listing may have missed the file beside it
+LOOKS_BEFORE: Final = (
+    3  # so often it is found before it is looked into: a listing may have missed the file beside it
+)
 _EMPTY_MAX: Final = 256  # bytes of a packed file that holds nothing; its name may be in it
 _LATER_MS: Final = 1000  # clocks of file systems are some milliseconds behind
 
@@ -48,7 +52,12 @@ class Unseen:
         clock: Clock,
         identify: Callable[[int], Identity],
     ) -> None:
-        self._files, self._checkpoint, self._schedule, self._clock = files, checkpoint, schedule, clock
+        self._files, self._checkpoint, self._schedule, self._clock = (
+            files,
+            checkpoint,
+            schedule,
+            clock,
+        )
         self._retirement, self._beginnings, self._identify = retirement, beginnings, identify
         self._known = checkpoint.read(archives.known)
         reading = ((id_, stamp.inode) for stamp, id_ in self._known.items() if id_ is not None)
@@ -60,7 +69,9 @@ class Unseen:
         self._complete = True
         self._changed = False
         self._stood = set[Stamp]()  # for files that were last seen empty
-        self._holding = [file for file in files if file.is_packed]  # what files held that were last seen empty, perhaps
+        self._holding = [
+            file for file in files if file.is_packed
+        ]  # what files held that were last seen empty, perhaps
 
     def begin(self) -> int:
         """A scan begins; when, by this host's clock."""
@@ -72,7 +83,10 @@ class Unseen:
         return any(file.place.source == source for file in self._files.packed)
 
     def saw(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
-        """Of a source these were found; whether each of them could be told apart. `settled`: nothing kept the look from more."""
+        """Of a source these were found; whether each of them could be told apart.
+
+        `settled`: nothing kept the look from more.
+        """
         here = _stamps(paths)
         self._here |= here
         self._complete &= settled
@@ -87,8 +101,12 @@ class Unseen:
         for stamp in new:
             told &= self._appeared(source, stamp, here[stamp], looked_ms or 0)
         self._changed |= looked_ms is None
-        if told and not any(file.suspected and file.place.source == source for file in self._holding):
-            self.looked_ms[source] = self._began_ms  # not while one is looked into: a run that follows must find it new, too
+        if told and not any(
+            file.suspected and file.place.source == source for file in self._holding
+        ):
+            self.looked_ms[source] = (
+                self._began_ms
+            )  # not while one is looked into: a run that follows must find it new, too
         return told
 
     def end(self) -> None:
@@ -101,7 +119,9 @@ class Unseen:
             self._saved_s, self._changed = now_s, False
 
     def follow(self, file: TrackedFile) -> bool:
-        """One that is packed, and read or looked into; whether its source may be caught up without it."""
+        """One that is packed, and read or looked into; whether its source may be caught up without
+        it.
+        """
         inode = self._inodes.get(file.file_id)
         stamp = next((stamp for stamp in self._here if stamp.inode == inode), None)
         if stamp is None and (file.rest is None or file.rest.stage is Stage.LOOKING):
@@ -121,20 +141,34 @@ class Unseen:
         return True
 
     def is_asked(self, file: TrackedFile) -> bool:
-        """Whether it is not clear yet what the packed files hold that one may have become that was last seen empty."""
-        return file.is_blank and any(other.suspected and other.place.source == file.place.source for other in self._files.packed)
+        """Whether it is not clear yet what the packed files hold that one may have become that was
+        last seen empty.
+        """
+        return file.is_blank and any(
+            other.suspected and other.place.source == file.place.source
+            for other in self._files.packed
+        )
 
     def holds(self, file: TrackedFile) -> str | None:
-        """The packed file that one may have become that was last seen empty: each stands for one."""
+        """The packed file that one may have become that was last seen empty: each stands
+        for one.
+        """
         if not file.is_blank:
             return None
         for other in self._holding:
             if not other.suspected and _is_akin(other.place.path, file):
                 self._holding.remove(other)
                 return other.place.seen_at
-        for stamp, path in sorted(self._here.items(), key=lambda found: found[0].mtime_ns):  # a later one may be another file's
+        for stamp, path in sorted(
+            self._here.items(), key=lambda found: found[0].mtime_ns
+        ):  # a later one may be another file's
             is_later = stamp.mtime_ns >= file.identity.birth_ns - _LATER_MS * 1_000_000
-            if is_later and stamp not in self._stood and _is_akin(path, file) and _is_empty(path, stamp):
+            if (
+                is_later
+                and stamp not in self._stood
+                and _is_akin(path, file)
+                and _is_empty(path, stamp)
+            ):
                 self._stood.add(stamp)
                 return path
         return None
@@ -157,14 +191,19 @@ class Unseen:
             return True
         except OSError:  # renamed by now, or no room
             return False
-        if any(self._beginnings.leaves_out(source, name, status) for name in (path, *former_names(path))):
+        if any(
+            self._beginnings.leaves_out(source, name, status)
+            for name in (path, *former_names(path))
+        ):
             self._know([stamp])
             return True
         known_as = file_id(identity.device, identity.inode, identity.birth_ns or stamp.mtime_ns)
         if not self._files.has(known_as):
             self._inodes[known_as] = stamp.inode
             place = Place(source, path, path)
-            file = TrackedFile(file_id=known_as, identity=Identity(0, 0, 0), place=place, suspected=True)
+            file = TrackedFile(
+                file_id=known_as, identity=Identity(0, 0, 0), place=place, suspected=True
+            )
             self._files.add(file)
             self._holding.append(file)
         return True

@@ -1,4 +1,7 @@
-"""The end of a file: deleted, replaced under its inode, or nowhere to be found. What was not read of it is counted as lost."""
+"""The end of a file: deleted, replaced under its inode, or nowhere to be found.
+
+What was not read of it is counted as lost.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,22 @@ from hourmark_producer.counters import Counters, Loss
 from hourmark_producer.files.fingerprints import Verdict, judge, nowhere, unread
 from hourmark_producer.files.remainder import Rest, Stage
 from hourmark_producer.files.schedule import Schedule
-from hourmark_producer.files.tracked_file import NEVER, Account, Files, Position, Progress, TrackedFile
+from hourmark_producer.files.tracked_file import (
+    NEVER,
+    Account,
+    Files,
+    Position,
+    Progress,
+    TrackedFile,
+)
 from hourmark_producer.history.elsewhere import Elsewhere
 
-DELETED_LINGER_S: Final = 5.0  # a writer may still hold a deleted file open; so long without growth, and it is let go
-UNMATCHED_LINGER_S: Final = 600.0  # some writers keep to the old file until they are told of the rotation
+DELETED_LINGER_S: Final = (
+    5.0  # a writer may still hold a deleted file open; so long without growth, and it is let go
+)
+UNMATCHED_LINGER_S: Final = (
+    600.0  # some writers keep to the old file until they are told of the rotation
+)
 _LOG = logging.getLogger(__name__)
 
 
@@ -35,7 +49,9 @@ class Retirement:
     clock: Clock
 
     def deleted(self, file: TrackedFile) -> None:
-        """No name is left, but it is open: it is let go once it was read to its end and acknowledged."""
+        """No name is left, but it is open: it is let go once it was read to its end and
+        acknowledged.
+        """
         if self._stays(file, file.progress.quiet_to, DELETED_LINGER_S):
             return
         if file.identity.birth_ns:
@@ -44,7 +60,10 @@ class Retirement:
             self._deleted_unborn(file)
 
     def unmatched(self, file: TrackedFile) -> None:
-        """It has a name that no pattern matches: rotated. It is let go when its writer has long left it."""
+        """It has a name that no pattern matches: rotated.
+
+        It is let go when its writer has long left it.
+        """
         if not self._stays(file, file.progress.position.offset, UNMATCHED_LINGER_S):
             self.missing(file)
             file.close()
@@ -52,26 +71,43 @@ class Retirement:
     def _stays(self, file: TrackedFile, read_to: int, linger_s: float) -> bool:
         """Whether there is, or may soon be, something to do for it."""
         at_work = not (file.is_settled and self.schedule.is_idle(file))
-        return at_work or read_to < file.observed.size or self.clock.monotonic_s() - file.changed_at_s < linger_s
+        return (
+            at_work
+            or read_to < file.observed.size
+            or self.clock.monotonic_s() - file.changed_at_s < linger_s
+        )
 
     def replaced(self, file: TrackedFile) -> None:
         """Its inode is another file's by now."""
         self._end(file, f"is gone, its inode is another file's now{_why_no_rest(file)}")
 
     def missing(self, file: TrackedFile) -> None:
-        """No pattern leads to it, and it is not to be found, or has long been idle. Should it come back, it is read on."""
+        """No pattern leads to it, and it is not to be found, or has long been idle.
+
+        Should it come back, it is read on.
+        """
         place = file.place._replace(missing=True)
-        self._count(file, f"is not followed any more{_why_no_rest(file)}", [changes.save_place(file, place)])
+        self._count(
+            file, f"is not followed any more{_why_no_rest(file)}", [changes.save_place(file, place)]
+        )
         file.place = place
 
     def held(self, file: TrackedFile, path: str) -> None:
-        """It was empty when it was last seen, and what it came to hold is read as a file of its own."""
-        self._end(file, f"was empty when it was last seen, and was packed into {path}", known_to_end=True)
+        """It was empty when it was last seen, and what it came to hold is read as a file of its
+        own.
+        """
+        self._end(
+            file, f"was empty when it was last seen, and was packed into {path}", known_to_end=True
+        )
 
     def packed(self, file: TrackedFile, rest: Rest) -> None:
         """Its rest was read from where it was packed."""
         flaw = f", which is not whole: {rest.flaw}" if rest.flaw else ""
-        what = f"was read as it was packed{flaw}" if file.is_packed else f"was packed into {rest.found_in}{flaw}"
+        what = (
+            f"was read as it was packed{flaw}"
+            if file.is_packed
+            else f"was packed into {rest.found_in}{flaw}"
+        )
         account = file.observed.of(file.progress)
         unread = account.head, account.high
         if file.identity.birth_ns or file.is_packed:
@@ -80,29 +116,61 @@ class Retirement:
             self._deleted_unborn(file, what, known_to_end=not rest.flaw, unread=unread)
 
     def _deleted_unborn(
-        self, file: TrackedFile, what: str = "was deleted", *, known_to_end: bool = False, unread: tuple[bytes, int] = (b"", 0)
+        self,
+        file: TrackedFile,
+        what: str = "was deleted",
+        *,
+        known_to_end: bool = False,
+        unread: tuple[bytes, int] = (b"", 0),
     ) -> None:
-        """Without a birth time the next file on its inode has the same file id: it begins with the next generation."""
-        position = Position(generation=file.progress.position.generation + 1, settled=file.progress.position.settled + 1)
+        """Without a birth time the next file on its inode has the same file id: it begins with the
+        next generation.
+        """
+        position = Position(
+            generation=file.progress.position.generation + 1,
+            settled=file.progress.position.settled + 1,
+        )
         place = file.place._replace(missing=True)
         end = [changes.save_place(file, place), changes.save_position(file.file_id, position)]
         end += archives.depart(file.progress.position, unread, high=self._account(file).high)
         self._count(file, what, end, known_to_end=known_to_end)
         file.close()
-        file.place, file.progress, file.observed, file.deleted = place, Progress(position=position), NEVER, False
+        file.place, file.progress, file.observed, file.deleted = (
+            place,
+            Progress(position=position),
+            NEVER,
+            False,
+        )
 
     def doubted(self, source: str, path: str, why: str, also: Iterable[Change]) -> None:
-        """What is packed there is not read: whether it was before, or what it holds, cannot be told. `also`: written with it."""
+        """What is packed there is not read: whether it was before, or what it holds, cannot be
+        told. `also`: written with it.
+        """
         self._doubt(source, path, f"appeared packed, and is not read: {why}", also)
 
     def untold(self, source: str, paths: Sequence[str], looked_ms: Mapping[str, int]) -> None:
-        """Each may have been made and rotated away since the latest look, or long before the first. `looked_ms`: from now on."""
+        """Each may have been made and rotated away since the latest look, or long before the first.
+
+        `looked_ms`: from now on.
+        """
         others = f", nor are {len(paths) - 1} others" if len(paths) > 1 else ""
-        why = f"is not read{others}: the clock was set back, and whether it was made since the latest look cannot be told"
+        why = (
+            f"is not read{others}: the clock was set back, and whether it was made since the "
+            "latest look cannot be told"
+        )
         self._doubt(source, paths[0], why, archives.look_at(looked_ms), unknown=len(paths))
 
-    def _doubt(self, source: str, path: str, what: str, also: Iterable[Change], *, unknown: int = 1) -> None:
-        loss = Loss(source=source, path=path, at_ms=self.clock.now_ms(), bytes=0, unknown=unknown, what=f"it {what}")
+    def _doubt(
+        self, source: str, path: str, what: str, also: Iterable[Change], *, unknown: int = 1
+    ) -> None:
+        loss = Loss(
+            source=source,
+            path=path,
+            at_ms=self.clock.now_ms(),
+            bytes=0,
+            unknown=unknown,
+            what=f"it {what}",
+        )
         self.checkpoint.commit([*also, *changes.lose(loss)])
         self.counters.lost(loss)
         _LOG.warning("%s %s; loss is unknown", path, what)
@@ -113,39 +181,74 @@ class Retirement:
             self.files.remove(file)
 
     def forget(self, file: TrackedFile) -> None:
-        """Forget a missing file that has left its folder; what was unread of it was counted when it was found missing."""
+        """Forget a missing file that has left its folder; what was unread of it was counted when it
+        was found missing.
+        """
         assert file.place.missing, "what is not missing may be read"
-        end = [*changes.forget_file(file.file_id), *archives.depart(file.progress.position), *forgotten.forget(file)]
+        end = [
+            *changes.forget_file(file.file_id),
+            *archives.depart(file.progress.position),
+            *forgotten.forget(file),
+        ]
         self.checkpoint.commit(end)
-        _LOG.info("%s (file %s) is not in its folder any more, and is forgotten", file.place.seen_at, file.file_id)
+        _LOG.info(
+            "%s (file %s) is not in its folder any more, and is forgotten",
+            file.place.seen_at,
+            file.file_id,
+        )
         self.files.retire(file)
         self.files.remove(file)
 
-    def _end(self, file: TrackedFile, what: str, *, known_to_end: bool = False, unread: tuple[bytes, int] = (b"", 0)) -> None:
+    def _end(
+        self,
+        file: TrackedFile,
+        what: str,
+        *,
+        known_to_end: bool = False,
+        unread: tuple[bytes, int] = (b"", 0),
+    ) -> None:
         high = 0 if file.place.missing else self._account(file).high
-        end = [*changes.forget_file(file.file_id), *archives.depart(file.progress.position, unread, high=high)]
+        end = [
+            *changes.forget_file(file.file_id),
+            *archives.depart(file.progress.position, unread, high=high),
+        ]
         self._count(file, what, end, known_to_end=known_to_end)
         self.files.retire(file)
         self.release(file)
 
-    def _count(self, file: TrackedFile, what: str, end: list[Change], *, known_to_end: bool = False) -> None:
-        """What is lost with it. While it is open its size is known to the end; else it may have grown since the last look."""
+    def _count(
+        self, file: TrackedFile, what: str, end: list[Change], *, known_to_end: bool = False
+    ) -> None:
+        """What is lost with it.
+
+        While it is open its size is known to the end; else it may have grown since the last look.
+        """
         position = file.progress.position
         lost = 0 if file.place.missing else self._lost_with(file)
         unseen = file.descriptor is None and not (file.place.missing or known_to_end)
         unknown = int(unseen) + len(self._account(file).shrinks)
         loss = Loss(
-            source=file.place.source, path=file.place.seen_at, at_ms=self.clock.now_ms(), bytes=lost, unknown=unknown,
+            source=file.place.source,
+            path=file.place.seen_at,
+            at_ms=self.clock.now_ms(),
+            bytes=lost,
+            unknown=unknown,
             what=f"{what}: what was written after the last look is unknown" if unknown else what,
-        )  # fmt: skip
+        )
         self.checkpoint.commit([*end, *(changes.lose(loss) if lost or unknown else [])])
         self.counters.lost(loss)
         _LOG.log(
             logging.WARNING if lost or unknown else logging.INFO,
-            "%s (file %s) %s; it was read up to byte %d of generation %d, %d bytes are known to be lost%s",
-            file.place.seen_at, file.file_id, what, position.offset, position.generation, lost,
+            "%s (file %s) %s; it was read up to byte %d of generation %d, %d bytes are "
+            "known to be lost%s",
+            file.place.seen_at,
+            file.file_id,
+            what,
+            position.offset,
+            position.generation,
+            lost,
             ", and what was written to it after the last look, if anything" if unknown else "",
-        )  # fmt: skip
+        )
 
     def _account(self, file: TrackedFile) -> Account:
         return file.observed.of(file.progress)
@@ -156,7 +259,9 @@ class Retirement:
         is_read = rest is not None and rest.stage is Stage.FINISHED and rest.truncated_at is None
         find = nowhere if is_read else self.elsewhere.of(file)
         judgement = judge(offset, account.shrinks, find, file.kept_to)
-        read_to, kept_to = (0, 0) if judgement.verdict is Verdict.REPLACED else (offset, file.kept_to)
+        read_to, kept_to = (
+            (0, 0) if judgement.verdict is Verdict.REPLACED else (offset, file.kept_to)
+        )
         return judgement.lost_bytes + unread(account.high, read_to, account.head, find, kept_to)
 
 

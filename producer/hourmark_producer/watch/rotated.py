@@ -1,9 +1,11 @@
 """Files that were made and rotated away between two looks, under names that no pattern matches.
 
-Under `app.log` or `*.log` a file that is rotated while the tailer runs is read to its end: it was seen before. One that was made
-and rotated away while nobody looked was seen under no name. So where something was found new, or gone, and at a start, folders
-are searched for names that rotation makes of those that match (`app.log` → `app.log.1`, `app.log-20261124`, `app-20261124.log`,
-also packed). What was made and written since the latest such search was the source's, and is followed; all else is left alone.
+Under `app.log` or `*.log` a file that is rotated while the tailer runs is read to its end: it was
+seen before. One that was made and rotated away while nobody looked was seen under no name. So where
+something was found new, or gone, and at a start, folders are searched for names that rotation makes
+of those that match (`app.log` → `app.log.1`, `app.log-20261124`, `app-20261124.log`, also packed).
+What was made and written since the latest such search was the source's, and is followed; all else
+is left alone.
 """
 
 from __future__ import annotations
@@ -26,9 +28,15 @@ class Rotated:
     """Used by the scanning thread."""
 
     def __init__(
-        self, sources: Sequence[TailedSource], looked_ms: Mapping[str, int], identify: Callable[[int], Identity]
+        self,
+        sources: Sequence[TailedSource],
+        looked_ms: Mapping[str, int],
+        identify: Callable[[int], Identity],
     ) -> None:
-        """`looked_ms`: when sources were last looked at, before this run. At its first look a source owns what matches alone."""
+        """`looked_ms`: when sources were last looked at, before this run.
+
+        At its first look a source owns what matches alone.
+        """
         self._sources = {source.name: source for source in sources}
         self._all_paths = [path for source in sources for path in source.paths]
         self._since_ms = dict(looked_ms)
@@ -70,7 +78,10 @@ class Rotated:
         self._truncated.add(file.place.source)
 
     def unfound(self, files: set[TrackedFile]) -> set[str]:
-        """No pattern found these. Sources that are to be searched: where one was rotated, so may be what came after it."""
+        """No pattern found these.
+
+        Sources that are to be searched: where one was rotated, so may be what came after it.
+        """
         sources = {file.place.source for file in files - self._unfound}
         self._due |= sources
         self._unfound = files
@@ -89,10 +100,18 @@ class Rotated:
         return self._untold.pop(source, {})
 
     def _was_of(self, source: str, path: str) -> bool:
-        """Whether it had a name that this source's patterns match, and has one that no source's does."""
+        """Whether it had a name that this source's patterns match, and has one that no source's
+        does.
+        """
         settings = self._sources[source]
-        formers = [name for name in without_numbers(path, digits_min=DATE_DIGITS) if is_named_by(name, settings.paths)]
-        return any(not is_named_by(name, settings.exclude) for name in formers) and not is_named_by(path, self._all_paths)
+        formers = [
+            name
+            for name in without_numbers(path, digits_min=DATE_DIGITS)
+            if is_named_by(name, settings.paths)
+        ]
+        return any(not is_named_by(name, settings.exclude) for name in formers) and not is_named_by(
+            path, self._all_paths
+        )
 
     def _add(self, entry: os.DirEntry[str], since_ns: int, findings: Findings) -> None:
         status = entry.stat(follow_symlinks=False)

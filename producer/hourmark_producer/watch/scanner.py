@@ -1,9 +1,11 @@
-"""One look at everything: which files there are, what is new, renamed, grown, shrunk, deleted or missing.
+"""One look at everything: which files there are, what is new, renamed, grown, shrunk, deleted or
+missing.
 
-Files are followed by their open descriptors, so a rename or a deletion does not interrupt anything. A file whose name no
-longer matches is looked for by its identity among its former siblings (the case after a restart: nothing is open then).
-A file belongs to the first source that found it. A look that something was renamed under is repeated: an entry may have been
-missed, and a source that was not fully seen is not called caught up.
+Files are followed by their open descriptors, so a rename or a deletion does not interrupt anything.
+A file whose name no longer matches is looked for by its identity among its former siblings (the
+case after a restart: nothing is open then). A file belongs to the first source that found it. A
+look that something was renamed under is repeated: an entry may have been missed, and a source that
+was not fully seen is not called caught up.
 """
 
 from __future__ import annotations
@@ -49,13 +51,21 @@ def target(path: str) -> str:
 def is_as_it_was(file: TrackedFile, source: str, path: str, status: os.stat_result) -> bool:
     """Whether a look at it has nothing to add: of many files that is all of them, but for a few."""
     is_unchanged = file.observed.stamp == (status.st_size, status.st_mtime_ns)
-    return is_unchanged and file.place.seen_at == path and file.place.source == source and file.is_at_rest
+    return (
+        is_unchanged
+        and file.place.seen_at == path
+        and file.place.source == source
+        and file.is_at_rest
+    )
 
 
 def is_still_at(file: TrackedFile, findings: Findings) -> bool:
     """Whether its last name still leads to it: then another one is a client."""
     status = findings.files.get(file.place.seen_at)
-    return status is not None and (status.st_dev, status.st_ino) == (file.identity.device, file.identity.inode)
+    return status is not None and (status.st_dev, status.st_ino) == (
+        file.identity.device,
+        file.identity.inode,
+    )
 
 
 LOOKS_MAX: Final = 3  # at a folder that keeps changing, before the next scan has to do
@@ -83,7 +93,9 @@ class Scanner:
     beginnings: Beginnings
 
     def __post_init__(self) -> None:
-        self._patterns = {source.name: [Pattern(path) for path in source.paths] for source in self.sources}
+        self._patterns = {
+            source.name: [Pattern(path) for path in source.paths] for source in self.sources
+        }
         self._found: set[TrackedFile] = set()  # by this scan
         self._added: set[TrackedFile] = set()  # by this look, not yet in the checkpoint
         self._moved: set[TrackedFile] = set()  # their place is not yet in the checkpoint
@@ -93,12 +105,21 @@ class Scanner:
         self._forgot_s = self.clock.monotonic_s()
         self._receiving = {source.name for source in self.sources if source.input is not None}
         self._unseen = Unseen(
-            self.files, self.checkpoint, self.schedule, self.retirement, self.beginnings, self.clock, self.identify
+            self.files,
+            self.checkpoint,
+            self.schedule,
+            self.retirement,
+            self.beginnings,
+            self.clock,
+            self.identify,
         )
         self._rotated = Rotated(self.sources, self._unseen.looked_ms, self.identify)
 
     def scan(self, number: int) -> Seen:
-        """Look once at every source, then at the files that none of them found. CheckpointFailed: nothing new is followed."""
+        """Look once at every source, then at the files that none of them found.
+
+        CheckpointFailed: nothing new is followed.
+        """
         seen = Seen()
         self._number = number
         self._found, self._awaited = set(), None
@@ -115,7 +136,11 @@ class Scanner:
             if self._unseen.saw(source, findings.compressed, settled=settled):
                 seen.complete.add(source)
                 doubted = self._rotated.looked(source, began_ms, again=self._unseen.reads(source))
-                untold = [path for path, at in doubted.items() if self.files.at_inode(at.st_dev, at.st_ino) is None]
+                untold = [
+                    path
+                    for path, at in doubted.items()
+                    if self.files.at_inode(at.st_dev, at.st_ino) is None
+                ]
                 if untold:
                     self.retirement.untold(source, untold, self._unseen.looked_ms)
         seen.astir = [file for file in self.files if file not in self._found or not file.is_at_rest]
@@ -128,7 +153,9 @@ class Scanner:
         return seen
 
     def glance(self, number: int, files: Iterable[TrackedFile]) -> bool:
-        """Look at some open files once more; whether there is something that only a full look settles. CheckpointFailed."""
+        """Look at some open files once more; whether there is something that only a full look
+        settles. CheckpointFailed.
+        """
         self._number, changed, unsettled = number, list[TrackedFile](), False
         for file in files:
             if file.descriptor is None:
@@ -137,7 +164,10 @@ class Scanner:
             at_s = self.clock.monotonic_s()
             try:
                 status = os.fstat(file.descriptor)
-                if (status.st_size, status.st_mtime_ns) != file.observed.stamp or file.observed.has_room:
+                if (
+                    status.st_size,
+                    status.st_mtime_ns,
+                ) != file.observed.stamp or file.observed.has_room:
                     self._observe(file, status, at_s)
                     changed.append(file)
                 unsettled |= status.st_nlink == 0
@@ -165,23 +195,34 @@ class Scanner:
                 break
         return findings
 
-    def _meet(self, source: str, path: str, status: os.stat_result, at_s: float, findings: Findings) -> None:
+    def _meet(
+        self, source: str, path: str, status: os.stat_result, at_s: float, findings: Findings
+    ) -> None:
         file = self.files.at_inode(status.st_dev, status.st_ino)
         if file is not None and is_as_it_was(file, source, path, status):
             self._found.add(file)
             return
         if file is None and self.beginnings.was_left_out(source, path, status):
             return
-        changed = file is None or file.observed.has_room or file.observed.stamp != (status.st_size, status.st_mtime_ns)
+        changed = (
+            file is None
+            or file.observed.has_room
+            or file.observed.stamp != (status.st_size, status.st_mtime_ns)
+        )
         if file is None or (file.descriptor is None and changed):
             opened = self._open(source, path, at_s)
             if opened is None:
                 return
             file, status = opened
-        if file.place.source != source and file.place.source in self._patterns and not self.beginnings.excludes(source, path):
+        if (
+            file.place.source != source
+            and file.place.source in self._patterns
+            and not self.beginnings.excludes(source, path)
+        ):
             self.throttle.warn(
                 f"twice {path}",
-                f"{path} matches source {source} too, but is followed as {file.place.source}; narrow one of the patterns",
+                f"{path} matches source {source} too, but is followed as "
+                f"{file.place.source}; narrow one of the patterns",
             )
         is_here = file.place.seen_at == path or is_still_at(file, findings)
         if is_here and file.place.seen_at != path:
@@ -196,8 +237,13 @@ class Scanner:
             self._move(file, source, file.place.seen_at)
         self._observe(file, status, at_s)
 
-    def _open(self, source: str, path: str, at_s: float) -> tuple[TrackedFile, os.stat_result] | None:
-        """The file at this path, opened if there is room: known or new; and its state. None: no regular file any more."""
+    def _open(
+        self, source: str, path: str, at_s: float
+    ) -> tuple[TrackedFile, os.stat_result] | None:
+        """The file at this path, opened if there is room: known or new; and its state.
+
+        None: no regular file any more.
+        """
         room = self.descriptors.room()
         descriptor = os.open(path, _OPEN_FLAGS)
         try:
@@ -206,7 +252,9 @@ class Scanner:
                 os.close(descriptor)
                 return None
             identity = self.identify(descriptor)
-            if self._match(descriptor, identity) is None and self.beginnings.leaves_out(source, path, status):
+            if self._match(descriptor, identity) is None and self.beginnings.leaves_out(
+                source, path, status
+            ):
                 self.beginnings.leave_out(source, path, status)
                 os.close(descriptor)
                 return None
@@ -216,7 +264,9 @@ class Scanner:
             raise
         if file.descriptor == descriptor:
             if not room:
-                self._observe(file, status, at_s)  # while it is open: what it begins with tells it from others once it is packed
+                self._observe(
+                    file, status, at_s
+                )  # while it is open: what it begins with tells it from others once it is packed
                 self.descriptors.give_back(file)
             elif file not in self._added:
                 self.schedule.add(file)
@@ -225,8 +275,8 @@ class Scanner:
     def _match(self, descriptor: int, identity: Identity) -> TrackedFile | None:
         """Return the tracked file that this is: by its identity, or by inode and content.
 
-        overlayfs gives a file another birth time once it copies it up, as does a restore onto the same inode. What was read of
-        the file tells: its first bytes, and those before its position.
+        overlayfs gives a file another birth time once it copies it up, as does a restore onto the
+        same inode. What was read of the file tells: its first bytes, and those before its position.
         """
         if (file := self.files.match(identity)) is not None:
             return file
@@ -234,7 +284,9 @@ class Scanner:
         if here is None or here.descriptor is not None or not is_telling(here.progress.position):
             return None
         position = here.progress.position
-        is_it = read_at(descriptor, 0, len(position.head)) == position.head and is_anchored(descriptor, position)
+        is_it = read_at(descriptor, 0, len(position.head)) == position.head and is_anchored(
+            descriptor, position
+        )
         return here if is_it else None
 
     def _adopt(self, source: str, path: str, descriptor: int, identity: Identity) -> TrackedFile:
@@ -274,7 +326,10 @@ class Scanner:
         if file.place.seen_at != path:
             _LOG.info("%s is now %s, and still followed", file.place.seen_at, path)
         owner = file.place.source if file.place.source in self._patterns else source
-        file.place, file.target = file.place._replace(source=owner, seen_at=path, missing=False), target(path)
+        file.place, file.target = (
+            file.place._replace(source=owner, seen_at=path, missing=False),
+            target(path),
+        )
         self._moved.add(file)
 
     def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float) -> None:
@@ -283,7 +338,9 @@ class Scanner:
         if file.descriptor is not None and may_differ:
             found, status, size = look_into(file.descriptor, progress.position)
         file.observed = before.next(status, at_s, progress, found, size)
-        if len(file.observed.account.shrinks) > max(progress.position.offset > 0, len(before.account.shrinks)):
+        if len(file.observed.account.shrinks) > max(
+            progress.position.offset > 0, len(before.account.shrinks)
+        ):
             self._rotated.truncated(file)
         changed = (file.observed.stamp, file.observed.size) != (before.stamp, before.size)
         if changed:
@@ -296,8 +353,15 @@ class Scanner:
     def _commit(self) -> bool:
         """Write down what this look found; whether there was something new."""
         added, self._added = self._added, set()
-        pending = [*map(changes.insert_file, added), *(changes.save_place(file, file.place) for file in self._moved)]
-        pending += [changes.save_target(file.file_id, file.target) for file in (*added, *self._moved) if file.target]
+        pending = [
+            *map(changes.insert_file, added),
+            *(changes.save_place(file, file.place) for file in self._moved),
+        ]
+        pending += [
+            changes.save_target(file.file_id, file.target)
+            for file in (*added, *self._moved)
+            if file.target
+        ]
         pending += self.beginnings.written_with(added)
         try:
             if pending:
@@ -311,12 +375,19 @@ class Scanner:
         self.beginnings.committed(added)
         self._rotated.found(added)
         for file in added:
-            _LOG.info("%s is followed as source %s, file %s", file.place.path, file.place.source, file.file_id)
+            _LOG.info(
+                "%s is followed as source %s, file %s",
+                file.place.path,
+                file.place.source,
+                file.file_id,
+            )
             self.schedule.add(file)
         return bool(added)
 
     def _follow_unfound(self, seen: Seen) -> None:
-        """Files without a matching name: renamed, deleted, or not yet found again after a restart."""
+        """Files without a matching name: renamed, deleted, or not yet found again after
+        a restart.
+        """
         listings: dict[str, dict[int, str]] = {}
         unfound = list[TrackedFile]()
         for file in seen.astir:
@@ -346,31 +417,52 @@ class Scanner:
         self._commit()
 
     def _forget_departed(self) -> None:
-        """Forget missing files whose inode is not in their folder any more. Without birth times they are kept."""
+        """Forget missing files whose inode is not in their folder any more.
+
+        Without birth times they are kept.
+        """
         now_s = self.clock.monotonic_s()
         if now_s - self._forgot_s < FORGET_EVERY_S:
             return
         self._forgot_s, inodes = now_s, dict[str, set[int] | None]()
-        for file in [file for file in self.files if file.place.missing and file.identity.birth_ns and not file.is_packed]:
+        for file in [
+            file
+            for file in self.files
+            if file.place.missing and file.identity.birth_ns and not file.is_packed
+        ]:
             folder = os.path.dirname(file.place.seen_at)  # noqa: PTH120
             if folder not in inodes:
                 inodes[folder] = _inodes_in(folder)
-            there, idle = inodes[folder], not file.progress.in_flight and self.schedule.is_idle(file)
-            if there is not None and file.identity.inode not in there and idle and not self._is_awaited(file):
+            there, idle = (
+                inodes[folder],
+                not file.progress.in_flight and self.schedule.is_idle(file),
+            )
+            if (
+                there is not None
+                and file.identity.inode not in there
+                and idle
+                and not self._is_awaited(file)
+            ):
                 self.retirement.forget(file)
 
     def _give_turns(self, astir: list[TrackedFile]) -> bool:
-        """Open some of the files that were known, and unread, when there was no room for them; whether there were any."""
+        """Open some of the files that were known, and unread, when there was no room for them;
+        whether there were any.
+        """
         waiting = [
             file
             for file in astir
-            if file.descriptor is None and not (file.is_gone or file.is_read or file.rest) and file.place.source in self._patterns
+            if file.descriptor is None
+            and not (file.is_gone or file.is_read or file.rest)
+            and file.place.source in self._patterns
         ]
         for file in self.descriptors.turns(waiting):
             try:
                 self._open_if(file, file.place.seen_at)
             except OSError as error:  # the next scan finds out what became of it
-                self.throttle.warn(f"turn {file.file_id}", f"cannot open {file.place.seen_at}: {error.strerror}")
+                self.throttle.warn(
+                    f"turn {file.file_id}", f"cannot open {file.place.seen_at}: {error.strerror}"
+                )
         return bool(waiting)
 
     def _look_at_open(self, file: TrackedFile, descriptor: int) -> None:
@@ -390,12 +482,20 @@ class Scanner:
         return file in self._awaited
 
     def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> bool:
-        """Open it where it is found among its former siblings, or its link's target's; whether it is clear what became of it."""
-        for folder in dict.fromkeys(os.path.dirname(path) for path in (file.place.seen_at, file.target) if path):  # noqa: PTH120
+        """Open it where it is found among its former siblings, or its link's target's; whether it
+        is clear what became of it.
+        """
+        for folder in dict.fromkeys(
+            os.path.dirname(path)
+            for path in (file.place.seen_at, file.target)
+            if path
+        ):
             if folder not in listings:
                 try:
                     with os.scandir(folder) as entries:
-                        listings[folder] = {entry.inode(): entry.path for entry in entries if not entry.is_symlink()}
+                        listings[folder] = {
+                            entry.inode(): entry.path for entry in entries if not entry.is_symlink()
+                        }
                 except (FileNotFoundError, NotADirectoryError):
                     listings[folder] = {}
             path = listings[folder].get(file.identity.inode)
@@ -409,7 +509,9 @@ class Scanner:
         if file.unfound < UNFOUND_SCANS:  # a listing may miss what is renamed meanwhile
             return False
         paths = [path for listing in listings.values() for path in listing.values()]
-        if self.rests.await_of(file, [*paths, *self._packed.get(file.place.source, ())]) or self._unseen.is_asked(file):
+        if self.rests.await_of(
+            file, [*paths, *self._packed.get(file.place.source, ())]
+        ) or self._unseen.is_asked(file):
             return False
         is_packed = file.rest is not None and file.rest.stage is Stage.FINISHED
         if (is_packed or self.files.is_displaced(file)) and self._is_awaited(file):
@@ -425,9 +527,11 @@ class Scanner:
         return True
 
     def _open_if(self, file: TrackedFile, path: str) -> bool:
-        """Open `path` if it is that file; without room for it, look into it once, so that it is known, and known to be unread.
+        """Open `path` if it is that file; without room for it, look into it once, so that it is
+        known, and known to be unread.
 
-        Which file it is, is found out without opening it for reading: what has the inode now may be a socket, or unreadable.
+        Which file it is, is found out without opening it for reading: what has the inode now may be
+        a socket, or unreadable.
         """
         if (is_known := self._is_at(file, path)) is None:
             return False
@@ -459,10 +563,11 @@ class Scanner:
         return True
 
     def _is_at(self, file: TrackedFile, path: str) -> bool | None:
-        """Return whether `path` leads to this file by its identity; None: it does not, and its inode does not either.
+        """Return whether `path` leads to this file by its identity; None: it does not, and its
+        inode does not either.
 
-        False: a regular file has its inode, with another birth time, so that content tells. Needs no permission to read the
-        file. Raises OSError as open(2) with O_PATH.
+        False: a regular file has its inode, with another birth time, so that content tells. Needs
+        no permission to read the file. Raises OSError as open(2) with O_PATH.
         """
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
@@ -480,16 +585,24 @@ class Scanner:
             self._empty.discard(source)
         elif source not in self._empty and source not in self._receiving:
             self._empty.add(source)
-            _LOG.warning("source %s: no file matches its paths yet; it is caught up nevertheless, as all was looked at", source)
+            _LOG.warning(
+                "source %s: no file matches its paths yet; it is caught up nevertheless, "
+                "as all was looked at",
+                source,
+            )
 
     def _name_packed(self, source: str, findings: Findings) -> None:
         if new := findings.compressed - self._packed.get(source, set()):
             more = f", and {len(new) - 5} more" if len(new) > 5 else ""
             _LOG.info(
-                "source %s: %d compressed files match its paths, and are not followed as logs; one that holds lines that were "
+                "source %s: %d compressed files match its paths, and are not followed as logs; "
+                "one that holds lines that were "
                 "not read is read from its content: %s%s",
-                source, len(new), ", ".join(sorted(new)[:5]), more,
-            )  # fmt: skip
+                source,
+                len(new),
+                ", ".join(sorted(new)[:5]),
+                more,
+            )
         self._packed[source] = findings.compressed
 
 

@@ -30,7 +30,10 @@ NIGHTLY_MINUTES: Final = 150.0
 PAGE: Final = ROOT / "docs" / "reliability.md"
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 _RESULTS = click.option(
-    "--results", type=_FILE, default=RESULTS, help="JSON lines of all runs. Default: docs/chaos-trials.jsonl."
+    "--results",
+    type=_FILE,
+    default=RESULTS,
+    help="JSON lines of all runs. Default: docs/chaos-trials.jsonl.",
 )
 
 
@@ -40,21 +43,59 @@ def chaos() -> None:
 
 
 @chaos.command()
-@click.option("--tier", type=click.Choice(get_args(Tier)), default="pr", show_default=True, help="How many rounds, of how long.")
-@click.option("--seed", type=int, help="Decides the schedule and the traffic. Default: one that is said.")
 @click.option(
-    "--fault", "faults", multiple=True, type=click.Choice(sorted(FAULTS)), metavar="NAME", help="Only these; see `list`."
+    "--tier",
+    type=click.Choice(get_args(Tier)),
+    default="pr",
+    show_default=True,
+    help="How many rounds, of how long.",
 )
-@click.option("--workload", "workloads", multiple=True, type=click.Choice(sorted(WORKLOADS)), help="Only these.")
+@click.option(
+    "--seed", type=int, help="Decides the schedule and the traffic. Default: one that is said."
+)
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    type=click.Choice(sorted(FAULTS)),
+    metavar="NAME",
+    help="Only these; see `list`.",
+)
+@click.option(
+    "--workload",
+    "workloads",
+    multiple=True,
+    type=click.Choice(sorted(WORKLOADS)),
+    help="Only these.",
+)
 @click.option("--rounds", type=click.IntRange(1, 1000), help="Instead of the tier's.")
-@click.option("--at-once", type=click.IntRange(1, 12), help="Faults of a round at most, instead of the tier's.")
-@click.option("--minutes", type=click.FloatRange(min=1), help="No round begins after so long. Default: 150 in the nightly tier.")
-@click.option("--replay", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Just this schedule.")
+@click.option(
+    "--at-once",
+    type=click.IntRange(1, 12),
+    help="Faults of a round at most, instead of the tier's.",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=1),
+    help="No round begins after so long. Default: 150 in the nightly tier.",
+)
+@click.option(
+    "--replay",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Just this schedule.",
+)
 @_RESULTS
 def run(
-    tier: Tier, seed: int | None, faults: tuple[str, ...], workloads: tuple[str, ...], rounds: int | None,
-    at_once: int | None, minutes: float | None, replay: Path | None, results: Path,
-) -> None:  # fmt: skip
+    tier: Tier,
+    seed: int | None,
+    faults: tuple[str, ...],
+    workloads: tuple[str, ...],
+    rounds: int | None,
+    at_once: int | None,
+    minutes: float | None,
+    replay: Path | None,
+    results: Path,
+) -> None:
     """Draw a schedule of faults, play it, and judge what it came to; exit 1 on a violation.
 
     \b
@@ -72,7 +113,9 @@ def run(
         seed = secrets.randbelow(1_000_000) if seed is None else seed
         chosen = {name: FAULTS[name] for name in faults} or of_tier(tier)
         schedule = draw(tier, seed, chosen, workloads or tuple(WORKLOADS), rounds, at_once)
-    minutes = minutes or (NIGHTLY_MINUTES if schedule.tier == "nightly" and replay is None else None)
+    minutes = minutes or (
+        NIGHTLY_MINUTES if schedule.tier == "nightly" and replay is None else None
+    )
     sys.exit(0 if played(home() / "chaos", schedule, results, minutes) else 1)
 
 
@@ -103,21 +146,31 @@ def report(results: Path) -> None:
 
 def made_table(results: Path) -> str:
     """As the page has it."""
-    held = {fault.name: "all" if len(fault.goes_on) == 6 else ", ".join(sorted(fault.goes_on)) for fault in FAULTS.values()}
+    held = {
+        fault.name: "all" if len(fault.goes_on) == 6 else ", ".join(sorted(fault.goes_on))
+        for fault in FAULTS.values()
+    }
     return table(read(results), held)
 
 
 def played(folder: Path, schedule: Schedule, results: Path, minutes: float | None = None) -> bool:
-    """Whether nothing was violated. The schedule is written before anything happens, and where something failed, kept."""
+    """Whether nothing was violated.
+
+    The schedule is written before anything happens, and where something failed, kept.
+    """
 
     def refuse() -> None:
-        raise UsageError(f"another run works in {folder}; wait for it, or set HOURMARK_HOME to another folder")
+        raise UsageError(
+            f"another run works in {folder}; wait for it, or set HOURMARK_HOME to another folder"
+        )
 
     with one_at_a_time(folder / "chaos.lock", refuse):
         commit = _commit()  # of what is about to run, whatever is worked on meanwhile
         file = folder / "schedule.json"
         schedule.write(file)
-        say_on_stderr(f"seed {schedule.seed}, {schedule.injections} injections; the schedule is {file}")
+        say_on_stderr(
+            f"seed {schedule.seed}, {schedule.injections} injections; the schedule is {file}"
+        )
         try:
             outcome = Run(folder, schedule, SystemClock(), say_on_stderr, minutes).play()
         except BaseException:
@@ -133,7 +186,10 @@ def played(folder: Path, schedule: Schedule, results: Path, minutes: float | Non
 
 def _kept(folder: Path, schedule: Schedule) -> str:
     """The command that plays it again; nothing of a later run replaces what it plays."""
-    kept = folder / f"failed-{schedule.tier}-{schedule.seed}-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}.json"
+    kept = (
+        folder
+        / f"failed-{schedule.tier}-{schedule.seed}-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}.json"
+    )
     schedule.write(kept)
     return f"./hourmark chaos run --replay {kept}"
 
@@ -161,20 +217,34 @@ def _commit() -> str:
     """Of the checkout, with a + where something of it but documents is not committed."""
 
     def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+        return subprocess.run(
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=False
+        ).stdout.strip()
 
-    return (git("rev-parse", "--short=9", "HEAD") or "unknown") + ("+" if git("status", "--porcelain", "--", ":!docs") else "")
+    return (git("rev-parse", "--short=9", "HEAD") or "unknown") + (
+        "+" if git("status", "--porcelain", "--", ":!docs") else ""
+    )
 
 
 def _show(outcome: Outcome) -> None:
     for said in outcome.findings.said:
         click.echo(said)
     for fault, seconds in outcome.recoveries:
-        click.echo(f"{fault:<40} {'NOT closed again' if seconds is None else f'closed again after {seconds:.0f} s'}")
-    click.echo(f"planted for the checkers: {len(outcome.overlooked)}; overlooked: {', '.join(outcome.missed) or 'none'}")
+        click.echo(
+            f"{fault:<40} "
+            f"{'NOT closed again' if seconds is None else f'closed again after {seconds:.0f} s'}"
+        )
+    click.echo(
+        f"planted for the checkers: {len(outcome.overlooked)}; overlooked: "
+        f"{', '.join(outcome.missed) or 'none'}"
+    )
     total = ", ".join(f"{count} {kind}" for kind, count in outcome.violations.items()) or "none"
     compared = f"{outcome.written:,} written, {outcome.findings.compared:,} compared"
-    destroyed = f", {outcome.findings.destroyed:,} destroyed in Kafka and nowhere" if outcome.findings.destroyed else ""
+    destroyed = (
+        f", {outcome.findings.destroyed:,} destroyed in Kafka and nowhere"
+        if outcome.findings.destroyed
+        else ""
+    )
     click.echo(f"{compared}{destroyed} in {outcome.seconds:.0f} s; violations: {total}")
 
 

@@ -1,7 +1,10 @@
-"""Checkers by name: each reads the evidence and counts what is wrong, by kind. All of them read any run.
+"""Checkers by name: each reads the evidence and counts what is wrong, by kind.
 
-lost, doubled, phantom, altered, changed, misplaced, falsely proved, contradiction: by the judge, which shares no code with
-what it judges. closed early, closed twice, stood still, not drained, not healed, ended: by what was seen while it went on.
+All of them read any run.
+
+lost, doubled, phantom, altered, changed, misplaced, falsely proved, contradiction: by the judge,
+which shares no code with what it judges. closed early, closed twice, stood still, not drained, not
+healed, ended: by what was seen while it went on.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from hourmark_infra.judge.webhdfs import hdfs_path
 DRAINED_S: Final = 180.0  # after it healed, until all that was written before is in closed buckets
 NAMED_MAX: Final = 5
 
-# By what the judge calls it. What is lost though all its buckets are proved is falsely proved as well.
+# By what the judge calls it. What is lost though all its buckets are proved is falsely proved as
+# well.
 _KINDS: Final[Mapping[Kind, str]] = {
     Kind.LOST: "lost",
     Kind.DOUBLED: "doubled",
@@ -35,13 +39,21 @@ _KINDS: Final[Mapping[Kind, str]] = {
     Kind.SOURCE: "source",
 }
 VIOLATIONS: Final = (
-    *dict.fromkeys(_KINDS.values()), "closed early", "closed twice", "stood still", "not drained", "not healed",
-    "ended", "nothing compared",
-)  # fmt: skip
+    *dict.fromkeys(_KINDS.values()),
+    "closed early",
+    "closed twice",
+    "stood still",
+    "not drained",
+    "not healed",
+    "ended",
+    "nothing compared",
+)
 
 
 class Findings(Counter[str]):
-    """How many of each kind; `said` names the first few. `blamed`: how many of them are of one fault alone, by its name.
+    """How many of each kind; `said` names the first few.
+
+    `blamed`: how many of them are of one fault alone, by its name.
 
     `destroyed`: events that Kafka lost before anybody could copy them, and that are nowhere.
     """
@@ -66,7 +78,9 @@ Checker = Callable[[Evidence, Findings], None]
 
 
 def each_line_once(evidence: Evidence, findings: Findings) -> None:
-    """The judge's own comparison; and no line that was written in time is in a file of late ones."""
+    """The judge's own comparison; and no line that was written in time is in a file of late
+    ones.
+    """
     report = judge(evidence.told, evidence.hdfs)
     findings.compared, findings.destroyed = report.compared, report.destroyed
     named = Counter[str]()
@@ -77,13 +91,22 @@ def each_line_once(evidence: Evidence, findings: Findings) -> None:
     for kind, count in report.counts.items():
         if count:
             findings[_KINDS[kind]] += count
-    # Buckets that stand are proved, as the judge objects to others, but for hours that an override closed.
+    # Buckets that stand are proved, as the judge objects to others, but for hours that an override
+    # closed.
     forced = sum(of.lost for name, of in report.types.items() if name in evidence.told.forced)
     if lost := report.counts[Kind.LOST] - forced:
-        findings.object("falsely proved", f"{lost} that are lost, of types whose hours are all closed as proved", lost)
+        findings.object(
+            "falsely proved",
+            f"{lost} that are lost, of types whose hours are all closed as proved",
+            lost,
+        )
     if not report.compared:
         findings.object("nothing compared", "the judge found nothing to compare")
-    late = sum(of.late for name, of in report.types.items() if name not in (*evidence.api_types, DEAD_LETTERS))
+    late = sum(
+        of.late
+        for name, of in report.types.items()
+        if name not in (*evidence.api_types, DEAD_LETTERS)
+    )
     if late > evidence.may_be_late:
         what = f"{late} lines are in files of late ones, {evidence.may_be_late} were written late"
         findings.object("closed early", what, late - evidence.may_be_late)
@@ -93,7 +116,9 @@ def closed_once_and_in_time(evidence: Evidence, findings: Findings) -> None:
     """No bucket stood before its end; what was seen in one is still what stands there."""
     for (name, end_ms), seen_ms in evidence.first_seen.items():
         if seen_ms < end_ms:
-            findings.object("closed early", f"{name}, whose bucket ends at {end_ms} ms, stood at {seen_ms} ms")
+            findings.object(
+                "closed early", f"{name}, whose bucket ends at {end_ms} ms, stood at {seen_ms} ms"
+            )
     now = by_bucket(read_tree(evidence.hdfs, hdfs_path(evidence.told.root)))
     for path, change in changes(evidence.kept, now):
         findings.object("closed twice", f"{path}: {change}")
@@ -102,27 +127,39 @@ def closed_once_and_in_time(evidence: Evidence, findings: Findings) -> None:
 
 
 def goes_on(evidence: Evidence, findings: Findings) -> None:
-    """What a fault says must go on was seen to move in every minute, unless another fault at that time stopped it."""
+    """What a fault says must go on was seen to move in every minute, unless another fault at that
+    time stopped it.
+    """
     for of in evidence.injected:
-        beside = [other.goes_on for other in evidence.injected if other is not of and _overlap(of, other)]
+        beside = [
+            other.goes_on for other in evidence.injected if other is not of and _overlap(of, other)
+        ]
         for flow in sorted(of.goes_on.intersection(evidence.watched, *beside)):
             still = standing(evidence.moved.get(flow, ()), of.began_s, of.healed_s, WINDOW_S[flow])
             for start in still:
-                what = f"{flow} for {WINDOW_S[flow]:.0f} s, {start - of.began_s:.0f} s into {of.fault}"
+                what = (
+                    f"{flow} for {WINDOW_S[flow]:.0f} s, {start - of.began_s:.0f} s into {of.fault}"
+                )
                 findings.object("stood still", what, fault=of.fault)
 
 
 def drained(evidence: Evidence, findings: Findings) -> None:
-    """Three minutes after a fault and those beside it healed, all that was written before is in closed buckets; at last, all."""
+    """Three minutes after a fault and those beside it healed, all that was written before is in
+    closed buckets; at last, all.
+    """
     for of in evidence.injected:
         if of.recovered_s is None or of.recovered_s - of.all_healed_s > DRAINED_S:
-            findings.object("not drained", f"{of.fault}, within {DRAINED_S:.0f} s of its end", fault=of.fault)
+            findings.object(
+                "not drained", f"{of.fault}, within {DRAINED_S:.0f} s of its end", fault=of.fault
+            )
     if evidence.undrained is not None:
         findings.object("not drained", f"when all faults were over: {evidence.undrained}")
 
 
 def healed(evidence: Evidence, findings: Findings) -> None:
-    """What was hit refused what it must refuse, came to the step that it was awaited at, and came back."""
+    """What was hit refused what it must refuse, came to the step that it was awaited at, and came
+    back.
+    """
     for of in evidence.injected:
         if of.failed is not None:
             findings.object("not healed", f"{of.fault}: {of.failed}", fault=of.fault)
@@ -135,7 +172,8 @@ def nobody_ended(evidence: Evidence, findings: Findings) -> None:
 
 
 CHECKERS: Final[Mapping[str, Checker]] = {
-    check.__name__: check for check in (each_line_once, closed_once_and_in_time, goes_on, drained, healed, nobody_ended)
+    check.__name__: check
+    for check in (each_line_once, closed_once_and_in_time, goes_on, drained, healed, nobody_ended)
 }
 
 

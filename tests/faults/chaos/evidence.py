@@ -15,8 +15,8 @@ from hourmark_infra.judge.webhdfs import Entry, WebHdfs
 class Injected:
     """One fault as it was, in monotonic seconds.
 
-    `all_healed_s`: the last one of its round was; `recovered_s`: when all that was written before that was closed; None: never.
-    `failed`: what the fault waited for in vain, if it did.
+    `all_healed_s`: the last one of its round was; `recovered_s`: when all that was written before
+    that was closed; None: never. `failed`: what the fault waited for in vain, if it did.
     """
 
     fault: str
@@ -30,9 +30,11 @@ class Injected:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """`first_seen`: Unix ms by type and end of bucket; `kept`: what stood in each bucket when it was first looked into.
+    """`first_seen`: Unix ms by type and end of bucket; `kept`: what stood in each bucket when it
+    was first looked into.
 
-    `watched`: flows that the workloads of this run could move at all. `undrained`: what was waited for in vain at the end.
+    `watched`: flows that the workloads of this run could move at all. `undrained`: what was waited
+    for in vain at the end.
     """
 
     told: Expectations

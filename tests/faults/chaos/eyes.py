@@ -1,4 +1,7 @@
-"""What is looked at from outside: metrics over HTTP, Kafka's own ends, the NameNode's listings. Nothing of Hourmark's state."""
+"""What is looked at from outside: metrics over HTTP, Kafka's own ends, the NameNode's listings.
+
+Nothing of Hourmark's state.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ SILENT.propagate = False
 
 
 class Closings:
-    """Which buckets stand closed, as the NameNode lists them: `first_seen` holds the Unix ms, by type and the bucket's end."""
+    """Which buckets stand closed, as the NameNode lists them: `first_seen` holds the Unix ms, by
+    type and the bucket's end.
+    """
 
     def __init__(self, hdfs: WebHdfs, root: str, types: Sequence[str], clock: Clock) -> None:
         self._hdfs, self._root, self._types, self._clock = hdfs, hdfs_path(root), types, clock
@@ -42,7 +47,9 @@ class Closings:
             for hour in (now - dt.timedelta(hours=1), now):
                 folder = f"{self._root}/{name}/date={hour:%Y-%m-%d}/hour={hour:%H}"
                 for entry in self._hdfs.list(folder):
-                    minute = hour.replace(minute=int(entry.name.removeprefix("minute=")), second=0, microsecond=0)
+                    minute = hour.replace(
+                        minute=int(entry.name.removeprefix("minute=")), second=0, microsecond=0
+                    )
                     end_ms = int(minute.timestamp()) * 1000 + _LENGTH_MS
                     self.first_seen.setdefault((name, end_ms), self._clock.now_ms())
         return len(self.first_seen)
@@ -57,8 +64,14 @@ class Closings:
 
 def metric(port: int, name: str) -> float:
     """The sum over all labels of one metric."""
-    answer = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=_ANSWER_S, trust_env=False).raise_for_status()
-    rows = [line.rpartition(" ") for line in answer.text.splitlines() if line.partition(" ")[0].partition("{")[0] == name]
+    answer = httpx.get(
+        f"http://127.0.0.1:{port}/metrics", timeout=_ANSWER_S, trust_env=False
+    ).raise_for_status()
+    rows = [
+        line.rpartition(" ")
+        for line in answer.text.splitlines()
+        if line.partition(" ")[0].partition("{")[0] == name
+    ]
     if not rows:
         raise ValueError(f"no {name} is told")
     return sum(float(value) for *_, value in rows)
@@ -67,7 +80,9 @@ def metric(port: int, name: str) -> float:
 def _mirrored(world: World) -> Callable[[], Hashable]:
     """Ends of all mirrored topics of events."""
     alias = world.config.kafka.edge_alias
-    admin = AdminClient({"bootstrap.servers": world.central.settings.bootstrap, "log_level": 0}, logger=SILENT)
+    admin = AdminClient(
+        {"bootstrap.servers": world.central.settings.bootstrap, "log_level": 0}, logger=SILENT
+    )
     wanted = {f"{alias}.{events_topic(name)}" for name in world.types}
 
     def ends() -> Hashable:
@@ -78,15 +93,24 @@ def _mirrored(world: World) -> Callable[[], Hashable]:
             for partition in topics[name].partitions
         }
         futures = admin.list_offsets(asked, request_timeout=_ANSWER_S)
-        return tuple(sorted((at.topic, at.partition, future.result().offset) for at, future in futures.items()))
+        return tuple(
+            sorted(
+                (at.topic, at.partition, future.result().offset) for at, future in futures.items()
+            )
+        )
 
     return ends
 
 
-def readers(world: World, posted: Callable[[], int], closings: Closings) -> Mapping[Flow, Callable[[], Hashable]]:
+def readers(
+    world: World, posted: Callable[[], int], closings: Closings
+) -> Mapping[Flow, Callable[[], Hashable]]:
     """How each flow is read."""
     etl = world.stack.layout.ports[METRICS]
-    tailers = {flow: world.ports[host].tailer_metrics for flow, host in zip((Flow.TAILER_A, Flow.TAILER_B), HOSTS, strict=True)}
+    tailers = {
+        flow: world.ports[host].tailer_metrics
+        for flow, host in zip((Flow.TAILER_A, Flow.TAILER_B), HOSTS, strict=True)
+    }
 
     def ranges(port: int) -> Callable[[], Hashable]:
         return lambda: metric(port, "hourmark_tailer_ranges_total")

@@ -1,7 +1,9 @@
-"""What is seen to go on, from outside: clients' acknowledgements, Kafka's offsets, the driver's metrics, closed buckets.
+"""What is seen to go on, from outside: clients' acknowledgements, Kafka's offsets, the driver's
+metrics, closed buckets.
 
-A flow moves when what is read of it is another than before. Each is read by a thread of its own, so that a server that stands
-still hides no other. A fault declares which flows must go on meanwhile; each must then have moved in every minute.
+A flow moves when what is read of it is another than before. Each is read by a thread of its own, so
+that a server that stands still hides no other. A fault declares which flows must go on meanwhile;
+each must then have moved in every minute.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ WINDOW_S: Final[Mapping[Flow, float]] = {**dict.fromkeys(Flow, 60.0), Flow.CLOSI
 
 @dataclass
 class Watch:
-    """Reads one flow until it is stopped; `moved` holds when it was seen to move (monotonic seconds)."""
+    """Reads one flow until it is stopped; `moved` holds when it was seen to move (monotonic
+    seconds).
+    """
 
     flow: Flow
     read: Callable[[], Hashable]
@@ -60,7 +64,8 @@ class Watch:
         while not self._stop.is_set():
             try:
                 found = self.read()
-            except Exception:  # noqa: BLE001  # who is away does not move, whatever its client raises for it
+            # who is away does not move, whatever its client raises for it
+            except Exception:  # noqa: BLE001
                 found = last
             if found != last:
                 last = found

@@ -1,4 +1,6 @@
-"""A TCP proxy that can be a bad network: cut, slow, silent, or one that loses answers after requests went through."""
+"""A TCP proxy that can be a bad network: cut, slow, silent, or one that loses answers after
+requests went through.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class Mode(enum.StrEnum):
     CUT = "cut"  # connections are reset, new ones too
     DELAY = "delay"
     HALF_OPEN = "half-open"  # connections stand and are taken, and nothing comes through
-    ANSWERS_LOST = "answers-lost"  # the request arrives; of the answers half are dropped, and the connection reset
+    # the request arrives; of the answers half are dropped, and the connection reset
+    ANSWERS_LOST = "answers-lost"
 
 
 class Link:
@@ -59,7 +62,10 @@ class Link:
             return _reset(writer)
         self._open |= {writer, there}
         try:
-            await asyncio.gather(self._pump(reader, there, answers=False), self._pump(there_reader, writer, answers=True))
+            await asyncio.gather(
+                self._pump(reader, there, answers=False),
+                self._pump(there_reader, writer, answers=True),
+            )
         except OSError:
             pass
         finally:
@@ -67,7 +73,9 @@ class Link:
             _reset(writer)
             _reset(there)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool
+    ) -> None:
         while piece := await reader.read(_PIECE):
             mode = self._mode
             if mode is Mode.DELAY:

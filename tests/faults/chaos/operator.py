@@ -1,4 +1,6 @@
-"""What a person does where something is gone for good: the hours of its type that stay open are closed by an override."""
+"""What a person does where something is gone for good: the hours of its type that stay open are
+closed by an override.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,18 @@ from hourmark.records.hours import Hour
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World
 
-_PATIENCE_S: Final = 20.0  # after all other types closed an hour: what is on its way to this one is there by then
+_PATIENCE_S: Final = (
+    20.0  # after all other types closed an hour: what is on its way to this one is there by then
+)
 _COMMAND_S: Final = 120.0
 _LOOK_S: Final = 2.0
 _CLOSED_S: Final = 480.0
 
 
 def close_without(world: World, event_type: str, until_ms: int) -> None:
-    """Order each hour that stays open though all other types closed it, until all that was written before then is closed."""
+    """Order each hour that stays open though all other types closed it, until all that was written
+    before then is closed.
+    """
     with closing(world.hdfs()) as hdfs:
         root, clock = world.config.storage.root, world.clock
         own = Closings(hdfs, root, [event_type], clock)
@@ -63,4 +69,13 @@ def _order(world: World, event_type: str, hour: Hour) -> None:
     world.say(f"  {event_type} {hour} is ordered to close without what is gone")
     world.losses.add_forced(event_type, str(hour))
     with contextlib.suppress(Unavailable):  # it closed meanwhile; or it is ordered again
-        world.center.run("bucket", "force", event_type, str(hour), "--reason", "destroyed", "--yes", seconds=_COMMAND_S)
+        world.center.run(
+            "bucket",
+            "force",
+            event_type,
+            str(hour),
+            "--reason",
+            "destroyed",
+            "--yes",
+            seconds=_COMMAND_S,
+        )

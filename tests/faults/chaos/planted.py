@@ -1,7 +1,9 @@
-"""The judge, judged: each plants one fault into the evidence of a real run, and names the kind that must be found.
+"""The judge, judged: each plants one fault into the evidence of a real run, and names the kind that
+must be found.
 
-The truth is changed (an event that nobody posted, a line with another byte), or what is read of buckets (a flipped bit, an event
-that stands twice in a container whose marker agrees), or what was seen. A checker that does not object is a violation itself.
+The truth is changed (an event that nobody posted, a line with another byte), or what is read of
+buckets (a flipped bit, an event that stands twice in a container whose marker agrees), or what was
+seen. A checker that does not object is a violation itself.
 """
 
 from __future__ import annotations
@@ -41,17 +43,24 @@ from hourmark_infra.judge.expectations import ApiEvent, Expectations
 from hourmark_infra.judge.webhdfs import Entry, Opened, WebHdfs, hdfs_path
 
 Planting = Callable[[Evidence], AbstractContextManager[Evidence]]
-_NUMBER: Final = re.compile(rb'"number": [0-9]*([0-9])')  # its last digit: where the first becomes a zero, it is no number
+_NUMBER: Final = re.compile(
+    rb'"number": [0-9]*([0-9])'
+)  # its last digit: where the first becomes a zero, it is no number
 
 
 class _Reading(WebHdfs):
-    """Reads as the other does, each folder and file once, but for some files, which hold something else.
+    """Reads as the other does, each folder and file once, but for some files, which hold something
+    else.
 
-    The driver has ended, so nothing changes while all is judged again and again. `only`: of one folder, these entries alone.
+    The driver has ended, so nothing changes while all is judged again and again. `only`: of one
+    folder, these entries alone.
     """
 
     def __init__(
-        self, hdfs: WebHdfs, instead: Mapping[str, bytes] | None = None, only: tuple[str, Collection[str]] | None = None
+        self,
+        hdfs: WebHdfs,
+        instead: Mapping[str, bytes] | None = None,
+        only: tuple[str, Collection[str]] | None = None,
     ) -> None:
         self._hdfs, self._only = hdfs, only
         self._lists: dict[str, list[Entry]] = {}
@@ -73,7 +82,9 @@ class _Reading(WebHdfs):
             with self._hdfs.open(file).content as opened:
                 self._contents[file] = opened.read()
         content = self._contents[file]
-        return Opened(io.BytesIO(content), len(content), hashlib.blake2b(content, digest_size=16).hexdigest())
+        return Opened(
+            io.BytesIO(content), len(content), hashlib.blake2b(content, digest_size=16).hexdigest()
+        )
 
 
 @contextlib.contextmanager
@@ -98,9 +109,15 @@ def an_event_that_never_came(evidence: Evidence) -> AbstractContextManager[Evide
 def a_line_with_another_byte(evidence: Evidence) -> Iterator[Evidence]:
     """In the middle of a source file, for as long as it is judged.
 
-    Its event is altered; or, where the file is the copy of one that was truncated, lost there, and an event of no file.
+    Its event is altered; or, where the file is the copy of one that was truncated, lost there, and
+    an event of no file.
     """
-    path = Path(max((record.path for record in evidence.told.written or ()), key=lambda name: Path(name).stat().st_size))
+    path = Path(
+        max(
+            (record.path for record in evidence.told.written or ()),
+            key=lambda name: Path(name).stat().st_size,
+        )
+    )
     with path.open("r+b") as file:
         found = _NUMBER.search(path.read_bytes(), path.stat().st_size // 2)
         assert found is not None, f"no number in the second half of {path}"
@@ -124,7 +141,11 @@ def a_line_with_another_byte(evidence: Evidence) -> Iterator[Evidence]:
 def _full_bucket(evidence: Evidence) -> Bucket:
     """One that is proved, and whose first file has more events than one."""
     buckets = closed_buckets(evidence.hdfs, hdfs_path(evidence.told.root))
-    return next(b for b in buckets if b.marker.grade == "proved" and b.marker.files and b.marker.files[0].records > 1)
+    return next(
+        b
+        for b in buckets
+        if b.marker.grade == "proved" and b.marker.files and b.marker.files[0].records > 1
+    )
 
 
 def _bytes(evidence: Evidence, path: str) -> bytes:
@@ -144,7 +165,9 @@ def a_flipped_bit_in_a_bucket(evidence: Evidence) -> Iterator[Evidence]:
 
 @contextlib.contextmanager
 def _container(evidence: Evidence, change: Callable[[list[Any]], list[Any]]) -> Iterator[Evidence]:
-    """A container with other events, of which its marker says size, digest and count as they are."""
+    """A container with other events, of which its marker says size, digest and count as they
+    are.
+    """
     bucket, root = _full_bucket(evidence), hdfs_path(evidence.told.root)
     file, marker = bucket.marker.files[0], f"{root}/{bucket.path}/_SUCCESS"
     path = f"{root}/{bucket.path}/{file.name}"
@@ -183,7 +206,9 @@ def an_event_with_another_value_in_a_bucket(evidence: Evidence) -> AbstractConte
 
 @contextlib.contextmanager
 def a_destroyed_event_that_a_proof_is_without(evidence: Evidence) -> Iterator[Evidence]:
-    """The last one; it is said to have been destroyed long before, so nobody misses it, and its bucket is proved all the same."""
+    """The last one; it is said to have been destroyed long before, so nobody misses it, and its
+    bucket is proved all the same.
+    """
     taken: list[Any] = []
 
     def without(rows: list[Any]) -> list[Any]:
@@ -192,7 +217,11 @@ def a_destroyed_event_that_a_proof_is_without(evidence: Evidence) -> Iterator[Ev
 
     with _container(evidence, without) as missing:
         (row,) = taken
-        told = destroyed(_full_bucket(evidence).type, {**row, "event_time": unix_ms(row["event_time"])}, written_ms=0)
+        told = destroyed(
+            _full_bucket(evidence).type,
+            {**row, "event_time": unix_ms(row["event_time"])},
+            written_ms=0,
+        )
         with _truth(missing, destroyed=[*evidence.told.destroyed, told]) as changed:
             yield changed
 
@@ -222,7 +251,12 @@ def a_line_that_came_too_late(evidence: Evidence) -> Iterator[Evidence]:
 def a_flow_that_stood(evidence: Evidence) -> Iterator[Evidence]:
     """Mirror and API did not move, under a fault that lets all go on."""
     injected = [replace(of, goes_on=frozenset(Flow)) for of in evidence.injected]
-    yield replace(evidence, injected=injected, moved={**evidence.moved, Flow.MIRROR: (), Flow.API: ()}, watched=frozenset(Flow))
+    yield replace(
+        evidence,
+        injected=injected,
+        moved={**evidence.moved, Flow.MIRROR: (), Flow.API: ()},
+        watched=frozenset(Flow),
+    )
 
 
 @contextlib.contextmanager
@@ -234,7 +268,13 @@ def a_fault_that_never_healed(evidence: Evidence) -> Iterator[Evidence]:
 @contextlib.contextmanager
 def a_fault_that_failed(evidence: Evidence) -> Iterator[Evidence]:
     """What it hit did not do as it must."""
-    yield replace(evidence, injected=[*evidence.injected[:-1], replace(evidence.injected[-1], failed="planted: it did not end")])
+    yield replace(
+        evidence,
+        injected=[
+            *evidence.injected[:-1],
+            replace(evidence.injected[-1], failed="planted: it did not end"),
+        ],
+    )
 
 
 @contextlib.contextmanager
@@ -265,7 +305,8 @@ _OF_POSTS: Final = (an_event_that_nobody_posted, an_event_that_never_came)
 
 
 def overlooked(evidence: Evidence) -> dict[str, bool]:
-    """By planted fault, whether its checker counted no more than it does without it, or not as many as were planted.
+    """By planted fault, whether its checker counted no more than it does without it, or not as many
+    as were planted.
 
     What nobody posted cannot be planted.
     """
@@ -284,21 +325,35 @@ def overlooked(evidence: Evidence) -> dict[str, bool]:
 
 
 def _sample(evidence: Evidence) -> Evidence:
-    """What is judged again and again: of all sources the smallest, with the types that it may carry, and those of the API."""
+    """What is judged again and again: of all sources the smallest, with the types that it may
+    carry, and those of the API.
+    """
     told, root = evidence.told, hdfs_path(evidence.told.root)
     if len({file.source for file in told.files}) < 2 or told.written is None:
         return replace(evidence, hdfs=_Reading(evidence.hdfs))
     bytes_of = Counter[str | None]()
     for file in told.files:
-        bytes_of[file.source] += sum(of.bytes for of in told.written if fnmatch.fnmatch(of.path, file.path))
+        bytes_of[file.source] += sum(
+            of.bytes for of in told.written if fnmatch.fnmatch(of.path, file.path)
+        )
     smallest = min(bytes_of, key=bytes_of.__getitem__)
     files = [file for file in told.files if file.source == smallest]
-    written = [of for of in told.written if any(fnmatch.fnmatch(of.path, file.path) for file in files)]
+    written = [
+        of for of in told.written if any(fnmatch.fnmatch(of.path, file.path) for file in files)
+    ]
     types = {*evidence.api_types}.union(*(file.carries(told.types) for file in files))
-    changed = {"files": files, "written": written, "destroyed": [row for row in told.destroyed if row.type in types]}
+    changed = {
+        "files": files,
+        "written": written,
+        "destroyed": [row for row in told.destroyed if row.type in types],
+    }
     return replace(
         evidence,
         told=told.model_copy(update=changed),
         hdfs=_Reading(evidence.hdfs, only=(root, types)),
-        kept={path: entries for path, entries in evidence.kept.items() if path.partition("/")[0] in types},
+        kept={
+            path: entries
+            for path, entries in evidence.kept.items()
+            if path.partition("/")[0] in types
+        },
     )

@@ -19,12 +19,21 @@ from hourmark.errors import HourmarkError
 from hourmark_infra.jars.cache import Say
 
 _ENDS_S: Final = 3600.0  # more than any heal waits
-_FAILURES: Final = (HourmarkError, AssertionError, OSError, httpx.HTTPError, KafkaException, subprocess.SubprocessError)
+_FAILURES: Final = (
+    HourmarkError,
+    AssertionError,
+    OSError,
+    httpx.HTTPError,
+    KafkaException,
+    subprocess.SubprocessError,
+)
 
 
 @dataclasses.dataclass
 class Played:
-    """One fault as it was, in monotonic seconds. `failed`: what it waited for in vain, as what it hit did not do as it must."""
+    """One fault as it was, in monotonic seconds. `failed`: what it waited for in vain, as what it
+    hit did not do as it must.
+    """
 
     fault: str
     began_s: float
@@ -35,12 +44,17 @@ class Played:
 
 
 def play(world: World, injections: Sequence[Injection], clock: Clock, say: Say) -> list[Played]:
-    """All of them that found something to hit. A fault that fails leaves whom it hit to whoever looks after the world.
+    """All of them that found something to hit.
 
-    Each ends in a thread of its own: what was hit may be well again only after another fault has ended, too.
+    A fault that fails leaves whom it hit to whoever looks after the world.
+
+    Each ends in a thread of its own: what was hit may be well again only after another fault has
+    ended, too.
     """
     began_s = clock.monotonic_s()
-    steps = [(of.after_s, False, of) for of in injections] + [(of.after_s + of.hold_s, True, of) for of in injections]
+    steps = [(of.after_s, False, of) for of in injections] + [
+        (of.after_s + of.hold_s, True, of) for of in injections
+    ]
     played: dict[str, Played] = {}
     ended: list[Future[None]] = []
     with ThreadPoolExecutor(len(injections)) as ending:
@@ -92,4 +106,6 @@ def _until(world: World, clock: Clock, moment_s: float) -> None:
     """Components are looked after meanwhile; late moments are not made up for."""
     seconds = moment_s - clock.monotonic_s()
     if seconds > 0:
-        world.wait(lambda: clock.monotonic_s() >= moment_s, "a moment of the schedule", seconds + 60)
+        world.wait(
+            lambda: clock.monotonic_s() >= moment_s, "a moment of the schedule", seconds + 60
+        )

@@ -1,4 +1,6 @@
-"""One run of a schedule: the world stands, workloads begin, rounds of faults, all is drained, checkers read what it came to."""
+"""One run of a schedule: the world stands, workloads begin, rounds of faults, all is drained,
+checkers read what it came to.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ from hourmark_infra.judge.buckets import by_bucket, read_tree
 from hourmark_infra.judge.expectations import Expectations, read_expectations
 from hourmark_infra.judge.webhdfs import Entry, WebHdfs, hdfs_path
 
-_GIVEN_UP_S: Final = 600.0  # what comes after three minutes is a violation, and still the next round begins from there
+# what comes after three minutes is a violation, and still the next round begins from there
+_GIVEN_UP_S: Final = 600.0
 _BEGUN_S: Final = 900.0  # on a busy machine; a minute or two on a free one
 _CLOSED_S: Final = 900.0
 _LOOK_S: Final = 0.25
@@ -44,7 +47,8 @@ _ALWAYS: Final = frozenset((Flow.MIRROR, Flow.STAGING, Flow.CLOSING))
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """`overlooked`: by planted fault, whether nobody objected. `recoveries`: by injection, seconds; None: given up.
+    """`overlooked`: by planted fault, whether nobody objected. `recoveries`: by injection, seconds;
+    None: given up.
 
     `load`: processes of the whole machine that ran or wanted to, on average.
     """
@@ -65,7 +69,10 @@ class Outcome:
     @property
     def violations(self) -> dict[str, int]:
         """By kind, of those that were found, and of faults that were overlooked."""
-        return {**self.findings, **({"overlooked by the checkers": len(self.missed)} if self.missed else {})}
+        return {
+            **self.findings,
+            **({"overlooked by the checkers": len(self.missed)} if self.missed else {}),
+        }
 
 
 @dataclasses.dataclass
@@ -81,7 +88,9 @@ class Run:
     def __post_init__(self) -> None:
         self._began_s, self._began_ms = self.clock.monotonic_s(), self.clock.now_ms()
         self._injected: list[Injected] = []
-        self._loads: list[float] = []  # of the machine, a look each round: others may work on it, too
+        self._loads: list[
+            float
+        ] = []  # of the machine, a look each round: others may work on it, too
         self._kept: dict[str, dict[str, Entry]] = {}
         self._undrained: str | None = None
 
@@ -92,12 +101,17 @@ class Run:
             raise UsageError(f"{postgres.MISSING}; or choose other faults by --fault")
         spread = self.schedule.tier != "pr" or any(fault.needs_spread for fault in drawn)
         with (
-            standing(self.home, self.schedule.kinds, self.clock, self._tell, spread=spread) as world,
+            standing(
+                self.home, self.schedule.kinds, self.clock, self._tell, spread=spread
+            ) as world,
             closing(world.hdfs()) as hdfs,
             closing(world.hdfs()) as eyes,
         ):
             closings = Closings(eyes, world.config.storage.root, world.types, self.clock)
-            loads = [WORKLOADS[name](world, self.schedule.rate, self.schedule.seed) for name in self.schedule.workloads]
+            loads = [
+                WORKLOADS[name](world, self.schedule.rate, self.schedule.seed)
+                for name in self.schedule.workloads
+            ]
             reading = readers(world, lambda: sum(len(load.posted) for load in loads), closings)
             watches = [Watch(flow, read, self.clock) for flow, read in reading.items()]
             try:
@@ -112,18 +126,37 @@ class Run:
             told = self._drain(world, closings, loads)
             for watch in watches:
                 watch.stop()
-            return self._judged(world, self._evidence(world, hdfs, told, watches, closings, loads), loads)
+            return self._judged(
+                world, self._evidence(world, hdfs, told, watches, closings, loads), loads
+            )
 
     def _rounds(self, world: World, closings: Closings, hdfs: WebHdfs) -> None:
-        world.wait(lambda: closings.closed_until_ms() > 0, "the first bucket of each type to be closed", _BEGUN_S)
-        self._tell(f"each type has closed a bucket after {self.clock.monotonic_s() - self._began_s:.0f} s; faults begin")
+        world.wait(
+            lambda: closings.closed_until_ms() > 0,
+            "the first bucket of each type to be closed",
+            _BEGUN_S,
+        )
+        self._tell(
+            "each type has closed a bucket after "
+            f"{self.clock.monotonic_s() - self._began_s:.0f} s; faults begin"
+        )
         for number, injections in enumerate(self.schedule.rounds, 1):
-            if self.minutes is not None and self.clock.monotonic_s() - self._began_s >= 60 * self.minutes:
-                self._tell(f"time is up: {number - 1} of {len(self.schedule.rounds)} rounds were played")
+            if (
+                self.minutes is not None
+                and self.clock.monotonic_s() - self._began_s >= 60 * self.minutes
+            ):
+                self._tell(
+                    f"time is up: {number - 1} of {len(self.schedule.rounds)} rounds were played"
+                )
                 break
-            self._tell(f"round {number} of {len(self.schedule.rounds)}: {', '.join(i.fault for i in injections)}")
+            self._tell(
+                f"round {number} of {len(self.schedule.rounds)}: "
+                f"{', '.join(i.fault for i in injections)}"
+            )
             self._round(world, closings, injections)
-            for path, entries in by_bucket(read_tree(hdfs, hdfs_path(world.config.storage.root))).items():
+            for path, entries in by_bucket(
+                read_tree(hdfs, hdfs_path(world.config.storage.root))
+            ).items():
                 self._kept.setdefault(path, entries)
 
     def _round(self, world: World, closings: Closings, injections: Sequence[Injection]) -> None:
@@ -135,27 +168,48 @@ class Run:
         healed_ms = self.clock.now_ms()
         recovered_s: float | None = None
         try:
-            world.wait(lambda: closings.closed_until_ms() >= healed_ms, "all that was written to be closed", _GIVEN_UP_S)
+            world.wait(
+                lambda: closings.closed_until_ms() >= healed_ms,
+                "all that was written to be closed",
+                _GIVEN_UP_S,
+            )
             recovered_s = self.clock.monotonic_s()
-            self._tell(f"closed up to the end of all faults, {(self.clock.now_ms() - healed_ms) / 1000:.0f} s after it")
+            self._tell(
+                "closed up to the end of all faults, "
+                f"{(self.clock.now_ms() - healed_ms) / 1000:.0f} s after it"
+            )
         except Unavailable as error:
             self._tell(f"NOT DRAINED: {error}")
         all_healed_s = max(of.healed_s for of in played)
         self._injected += [
             Injected(
-                fault=of.fault, goes_on=FAULTS[of.fault].goes_on, began_s=of.began_s, healed_s=of.healed_s,
-                all_healed_s=all_healed_s, recovered_s=recovered_s, failed=of.failed,
+                fault=of.fault,
+                goes_on=FAULTS[of.fault].goes_on,
+                began_s=of.began_s,
+                healed_s=of.healed_s,
+                all_healed_s=all_healed_s,
+                recovered_s=recovered_s,
+                failed=of.failed,
             )
             for of in played
-        ]  # fmt: skip
+        ]
 
     def _drain(self, world: World, closings: Closings, loads: Sequence[Workload]) -> Expectations:
-        """Everything is delivered and closed, or judged as far as it came; what the judge is told."""
-        self._tell(f"{sum(load.written for load in loads):,} lines and events are written; tailers deliver what is left")
+        """Everything is delivered and closed, or judged as far as it came; what the
+        judge is told.
+        """
+        self._tell(
+            f"{sum(load.written for load in loads):,} lines and events are written; "
+            "tailers deliver what is left"
+        )
         try:
             world.drain()
             end_ms = (self.clock.now_ms() // _LENGTH_MS + 1) * _LENGTH_MS
-            world.wait(lambda: closings.closed_until_ms() >= end_ms, "the last minute to be closed", _CLOSED_S)
+            world.wait(
+                lambda: closings.closed_until_ms() >= end_ms,
+                "the last minute to be closed",
+                _CLOSED_S,
+            )
         except Unavailable as error:
             self._undrained = str(error)
             self._tell(f"NOT DRAINED: {error}")
@@ -163,7 +217,10 @@ class Run:
 
     def _told(self, world: World, loads: Sequence[Workload]) -> Expectations:
         types, sources, limits = declarations.told(world.config.types.dir)
-        host_ids = {host: (world.host_config(host).tailer.state_dir / "host-id").read_text().strip() for host in HOSTS}
+        host_ids = {
+            host: (world.host_config(host).tailer.state_dir / "host-id").read_text().strip()
+            for host in HOSTS
+        }
         logs = [log for load in loads for log in load.logs]
         files = [
             {
@@ -175,7 +232,9 @@ class Run:
             }
             for log in logs
         ]
-        files += [of.expectation(sources[of.source], host_ids[of.host]) for of in world.losses.vanished]
+        files += [
+            of.expectation(sources[of.source], host_ids[of.host]) for of in world.losses.vanished
+        ]
         storage = world.config.storage
         content = {
             "webhdfs": f"http://{world.stack.layout.address('namenode-http')}",
@@ -196,10 +255,19 @@ class Run:
         return read_expectations(file)
 
     def _evidence(
-        self, world: World, hdfs: WebHdfs, told: Expectations, watches: Sequence[Watch], closings: Closings,
+        self,
+        world: World,
+        hdfs: WebHdfs,
+        told: Expectations,
+        watches: Sequence[Watch],
+        closings: Closings,
         loads: Sequence[Workload],
-    ) -> Evidence:  # fmt: skip
-        watched = _ALWAYS | (_OF_FILES if told.files else frozenset()) | ({Flow.API} if told.api else frozenset())
+    ) -> Evidence:
+        watched = (
+            _ALWAYS
+            | (_OF_FILES if told.files else frozenset())
+            | ({Flow.API} if told.api else frozenset())
+        )
         return Evidence(
             told=told,
             hdfs=hdfs,
@@ -220,9 +288,16 @@ class Run:
         world.center.stop("etl")
         self._tell("the judge compares every line and event with every bucket")
         findings = check(evidence)
-        self._tell(f"compared {findings.compared:,}: {dict(findings) or 'nothing is wrong'}; planting faults for the checkers")
+        self._tell(
+            f"compared {findings.compared:,}: {dict(findings) or 'nothing is wrong'}; "
+            "planting faults for the checkers"
+        )
         recoveries = [
-            (of.fault, None if of.recovered_s is None else round(of.recovered_s - of.all_healed_s, 1)) for of in evidence.injected
+            (
+                of.fault,
+                None if of.recovered_s is None else round(of.recovered_s - of.all_healed_s, 1),
+            )
+            for of in evidence.injected
         ]
         outcome = Outcome(
             findings=findings,

@@ -1,4 +1,5 @@
-"""What will be done to the world, and when: a pure function of a seed, written down before it happens.
+"""What will be done to the world, and when: a pure function of a seed, written down before it
+happens.
 
 {"version": 1, "tier": "pr", "seed": 7, "rate": 200, "workloads": ["api", "events", "kinds"], "kinds": 4,
  "rounds": [[{"fault": "edge-leader-sigkill", "after_s": 3.1, "hold_s": 12.0, "pick": 0.42}, …], …]}
@@ -79,10 +80,17 @@ class Injectable(Protocol):
 
 
 def draw(
-    tier: Tier, seed: int, faults: Mapping[str, Injectable], workloads: Collection[str], rounds: int | None = None,
+    tier: Tier,
+    seed: int,
+    faults: Mapping[str, Injectable],
+    workloads: Collection[str],
+    rounds: int | None = None,
     at_once: int | None = None,
-) -> Schedule:  # fmt: skip
-    """The schedule of this seed. Each fault comes once before any comes twice; two that touch the same are never at once."""
+) -> Schedule:
+    """The schedule of this seed.
+
+    Each fault comes once before any comes twice; two that touch the same are never at once.
+    """
     plan, chance = PLANS[tier], random.Random(seed)
     waiting: list[str] = []
     made = []
@@ -90,11 +98,20 @@ def draw(
         waiting = waiting or chance.sample(sorted(faults), len(faults))
         chosen = _taken_together(waiting, faults, at_once or plan.at_once)
         made.append([_injection(faults[name], plan, chance) for name in chosen])
-    return Schedule(tier=tier, seed=seed, rate=plan.rate, kinds=plan.kinds, workloads=sorted(workloads), rounds=made)
+    return Schedule(
+        tier=tier,
+        seed=seed,
+        rate=plan.rate,
+        kinds=plan.kinds,
+        workloads=sorted(workloads),
+        rounds=made,
+    )
 
 
 def _taken_together(waiting: list[str], faults: Mapping[str, Injectable], count: int) -> list[str]:
-    """The next, and the first of those that wait which fit beside it; at the end of them there may be fewer than asked for."""
+    """The next, and the first of those that wait which fit beside it; at the end of them there may
+    be fewer than asked for.
+    """
     chosen: list[str] = []
     touched: set[str] = set()
     for name in [*waiting]:
@@ -109,5 +126,8 @@ def _injection(fault: Injectable, plan: Plan, chance: random.Random) -> Injectio
     least, most = fault.hold_s
     hold_s = chance.uniform(least, least + (most - least) * plan.hold_more)
     return Injection(
-        fault=fault.name, after_s=round(chance.uniform(*AFTER_S), 1), hold_s=round(hold_s, 1), pick=round(chance.random(), 3)
+        fault=fault.name,
+        after_s=round(chance.uniform(*AFTER_S), 1),
+        hold_s=round(hold_s, 1),
+        pick=round(chance.random(), 3),
     )

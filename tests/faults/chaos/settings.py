@@ -1,4 +1,7 @@
-"""What is configured: types and sources, and hourmark.toml of each host and of the center. Pure, but for writing declarations."""
+"""What is configured: types and sources, and hourmark.toml of each host and of the center.
+
+Pure, but for writing declarations.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hourmark_infra.demo.declarations import LINES_SOURCE, SERVER_LOG, SERVER_SOURCE, write_declarations
+from hourmark_infra.demo.declarations import (
+    LINES_SOURCE,
+    SERVER_LOG,
+    SERVER_SOURCE,
+    write_declarations,
+)
 from hourmark_infra.demo.events import AD_SHOWN, TRACK_PLAYED
 from hourmark_infra.demo.named_lines import TYPE as LINES
 
@@ -18,7 +26,9 @@ API_TYPE: Final = "pinged"
 
 
 class Ports(NamedTuple):
-    """Of one host: its service, the metrics of its tailer, and the links by which others reach what they need."""
+    """Of one host: its service, the metrics of its tailer, and the links by which others reach what
+    they need.
+    """
 
     service: int
     tailer_metrics: int
@@ -37,12 +47,17 @@ def declare(folder: Path, kinds: int) -> None:
         (folder / f"{unused}.toml").unlink()
     for name in (*kind_names(kinds), API_TYPE):
         (folder / f"{name}.toml").write_text(
-            f'name = "{name}"\ndoc = "A small type."\nfields = [{{ name = "number", type = "long" }}]\n'
+            f'name = "{name}"\ndoc = "A small type."\nfields = [{{ name = "number", type '
+            f'= "long" }}]\n'
         )
     sources = {EVENTS_SOURCE: [TRACK_PLAYED, AD_SHOWN], KINDS_SOURCE: kind_names(kinds)}
     assert not {LINES_SOURCE, SERVER_SOURCE} & sources.keys()
     (folder / "sources.toml").write_text(
-        "\n".join(f'[[source]]\nname = "{name}"\ntypes = {types!r}\n' for name, types in sources.items() if types)
+        "\n".join(
+            f'[[source]]\nname = "{name}"\ntypes = {types!r}\n'
+            for name, types in sources.items()
+            if types
+        )
     )
 
 
@@ -51,7 +66,9 @@ def all_types(kinds: int) -> list[str]:
     return [TRACK_PLAYED, AD_SHOWN, *kind_names(kinds), API_TYPE]
 
 
-def center_settings(stack: Mapping[str, Any], types: Path, ledger: str, links: Mapping[str, int]) -> dict[str, Any]:
+def center_settings(
+    stack: Mapping[str, Any], types: Path, ledger: str, links: Mapping[str, int]
+) -> dict[str, Any]:
     """Of the driver, and of `types apply`: storage and registry by way of links."""
     return {
         **stack,
@@ -66,21 +83,39 @@ def center_settings(stack: Mapping[str, Any], types: Path, ledger: str, links: M
 def with_bootstrap(settings: Mapping[str, Any], bootstrap: Mapping[str, str]) -> dict[str, Any]:
     """These, with other addresses of Kafka, by cluster."""
     kafka = settings["kafka"]
-    return {**settings, "kafka": {**kafka, **{cluster: {**kafka[cluster], "bootstrap": at} for cluster, at in bootstrap.items()}}}
+    return {
+        **settings,
+        "kafka": {
+            **kafka,
+            **{cluster: {**kafka[cluster], "bootstrap": at} for cluster, at in bootstrap.items()},
+        },
+    }
 
 
 def second_driver_settings(center: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Of another driver of the same ledger, as on another machine."""
-    return {**center, "etl": {**center["etl"], "scratch_dir": str(folder / "scratch"), "metrics_port": 0}}
+    return {
+        **center,
+        "etl": {**center["etl"], "scratch_dir": str(folder / "scratch"), "metrics_port": 0},
+    }
 
 
 def host_settings(
-    center: Mapping[str, Any], host: str, ports: Ports, folder: Path, logs: Path, sources: Sequence[str]
+    center: Mapping[str, Any],
+    host: str,
+    ports: Ports,
+    folder: Path,
+    logs: Path,
+    sources: Sequence[str],
 ) -> dict[str, Any]:
     """Of one host's tailer and service; its state is in `folder`, what it tails below `logs`."""
     return {
         **center,
-        "service": {"port": ports.service, "state_dir": str(folder / "service"), "report_seconds": 1.0},
+        "service": {
+            "port": ports.service,
+            "state_dir": str(folder / "service"),
+            "report_seconds": 1.0,
+        },
         "tailer": {
             "state_dir": str(folder / "tailer"),
             "service_urls": [f"http://127.0.0.1:{port}" for port in ports.to_service.values()],

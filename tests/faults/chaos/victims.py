@@ -1,4 +1,6 @@
-"""Whoever a fault may hit: a server of the stack, a component of Hourmark, the ledger's database, with all its processes."""
+"""Whoever a fault may hit: a server of the stack, a component of Hourmark, the ledger's database,
+with all its processes.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,9 @@ class Component:
 
 @dataclasses.dataclass
 class Database:
-    """PostgreSQL, with the ledger in it. Killed by SIGQUIT: all its processes end at once, and the next start recovers."""
+    """PostgreSQL, with the ledger in it. Killed by SIGQUIT: all its processes end at once, and the
+    next start recovers.
+    """
 
     server: Postgres
     name: str

@@ -1,7 +1,10 @@
-"""Workloads by name: each writes, or posts, until it is stopped, and says what it wrote. Any of them goes with any fault.
+"""Workloads by name: each writes, or posts, until it is stopped, and says what it wrote.
 
-Lines are stamped with the time of their writing; some are stamped minutes earlier, as of an application that held them back:
-these alone may be late. A line whose minute ended before it was handed to the file may be, too, and is counted.
+Any of them goes with any fault.
+
+Lines are stamped with the time of their writing; some are stamped minutes earlier, as of an
+application that held them back: these alone may be late. A line whose minute ended before it was
+handed to the file may be, too, and is counted.
 """
 
 from __future__ import annotations
@@ -13,7 +16,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from tests.faults.chaos.settings import API_TYPE, BUCKET_SECONDS, EVENTS_SOURCE, HOSTS, KINDS_SOURCE, kind_names
+from tests.faults.chaos.settings import (
+    API_TYPE,
+    BUCKET_SECONDS,
+    EVENTS_SOURCE,
+    HOSTS,
+    KINDS_SOURCE,
+    kind_names,
+)
 from tests.support.api_traffic import ApiTraffic
 
 from hourmark.clock import Clock
@@ -66,15 +76,21 @@ class Workload(Protocol):
 
 
 class Files:
-    """Writes lines at a rate, in a thread, into one log each of some hosts in turn; rotates each now and then, in two ways."""
+    """Writes lines at a rate, in a thread, into one log each of some hosts in turn; rotates each
+    now and then, in two ways.
+    """
 
-    def __init__(self, logs: list[Log], lines: Iterator[Due], rate: float, seed: int, clock: Clock) -> None:
+    def __init__(
+        self, logs: list[Log], lines: Iterator[Due], rate: float, seed: int, clock: Clock
+    ) -> None:
         self.logs, self.posted = logs, list[ApiEvent]()
         self.written = self.may_be_late = 0
         self._lines, self._rate, self._clock, self._chance = lines, rate, clock, random.Random(seed)
         self._failure: BaseException | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"files-{logs[0].source}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"files-{logs[0].source}", daemon=True
+        )
 
     def start(self) -> None:
         """Begin."""
@@ -117,12 +133,16 @@ class Files:
         log.append(content, broken)
         self.written += count
         minute_ms = BUCKET_SECONDS * 1000
-        self.may_be_late += count if first_ms // minute_ms != self._clock.now_ms() // minute_ms else late
+        self.may_be_late += (
+            count if first_ms // minute_ms != self._clock.now_ms() // minute_ms else late
+        )
 
 
 @dataclasses.dataclass
 class Posting:
-    """A program that posts over HTTP to both services, by links of its own, and some events twice."""
+    """A program that posts over HTTP to both services, by links of its own, and some events
+    twice.
+    """
 
     world: World
     seed: int
@@ -130,7 +150,15 @@ class Posting:
     def __post_init__(self) -> None:
         self.logs, self.posted, self.may_be_late = list[Log](), list[ApiEvent](), 0
         addresses = [f"http://127.0.0.1:{self.world.links[f'api-{host}'].port}" for host in HOSTS]
-        self._traffic = ApiTraffic(addresses, API_TYPE, self.posted, timeout_s=10.0, twice=0.1, observed=True, seed=self.seed)
+        self._traffic = ApiTraffic(
+            addresses,
+            API_TYPE,
+            self.posted,
+            timeout_s=10.0,
+            twice=0.1,
+            observed=True,
+            seed=self.seed,
+        )
 
     @property
     def written(self) -> int:
@@ -147,13 +175,21 @@ class Posting:
 
 
 def _files(world: World, source: str, lines: Iterator[Due], rate: float, seed: int) -> Files:
-    logs = [Log(host, source, RecordedLog(world.logs / host / source / "player.log")) for host in HOSTS]
+    logs = [
+        Log(host, source, RecordedLog(world.logs / host / source / "player.log")) for host in HOSTS
+    ]
     return Files(logs, lines, rate, seed, world.clock)
 
 
 def _events(world: World, rate: int, seed: int) -> Workload:
     """Two structured types, 7 to 3, and lines that are broken in every way."""
-    return _files(world, EVENTS_SOURCE, events(_NO_END, seed, broken_at_least_each=rate * 10), 0.9 * rate, seed)
+    return _files(
+        world,
+        EVENTS_SOURCE,
+        events(_NO_END, seed, broken_at_least_each=rate * 10),
+        0.9 * rate,
+        seed,
+    )
 
 
 def _kinds(world: World, rate: int, seed: int) -> Workload:
@@ -162,7 +198,10 @@ def _kinds(world: World, rate: int, seed: int) -> Workload:
     number = iter(range(_NO_END))
 
     def line() -> Due:
-        return Due(0.0, rendered("kinds", chance.choice(names), json.dumps({"number": next(number)}).encode()))
+        return Due(
+            0.0,
+            rendered("kinds", chance.choice(names), json.dumps({"number": next(number)}).encode()),
+        )
 
     return _files(world, KINDS_SOURCE, iter(line, None), 0.1 * rate, seed)
 
@@ -172,4 +211,8 @@ def _api(world: World, rate: int, seed: int) -> Workload:
     return Posting(world, seed)
 
 
-WORKLOADS: Final[Mapping[str, Callable[[World, int, int], Workload]]] = {"events": _events, "kinds": _kinds, "api": _api}
+WORKLOADS: Final[Mapping[str, Callable[[World, int, int], Workload]]] = {
+    "events": _events,
+    "kinds": _kinds,
+    "api": _api,
+}

@@ -1,8 +1,9 @@
 """The world that faults happen to, all of it real: servers, components, links between them.
 
-Three edge brokers, a central one, two workers of MirrorMaker 2 under their supervisors, NameNode, DataNode, registry; two hosts,
-each with a tailer and a delivery service; the driver with its ledger in PostgreSQL (SQLite where that is not installed). Tailers,
-the API's program, the driver's way to NameNode and ledger, everybody's to the registry and to Kafka go over links that can be bad
+Three edge brokers, a central one, two workers of MirrorMaker 2 under their supervisors, NameNode,
+DataNode, registry; two hosts, each with a tailer and a delivery service; the driver with its ledger
+in PostgreSQL (SQLite where that is not installed). Tailers, the API's program, the driver's way to
+NameNode and ledger, everybody's to the registry and to Kafka go over links that can be bad
 networks.
 """
 
@@ -68,7 +69,9 @@ _DRAIN_S: Final = 600.0
 
 
 class Faulty(Components):
-    """Its service's and its driver's clocks are off, and its driver dies at a step, where a fault orders it; else as any."""
+    """Its service's and its driver's clocks are off, and its driver dies at a step, where a fault
+    orders it; else as any.
+    """
 
     def command(self, *arguments: str) -> Sequence[str]:
         """Of Hourmark; those two by way of what takes orders."""
@@ -78,7 +81,15 @@ class Faulty(Components):
             order = f"{ORDER_VARIABLE}={self.config.parent / CRASH_ORDER}"
             return (*by_order, order, sys.executable, "-m", CRASHING_DRIVER, str(self.config))
         if arguments == COMMANDS["service"]:
-            return (*by_order, sys.executable, "-m", SHIFTED_CLOCK, *arguments, "--config", str(self.config))
+            return (
+                *by_order,
+                sys.executable,
+                "-m",
+                SHIFTED_CLOCK,
+                *arguments,
+                "--config",
+                str(self.config),
+            )
         return super().command(*arguments)
 
 
@@ -88,7 +99,9 @@ def _clock_offset(config: Path) -> Path:
 
 @dataclasses.dataclass
 class World:
-    """Made by `standing`. `victims`: all that a fault may hit, by name. `ended`: who ended though no fault had hit it."""
+    """Made by `standing`. `victims`: all that a fault may hit, by name. `ended`: who ended though
+    no fault had hit it.
+    """
 
     work: Path
     stack: LinkedStack
@@ -103,14 +116,20 @@ class World:
     say: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        self.crash_order = self.work / CRASH_ORDER  # what stands here kills the driver at a step of its own
+        self.crash_order = (
+            self.work / CRASH_ORDER
+        )  # what stands here kills the driver at a step of its own
         self.hit = set[str]()  # victims that a fault holds now
         self.ended: list[str] = []
         self.losses = Losses()  # what faults destroyed
         self._looking = threading.Lock()
-        self.victims: dict[str, Victim] = {name: Server(self.stack, name) for name in self.stack.names}
+        self.victims: dict[str, Victim] = {
+            name: Server(self.stack, name) for name in self.stack.names
+        }
         for host, components in self.hosts.items():
-            self.victims |= {f"{name}-{host}": Component(components, name) for name in ("tailer", "service")}
+            self.victims |= {
+                f"{name}-{host}": Component(components, name) for name in ("tailer", "service")
+            }
         self.victims["etl"] = Component(self.center, "etl")
         self.victims[WORKER] = self.victims.pop(MIRRORS[1])
         if self.database is not None:
@@ -132,12 +151,18 @@ class World:
         return load_config(self.hosts[host].config)
 
     def clock_offset(self, whose: str) -> Path:
-        """Where a fault puts by how much a clock is off: the center's driver's, or the service's of a host."""
+        """Where a fault puts by how much a clock is off: the center's driver's, or the service's of
+        a host.
+        """
         return _clock_offset(self.center.config if whose == CENTER else self.hosts[whose].config)
 
     def service_clock_ms(self, host: str) -> int:
         """What its service says that it is."""
-        answer = httpx.get(f"http://127.0.0.1:{self.ports[host].service}/healthz", timeout=_READY_S, trust_env=False)
+        answer = httpx.get(
+            f"http://127.0.0.1:{self.ports[host].service}/healthz",
+            timeout=_READY_S,
+            trust_env=False,
+        )
         return int(answer.headers[CLOCK_HEADER])
 
     @property
@@ -148,21 +173,32 @@ class World:
 
     def hdfs(self) -> WebHdfs:
         """A reader of buckets, to be closed; no storage of Hourmark's."""
-        return WebHdfs(f"http://{self.stack.layout.address('namenode-http')}", self.config.storage.user)
+        return WebHdfs(
+            f"http://{self.stack.layout.address('namenode-http')}", self.config.storage.user
+        )
 
     def copied_ids(self, event_type: str) -> set[str]:
         """Of all events of a type that the central cluster has."""
         central = self.central
-        partitions = partitions_of(central, central_topic(events_topic(event_type), self.config.kafka.edge_alias))
+        partitions = partitions_of(
+            central, central_topic(events_topic(event_type), self.config.kafka.edge_alias)
+        )
         starts, ends = central.starts(partitions), central.ends(partitions)
-        return {row["event_id"] for row in read_rows(central, event_type, {p: (starts[p], ends[p]) for p in partitions})}
+        return {
+            row["event_id"]
+            for row in read_rows(central, event_type, {p: (starts[p], ends[p]) for p in partitions})
+        }
 
     def wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
-        """Wait for a condition, and look after the components meanwhile; Unavailable if it never holds."""
+        """Wait for a condition, and look after the components meanwhile; Unavailable if it never
+        holds.
+        """
         wait_for(condition, what, seconds, self.clock, self.look)
 
     def look(self) -> None:
-        """Who ended though nobody hit it is written down, and started again, as a supervisor of a machine would."""
+        """Who ended though nobody hit it is written down, and started again, as a supervisor of a
+        machine would.
+        """
         with self._looking:  # faults end side by side, and each looks
             for name, victim in self.victims.items():
                 if (
@@ -197,10 +233,14 @@ class World:
 
 @contextlib.contextmanager
 def standing(home: Path, kinds: int, clock: Clock, say: Say, *, spread: bool) -> Iterator[World]:
-    """A world of its own below `home`, from nothing; taken down at the end, whatever happened. Its logs stay."""
+    """A world of its own below `home`, from nothing; taken down at the end, whatever happened. Its
+    logs stay.
+    """
     os.environ["TZ"] = ZONE
     work = home / "work"
-    for components in (Components(home / part, work / part, work, clock) for part in (*HOSTS, CENTER, SECOND)):
+    for components in (
+        Components(home / part, work / part, work, clock) for part in (*HOSTS, CENTER, SECOND)
+    ):
         components.stop_all()  # of a run that was killed
     purge_stack(home, say)
     shutil.rmtree(work, ignore_errors=True)
@@ -213,14 +253,23 @@ def standing(home: Path, kinds: int, clock: Clock, say: Say, *, spread: bool) ->
         links = stack.link(network)
         try:
             stack.up()
-        except Unavailable as error:  # as a rule, somebody took a port between its choice and its use: `up` chooses it anew
+        # as a rule, somebody took a port between its choice and its use: `up` chooses it anew
+        except Unavailable as error:
             say(f"{str(error).splitlines()[0]}; trying once more")
             stack.down()
             stack.up()
         names = ["ledger", "link-registry", "link-namenode", "link-ledger"]
-        names += [f"{of}-{host}" for host in HOSTS for of in ("service", "metrics", "api", *(f"to-{there}" for there in HOSTS))]
+        names += [
+            f"{of}-{host}"
+            for host in HOSTS
+            for of in ("service", "metrics", "api", *(f"to-{there}" for there in HOSTS))
+        ]
         port = free_ports(tuple(names))
-        ledger = at_the_end.enter_context(postgres.running(port["ledger"])) if postgres.binaries() else None
+        ledger = (
+            at_the_end.enter_context(postgres.running(port["ledger"]))
+            if postgres.binaries()
+            else None
+        )
         links |= _links(stack, ledger, port, network)
         world = _made(home, work, stack, ledger, port, links, kinds, clock, say)
         at_the_end.callback(world.stop)
@@ -228,33 +277,64 @@ def standing(home: Path, kinds: int, clock: Clock, say: Say, *, spread: bool) ->
         yield world
 
 
-def _links(stack: LinkedStack, ledger: postgres.Postgres | None, port: dict[str, int], network: Network) -> dict[str, Link]:
+def _links(
+    stack: LinkedStack, ledger: postgres.Postgres | None, port: dict[str, int], network: Network
+) -> dict[str, Link]:
     """To all that is no broker."""
-    targets = {"registry": stack.layout.ports["registry"], "namenode": stack.layout.ports["namenode-http"]}
+    targets = {
+        "registry": stack.layout.ports["registry"],
+        "namenode": stack.layout.ports["namenode-http"],
+    }
     if ledger is not None:
         targets["ledger"] = port["ledger"]
-    links = {name: Link(port[f"link-{name}"], ("127.0.0.1", target), network) for name, target in targets.items()}
+    links = {
+        name: Link(port[f"link-{name}"], ("127.0.0.1", target), network)
+        for name, target in targets.items()
+    }
     for there in HOSTS:
         target = ("127.0.0.1", port[f"service-{there}"])
         links[f"api-{there}"] = Link(port[f"api-{there}"], target, network)
-        links |= {f"tailer-{host}-{there}": Link(port[f"to-{there}-{host}"], target, network) for host in HOSTS}
+        links |= {
+            f"tailer-{host}-{there}": Link(port[f"to-{there}-{host}"], target, network)
+            for host in HOSTS
+        }
     return links
 
 
 def _made(
-    home: Path, work: Path, stack: LinkedStack, ledger: postgres.Postgres | None, port: dict[str, int], links: dict[str, Link],
-    kinds: int, clock: Clock, say: Say,
-) -> World:  # fmt: skip
+    home: Path,
+    work: Path,
+    stack: LinkedStack,
+    ledger: postgres.Postgres | None,
+    port: dict[str, int],
+    links: dict[str, Link],
+    kinds: int,
+    clock: Clock,
+    say: Say,
+) -> World:
     url = ledger.new_database() if ledger is not None else ""
-    by_link = url.replace(f":{port['ledger']}/", f":{port['link-ledger']}/") or f"sqlite:///{work / 'ledger.sqlite'}"
+    by_link = (
+        url.replace(f":{port['ledger']}/", f":{port['link-ledger']}/")
+        or f"sqlite:///{work / 'ledger.sqlite'}"
+    )
     declare(work / "types", kinds)
     of_stack = tomllib.loads(stack.layout.config_file.read_text())
-    outside = center_settings(of_stack, work / "types", by_link, {name: link.port for name, link in links.items()})
-    outside = with_bootstrap(outside, {cluster: stack.layout.bootstrap(cluster) for cluster in CLUSTERS})
-    center = with_bootstrap(outside, {cluster: stack.bootstrap(DRIVER, cluster) for cluster in CLUSTERS})
+    outside = center_settings(
+        of_stack, work / "types", by_link, {name: link.port for name, link in links.items()}
+    )
+    outside = with_bootstrap(
+        outside, {cluster: stack.layout.bootstrap(cluster) for cluster in CLUSTERS}
+    )
+    center = with_bootstrap(
+        outside, {cluster: stack.bootstrap(DRIVER, cluster) for cluster in CLUSTERS}
+    )
     at_hosts = with_bootstrap(outside, {"edge": stack.bootstrap(SERVICES, "edge")})
     ports = {
-        host: Ports(port[f"service-{host}"], port[f"metrics-{host}"], {there: port[f"to-{there}-{host}"] for there in HOSTS})
+        host: Ports(
+            port[f"service-{host}"],
+            port[f"metrics-{host}"],
+            {there: port[f"to-{there}-{host}"] for there in HOSTS},
+        )
         for host in HOSTS
     }
     (work / f"{OUTSIDE}.toml").write_text(render_toml(outside))
@@ -270,4 +350,16 @@ def _made(
 
     hosts = {host: at(host) for host in HOSTS}
     database = None if ledger is None else Database(ledger, url.rpartition("/")[2])
-    return World(work, stack, database, links, hosts, at(CENTER), at(SECOND, Components), ports, kinds, clock, say)
+    return World(
+        work,
+        stack,
+        database,
+        links,
+        hosts,
+        at(CENTER),
+        at(SECOND, Components),
+        ports,
+        kinds,
+        clock,
+        say,
+    )

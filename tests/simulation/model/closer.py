@@ -1,4 +1,6 @@
-"""How an hour closes in the model: cut, freeze, prove, seal, write, publish; and what an operator's order does."""
+"""How an hour closes in the model: cut, freeze, prove, seal, write, publish; and what an operator's
+order does.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class Closing(Path):
             self.note("ordered")
 
     def _live(self, hour: int) -> frozenset[int]:
-        """Ranges that a live host has cut, holding hours up to this one, and not seen acknowledged."""
+        """Ranges that a live host has cut, holding hours up to this one, and not seen
+        acknowledged.
+        """
         todo = (x for x in self.ranges.values() if not x.acked and not x.abandoned)
         return frozenset(x.id for x in todo if any(e.hour <= hour for e in x.events))
 
@@ -89,7 +93,8 @@ class Closing(Path):
             cut.barrier = {p: self.central[p].end for p in cut.edge_events}
         return early or all(self.ledger.offsets[p] >= end for p, end in cut.barrier.items())
 
-    # what is read ---------------------------------------------------------------------------------------------------
+    # what is read
+    # ---------------------------------------------------------------------------------------------------
 
     def _file(self, name: str) -> File:
         file = self.store.files.get(name)
@@ -107,7 +112,9 @@ class Closing(Path):
         return [g for g in self.ledger.groups if g.listed == self.ledger.frontier]
 
     def _counting(self, audit_next: int) -> list[Known]:
-        """Promises below the cut with something that is not settled; each record counts, a second one of a range too."""
+        """Promises below the cut with something that is not settled; each record counts, a second
+        one of a range too.
+        """
         return [k for k in self.ledger.promises if k.at < audit_next and self._hours(k)]
 
     def _hours(self, known: Known) -> list[tuple[int, int, int]]:
@@ -115,12 +122,17 @@ class Closing(Path):
         late = known.at >= self.ledger.settled_next
         return [p for p in known.record.promised if p[0] == h or (p[0] < h and late)]
 
-    # prove ----------------------------------------------------------------------------------------------------------
+    # prove
+    # ----------------------------------------------------------------------------------------------------------
 
     def unmet(self, audit_next: int, unreadable: set[str]) -> set[Key]:
-        """Promises without exactly their rows. Files that cannot be read are added to `unreadable`."""
+        """Promises without exactly their rows. Files that cannot be read are added to
+        `unreadable`.
+        """
         counting = self._counting(audit_next)
-        promised: list[Sums] = [(n, total, n * k.record.range_id) for k in counting for _, n, total in self._hours(k)]
+        promised: list[Sums] = [
+            (n, total, n * k.record.range_id) for k in counting for _, n, total in self._hours(k)
+        ]
         listed = [g.sums for g in self._listed()]
         if self.breaks == "no-proof":
             return set()
@@ -167,7 +179,9 @@ class Closing(Path):
         assert cut.audit_next is not None
         unmet = self.unmet(cut.audit_next, unreadable)
         unknown = book.frontier <= book.only_forced_to
-        if self.ordered:  # a proof by sums reads nothing, so a file that is gone may be found only now
+        if (
+            self.ordered
+        ):  # a proof by sums reads nothing, so a file that is gone may be found only now
             unreadable |= {g.file for g in self._listed() if self._rows_or_none(g) is None}
         if not unmet and not unreadable and not unknown:
             return self._seal("timed_out" if cut.waived else "proved", frozenset())
@@ -208,16 +222,27 @@ class Closing(Path):
         book, cut = self.ledger, self.cut
         assert cut is not None and cut.audit_next is not None
         if grade == "forced" and not self.destroyed:
-            raise Broken(f"hour {book.frontier} can only be forced, and nothing was destroyed: {sorted(map(str, named))}")
+            raise Broken(
+                f"hour {book.frontier} can only be forced, and nothing was destroyed: "
+                f"{sorted(map(str, named))}"
+            )
         known = {k.record.range_id for k in book.promises if k.at < cut.audit_next}
         rows = [r for g in self._listed() for r in self._rows_or_none(g) or []]
         self.store.unaudited[len(self.store.unaudited)] = Unaudited(
-            book.frontier, frozenset((r.range_id, r.event.hour, r.event.id) for r in rows if r.range_id not in known)
+            book.frontier,
+            frozenset(
+                (r.range_id, r.event.hour, r.event.id) for r in rows if r.range_id not in known
+            ),
         )
         book.unaudited.append(len(self.store.unaudited) - 1)
         offsets = tuple(sorted(book.offsets.items()))
         book.seal = Seal(
-            grade=grade, audit_next=cut.audit_next, edge_audit=cut.edge_control, begun=cut.begun, offsets=offsets, named=named
+            grade=grade,
+            audit_next=cut.audit_next,
+            edge_audit=cut.edge_control,
+            begun=cut.begun,
+            offsets=offsets,
+            named=named,
         )
         book.state, self.ordered, self.trouble = "sealed", False, ""
         self.note(f"sealed: {grade}")
@@ -228,7 +253,8 @@ class Closing(Path):
         except Unreadable:
             return None
 
-    # write and publish ----------------------------------------------------------------------------------------------
+    # write and publish
+    # ----------------------------------------------------------------------------------------------
 
     def _content(self, seal: Seal) -> frozenset[Event]:
         rows = []
@@ -236,12 +262,21 @@ class Closing(Path):
             try:
                 rows += self._rows(group)
             except Unreadable as error:
-                if not self._spans_of({error.args[0]}) <= seal.named and self.breaks != "reseal-loses":
+                if (
+                    not self._spans_of({error.args[0]}) <= seal.named
+                    and self.breaks != "reseal-loses"
+                ):
                     raise
-        return frozenset(e for e in {r.event for r in rows} if not (e.hour < self.ledger.frontier and self._is_closed(e)))
+        return frozenset(
+            e
+            for e in {r.event for r in rows}
+            if not (e.hour < self.ledger.frontier and self._is_closed(e))
+        )
 
     def _is_closed(self, event: Event) -> bool:
-        """Told by an index of ids, whose digest the ledger has; where it does not match, by the bucket itself."""
+        """Told by an index of ids, whose digest the ledger has; where it does not match, by the
+        bucket itself.
+        """
         trusted = self.store.bad_indexes if self.breaks == "index-trusted" else set()
         return self.breaks != "no-cross-bucket" and any(
             event in b.events for h, b in self.store.closed.items() if h not in trusted
@@ -254,7 +289,9 @@ class Closing(Path):
         try:
             bucket = Bucket(self._content(seal), seal, book.uuid, self.hour)
         except Unreadable as error:
-            if not self.restage(error.args[0]):  # the seal cannot be kept: the hour opens again, and takes an override
+            if not self.restage(
+                error.args[0]
+            ):  # the seal cannot be kept: the hour opens again, and takes an override
                 self._unfreeze("a sealed hour misses a file")
                 self.trouble = f"{error.args[0]} is gone"
             return None
@@ -265,7 +302,10 @@ class Closing(Path):
         if self.rnd.random() < 0.1:
             return self.note("closer killed after its rename")
         standing = self.store.closed[h]
-        if (standing.ledger, standing.seal) != (book.uuid, seal) and self.breaks != "older-copy-accepted":
+        if (standing.ledger, standing.seal) != (
+            book.uuid,
+            seal,
+        ) and self.breaks != "older-copy-accepted":
             return self._foreign("another ledger's bucket stands")
         book.settled_next, book.frontier = seal.audit_next, h + 1
         book.state, book.seal, self.cut = "open", None, None
@@ -277,7 +317,9 @@ class Closing(Path):
         if h in self.store.closed and self.breaks != "zombie-closer":
             return self.note("rename refused: its marker is the truth")
         if h in self.store.closed:
-            bucket = Bucket(frozenset(list(bucket.events)[1:]), bucket.seal, bucket.ledger, bucket.at)
+            bucket = Bucket(
+                frozenset(list(bucket.events)[1:]), bucket.seal, bucket.ledger, bucket.at
+            )
         self.check_published(h, bucket)
         self.store.closed[h] = bucket
         self.note(f"published: {len(bucket.events)}")

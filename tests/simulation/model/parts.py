@@ -1,4 +1,7 @@
-"""What the model is made of: events, ranges, logs, staged files, the ledger and the store. One type; hours are integers."""
+"""What the model is made of: events, ranges, logs, staged files, the ledger and the store.
+
+One type; hours are integers.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ class Unreadable(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """`id`: made once, the same on every retry. `line`: what was written on the host, which only the judge knows."""
+    """`id`: made once, the same on every retry. `line`: what was written on the host, which only
+    the judge knows.
+    """
 
     id: int
     hour: int
@@ -54,7 +59,9 @@ class Audit:
 
 
 Record = Row | Audit
-Sums = tuple[int, int, int]  # events, sum of ids, sum of range ids: how a proof by sums tells rows from promises
+Sums = tuple[
+    int, int, int
+]  # events, sum of ids, sum of range ids: how a proof by sums tells rows from promises
 
 
 def audit_of(sent: Range) -> Audit:
@@ -67,7 +74,9 @@ def audit_of(sent: Range) -> Audit:
 
 @dataclasses.dataclass
 class Log:
-    """A partition: records with the time at which they were appended at the edge. `start`: below it, retention has deleted."""
+    """A partition: records with the time at which they were appended at the edge. `start`: below
+    it, retention has deleted.
+    """
 
     records: list[tuple[Record, int]] = dataclasses.field(default_factory=list)
     start: int = 0
@@ -96,7 +105,9 @@ class File:
 
 @dataclasses.dataclass
 class Group:
-    """Rows of one hour in one file, as the ledger knows them; of no bucket until a freeze lists it."""
+    """Rows of one hour in one file, as the ledger knows them; of no bucket until a freeze
+    lists it.
+    """
 
     file: str
     hour: int
@@ -115,7 +126,9 @@ class Known:
 
 @dataclasses.dataclass(kw_only=True)
 class Cut:
-    """`begun`: when, in hours of the wall clock; the central audit end is taken when the mirror has reached the edge's."""
+    """`begun`: when, in hours of the wall clock; the central audit end is taken when the mirror has
+    reached the edge's.
+    """
 
     begun: int
     waived: frozenset[int]
@@ -127,8 +140,9 @@ class Cut:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Seal:
-    """What a bucket will say. `named`: what it goes without, as ("promise", range id, hour), ("rows" or "promises", partition,
-    start, end)."""
+    """What a bucket will say. `named`: what it goes without, as ("promise", range id, hour),
+    ("rows" or "promises", partition, start, end).
+    """
 
     grade: str
     audit_next: int
@@ -143,7 +157,9 @@ class Ledger:
     """All of it can be copied, restored and lost."""
 
     uuid: int = 0
-    offsets: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(PARTITIONS, 0))
+    offsets: dict[str, int] = dataclasses.field(
+        default_factory=lambda: dict.fromkeys(PARTITIONS, 0)
+    )
     batches: int = 0
     groups: list[Group] = dataclasses.field(default_factory=list)
     promises: list[Known] = dataclasses.field(default_factory=list)
@@ -174,7 +190,9 @@ def copied(ledger: Ledger) -> Ledger:
 
 @dataclasses.dataclass(frozen=True)
 class Bucket:
-    """A closed bucket, for ever. `ledger`: who closed it. `at`: when, in hours of the wall clock."""
+    """A closed bucket, for ever. `ledger`: who closed it. `at`: when, in hours of the wall
+    clock.
+    """
 
     events: frozenset[Event]
     seal: Seal
@@ -199,7 +217,9 @@ class Store:
     unaudited: dict[int, Unaudited] = dataclasses.field(default_factory=dict)
     ledger: int = 0  # the newest ledger that a rebuild has made
     closed: dict[int, Bucket] = dataclasses.field(default_factory=dict)
-    bad_indexes: set[int] = dataclasses.field(default_factory=set)  # hours whose index of ids is damaged
+    bad_indexes: set[int] = dataclasses.field(
+        default_factory=set
+    )  # hours whose index of ids is damaged
 
 
 def sums_of(rows: Iterable[Row]) -> Sums:

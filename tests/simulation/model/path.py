@@ -37,7 +37,9 @@ class Path:
         self.central = {p: Log() for p in PARTITIONS}
         self.mirrored = dict.fromkeys(PARTITIONS, 0)
         self.dropped = False  # the mirror lost something, which its checks cannot see
-        self.destroyed = False  # something that closing may need was damaged, deleted, or never staged in time
+        self.destroyed = (
+            False  # something that closing may need was damaged, deleted, or never staged in time
+        )
         self.away_to = 0  # hour to which the mirror copies nothing
         self.gentle = False  # nothing is destroyed in this history
         self.faulty_mirror = breaks in ("count-only", "no-proof", "faulty-mirror")
@@ -55,13 +57,17 @@ class Path:
         return self.rnd.random() < 0.03
 
     def cut_range(self) -> None:
-        """A host writes lines: of now, of some hours ago, or by a clock that is a few minutes ahead, of the hour to come."""
+        """A host writes lines: of now, of some hours ago, or by a clock that is a few minutes
+        ahead, of the hour to come.
+        """
         r = self.rnd
         hours = []
         for _ in range(r.randint(1, 4)):
             ago = 0 if r.random() < 0.8 else r.choice((-1, -1, 1, 2, 3))
             hours.append(max(0, self.hour - ago))
-        self._take(r.randint(0, 2), tuple(Event(i, h, i) for h in hours for i in [r.getrandbits(40)]))
+        self._take(
+            r.randint(0, 2), tuple(Event(i, h, i) for h in hours for i in [r.getrandbits(40)])
+        )
 
     def _take(self, host: int, events: tuple[Event, ...]) -> None:
         cut = Range(id=self.rnd.getrandbits(40), host=host, events=events)
@@ -73,7 +79,9 @@ class Path:
         self.edge[partition].records.append((record, self.appended))
 
     def send(self) -> None:
-        """A range is sent: acknowledged, or the ack is lost, or the service is killed before the audit record."""
+        """A range is sent: acknowledged, or the ack is lost, or the service is killed before the
+        audit record.
+        """
         todo = [x for x in self.ranges.values() if not x.acked and not x.abandoned]
         if not todo:
             return None
@@ -135,9 +143,19 @@ class Path:
         return None
 
     def retention(self) -> None:
-        """The central cluster deletes what is older than a time, in all topics alike; rarely, what was not staged yet."""
-        staged = [log.records[at][1] for p, log in self.central.items() if (at := self.ledger.offsets[p]) < log.end]
-        below = min(staged, default=self.appended) if self.gentle or self.rnd.random() < 0.9 else self.appended
+        """The central cluster deletes what is older than a time, in all topics alike; rarely, what
+        was not staged yet.
+        """
+        staged = [
+            log.records[at][1]
+            for p, log in self.central.items()
+            if (at := self.ledger.offsets[p]) < log.end
+        ]
+        below = (
+            min(staged, default=self.appended)
+            if self.gentle or self.rnd.random() < 0.9
+            else self.appended
+        )
         below = self.rnd.randint(0, below)
         for p, log in self.central.items():
             while log.start < log.end and log.records[log.start][1] < below:
@@ -148,7 +166,9 @@ class Path:
         self.note("retention")
 
     def stage(self) -> None:
-        """A micro-batch; where the log begins past the ledger's offsets, only a rebuild finds what staged files still hold."""
+        """A micro-batch; where the log begins past the ledger's offsets, only a rebuild finds what
+        staged files still hold.
+        """
         book = self.ledger
         if any(log.start > book.offsets[p] for p, log in self.central.items()):
             self.note("staging finds a gap")
@@ -170,10 +190,22 @@ class Path:
         made = []
         for kind in (("audit",), PARTITIONS[1:]):
             own = {p: spans[p] for p in kind if p in spans}
-            records = [(o, self.central[p].records[o][0]) for p, (start, end) in own.items() for o in range(start, end)]
+            records = [
+                (o, self.central[p].records[o][0])
+                for p, (start, end) in own.items()
+                for o in range(start, end)
+            ]
             if records:
                 name = f"{kind[0]}-{self.rnd.getrandbits(40):010x}"
-                made.append(File(name=name, spans=own, records=records, number=self.ledger.batches, hour=self.hour))
+                made.append(
+                    File(
+                        name=name,
+                        spans=own,
+                        records=records,
+                        number=self.ledger.batches,
+                        hour=self.hour,
+                    )
+                )
                 self.store.files[name] = made[-1]
         return made
 

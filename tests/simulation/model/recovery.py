@@ -1,15 +1,26 @@
 """What is damaged, lost and restored in the model, and how it is healed.
 
-A lost ledger is rebuilt thus. Frontiers, settled positions and unaudited come from the store. All positions go back to where the
-logs begin; ids drop what is there twice. Staged files that reach below that are listed again, if their digests hold. Promises
-that neither the logs nor an intact file hold, and that an open hour may need, are lost: hours that have begun by then, or begin
-within an hour, can only be forced.
+A lost ledger is rebuilt thus. Frontiers, settled positions and unaudited come from the store. All
+positions go back to where the logs begin; ids drop what is there twice. Staged files that reach
+below that are listed again, if their digests hold. Promises that neither the logs nor an intact
+file hold, and that an open hour may need, are lost: hours that have begun by then, or begin within
+an hour, can only be forced.
 """
 
 from __future__ import annotations
 
 from tests.simulation.model.closer import Closing
-from tests.simulation.model.parts import PARTITIONS, Broken, Bucket, File, Known, Ledger, Record, copied, sums_of
+from tests.simulation.model.parts import (
+    PARTITIONS,
+    Broken,
+    Bucket,
+    File,
+    Known,
+    Ledger,
+    Record,
+    copied,
+    sums_of,
+)
 
 
 class Recovery(Closing):
@@ -19,7 +30,9 @@ class Recovery(Closing):
 
     @property
     def spans(self) -> dict[str, dict[str, tuple[int, int]]]:
-        """Offsets of every staged file there ever was: the ledger has them in a row of their own."""
+        """Offsets of every staged file there ever was: the ledger has them in a row of
+        their own.
+        """
         return self._spans
 
     def __init__(self, seed: int, breaks: str | None, verbose: bool) -> None:
@@ -31,7 +44,8 @@ class Recovery(Closing):
         super().list_file(file)
         self._spans[file.name] = file.spans
 
-    # faults ---------------------------------------------------------------------------------------------------------
+    # faults
+    # ---------------------------------------------------------------------------------------------------------
 
     def damage(self) -> None:
         """A staged file is damaged or gone, or a file of unaudited rows, or an index of ids."""
@@ -61,8 +75,13 @@ class Recovery(Closing):
         if old is None:
             return None
         if old.uuid != self.store.ledger and self.breaks != "copy-of-replaced-ledger":
-            return self.note("copy of a replaced ledger refused")  # what it stages has been deleted as nobody's
-        if old.frontier + (old.state == "sealed") in self.store.closed and self.breaks != "older-copy-accepted":
+            return self.note(
+                "copy of a replaced ledger refused"
+            )  # what it stages has been deleted as nobody's
+        if (
+            old.frontier + (old.state == "sealed") in self.store.closed
+            and self.breaks != "older-copy-accepted"
+        ):
             return self.note("restore refused")
         self.ledger, self.cut, self.ordered = copied(old), None, False
         self.note("older copy restored")
@@ -82,12 +101,15 @@ class Recovery(Closing):
     def disaster(self) -> None:
         """The same, and a staged file or some with it."""
         names = sorted(self.store.files)
-        for name in self.rnd.sample(names, min(len(names), self.rnd.choice((1, 1, 2, len(names) // 3)))):
+        for name in self.rnd.sample(
+            names, min(len(names), self.rnd.choice((1, 1, 2, len(names) // 3)))
+        ):
             self.store.files[name].damaged = True
         self.destroyed = True
         self.expire_and_lose()
 
-    # healing --------------------------------------------------------------------------------------------------------
+    # healing
+    # --------------------------------------------------------------------------------------------------------
 
     def restage(self, name: str) -> bool:
         """The file again, from the logs; False if they do not hold all of it any more."""
@@ -95,9 +117,17 @@ class Recovery(Closing):
         if any(start < self.central[p].start for p, (start, _) in spans.items()):
             return False
         records: list[tuple[int, Record]] = [
-            (o, self.central[p].records[o][0]) for p, (start, end) in spans.items() for o in range(start, end)
+            (o, self.central[p].records[o][0])
+            for p, (start, end) in spans.items()
+            for o in range(start, end)
         ]
-        again = File(name=f"{name}+", spans=spans, records=records, number=self.ledger.batches, hour=self.hour)
+        again = File(
+            name=f"{name}+",
+            spans=spans,
+            records=records,
+            number=self.ledger.batches,
+            hour=self.hour,
+        )
         self.store.files.pop(name, None)
         self.store.files[again.name], self._spans[again.name] = again, spans
         for g in self.ledger.groups:
@@ -105,7 +135,9 @@ class Recovery(Closing):
                 g.file = again.name
                 if g.sums != sums_of(again.rows(g.hour)):
                     raise Broken(f"{name} staged again has other rows")
-        self.ledger.promises = [Known(k.at, k.record, again.name) if k.file == name else k for k in self.ledger.promises]
+        self.ledger.promises = [
+            Known(k.at, k.record, again.name) if k.file == name else k for k in self.ledger.promises
+        ]
         self.note("staged again from the log")
         return True
 
@@ -126,7 +158,10 @@ class Recovery(Closing):
             book.offsets = dict(closed[book.frontier - 1].seal.offsets)
         if self.breaks == "rebuild-by-sequence":
             intact = list({f.number: f for f in sorted(intact, key=lambda f: f.hour)}.values())
-            book.offsets = {p: max([f.spans[p][1] for f in intact if p in f.spans], default=0) for p in PARTITIONS}
+            book.offsets = {
+                p: max([f.spans[p][1] for f in intact if p in f.spans], default=0)
+                for p in PARTITIONS
+            }
         for file in intact:
             if any(start < book.offsets[p] for p, (start, _) in file.spans.items()):
                 self.list_file(file)
@@ -137,23 +172,34 @@ class Recovery(Closing):
         self.note("rebuilt")
 
     def _promises_lost(self, intact: list[File]) -> list[tuple[int, int]]:
-        """Spans of promises that an open hour may need, and that are in no log and in no intact file."""
+        """Spans of promises that an open hour may need, and that are in no log and in no intact
+        file.
+        """
         at, lost = self._needed_from(), []
         begin = self.central["audit"].start
-        for start, end in [*sorted(f.spans["audit"] for f in intact if "audit" in f.spans), (begin, begin)]:
+        for start, end in [
+            *sorted(f.spans["audit"] for f in intact if "audit" in f.spans),
+            (begin, begin),
+        ]:
             if at < min(start, begin):
                 lost.append((at, min(start, begin)))
             at = max(at, end)
         return lost
 
     def _needed_from(self) -> int:
-        """Promises below are settled, or of hours before the frontier's: they were read an hour before it began."""
+        """Promises below are settled, or of hours before the frontier's: they were read an hour
+        before it began.
+        """
         book = self.ledger
 
         def old(b: Bucket) -> bool:
-            return (b.seal.begun if self.breaks == "needed-by-the-cut's-begin" else b.at) + 2 <= book.frontier
+            return (
+                b.seal.begun if self.breaks == "needed-by-the-cut's-begin" else b.at
+            ) + 2 <= book.frontier
 
-        older = [b.seal.audit_next for h, b in self.store.closed.items() if h < book.frontier and old(b)]
+        older = [
+            b.seal.audit_next for h, b in self.store.closed.items() if h < book.frontier and old(b)
+        ]
         if self.breaks == "needed-by-settled":
             return book.settled_next
         return min(book.settled_next, max(older, default=0))
@@ -179,18 +225,30 @@ class Recovery(Closing):
         self._forget(gone, below)
 
     def _is_settled(self, file: File, below: int) -> bool:
-        """Whether no hour to come needs these promises, and no second copy of one can come (in truth: by age)."""
+        """Whether no hour to come needs these promises, and no second copy of one can come (in
+        truth: by age).
+        """
         book = self.ledger
         end = file.spans["audit"][1]
         to_come = {r for r, _ in self.edge["audit"].records[book.offsets["audit"] :]}
-        settled = all(k.record.promised[-1][0] < book.frontier for k in book.promises if k.file == file.name)
+        settled = all(
+            k.record.promised[-1][0] < book.frontier for k in book.promises if k.file == file.name
+        )
         if self.breaks == "promises-cleaned-early":
             return settled and end <= book.settled_next
-        return settled and end <= min(below, self.central["audit"].start) and not any(r in to_come for _, r in file.records)
+        return (
+            settled
+            and end <= min(below, self.central["audit"].start)
+            and not any(r in to_come for _, r in file.records)
+        )
 
     def _forget(self, gone: set[str], below: int) -> None:
-        """The ledger forgets promises whose file was cleaned; one that is needed stays, and is found missing."""
+        """The ledger forgets promises whose file was cleaned; one that is needed stays, and is
+        found missing.
+        """
         book = self.ledger
         book.promises = [
-            k for k in book.promises if k.file not in gone or k.at >= below or k.record.promised[-1][0] >= book.frontier
+            k
+            for k in book.promises
+            if k.file not in gone or k.at >= below or k.record.promised[-1][0] >= book.frontier
         ]

@@ -1,4 +1,5 @@
-"""A small real HTTP server that speaks the two operations of WebHDFS that the judge uses, over a local folder.
+"""A small real HTTP server that speaks the two operations of WebHDFS that the judge uses, over a
+local folder.
 
 As a NameNode does, it answers OPEN with a redirect to where the bytes are.
 """
@@ -27,7 +28,12 @@ def serve(folder: Path) -> Iterator[str]:
             data = url.path.startswith("/data")
             path = folder / unquote(url.path.removeprefix("/data").removeprefix(_PREFIX)).strip("/")
             if not path.exists():
-                self.answer(404, json.dumps({"RemoteException": {"exception": "FileNotFoundException"}}).encode())
+                self.answer(
+                    404,
+                    json.dumps(
+                        {"RemoteException": {"exception": "FileNotFoundException"}}
+                    ).encode(),
+                )
             elif data:
                 self.answer(200, path.read_bytes())
             elif query["op"] == ["OPEN"]:
@@ -37,7 +43,9 @@ def serve(folder: Path) -> Iterator[str]:
                 self.end_headers()
             else:
                 assert query["op"] == ["LISTSTATUS"]
-                self.answer(200, json.dumps({"FileStatuses": {"FileStatus": _statuses(path)}}).encode())
+                self.answer(
+                    200, json.dumps({"FileStatuses": {"FileStatus": _statuses(path)}}).encode()
+                )
 
     with serving(Handler) as address:
         yield f"http://{address}"

@@ -1,7 +1,8 @@
-"""A small world to judge: source files, and buckets of their lines as Hourmark would write them, to be spoilt by a test.
+"""A small world to judge: source files, and buckets of their lines as Hourmark would write them, to
+be spoilt by a test.
 
-Made with the project's own parser, envelope and manifest, so that the judge's second reading of the design is held against the
-first.
+Made with the project's own parser, envelope and manifest, so that the judge's second reading of the
+design is held against the first.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ START_MS = 1_763_683_200_000  # 2025-11-21T00:00:00Z
 
 SCHEMAS: dict[str, Any] = {
     "lines": event_schema("lines", [{"name": "line", "type": "bytes"}]),
-    "track-played": event_schema("track-played", [{"name": "track", "type": "string"}, {"name": "ms", "type": "long"}]),
+    "track-played": event_schema(
+        "track-played", [{"name": "track", "type": "string"}, {"name": "ms", "type": "long"}]
+    ),
     "server-log": event_schema("server-log", [{"name": "line", "type": "bytes"}]),
     "dead-letters": event_schema("dead-letters", [dict(field) for field in dead_letters.FIELDS]),
 }
@@ -66,9 +69,13 @@ def rfc5424(event_type: str, time_ms: int, message: bytes) -> bytes:
 
 
 class World:
-    """Source files in `folder/sources`, HDFS in `folder/hdfs`; `write` makes the buckets of `plans`."""
+    """Source files in `folder/sources`, HDFS in `folder/hdfs`; `write` makes the buckets of
+    `plans`.
+    """
 
-    def __init__(self, folder: Path, schemas: dict[str, Any] = SCHEMAS, types: dict[str, Any] = TYPES) -> None:
+    def __init__(
+        self, folder: Path, schemas: dict[str, Any] = SCHEMAS, types: dict[str, Any] = TYPES
+    ) -> None:
         self.schemas, self.types = schemas, types
         self.sources = folder / "sources"
         self.hdfs = folder / "hdfs"
@@ -80,7 +87,9 @@ class World:
         self.api: list[dict[str, Any]] = []
         self._sequence = 1  # of the rules' revision
         self._rules: set[str] = set()  # in force
-        self._earlier: dict[str, dict[str, Any]] = {}  # what the judge is told of types, by older revision
+        self._earlier: dict[
+            str, dict[str, Any]
+        ] = {}  # what the judge is told of types, by older revision
         self._versions: dict[str, list[Any]] = {}  # a type's older schemas
         self._broken_at: dict[tuple[Path, int], bool] = {}  # of a line: what was first made of it
         self._compiled: dict[str, tuple[CompiledRules, Rules]] = {}
@@ -97,7 +106,9 @@ class World:
         return path
 
     def revise(self, event_type: str, *more: dict[str, Any]) -> None:
-        """A new revision of the rules, in which a type has these fields too: what is parsed from now on is parsed under it."""
+        """A new revision of the rules, in which a type has these fields too: what is parsed from
+        now on is parsed under it.
+        """
         self._earlier |= {rules: self._told_types() for rules in self._rules - self._earlier.keys()}
         self._versions.setdefault(event_type, []).append(self.schemas[event_type])
         fields = [*self.schemas[event_type]["fields"][6:], *more]
@@ -115,7 +126,13 @@ class World:
         return [ids] if isinstance(ids, str) else ids
 
     def parse(
-        self, path: Path, start: int, end: int, time_ms: int, part: Part = Part.LINES, host_id: str | None = None
+        self,
+        path: Path,
+        start: int,
+        end: int,
+        time_ms: int,
+        part: Part = Part.LINES,
+        host_id: str | None = None,
     ) -> list[tuple[str, Row]]:
         """What the project's own parser makes of these bytes, sent at this time: types and rows."""
         body = path.read_bytes()[start:end]
@@ -123,13 +140,26 @@ class World:
         compiled, rules = self.compiled(told)
         self._rules.add(rules.id)
         sent = ByteRange(
-            host_id=host_id or self.host_ids(path)[-1], file_id=identity(path), generation=0, start=start, end=end,
-            observed_at_ms=time_ms, rules=rules.id, zone="UTC", source="s", path=str(path), host_name=told.get("host", "host"),
-            part=part, record_start=told.get("record_start", ""), fields=range_fields(told.get("fields", {})),
+            host_id=host_id or self.host_ids(path)[-1],
+            file_id=identity(path),
+            generation=0,
+            start=start,
+            end=end,
+            observed_at_ms=time_ms,
+            rules=rules.id,
+            zone="UTC",
+            source="s",
+            path=str(path),
+            host_name=told.get("host", "host"),
+            part=part,
+            record_start=told.get("record_start", ""),
+            fields=range_fields(told.get("fields", {})),
             format=told.get("format", ""),
-        )  # fmt: skip
+        )
         records = parse(sent, body, compiled).records
-        found = [(record.event_type, self.decoded(record.event_type, record.value)) for record in records]
+        found = [
+            (record.event_type, self.decoded(record.event_type, record.value)) for record in records
+        ]
         if part is Part.LINES and not {"record_start", "format"} & told.keys():
             dead = {row["position"] for event_type, row in found if event_type == "dead-letters"}
             for line in body.removesuffix(b"\n").split(b"\n"):
@@ -141,7 +171,9 @@ class World:
         """The event of a line."""
         of = identity(path)
         return {
-            "event_id": bytes(LineIds(self.host_ids(path)[-1], of, 0).make(time_ms, position, line)),
+            "event_id": bytes(
+                LineIds(self.host_ids(path)[-1], of, 0).make(time_ms, position, line)
+            ),
             "event_time": time_ms,
             "host": "host",
             "source": str(path),
@@ -150,16 +182,33 @@ class World:
             **fields,
         }
 
-    def dead_letter(self, path: Path, position: int, line: bytes, time_ms: int, reason: str = "bad_json") -> Row:
-        """The dead letter of a line in a range of its own; of a line that is none, what a parser with a fault would make."""
+    def dead_letter(
+        self, path: Path, position: int, line: bytes, time_ms: int, reason: str = "bad_json"
+    ) -> Row:
+        """The dead letter of a line in a range of its own; of a line that is none, what a parser
+        with a fault would make.
+        """
         last = path.read_bytes()[position + len(line) :][:1] == b"\n"
         part = Part.LINES if reason != "line_too_long" else Part.LAST_CHUNK if last else Part.CHUNK
         end = position + len(line) + last
-        for event_type, row in self.parse(path, position, end, time_ms, part) if end > position else ():
+        for event_type, row in (
+            self.parse(path, position, end, time_ms, part) if end > position else ()
+        ):
             if event_type == "dead-letters":
                 return row
-        fields: Row = {"reason": reason, "detail": "it is wrong", "claimed_type": None, "raw": line, "range_id": bytes(8)}
-        fields |= {"range_start": position, "range_end": end, "rules": "1-x", "declared_source": "s"}
+        fields: Row = {
+            "reason": reason,
+            "detail": "it is wrong",
+            "claimed_type": None,
+            "raw": line,
+            "range_id": bytes(8),
+        }
+        fields |= {
+            "range_start": position,
+            "range_end": end,
+            "rules": "1-x",
+            "declared_source": "s",
+        }
         return self.row(path, position, line, time_ms, **fields)
 
     def plan(self, event_type: str, minute: int) -> BucketPlan:
@@ -194,10 +243,15 @@ class World:
 
     def _follow(self, plan: BucketPlan) -> None:
         before = plan.hour.before()
-        last, marker = (self.root / hour.bucket_path(plan.event_type) / "_SUCCESS" for hour in (before, plan.hour))
+        last, marker = (
+            self.root / hour.bucket_path(plan.event_type) / "_SUCCESS"
+            for hour in (before, plan.hour)
+        )
         previous = Previous.of(str(before), last.read_bytes()) if last.exists() else None
         said = {"previous": previous and previous.model_dump()}
-        marker.write_text(json.dumps(json.loads(marker.read_bytes()) | said))  # as JSON: a marker may be spoilt already
+        marker.write_text(
+            json.dumps(json.loads(marker.read_bytes()) | said)
+        )  # as JSON: a marker may be spoilt already
 
     def folder(self, plan: BucketPlan) -> Path:
         """Where a plan's bucket is."""
@@ -208,22 +262,50 @@ class World:
         folder = self.folder(plan)
         folder.mkdir(parents=True)
         parts = [("part", plan.rows), ("late", plan.late)]
-        files = [file for kind, rows in parts for file in self._write_files(folder, kind, plan.event_type, rows)]
+        files = [
+            file
+            for kind, rows in parts
+            for file in self._write_files(folder, kind, plan.event_type, rows)
+        ]
         late = Counter(str(Hour.of(row["event_time"], 60)) for row in plan.late)
         origins = Counter({str(plan.hour): len(plan.rows)}) + late
         ids = [EventId(row["event_id"]) for row in (*plan.rows, *plan.late)]
         evidence = Evidence(
-            method="sums" if ids else "empty", cut_at_ms=plan.hour.end_ms + 1, audit_records=min(1, len(ids)), promised=len(ids),
+            method="sums" if ids else "empty",
+            cut_at_ms=plan.hour.end_ms + 1,
+            audit_records=min(1, len(ids)),
+            promised=len(ids),
             audit_next={"0": 1},
-        )  # fmt: skip
+        )
         manifest = Manifest(
-            type=plan.event_type, hour=str(plan.hour), bucket_seconds=60, grade=Grade.PROVED, evidence=evidence,
-            files=files, events=len(ids), late=dict(late), duplicates_removed=0, unaudited=0,
-            books={hour: Book(rows=n, events=n, promised=n, unaudited=0) for hour, n in origins.items()},
+            type=plan.event_type,
+            hour=str(plan.hour),
+            bucket_seconds=60,
+            grade=Grade.PROVED,
+            evidence=evidence,
+            files=files,
+            events=len(ids),
+            late=dict(late),
+            duplicates_removed=0,
+            unaudited=0,
+            books={
+                hour: Book(rows=n, events=n, promised=n, unaudited=0) for hour, n in origins.items()
+            },
             id_sum=f"{sum(event_id.low64 for event_id in ids) % 2**64:016x}",
-            offsets=[Offsets(topic=f"edge.events.{plan.event_type}", topic_id="t", partition=0, next=1_000_000)],
-            ledger="x", ledger_commit=plan.hour.start_s, attempt="a", closed_at_ms=plan.hour.end_ms + 2, software="x",
-        )  # fmt: skip
+            offsets=[
+                Offsets(
+                    topic=f"edge.events.{plan.event_type}",
+                    topic_id="t",
+                    partition=0,
+                    next=1_000_000,
+                )
+            ],
+            ledger="x",
+            ledger_commit=plan.hour.start_s,
+            attempt="a",
+            closed_at_ms=plan.hour.end_ms + 2,
+            software="x",
+        )
         (folder / "_SUCCESS").write_bytes(manifest.encode())
         self._follow(plan)
 
@@ -235,21 +317,37 @@ class World:
             if "size" not in told:
                 digest = hashlib.blake2b(content, digest_size=16).hexdigest()
                 broken = self._broken(told, content)
-                records.append({"path": str(path), "bytes": len(content), "blake2b": digest, "broken": broken})
+                records.append(
+                    {"path": str(path), "bytes": len(content), "blake2b": digest, "broken": broken}
+                )
         return records
 
     def expectations(self, **changes: Any) -> dict[str, Any]:
         """What the judge is told."""
         told: dict[str, Any] = {
-            "webhdfs": self.webhdfs, "root": "hdfs://127.0.0.1:1/hourmark/buckets", "user": "me", "files": self.files,
-            "types": self._told_types(), "earlier": self._earlier, "host_id": HOST_ID, "host": "host", "written": self.written(),
-            "api": self.api, "observed_ms": [START_MS, START_MS + 100 * MINUTE], "rules": sorted(self._rules),
-        }  # fmt: skip
+            "webhdfs": self.webhdfs,
+            "root": "hdfs://127.0.0.1:1/hourmark/buckets",
+            "user": "me",
+            "files": self.files,
+            "types": self._told_types(),
+            "earlier": self._earlier,
+            "host_id": HOST_ID,
+            "host": "host",
+            "written": self.written(),
+            "api": self.api,
+            "observed_ms": [START_MS, START_MS + 100 * MINUTE],
+            "rules": sorted(self._rules),
+        }
         return copy.deepcopy(told | self.told | changes)
 
     def compiled(self, told: dict[str, Any]) -> tuple[CompiledRules, Rules]:
         """The rules that a file is parsed under: all types, and its source, `s`."""
-        known = repr([sorted(self.types), *(told.get(name) for name in ("form", "type", "catch_all", "hosts"))])
+        known = repr(
+            [
+                sorted(self.types),
+                *(told.get(name) for name in ("form", "type", "catch_all", "hosts")),
+            ]
+        )
         if known not in self._compiled:
             self._compiled[known] = self._compile(told)
         return self._compiled[known]
@@ -258,10 +356,18 @@ class World:
         form = told.get("form", "rfc5424")
         carried = told.get("type") or (list(self.types) if form == "rfc5424" else ["lines"])
         carried = [carried] if isinstance(carried, str) else carried
-        rest = [name for name in carried if form == "free" and self.types[name]["content"] == "raw-line"]
+        rest = [
+            name for name in carried if form == "free" and self.types[name]["content"] == "raw-line"
+        ]
         rest = [name for name in rest if "pattern" not in self.types[name]]  # it takes lines whole
         catch_all = told.get("catch_all", rest[0] if rest else None)
-        source = Source(name="s", format=form, types=carried, catch_all=catch_all, host=told.get("hosts", "line"))
+        source = Source(
+            name="s",
+            format=form,
+            types=carried,
+            catch_all=catch_all,
+            host=told.get("hosts", "line"),
+        )
         types = [*(self._declared(name) for name in self.types), DEAD_LETTERS]
         rules = Rules(
             sequence=self._sequence,
@@ -280,16 +386,31 @@ class World:
     def _declared(self, name: str) -> EventType:
         rule: Any = dict(self.types[name])
         content = rule.pop("content")
-        payload = content if content in ("json", "logfmt", "tsv") else "pattern" if "pattern" in rule else "text"
+        payload = (
+            content
+            if content in ("json", "logfmt", "tsv")
+            else "pattern"
+            if "pattern" in rule
+            else "text"
+        )
         if content == "raw-line" and "time_field" not in rule:
             rule["time"] = "observed"
-        return EventType(name=name, fields=self.schemas[name]["fields"][6:], line=LineRule(payload=payload, **rule))
+        return EventType(
+            name=name,
+            fields=self.schemas[name]["fields"][6:],
+            line=LineRule(payload=payload, **rule),
+        )
 
     def _told_types(self) -> dict[str, Any]:
-        return {name: {"fields": self.schemas[name]["fields"][6:], **rule} for name, rule in self.types.items()}
+        return {
+            name: {"fields": self.schemas[name]["fields"][6:], **rule}
+            for name, rule in self.types.items()
+        }
 
     def _broken(self, told: dict[str, Any], content: bytes) -> list[int]:
-        """Where the lines start that the project's parser makes dead letters of, but for those that go in pieces."""
+        """Where the lines start that the project's parser makes dead letters of, but for those that
+        go in pieces.
+        """
         compiled, rules = self.compiled(told)
         broken, start = [], 0
         for line in content.split(b"\n")[:-1]:
@@ -298,20 +419,35 @@ class World:
                 known = self._broken_at.get((Path(told["path"]), start))
                 if known is None:
                     sent = ByteRange(
-                        host_id=HOST_ID, file_id="0" * 32, generation=0, start=start, end=end, observed_at_ms=START_MS + MINUTE,
-                        rules=rules.id, zone="UTC", source="s", path="/p", host_name="host",
-                    )  # fmt: skip
+                        host_id=HOST_ID,
+                        file_id="0" * 32,
+                        generation=0,
+                        start=start,
+                        end=end,
+                        observed_at_ms=START_MS + MINUTE,
+                        rules=rules.id,
+                        zone="UTC",
+                        source="s",
+                        path="/p",
+                        host_name="host",
+                    )
                     known = parse(sent, line + b"\n", compiled).dead_letters > 0
                 broken += [start] * known
             start = end
         return broken
 
-    def _write_files(self, folder: Path, kind: str, event_type: str, rows: list[Row]) -> list[BucketFile]:
+    def _write_files(
+        self, folder: Path, kind: str, event_type: str, rows: list[Row]
+    ) -> list[BucketFile]:
         """Container files, each of one schema: that which has a row's fields."""
         schemas = [*self._versions.get(event_type, []), self.schemas[event_type]]
         by_version: dict[int, list[Row]] = {}
         for row in rows:
-            fit = (n for n, schema in enumerate(schemas) if [f["name"] for f in schema["fields"]] == list(row))
+            fit = (
+                n
+                for n, schema in enumerate(schemas)
+                if [f["name"] for f in schema["fields"]] == list(row)
+            )
             by_version.setdefault(next(fit, len(schemas) - 1), []).append(row)
         first_id = 1 + 10 * sorted(self.schemas).index(event_type)
         files = []
@@ -322,10 +458,14 @@ class World:
             digest = hashlib.blake2b(buffer.getvalue(), digest_size=16).hexdigest()
             files.append(
                 BucketFile(
-                    name=path.name, records=len(held), bytes=path.stat().st_size, blake2b=digest,
-                    schema_id=first_id + version, schema_fingerprint=fingerprint(schemas[version]),
+                    name=path.name,
+                    records=len(held),
+                    bytes=path.stat().st_size,
+                    blake2b=digest,
+                    schema_id=first_id + version,
+                    schema_fingerprint=fingerprint(schemas[version]),
                 )
-            )  # fmt: skip
+            )
         return files
 
 
@@ -344,25 +484,41 @@ def plain(schema: Any) -> Any:
 
 
 def small_world(folder: Path) -> World:
-    """Two minutes of three types, a late event, a dead letter, blanks, an empty bucket, a half line. Nothing is wrong."""
+    """Two minutes of three types, a late event, a dead letter, blanks, an empty bucket, a half
+    line. Nothing is wrong.
+    """
     world = World(folder)
     content, rows = b"", []
     for number in range(6):
         time_ms = START_MS + number * 20_000
         event_type = "lines" if number % 2 else "track-played"
-        message = b"line \xff\x00 \r%d" % number if number % 2 else json.dumps({"track": f"t{number}", "ms": number}).encode()
+        message = (
+            b"line \xff\x00 \r%d" % number
+            if number % 2
+            else json.dumps({"track": f"t{number}", "ms": number}).encode()
+        )
         line = rfc5424(event_type, time_ms, message)
         rows.append((event_type, len(content), line, time_ms, message))
         content += line + b"\n"
     broken = rfc5424("track-played", START_MS, b"{no json")
-    app = world.source("app.log", content + broken + b"\n" + b"\n\r\n" + rfc5424("lines", START_MS, b"half"))
+    app = world.source(
+        "app.log", content + broken + b"\n" + b"\n\r\n" + rfc5424("lines", START_MS, b"half")
+    )
     for event_type, position, line, time_ms, message in rows:
         fields = {"line": message} if event_type == "lines" else json.loads(message)
-        world.plan_at(event_type, time_ms).rows.append(world.row(app, position, line, time_ms, **fields))
+        world.plan_at(event_type, time_ms).rows.append(
+            world.row(app, position, line, time_ms, **fields)
+        )
     dead = world.plan("dead-letters", 1)
     dead.rows.append(world.dead_letter(app, len(content), broken, START_MS + MINUTE))
-    server = world.source("kafka.log", b"[x] INFO a\nlate one\nlater", form="free", type="server-log", size=20)
-    world.plan("server-log", 1).rows.append(world.row(server, 0, b"[x] INFO a", START_MS + MINUTE, line=b"[x] INFO a"))
+    server = world.source(
+        "kafka.log", b"[x] INFO a\nlate one\nlater", form="free", type="server-log", size=20
+    )
+    world.plan("server-log", 1).rows.append(
+        world.row(server, 0, b"[x] INFO a", START_MS + MINUTE, line=b"[x] INFO a")
+    )
     world.plan("server-log", 2)
-    world.plan("server-log", 3).late.append(world.row(server, 11, b"late one", START_MS + 5, line=b"late one"))
+    world.plan("server-log", 3).late.append(
+        world.row(server, 11, b"late one", START_MS + 5, line=b"late one")
+    )
     return world

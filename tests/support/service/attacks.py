@@ -1,7 +1,7 @@
 """What hostile clients do to the service, each under its name.
 
-`python -m tests.support.service.attacks PORT SINK_PORT` does what its input names: see `main`. It takes processors last
-of all: they are for the service and its good client.
+`python -m tests.support.service.attacks PORT SINK_PORT` does what its input names: see `main`. It
+takes processors last of all: they are for the service and its good client.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class Target:
         return socket.create_connection(("127.0.0.1", self._port), timeout=2)
 
     def send(self, *pieces: bytes, pause_s: float = 0.0) -> bytes:
-        """Send on a connection of its own; the first bytes of what comes back, none if it is cut off."""
+        """Send on a connection of its own; the first bytes of what comes back, none if it is cut
+        off.
+        """
         with contextlib.suppress(OSError), self.connect() as connection:
             for piece in pieces:
                 connection.sendall(piece)
@@ -51,7 +53,9 @@ class Target:
         return b""
 
     def flood(self, first: bytes, more: bytes = b"") -> None:
-        """Many connections that stay open, each with these bytes, and then more of them now and then."""
+        """Many connections that stay open, each with these bytes, and then more of them now and
+        then.
+        """
         with contextlib.ExitStack() as stack:
             open_sockets = []
             for _ in range(SOCKETS):
@@ -66,12 +70,29 @@ class Target:
                         connection.sendall(more)
 
     def range_head(self, length: int, *headers: str, size: int = 0) -> bytes:
-        """Headers of a range that is another one each time; `length`: what comes, `size`: what it inflates to."""
+        """Headers of a range that is another one each time; `length`: what comes, `size`: what it
+        inflates to.
+        """
         start = next(self._numbers) << 23
-        sent = range_headers(range_of(b"", start=start, end=start + (size or length), observed_at_ms=time.time_ns() // 1_000_000))
+        sent = range_headers(
+            range_of(
+                b"",
+                start=start,
+                end=start + (size or length),
+                observed_at_ms=time.time_ns() // 1_000_000,
+            )
+        )
         lines = [f"{name}: {value}" for name, value in sent.items()]
         return "\r\n".join(
-            ["POST /v1/ranges HTTP/1.1", "Host: s", f"Content-Length: {length}", *lines, *headers, "", ""]
+            [
+                "POST /v1/ranges HTTP/1.1",
+                "Host: s",
+                f"Content-Length: {length}",
+                *lines,
+                *headers,
+                "",
+                "",
+            ]
         ).encode()
 
     def range(self, body: bytes, *headers: str, size: int = 0) -> bytes:
@@ -184,7 +205,9 @@ def bombs(target: Target) -> None:
 
 @attack
 def nested_compression(target: Target) -> None:
-    target.send(target.range(gzip.compress(BOMB_GZIP), "Content-Encoding: gzip", size=len(BOMB_GZIP)))
+    target.send(
+        target.range(gzip.compress(BOMB_GZIP), "Content-Encoding: gzip", size=len(BOMB_GZIP))
+    )
     target.send(target.range(BOMB_GZIP, "Content-Encoding: gzip, gzip", size=1000))
 
 
@@ -291,14 +314,19 @@ def http2_on_the_tls_port(target: Target) -> None:
 
 @attack_on_tls
 def records_of_tls_that_are_none(target: Target) -> None:
-    target.send(b"\x16\x03\x01\x40\x00" + b"\xff" * (16 << 10), *[b"\x17\x03\x03\x40\x00" + b"\xff" * (16 << 10)] * 100)
+    target.send(
+        b"\x16\x03\x01\x40\x00" + b"\xff" * (16 << 10),
+        *[b"\x17\x03\x03\x40\x00" + b"\xff" * (16 << 10)] * 100,
+    )
 
 
 BOMB_GZIP: Final = gzip.compress(b"\0" * (16 * MEBIBYTE))
 
 
 def main() -> None:
-    """Each line of the input names an attack and its target, until the next line; an empty one is none. An answer to each."""
+    """Each line of the input names an attack and its target, until the next line; an empty one is
+    none. An answer to each.
+    """
     os.nice(19)
     targets = {"service": Target(int(sys.argv[1])), "sink": Target(int(sys.argv[2]))}
     child = 0

@@ -27,7 +27,11 @@ CLICK = EventType(
         {"name": "ref", "type": ["null", "string"], "default": None},
     ],
 )
-NOTE = EventType(name="note", fields=[{"name": "text", "type": "string"}], line=LineRule(payload="text", field="text"))
+NOTE = EventType(
+    name="note",
+    fields=[{"name": "text", "type": "string"}],
+    line=LineRule(payload="text", field="text"),
+)
 RAW = EventType(
     name="raw",
     fields=[{"name": "line", "type": "bytes"}, {"name": "level", "type": ["null", "string"]}],
@@ -42,7 +46,10 @@ SERVER = EventType(
     ],
     line=LineRule(
         payload="pattern",
-        pattern=r"(?P<time>\d{4}-\S+ [0-9:,]+) (?P<level>[A-Z]+)(?: \[t(?P<thread>\d+)\])? (?P<message>.*)",
+        pattern=(
+            r"(?P<time>\d{4}-\S+ [0-9:,]+) (?P<level>[A-Z]+)(?: \[t(?P<thread>\d+)\])? "
+            r"(?P<message>.*)"
+        ),
         time_format="%Y-%m-%d %H:%M:%S,%f",
     ),
 )
@@ -59,7 +66,9 @@ SOURCES = (
 def rules_of(sequence: int = 1, parsing: Parsing = Parsing()) -> Rules:  # noqa: B008  # frozen
     """A revision with all of the types above; schema ids count from 1."""
     versions = {t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(TYPES, 1)}
-    return Rules(sequence=sequence, types=versions, sources={s.name: s for s in SOURCES}, parsing=parsing)
+    return Rules(
+        sequence=sequence, types=versions, sources={s.name: s for s in SOURCES}, parsing=parsing
+    )
 
 
 @functools.cache
@@ -68,13 +77,24 @@ def compiled() -> CompiledRules:
     return CompiledRules(rules_of())
 
 
-def range_of(body: bytes, source: str = "app", *, start: int = 0, part: Part = Part.LINES, **more: Any) -> ByteRange:
+def range_of(
+    body: bytes, source: str = "app", *, start: int = 0, part: Part = Part.LINES, **more: Any
+) -> ByteRange:
     """A range with this body."""
     fields: dict[str, Any] = {
-        "host_id": HOST, "file_id": FILE, "generation": 0, "start": start, "end": start + len(body), "observed_at_ms": NOW_MS,
-        "rules": rules_of().id, "zone": "Europe/Berlin", "source": source, "path": "/var/log/app.log", "host_name": "web-1",
+        "host_id": HOST,
+        "file_id": FILE,
+        "generation": 0,
+        "start": start,
+        "end": start + len(body),
+        "observed_at_ms": NOW_MS,
+        "rules": rules_of().id,
+        "zone": "Europe/Berlin",
+        "source": source,
+        "path": "/var/log/app.log",
+        "host_name": "web-1",
         "part": part,
-    }  # fmt: skip
+    }
     return ByteRange(**{**fields, **more})
 
 
@@ -107,11 +127,17 @@ def one(body: bytes, source: str = "app", **more: Any) -> dict[str, Any]:
 
 def refused(body: bytes, source: str = "app") -> list[str]:
     """The reasons of the dead letters that become of this body, in order."""
-    return [decoded(r)["reason"] for r in parsed(body, source).records if r.event_type == "dead-letters"]
+    return [
+        decoded(r)["reason"] for r in parsed(body, source).records if r.event_type == "dead-letters"
+    ]
 
 
 def syslog(
-    msgid: str = "click", msg: bytes = b'{"user":"u","ms":1}', *, time: str = "2026-11-21T01:39:58.123456Z", host: str = "h7"
+    msgid: str = "click",
+    msg: bytes = b'{"user":"u","ms":1}',
+    *,
+    time: str = "2026-11-21T01:39:58.123456Z",
+    host: str = "h7",
 ) -> bytes:
     """A line of RFC 5424 with its LF."""
     return f"<134>1 {time} {host} app 42 {msgid} - ".encode() + msg + b"\n"

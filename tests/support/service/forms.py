@@ -17,9 +17,19 @@ FREE_TEXT = {"type": "map", "values": "string"}
 class Tried:
     """What becomes of lines of one source."""
 
-    def __init__(self, types: list[EventType], source: Source, parsing: Parsing = Parsing()) -> None:  # noqa: B008  # frozen
-        versions = {t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate((*types, DEAD_LETTERS), 1)}
-        self.rules = Rules(sequence=1, types=versions, sources={source.name: source}, parsing=parsing)
+    def __init__(
+        self,
+        types: list[EventType],
+        source: Source,
+        parsing: Parsing = Parsing(),  # noqa: B008
+    ) -> None:  # frozen
+        versions = {
+            t.name: TypeVersion(t, schema_id)
+            for schema_id, t in enumerate((*types, DEAD_LETTERS), 1)
+        }
+        self.rules = Rules(
+            sequence=1, types=versions, sources={source.name: source}, parsing=parsing
+        )
         self.compiled = CompiledRules(self.rules)
         self.source = source.name
 
@@ -46,15 +56,37 @@ def of_rule(fields: list[dict[str, Any]], source_format: str = "free", /, **rule
 
 SYSTEM = Tried([SYSLOG], Source(name="system", format="syslog", types=["syslog"]))
 LOGFMT = of_rule(
-    [{"name": "n", "type": ["null", "long"]}, {"name": "msg", "type": "string"}, {"name": "rest", "type": FREE_TEXT}],
-    payload="logfmt", time_field="t", time_format="unix", host_field="host", unknown="keep", unknown_field="rest",
-)  # fmt: skip
+    [
+        {"name": "n", "type": ["null", "long"]},
+        {"name": "msg", "type": "string"},
+        {"name": "rest", "type": FREE_TEXT},
+    ],
+    payload="logfmt",
+    time_field="t",
+    time_format="unix",
+    host_field="host",
+    unknown="keep",
+    unknown_field="rest",
+)
 JSON = of_rule(
-    [{"name": "n", "type": "long"}, {"name": "ok", "type": "boolean", "default": False}, {"name": "rest", "type": FREE_TEXT}],
-    payload="json", time_field="ts", host_field="host", unknown="keep", unknown_field="rest", coerce=["n"],
-)  # fmt: skip
+    [
+        {"name": "n", "type": "long"},
+        {"name": "ok", "type": "boolean", "default": False},
+        {"name": "rest", "type": FREE_TEXT},
+    ],
+    payload="json",
+    time_field="ts",
+    host_field="host",
+    unknown="keep",
+    unknown_field="rest",
+    coerce=["n"],
+)
 COLUMNS = of_rule(
     [{"name": "a", "type": "string"}, {"name": "b", "type": ["null", "double"]}],
-    payload="tsv", columns=["when", "-", "a", "b"], time_field="when", time_format="unix-ms", null_text="-",
-)  # fmt: skip
+    payload="tsv",
+    columns=["when", "-", "a", "b"],
+    time_field="when",
+    time_format="unix-ms",
+    null_text="-",
+)
 NOW_S = NOW_MS // 1000

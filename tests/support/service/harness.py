@@ -42,7 +42,9 @@ class Harness:
         self.metrics = Metrics()
         self.rules = RulesStore(self.metrics)
         self.rules.feed(encoded(rules_of().records()), anew=True)
-        self.service = Service(self.config, clock or self.clock, self.queue, self.rules, self.metrics)
+        self.service = Service(
+            self.config, clock or self.clock, self.queue, self.rules, self.metrics
+        )
         self.service.framing = Framing({True: frame(101), False: frame(103)}, frame(102))
         self.service.reported = True
         transport = httpx.ASGITransport(create_app(self.service), raise_app_exceptions=False)
@@ -61,9 +63,13 @@ class Harness:
         """Post a range; `content`: what is sent instead of the plain body."""
         sent = range_headers(range_of(body, source, **more)) | (headers or {})
         sent |= {"Content-Encoding": encoding} if encoding else {}
-        return await self.client.post("/v1/ranges", content=body if content is None else content, headers=sent)
+        return await self.client.post(
+            "/v1/ranges", content=body if content is None else content, headers=sent
+        )
 
-    async def post_events(self, body: bytes, event_type: str = "click", **headers: str) -> httpx.Response:
+    async def post_events(
+        self, body: bytes, event_type: str = "click", **headers: str
+    ) -> httpx.Response:
         """Post a batch; header names with `_` for `-`."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         return await self.client.post(f"/v1/events/{event_type}", content=body, headers=sent)
@@ -77,7 +83,9 @@ async def running(**settings: Any) -> AsyncIterator[Harness]:
         yield harness
 
 
-def with_scene(make: Callable[[], AbstractAsyncContextManager[T]]) -> Callable[[Callable[..., Awaitable[None]]], Test]:
+def with_scene(
+    make: Callable[[], AbstractAsyncContextManager[T]],
+) -> Callable[[Callable[..., Awaitable[None]]], Test]:
     """The test, a coroutine, gets what `make` makes, and then what pytest gives it."""
 
     def decorate(test: Callable[..., Awaitable[None]]) -> Test:
@@ -90,7 +98,8 @@ def with_scene(make: Callable[[], AbstractAsyncContextManager[T]]) -> Callable[[
             run(main)
 
         _, *rest = inspect.signature(test).parameters.values()
-        run_it.__signature__ = inspect.Signature(rest)  # type: ignore[attr-defined]  # pytest must not look for a fixture
+        # pytest must not look for a fixture
+        run_it.__signature__ = inspect.Signature(rest)  # type: ignore[attr-defined]
         del run_it.__wrapped__
         return run_it
 

@@ -1,7 +1,8 @@
 """The service in a process of its own, over a queue that keeps nothing.
 
-`python -m tests.support.service.in_memory NAME=VALUE...` serves what `hourmark serve` does, without Kafka, registry and
-rules topic, and prints its port. `tls.NAME=VALUE` is a setting of `[service.tls]`.
+`python -m tests.support.service.in_memory NAME=VALUE...` serves what `hourmark serve` does, without
+Kafka, registry and rules topic, and prints its port. `tls.NAME=VALUE` is a setting of
+`[service.tls]`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ class Forgets(list[object]):
 
 async def serve(given: dict[str, str]) -> None:
     settings = {name: value for name, value in given.items() if not name.startswith("tls.")}
-    of_tls = {name.removeprefix("tls."): value for name, value in given.items() if name.startswith("tls.")}
+    of_tls = {
+        name.removeprefix("tls."): value for name, value in given.items() if name.startswith("tls.")
+    }
     tls = Tls(ServiceTls.model_validate(of_tls)) if of_tls else None
     harness = Harness(**settings, clock=SystemClock())
     harness.queue.records = Forgets()  # type: ignore[assignment]

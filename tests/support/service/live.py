@@ -1,4 +1,6 @@
-"""A real `hourmark serve` process on a real stack, and a stock client's view of what it delivered."""
+"""A real `hourmark serve` process on a real stack, and a stock client's view of what it
+delivered.
+"""
 
 from __future__ import annotations
 
@@ -27,33 +29,55 @@ from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
 from hourmark.records.ranges import ByteRange
 from hourmark.records.wire import range_headers
-from hourmark.rules.event_types import DEAD_LETTERS, SYSLOG, Declarations, EventType, LineRule, Source
+from hourmark.rules.event_types import (
+    DEAD_LETTERS,
+    SYSLOG,
+    Declarations,
+    EventType,
+    LineRule,
+    Source,
+)
 from hourmark_declare.apply import apply
 from hourmark_declare.servers import applied_rules, servers
 from hourmark_infra.stack import Stack
 
 RUN = uuid.uuid4().hex[:8]  # types of this run: the stack may be an older one's
-CLICK = EventType(name=f"click-{RUN}", fields=[{"name": "n", "type": "long"}, {"name": "pad", "type": "string", "default": ""}])
+CLICK = EventType(
+    name=f"click-{RUN}",
+    fields=[{"name": "n", "type": "long"}, {"name": "pad", "type": "string", "default": ""}],
+)
 RAW = EventType(
-    name=f"raw-{RUN}", fields=[{"name": "line", "type": "bytes"}], line=LineRule(payload="text", field="line", time="observed")
+    name=f"raw-{RUN}",
+    fields=[{"name": "line", "type": "bytes"}],
+    line=LineRule(payload="text", field="line", time="observed"),
 )
 APP = Source(name=f"app-{RUN}", types=[CLICK.name, RAW.name])
 FOLDER = Path(__file__).parents[3]
 
 
 def apply_types(config: Config, ledger: Path, *more: Source) -> str:
-    """Apply this run's types, and perhaps `more` sources of built-in ones, beside those in force; the revision's id."""
+    """Apply this run's types, and perhaps `more` sources of built-in ones, beside those in force;
+    the revision's id.
+    """
     latest = applied_rules(config)
-    types = {t.declaration.name: t.declaration for t in latest.types.values()} if latest is not None else {}
+    types = (
+        {t.declaration.name: t.declaration for t in latest.types.values()}
+        if latest is not None
+        else {}
+    )
     sources = dict(latest.sources) if latest is not None else {}
     types |= {t.name: t for t in (CLICK, DEAD_LETTERS, RAW, *([SYSLOG] if more else []))}
     sources |= {source.name: source for source in (APP, *more)}
     etl = config.etl.model_copy(update={"ledger": f"sqlite:///{ledger}"})
-    storage = config.storage.model_copy(update={"root": f"file://{ledger.parent}/root"})  # the stack's is another ledger's
+    storage = config.storage.model_copy(
+        update={"root": f"file://{ledger.parent}/root"}
+    )  # the stack's is another ledger's
     mine = config.model_copy(update={"etl": etl, "storage": storage})
     first = Hour.of(time.time_ns() // 1_000_000, mine.parsing.bucket_seconds)
     with servers(mine, lambda _: None) as outside:
-        return apply(outside, Declarations(list(types.values()), list(sources.values())), first).revision
+        return apply(
+            outside, Declarations(list(types.values()), list(sources.values())), first
+        ).revision
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -70,12 +94,28 @@ class Serving:
 
     def start(self) -> None:
         """Start it, and wait until it would take a range under this run's rules."""
-        environment = {**os.environ, "HOURMARK_SERVICE__STATE_DIR": str(self.folder / "state"), **self.settings}
+        environment = {
+            **os.environ,
+            "HOURMARK_SERVICE__STATE_DIR": str(self.folder / "state"),
+            **self.settings,
+        }
         with (self.folder / "service.log").open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "hourmark", "serve", "--config", str(self.config_file), "--port", str(self.port)],
-                stdout=subprocess.PIPE, stderr=log, text=True, env=environment,
-            )  # fmt: skip
+                [
+                    sys.executable,
+                    "-m",
+                    "hourmark",
+                    "serve",
+                    "--config",
+                    str(self.config_file),
+                    "--port",
+                    str(self.port),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment,
+            )
         assert self.process.stdout is not None
         assert select.select([self.process.stdout], [], [], 60)[0], "the service prints its address"
         self.url = self.process.stdout.readline().strip()
@@ -100,7 +140,9 @@ class Serving:
         found = []
         for child in psutil.Process(self.process.pid).children():
             with contextlib.suppress(psutil.NoSuchProcess):  # or one that has ended a moment ago
-                found += [child.pid] if any("spawn_main" in part for part in child.cmdline()) else []
+                found += (
+                    [child.pid] if any("spawn_main" in part for part in child.cmdline()) else []
+                )
         return found
 
     def runs(self) -> bool:
@@ -117,26 +159,57 @@ class Serving:
         self.process.stdout.close()
         return code
 
-    def range_of(self, body: bytes, *, start: int = 0, file: str = "f" * 32, observed_at_ms: int | None = None) -> ByteRange:
+    def range_of(
+        self,
+        body: bytes,
+        *,
+        start: int = 0,
+        file: str = "f" * 32,
+        observed_at_ms: int | None = None,
+    ) -> ByteRange:
         """A range of this run's source."""
         return ByteRange(
-            host_id="ab" * 16, file_id=file, generation=0, start=start, end=start + len(body),
-            observed_at_ms=time.time_ns() // 1_000_000 if observed_at_ms is None else observed_at_ms, rules=self.revision,
-            zone="UTC", source=APP.name, path="/var/log/app.log", host_name="web-1",
-        )  # fmt: skip
+            host_id="ab" * 16,
+            file_id=file,
+            generation=0,
+            start=start,
+            end=start + len(body),
+            observed_at_ms=time.time_ns() // 1_000_000
+            if observed_at_ms is None
+            else observed_at_ms,
+            rules=self.revision,
+            zone="UTC",
+            source=APP.name,
+            path="/var/log/app.log",
+            host_name="web-1",
+        )
 
     def post(self, byte_range: ByteRange, body: bytes, timeout_s: float = 60) -> httpx.Response:
         """Post it once."""
-        return httpx.post(self.url + "/v1/ranges", content=body, headers=range_headers(byte_range), timeout=timeout_s)
+        return httpx.post(
+            self.url + "/v1/ranges",
+            content=body,
+            headers=range_headers(byte_range),
+            timeout=timeout_s,
+        )
 
 
 @contextlib.contextmanager
 def serving(
-    stack: Stack, config: Config, folder: Path, *more: Source, settings: dict[str, str] | None = None
+    stack: Stack,
+    config: Config,
+    folder: Path,
+    *more: Source,
+    settings: dict[str, str] | None = None,
 ) -> Iterator[Serving]:
     """A service on the stack, under this run's types and `more` sources."""
     revision = apply_types(config, folder / "ledger.sqlite", *more)
-    started = Serving(config_file=stack.layout.config_file, folder=folder, revision=revision, settings=settings or {})
+    started = Serving(
+        config_file=stack.layout.config_file,
+        folder=folder,
+        revision=revision,
+        settings=settings or {},
+    )
     try:
         started.start()
         yield started
@@ -148,7 +221,9 @@ def lines(numbers: range, pad: int = 40) -> bytes:
     """Click lines of now."""
     now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     text = "x" * pad
-    return b"".join(f'<13>1 {now}Z - a p {CLICK.name} - {{"n":{n},"pad":"{text}"}}\n'.encode() for n in numbers)
+    return b"".join(
+        f'<13>1 {now}Z - a p {CLICK.name} - {{"n":{n},"pad":"{text}"}}\n'.encode() for n in numbers
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,12 +245,18 @@ class StockReader:
     def records(self, topic: str) -> Iterator[Seen]:
         """All records of a topic up to its present end."""
         consumer = Consumer(
-            {"bootstrap.servers": self._config.kafka.edge.bootstrap, "group.id": "stock", "enable.auto.commit": False}
+            {
+                "bootstrap.servers": self._config.kafka.edge.bootstrap,
+                "group.id": "stock",
+                "enable.auto.commit": False,
+            }
         )
         try:
             partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
             for partition in partitions:
-                low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+                low, high = consumer.get_watermark_offsets(
+                    TopicPartition(topic, partition), timeout=20
+                )
                 consumer.assign([TopicPartition(topic, partition, low)])
                 yield from self._to(consumer, high if high > low else 0)
         finally:
@@ -191,7 +272,9 @@ class StockReader:
         schema_id = int.from_bytes(value[1:5], "big")
         if schema_id not in self._schemas:
             answer = httpx.get(f"{self._config.registry.url}/schemas/ids/{schema_id}")
-            self._schemas[schema_id] = fastavro.parse_schema(json.loads(answer.json()["schema"]), named_schemas={})
+            self._schemas[schema_id] = fastavro.parse_schema(
+                json.loads(answer.json()["schema"]), named_schemas={}
+            )
         row: Any = fastavro.schemaless_reader(io.BytesIO(value[5:]), self._schemas[schema_id], None)
         return dict(row)
 

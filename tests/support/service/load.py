@@ -1,4 +1,6 @@
-"""Load like tailers': threads that post one range after the other, and what must be true of all that was acknowledged."""
+"""Load like tailers': threads that post one range after the other, and what must be true of all
+that was acknowledged.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ LINES = 200
 @contextlib.contextmanager
 def served(stack: Stack, config: Config, folder: Path, workers: int = 1) -> Iterator[Serving]:
     """A service that gives up after seconds; at the end, whatever a test left dead is started."""
-    settings = {"HOURMARK_SERVICE__DELIVERY_TIMEOUT_SECONDS": "6", "HOURMARK_SERVICE__WORKERS": str(workers)}
+    settings = {
+        "HOURMARK_SERVICE__DELIVERY_TIMEOUT_SECONDS": "6",
+        "HOURMARK_SERVICE__WORKERS": str(workers),
+    }
     try:
         with serving(stack, config, folder, settings=settings) as started:
             yield started
@@ -35,7 +40,9 @@ def served(stack: Stack, config: Config, folder: Path, workers: int = 1) -> Iter
 
 
 class Poster(threading.Thread):
-    """A tailer's manners: one range after the other, each sent again and again until it is acknowledged."""
+    """A tailer's manners: one range after the other, each sent again and again until it is
+    acknowledged.
+    """
 
     def __init__(self, service: Serving, number: int, seed: int) -> None:
         super().__init__(daemon=True)
@@ -100,7 +107,9 @@ def finish(posters: list[Poster]) -> list[tuple[ByteRange, bytes]]:
 
 
 def check_acknowledged(reader: StockReader, acked: list[tuple[ByteRange, bytes]]) -> None:
-    """Every acknowledged range has one audit record (retries repeat it), and all ids that it promises are in the topic."""
+    """Every acknowledged range has one audit record (retries repeat it), and all ids that it
+    promises are in the topic.
+    """
     audits: dict[bytes, set[bytes]] = {}
     for seen in reader.records("hourmark.audit"):
         audits.setdefault(seen.key, set()).add(seen.value)
@@ -112,7 +121,9 @@ def check_acknowledged(reader: StockReader, acked: list[tuple[ByteRange, bytes]]
         range_id = byte_range.range_id(body)
         (value,) = audits[range_id]
         (promise,) = AuditRecord.decode(value[5:]).promised
-        assert promise == promises((CLICK.name, promise.hour_start_s, *of) for of in ids[range_id])[0]
+        assert (
+            promise == promises((CLICK.name, promise.hour_start_s, *of) for of in ids[range_id])[0]
+        )
         assert promise.count == LINES
 
 

@@ -1,4 +1,6 @@
-"""The service over a queue in memory, behind the HTTP server that `hourmark serve` runs, and raw requests to it."""
+"""The service over a queue in memory, behind the HTTP server that `hourmark serve` runs, and raw
+requests to it.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,18 @@ class Network:
         self.port = port
 
     async def exchange(
-        self, request: bytes, *more: bytes, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+        self,
+        request: bytes,
+        *more: bytes,
+        tls: ssl.SSLContext | None = None,
+        host: str = "127.0.0.1",
     ) -> RawAnswer:
-        """Send the request, in as many pieces; the first answer, which must come within five seconds."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=tls, server_hostname=host if tls else None)
+        """Send the request, in as many pieces; the first answer, which must come within five
+        seconds.
+        """
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, ssl=tls, server_hostname=host if tls else None
+        )
         try:
             async with asyncio.timeout(5):
                 for piece in (request, *more):
@@ -56,7 +66,9 @@ class Network:
             writer.close()
 
     async def exchange_all(self, *pieces: bytes) -> bytes:
-        """Send the pieces; all that is answered until the service ends the connection, which it must within five seconds."""
+        """Send the pieces; all that is answered until the service ends the connection, which it
+        must within five seconds.
+        """
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             async with asyncio.timeout(5):
@@ -77,7 +89,9 @@ class Network:
         await asyncio.sleep(0.05)
 
     @contextlib.asynccontextmanager
-    async def connected(self, number: int) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
+    async def connected(
+        self, number: int
+    ) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
         """So many connections, one after another."""
         pairs = [await asyncio.open_connection("127.0.0.1", self.port) for _ in range(number)]
         try:
@@ -88,7 +102,9 @@ class Network:
 
     async def certificate(self, tls: ssl.SSLContext) -> bytes:
         """The one that is shown to whoever connects."""
-        _, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=tls, server_hostname="localhost")
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, ssl=tls, server_hostname="localhost"
+        )
         try:
             shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
             assert isinstance(shown, bytes)
@@ -100,7 +116,9 @@ class Network:
 async def _read(reader: asyncio.StreamReader) -> RawAnswer:
     first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-    return RawAnswer(int(first.split()[1]), headers, await reader.readexactly(int(headers["content-length"])))
+    return RawAnswer(
+        int(first.split()[1]), headers, await reader.readexactly(int(headers["content-length"]))
+    )
 
 
 class Unsignalled(Server):

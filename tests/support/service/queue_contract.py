@@ -34,7 +34,9 @@ Check = Callable[[ReadableQueue], Coroutine[Any, Any, None]]
 
 async def all_of_an_append_is_there_when_it_returns(it: ReadableQueue) -> None:
     records = [(b"k%d" % n, b"v%d" % n) for n in range(5000)]
-    await it.queue.append({it.topics[0]: messages(records[:3000]), it.topics[1]: messages(records[3000:])})
+    await it.queue.append(
+        {it.topics[0]: messages(records[:3000]), it.topics[1]: messages(records[3000:])}
+    )
     assert set(records[:3000]) <= set(it.read(it.topics[0]))
     assert set(records[3000:]) <= set(it.read(it.topics[1]))
 

@@ -1,4 +1,5 @@
-"""A port that answers anything, and reads all that comes: what an attack costs the machine, and no service.
+"""A port that answers anything, and reads all that comes: what an attack costs the machine, and no
+service.
 
 `python -m tests.support.service.sink` prints its port.
 """

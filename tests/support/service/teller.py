@@ -1,4 +1,6 @@
-"""What a supervisor's test starts for a worker: a process that does nothing but tell, and imports little, to start soon."""
+"""What a supervisor's test starts for a worker: a process that does nothing but tell, and imports
+little, to start soon.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ from hourmark_delivery_service.process.claims import Claim, Claims
 
 
 def tell(config: Config, _: socket.socket, claims_file: Path, slot: int) -> None:
-    """Tell until SIGTERM. By the level of its log: `debug` ends at once, `error` leaves two requests unanswered."""
+    """Tell until SIGTERM.
+
+    By the level of its log: `debug` ends at once, `error` leaves two requests unanswered.
+    """
     ends: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: ends.append(number))
     claims, told = Claims(claims_file, SystemClock(), anew=False), 0

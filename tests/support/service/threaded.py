@@ -28,13 +28,17 @@ class Served(NamedTuple):
 
 @contextlib.contextmanager
 def served(tls: ServiceTls | None = None, **settings: Any) -> Iterator[Served]:
-    """It listens at `host` of the settings, on a port of its own, on the loop and by the server that `hourmark serve` has."""
+    """It listens at `host` of the settings, on a port of its own, on the loop and by the server
+    that `hourmark serve` has.
+    """
     listener = socket.create_server((settings.get("host", "127.0.0.1"), 0))
     started: Future[tuple[Harness, Server]] = Future()
 
     async def serve() -> None:
         async with running(**settings, tls=tls or ServiceTls()) as harness:
-            server = Unsignalled(uvicorn_config(harness.service, harness.config, Tls(tls) if tls else None))
+            server = Unsignalled(
+                uvicorn_config(harness.service, harness.config, Tls(tls) if tls else None)
+            )
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             while not server.started:
                 await asyncio.sleep(0.01)

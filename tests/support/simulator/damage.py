@@ -54,7 +54,9 @@ class Damages:
             return
         (fault,) = r.choices(faults, [f.weight for f in faults])
         path = r.choice(found[fault.place])
-        self.spoil(fault, path, r.randrange(8 * self.storage.size(path)) if fault.kind == "flip" else 0)
+        self.spoil(
+            fault, path, r.randrange(8 * self.storage.size(path)) if fault.kind == "flip" else 0
+        )
 
     def spoil(self, fault: FileFault, path: str, bit: int = 0) -> None:
         """This file."""
@@ -86,7 +88,10 @@ class Damages:
         if place != MARKERS:
             return list(self.storage.content(place))  # as they were written: their names are random
         return sorted(
-            p for t in TYPES for p in self.storage.content(t) if p.endswith(f"/{MARKER}") and p not in self.losses.markers
+            p
+            for t in TYPES
+            for p in self.storage.content(t)
+            if p.endswith(f"/{MARKER}") and p not in self.losses.markers
         )
 
     def _note(self, fault: FileFault, path: str, content: bytes) -> None:

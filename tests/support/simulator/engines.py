@@ -1,7 +1,9 @@
-"""The real engine in this process, and beside it the plainest proof there can be: the two must agree.
+"""The real engine in this process, and beside it the plainest proof there can be: the two must
+agree.
 
-The plain one: every promise below the cut, of the frontier's hour, or earlier and not settled, against distinct ids of all rows
-that are listed, here or before. It needs every staged file for ever, which the real one does not.
+The plain one: every promise below the cut, of the frontier's hour, or earlier and not settled,
+against distinct ids of all rows that are listed, here or before. It needs every staged file for
+ever, which the real one does not.
 """
 
 from __future__ import annotations
@@ -28,9 +30,13 @@ _Key = tuple[int, bytes]  # hour, range id
 
 
 class ComparedEngine(Engine):
-    """Broken where the plain proof says otherwise; unless it is `blind`, as files were damaged or cleaned up."""
+    """Broken where the plain proof says otherwise; unless it is `blind`, as files were damaged or
+    cleaned up.
+    """
 
-    def __init__(self, storage: Storage, database: Database, config: Config, blind: Callable[[], bool]) -> None:
+    def __init__(
+        self, storage: Storage, database: Database, config: Config, blind: Callable[[], bool]
+    ) -> None:
         super().__init__(storage, database, config)
         self.plain, self.blind = PlainProof(storage, database, config), blind
 
@@ -39,8 +45,13 @@ class ComparedEngine(Engine):
         proofs = super().prove(frozen, audit_next)
         for f in frozen if not self.blind() else ():
             found = self.plain.unmet(f, audit_next)
-            if bool(found) != bool(proofs[f.event_type].findings) and not self.plain.waived_before(f):
-                raise Broken(f"{f.event_type} {f.hour}: the proof says {proofs[f.event_type]}, plainly there is {found}")
+            if bool(found) != bool(proofs[f.event_type].findings) and not self.plain.waived_before(
+                f
+            ):
+                raise Broken(
+                    f"{f.event_type} {f.hour}: the proof says {proofs[f.event_type]}, "
+                    f"plainly there is {found}"
+                )
         return proofs
 
 
@@ -53,8 +64,12 @@ class PlainProof:
     config: Config
 
     def waived_before(self, f: Frontier) -> bool:
-        """Whether a bucket of the type was closed without a proof: what it waived may be told apart in more than one way."""
-        query = select(tables.buckets.c.grade).where(tables.buckets.c.type == f.event_type, tables.buckets.c.grade != "proved")
+        """Whether a bucket of the type was closed without a proof: what it waived may be told apart
+        in more than one way.
+        """
+        query = select(tables.buckets.c.grade).where(
+            tables.buckets.c.type == f.event_type, tables.buckets.c.grade != "proved"
+        )
         with self.database.reading() as connection:
             return connection.execute(query).first() is not None
 
@@ -76,7 +91,11 @@ class PlainProof:
 
     def _promises(self, f: Frontier, below: AuditOffsets) -> dict[_Key, tuple[int, int]]:
         files, groups = tables.staged_files, tables.audit_groups
-        query = select(files.c.path, groups.c.site).join(groups, groups.c.file_id == files.c.id).distinct()
+        query = (
+            select(files.c.path, groups.c.site)
+            .join(groups, groups.c.file_id == files.c.id)
+            .distinct()
+        )
         with self.database.reading() as connection:
             paths = list(connection.execute(query.where(files.c.kind == AUDIT)))
         found: dict[_Key, tuple[int, int]] = {}
@@ -86,7 +105,9 @@ class PlainProof:
             with self.storage.open(path) as file:
                 rows = pq.read_table(file).to_pylist()
             for row in rows:
-                counts = row["hour"] == f.hour.start_s or (row["hour"] < f.hour.start_s and row["offset"] >= settled)
+                counts = row["hour"] == f.hour.start_s or (
+                    row["hour"] < f.hour.start_s and row["offset"] >= settled
+                )
                 if row["type"] == f.event_type and row["offset"] < cut and counts:
                     found[row["hour"], row["range_id"]] = (row["count"], row["sum"] % (1 << 64))
         return found

@@ -1,7 +1,9 @@
-"""Something happens in the middle of a closer's step: it is killed, it is paused, or the world goes on.
+"""Something happens in the middle of a closer's step: it is killed, it is paused, or the world goes
+on.
 
-A step passes *points*: before and after each ledger transaction, before each call of storage and of the engine. A point may
-be given one thing to happen. What happens at point n of a step is part of the example, so that it shrinks and can be repeated.
+A step passes *points*: before and after each ledger transaction, before each call of storage and of
+the engine. A point may be given one thing to happen. What happens at point n of a step is part of
+the example, so that it shrinks and can be repeated.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ def share_compiled(database: Database) -> None:
 
 
 class PointedDatabase(Database):
-    """A ledger whose transactions are points; its connections are those of `ledger`, which has looked at its schema already."""
+    """A ledger whose transactions are points; its connections are those of `ledger`, which has
+    looked at its schema already.
+    """
 
     def __init__(self, ledger: Database, points: FaultPoints) -> None:
         self._url, self._changing, self._reading = ledger._url, ledger._changing, ledger._reading
@@ -81,7 +85,9 @@ class PointedDatabase(Database):
 
 
 def pointed(inner: T, points: FaultPoints, after: Collection[str] = ()) -> T:
-    """The same with calls that are points: before each of them, and after those that are named here."""
+    """The same with calls that are points: before each of them, and after those that are named
+    here.
+    """
 
     class Pointed:
         def __getattr__(self, name: str) -> Any:

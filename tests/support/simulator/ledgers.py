@@ -50,7 +50,11 @@ class LedgerFaults:
         self._staged = set(self._world.pipeline.losses.staged)
 
     def restore(self, _: int) -> None:
-        """It comes back. A driver that begins with it asks the markers first, and is refused where a bucket was closed since."""
+        """It comes back.
+
+        A driver that begins with it asks the markers first, and is refused where a bucket was
+        closed since.
+        """
         world = self._world
         if self._backup is None:
             return
@@ -75,7 +79,11 @@ class LedgerFaults:
         world.closer_database.close()
         world.database.close()
         forget(world.ledger)
-        world.ledger, world.config, world.database = older, config_of(older, *world.further), database
+        world.ledger, world.config, world.database = (
+            older,
+            config_of(older, *world.further),
+            database,
+        )
         share_compiled(database)
         world.pipeline.database, world.pipeline.config = database, world.config
         losses.go_back(self._staged)
@@ -103,7 +111,9 @@ class LedgerFaults:
         OffsetRecorder(world.storage, world.database, world.clock).keep(world.closer.lease)
 
     def lose_ledger(self, draw: int) -> None:
-        """The ledger is gone, and rebuilt from what is left; markers that cannot be read are brought back first."""
+        """The ledger is gone, and rebuilt from what is left; markers that cannot be read are
+        brought back first.
+        """
         from tests.support.rebuilding import lose_ledger  # it knows the world
 
         world = self._world

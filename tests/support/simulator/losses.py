@@ -11,7 +11,9 @@ from hourmark.kafka.clients import Partition
 from hourmark_etl.model import Position, Span
 
 Place = tuple[Partition, int, bytes]  # with the whole key of what stood there
-ID_BYTES = 16  # how a record's key begins: an event's id; of a promise its range id, which is shorter
+ID_BYTES = (
+    16  # how a record's key begins: an event's id; of a promise its range id, which is shorter
+)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -19,15 +21,27 @@ class Losses:
     """Of the central cluster and of files. `markers`: what damaged ones held, by path."""
 
     central: FakeCluster
-    passed: list[tuple[Partition, int, int]] = dataclasses.field(default_factory=list)  # retention was before staging
+    passed: list[tuple[Partition, int, int]] = dataclasses.field(
+        default_factory=list
+    )  # retention was before staging
     damaged: dict[str, tuple[Span, ...]] = dataclasses.field(default_factory=dict)  # staged files
-    healed: set[str] = dataclasses.field(default_factory=set)  # those that were staged again: an older ledger knows nothing of it
+    healed: set[str] = dataclasses.field(
+        default_factory=set
+    )  # those that were staged again: an older ledger knows nothing of it
     markers: dict[str, bytes] = dataclasses.field(default_factory=dict)
-    unaudited: bool = False  # some is damaged, or cleaned as too old: a promise that it would keep looks unmet
+    unaudited: bool = (
+        False  # some is damaged, or cleaned as too old: a promise that it would keep looks unmet
+    )
     restored: bool = False  # an older copy of the ledger goes on
-    shortest: dict[Partition, int] = dataclasses.field(default_factory=dict)  # logs that lost records: to where they were whole
-    staged: set[Place] = dataclasses.field(default_factory=set)  # what files hold that the ledger lists
-    shortened: set[bytes] = dataclasses.field(default_factory=set)  # keys of what stood at the end of a log, and in no file yet
+    shortest: dict[Partition, int] = dataclasses.field(
+        default_factory=dict
+    )  # logs that lost records: to where they were whole
+    staged: set[Place] = dataclasses.field(
+        default_factory=set
+    )  # what files hold that the ledger lists
+    shortened: set[bytes] = dataclasses.field(
+        default_factory=set
+    )  # keys of what stood at the end of a log, and in no file yet
     held: set[Place] = dataclasses.field(default_factory=set)  # of what only files hold
 
     def __bool__(self) -> bool:
@@ -36,7 +50,9 @@ class Losses:
         return bool(self.passed or files or self.unaudited or self.restored or self.shortest)
 
     def pass_over(self, positions: Mapping[Partition, Position]) -> None:
-        """Staging goes on from these positions; what the logs no longer hold behind them is not staged."""
+        """Staging goes on from these positions; what the logs no longer hold behind them is not
+        staged.
+        """
         for p, position in positions.items():
             if (start := self.central.logs[p].start) > position.next_offset:
                 self.passed.append((p, position.next_offset, start))
@@ -45,7 +61,11 @@ class Losses:
         """The log loses what stands at `end` and behind."""
         log = self.central.logs[p]
         self.shortest[p] = min(end, self.shortest.get(p, end))
-        lost = {(p, offset, record.key) for offset, record in enumerate(log.records[end:], end) if record is not None}
+        lost = {
+            (p, offset, record.key)
+            for offset, record in enumerate(log.records[end:], end)
+            if record is not None
+        }
         self.held |= lost & self.staged
         self.shortened |= {key[:ID_BYTES] for _, _, key in lost - self.staged}
         del log.records[end:]
@@ -66,15 +86,19 @@ class Losses:
         return start < self.central.logs[p].start or end > self.shortest.get(p, end)
 
     def gone(self, below: Mapping[Partition, int] | None = None) -> Collection[bytes]:
-        """How the keys begin of records of which nothing is left: neither in a log nor in a file that can be staged again.
+        """How the keys begin of records of which nothing is left: neither in a log nor in a file
+        that can be staged again.
 
-        `below`: only of what lies below these offsets, as what came later helps no bucket that was frozen before.
+        `below`: only of what lies below these offsets, as what came later helps no bucket that was
+        frozen before.
         """
         spans = [(p, first, end) for p, first, end in self.passed]
         for path, of_file in self.damaged.items():
             known = [(Partition(s.topic, s.partition), s.start, s.end) for s in of_file]
             if path not in self.healed or self.restored:
-                spans += known if any(self._is_gone(p, start, end) for p, start, end in known) else []
+                spans += (
+                    known if any(self._is_gone(p, start, end) for p, start, end in known) else []
+                )
         if not spans and not self.shortened and not self.held:
             return ()
         places = {(p, offset) for p, first, end in spans for offset in range(first, end)}
@@ -87,7 +111,9 @@ class Losses:
                 alive.add(key[:ID_BYTES])
         for p, log in self.central.logs.items():
             whole = self.shortest.get(p, len(log.records))  # what took their places came later
-            for offset, record in enumerate(log.records if below is None else log.records[: min(whole, below.get(p, 0))]):
+            for offset, record in enumerate(
+                log.records if below is None else log.records[: min(whole, below.get(p, 0))]
+            ):
                 if record is not None:
                     (dead if (p, offset) in places else alive).add(record.key[:ID_BYTES])
         return dead - alive

@@ -1,4 +1,6 @@
-"""The mirror and the consumer: a mirror of lists, and the real staging function and ledger commit in micro-batches."""
+"""The mirror and the consumer: a mirror of lists, and the real staging function and ledger commit
+in micro-batches.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.losses import Losses
 from tests.support.simulator.producers import Producers
 from tests.support.simulator.sites import FakeCluster, FakeMirror, Log
-from tests.support.simulator.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, KEY_CHANGED, TYPES, VALUE_CHANGED
+from tests.support.simulator.truth import (
+    CLUSTER,
+    EDGE_PARTITIONS,
+    FIRST_HOUR,
+    KEY_CHANGED,
+    TYPES,
+    VALUE_CHANGED,
+)
 
 from hourmark.clock import Clock
 from hourmark.config.loading import Config
@@ -43,23 +52,43 @@ from hourmark_etl.topics import CentralTopics
 class Pipeline:
     """From the edge into the ledger."""
 
-    def __init__(self, producers: Producers, storage: MemoryStorage, database: Database, config: Config) -> None:
+    def __init__(
+        self, producers: Producers, storage: MemoryStorage, database: Database, config: Config
+    ) -> None:
         self.edge, self.seen, self.clock = producers.edge, producers.seen, producers.clock
         self.storage, self.database, self.config = storage, database, config
-        self.junk, self.ranges, self._checks = producers.junk, producers.ranges, dict[int, SchemaCheck]()
+        self.junk, self.ranges, self._checks = (
+            producers.junk,
+            producers.ranges,
+            dict[int, SchemaCheck](),
+        )
         self.topics = CentralTopics.of(config.kafka, TYPES)
         aliases = [alias or "" for alias in self.topics.aliases.values()]
         self.central = FakeCluster(
-            "central", [Partition(central_topic(p.topic, alias), p.partition) for alias in aliases for p in EDGE_PARTITIONS]
+            "central",
+            [
+                Partition(central_topic(p.topic, alias), p.partition)
+                for alias in aliases
+                for p in EDGE_PARTITIONS
+            ],
         )
-        self.mirrors = [FakeMirror(edge, self.central, alias) for edge, alias in zip(producers.edges, aliases, strict=True)]
+        self.mirrors = [
+            FakeMirror(edge, self.central, alias)
+            for edge, alias in zip(producers.edges, aliases, strict=True)
+        ]
         self.mirror, self.losses = self.mirrors[0], Losses(central=self.central)
         for mirror in self.mirrors:
             mirror.skipped = self.mirror.skipped  # of all
         self.consumer = database.acquire("consumer:default")
         infos = self.central.topics({p.topic for p in self.central.logs})
         begun = [
-            Position(cluster_id=CLUSTER, topic_id=infos[p.topic].topic_id, topic=p.topic, partition=p.partition, next_offset=0)
+            Position(
+                cluster_id=CLUSTER,
+                topic_id=infos[p.topic].topic_id,
+                topic=p.topic,
+                partition=p.partition,
+                next_offset=0,
+            )
             for p in self.central.logs
         ]
         batches.begin_positions(database, self.consumer, begun)
@@ -67,7 +96,15 @@ class Pipeline:
     def clusters(self, database: Database, lease: Lease, clock: Clock) -> Clusters:
         """What closing asks, by the closer's ledger and clock."""
         edges = [
-            EdgeSite(edge=mirror.edge, mirror=mirror, alias=mirror.alias, database=database, lease=lease, clock=clock, site=site)
+            EdgeSite(
+                edge=mirror.edge,
+                mirror=mirror,
+                alias=mirror.alias,
+                database=database,
+                lease=lease,
+                clock=clock,
+                site=site,
+            )
             for site, mirror in zip(self.topics.aliases, self.mirrors, strict=True)
         ]
         return Clusters(edges, self.central, database, lease)
@@ -78,26 +115,36 @@ class Pipeline:
         self.one_of(draw).copy(r.choice(EDGE_PARTITIONS), r.randint(1, 6))
 
     def change_key(self, draw: int) -> None:
-        """An event's id in a record key changes before it is staged; no CRC tells. The event is lost, and must be missed."""
+        """An event's id in a record key changes before it is staged; no CRC tells.
+
+        The event is lost, and must be missed.
+        """
         r = random.Random(draw)
         if todo := self._unstaged_events():
             p, offset = r.choice(todo)
             record = self.central.logs[p].records[offset]
             assert record is not None
             at = r.randrange(EVENT_ID_BYTES)
-            key = record.key[:at] + bytes([record.key[at] ^ 1 << r.randrange(8)]) + record.key[at + 1 :]
+            key = (
+                record.key[:at]
+                + bytes([record.key[at] ^ 1 << r.randrange(8)])
+                + record.key[at + 1 :]
+            )
             self.central.logs[p].records[offset] = dataclasses.replace(record, key=key)
             self.junk.add((key, record.value))
             self.mirror.skipped.append(record)
             self.seen[KEY_CHANGED] += 1
 
     def change_value(self, draw: int) -> None:
-        """A value in the central log changes before it is staged, and is a value of its schema still; no CRC tells."""
+        """A value in the central log changes before it is staged, and is a value of its schema
+        still; no CRC tells.
+        """
         unchecked = {x.id for x in self.ranges if not x.has_checksums}
         todo = [
             (p, offset)
             for p, offset in self._unstaged_events()
-            if (record := self.central.logs[p].records[offset]) and RecordKey.decode(record.key).range_id not in unchecked
+            if (record := self.central.logs[p].records[offset])
+            and RecordKey.decode(record.key).range_id not in unchecked
         ]
         if todo:
             p, offset = todo[draw % len(todo)]
@@ -110,15 +157,24 @@ class Pipeline:
     def _unstaged_events(self) -> list[tuple[Partition, int]]:
         """Where the central logs have events that are not staged, after the mirrors caught up."""
         self.mirror_all(0)
-        positions = {Partition(p.topic, p.partition): p.next_offset for p in batches.positions(self.database, CLUSTER)}
-        types = {central_topic(events_topic(t), alias or "") for t in TYPES for alias in self.topics.aliases.values()}
+        positions = {
+            Partition(p.topic, p.partition): p.next_offset
+            for p in batches.positions(self.database, CLUSTER)
+        }
+        types = {
+            central_topic(events_topic(t), alias or "")
+            for t in TYPES
+            for alias in self.topics.aliases.values()
+        }
         return [
             (p, offset)
             for p, log in self.central.logs.items()
             for offset, record in enumerate(log.records)
-            if p.topic in types and record is not None and offset >= positions.get(p, 0)
+            if p.topic in types
+            and record is not None
+            and offset >= positions.get(p, 0)
             and (record.key, record.value) not in self.junk
-        ]  # fmt: skip
+        ]
 
     def one_of(self, draw: int) -> FakeMirror:
         """One of the mirrors."""
@@ -146,7 +202,9 @@ class Pipeline:
         self.seen["mirror's transaction aborted"] += 1
 
     def no_leader(self, draw: int) -> None:
-        """A broker of a cluster is gone: for a while nobody knows the offsets of some partitions, or of all."""
+        """A broker of a cluster is gone: for a while nobody knows the offsets of some partitions,
+        or of all.
+        """
         r = random.Random(draw)
         cluster = r.choice((*(mirror.edge for mirror in self.mirrors), self.central))
         led = [p for p in cluster.logs if r.random() < 0.4] or list(cluster.logs)
@@ -170,14 +228,20 @@ class Pipeline:
             self.edge.logs[p].start = max(self.edge.logs[p].start, known.mirror_next)
 
     def retention_overtakes(self, draw: int) -> None:
-        """The edge deletes before the mirror has copied, in one partition or in all; the mirror goes on with what is left."""
-        for p in EDGE_PARTITIONS if draw % 2 else [EDGE_PARTITIONS[draw // 2 % len(EDGE_PARTITIONS)]]:
+        """The edge deletes before the mirror has copied, in one partition or in all; the mirror
+        goes on with what is left.
+        """
+        for p in (
+            EDGE_PARTITIONS if draw % 2 else [EDGE_PARTITIONS[draw // 2 % len(EDGE_PARTITIONS)]]
+        ):
             if (mirror := self.one_of(draw // 3)).lag(p):
                 mirror.overtake(p)
                 self.seen["retention overtook the mirror"] += 1
 
     def central_retention(self, draw: int) -> None:
-        """The central cluster deletes what is staged, of some partitions or of all: it cannot be staged again."""
+        """The central cluster deletes what is staged, of some partitions or of all: it cannot be
+        staged again.
+        """
         r = random.Random(draw)
         share = r.choice((0.3, 1.0))
         for p, position in self.positions().items():
@@ -189,21 +253,30 @@ class Pipeline:
     def central_overtakes(self, draw: int) -> None:
         """It deletes also what is not staged yet."""
         r = random.Random(draw)
-        ends = {p: (position.next_offset, len(self.central.logs[p].records)) for p, position in self.positions().items()}
-        if behind := [p for p, (start, end) in ends.items() if self.central.logs[p].start <= start < end]:
+        ends = {
+            p: (position.next_offset, len(self.central.logs[p].records))
+            for p, position in self.positions().items()
+        }
+        if behind := [
+            p for p, (start, end) in ends.items() if self.central.logs[p].start <= start < end
+        ]:
             p = r.choice(behind)
             self.central.logs[p].start = r.randint(ends[p][0] + 1, ends[p][1])
             self.seen["retention overtook staging"] += 1
 
     def shorten(self, topics: Collection[str], count: int) -> None:
-        """The central cluster loses so many of the last records, and marks of transactions, of these topics of the edge."""
+        """The central cluster loses so many of the last records, and marks of transactions, of
+        these topics of the edge.
+        """
         for topic in topics:
             log = self.central.logs[p := Partition(central_topic(topic, self.mirror.alias), 0)]
             self.losses.shorten(p, max(log.start, len(log.records) - count))
         self.seen["the central cluster lost records"] += 1
 
     def lose_ends(self, draw: int) -> Collection[str]:
-        """The same, of some topics. All promises were staged: else only the mirror's watch sees it."""
+        """The same, of some topics. All promises were staged: else only the mirror's
+        watch sees it.
+        """
         r = random.Random(draw)
         topics = r.sample((AUDIT, HOSTS, *map(events_topic, TYPES)), r.randint(1, 3))
         if AUDIT in topics or r.random() < 0.5:
@@ -216,7 +289,9 @@ class Pipeline:
         self._stage({}, 1.0)
 
     def stage(self, draw: int) -> None:
-        """A micro-batch of some of every partition; the driver may be killed before or after the commit."""
+        """A micro-batch of some of every partition; the driver may be killed before or after the
+        commit.
+        """
         r = random.Random(draw)
         ends = {}
         for p, start in self.positions().items():
@@ -230,7 +305,9 @@ class Pipeline:
 
     def positions(self) -> dict[Partition, Position]:
         """Where staging goes on."""
-        return {Partition(p.topic, p.partition): p for p in batches.positions(self.database, CLUSTER)}
+        return {
+            Partition(p.topic, p.partition): p for p in batches.positions(self.database, CLUSTER)
+        }
 
     def _stage(self, ends: dict[Partition, int], fate: float) -> None:
         logs, starts = self.central.logs, self.positions()
@@ -244,7 +321,9 @@ class Pipeline:
             )
             starts = self.positions()
         if short := {s: logs[p].start for p, s in starts.items() if self._lost_its_end(logs[p], s)}:
-            batches.begin_again(self.database, self.consumer, self.topics.at_edge, short, self.clock.now_ms())
+            batches.begin_again(
+                self.database, self.consumer, self.topics.at_edge, short, self.clock.now_ms()
+            )
             starts = self.positions()
         moved = {p: min(end, len(logs[p].records)) for p, end in ends.items()}
         moved = {p: end for p, end in moved.items() if end > starts[p].next_offset}
@@ -268,11 +347,17 @@ class Pipeline:
         begin = planning.begin_of(s, log.start)
         if begin is None or begin.leader_epoch is None:
             return False
-        between = log.records[begin.offset : s.next_offset]  # where a reader finds a record, others took the place of lost ones
-        return log.is_truncated(begin.offset, begin.leader_epoch) or any(r is not None for r in between)
+        between = log.records[
+            begin.offset : s.next_offset
+        ]  # where a reader finds a record, others took the place of lost ones
+        return log.is_truncated(begin.offset, begin.leader_epoch) or any(
+            r is not None for r in between
+        )
 
     def elect(self, draw: int) -> None:
-        """Another broker leads some partitions of the central cluster, and has all of their logs."""
+        """Another broker leads some partitions of the central cluster, and has all of
+        their logs.
+        """
         r = random.Random(draw)
         for log in self.central.logs.values():
             if r.random() < 0.5:
@@ -287,19 +372,34 @@ class Pipeline:
         last = {p: self.central.logs[p].last_of(s.next_offset, ends[p]) for p, s in moved.items()}
         spans = tuple(
             Span(
-                topic=s.topic, topic_id=s.topic_id, partition=s.partition, start=s.next_offset, end=ends[p],
-                leader_epoch=last[p][0], epoch_next=last[p][1],
+                topic=s.topic,
+                topic_id=s.topic_id,
+                partition=s.partition,
+                start=s.next_offset,
+                end=ends[p],
+                leader_epoch=last[p][0],
+                epoch_next=last[p][1],
             )
             for p, s in moved.items()
-        )  # fmt: skip
+        )
         logs = self.central.logs
         one_epoch = frozenset(
-            p for p, s in moved.items() if len({logs[p].epoch_of(offset) for offset in range(s.next_offset, ends[p])}) == 1
+            p
+            for p, s in moved.items()
+            if len({logs[p].epoch_of(offset) for offset in range(s.next_offset, ends[p])}) == 1
         )
-        answers = list(stage_pieces([Piece(self.records(spans), spans, one_epoch)], self.plan(folder), self.storage, []))
-        return batch_of(answers, CLUSTER, "default", self.clock.now_ms()), unread_of(answers, self.clock.now_ms())
+        answers = list(
+            stage_pieces(
+                [Piece(self.records(spans), spans, one_epoch)], self.plan(folder), self.storage, []
+            )
+        )
+        return batch_of(answers, CLUSTER, "default", self.clock.now_ms()), unread_of(
+            answers, self.clock.now_ms()
+        )
 
-    def staged(self, folder: str, spans: Sequence[Span], schemas: Schemas | None = None) -> StagedPiece:
+    def staged(
+        self, folder: str, spans: Sequence[Span], schemas: Schemas | None = None
+    ) -> StagedPiece:
         """The real staging function over what the central cluster has there."""
         return stage_table(self.records(spans), spans, self.plan(folder, schemas), self.storage)
 
@@ -309,10 +409,14 @@ class Pipeline:
             (record.key, record.value, s.topic, s.partition, offset)
             for s in spans
             for offset in range(s.start, s.end)
-            if (record := self.central.logs[Partition(s.topic, s.partition)].records[offset]) is not None
+            if (record := self.central.logs[Partition(s.topic, s.partition)].records[offset])
+            is not None
         ]
         kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64())
-        columns = [pa.array(c, k) for c, k in zip(list(zip(*rows, strict=True)) or [()] * 5, kinds, strict=True)]
+        columns = [
+            pa.array(c, k)
+            for c, k in zip(list(zip(*rows, strict=True)) or [()] * 5, kinds, strict=True)
+        ]
         return pa.table(columns, names=["key", "value", "topic", "partition", "offset"])
 
     def plan(self, folder: str, schemas: Schemas | None = None) -> StagePlan:
@@ -342,7 +446,11 @@ class PlayedRestager(Restager):
     """Only reading Kafka is played."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        self._config, self._database, self._storage = pipeline.config, pipeline.database, pipeline.storage
+        self._config, self._database, self._storage = (
+            pipeline.config,
+            pipeline.database,
+            pipeline.storage,
+        )
         self._pipeline, self._logs = pipeline, pipeline.central.logs
         self.made: list[str] = []
 
@@ -353,8 +461,16 @@ class PlayedRestager(Restager):
         for s in spans:
             log = self._logs[Partition(s.topic, s.partition)]
             if s.start < log.start or s.end > len(log.records):
-                raise DataLoss(f"topic {s.topic} partition {s.partition}: offset {s.start} is to be staged, and it is gone")
+                raise DataLoss(
+                    f"topic {s.topic} partition {s.partition}: offset {s.start} is to be "
+                    "staged, and it is gone"
+                )
         plan = self._pipeline.plan(known.folder, schemas)
-        piece = stage_table(self._without_set_aside(self._pipeline.records(spans), spans), spans, plan, self._storage)
+        piece = stage_table(
+            self._without_set_aside(self._pipeline.records(spans), spans),
+            spans,
+            plan,
+            self._storage,
+        )
         self.made += [f.path for f in piece.files]
         return piece

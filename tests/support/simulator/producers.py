@@ -1,4 +1,6 @@
-"""Hosts and delivery services: what is written, sent and promised, with the faults that the path allows."""
+"""Hosts and delivery services: what is written, sent and promised, with the faults that the path
+allows.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,10 @@ class Producers:
     def __init__(self, clock: FakeClock, seen: collections.Counter[str], *further: str) -> None:
         self.clock, self.seen = clock, seen
         self.edge = FakeCluster("edge", EDGE_PARTITIONS)
-        self.edges = [self.edge, *(FakeCluster(f"{alias} edge", EDGE_PARTITIONS) for alias in further)]
+        self.edges = [
+            self.edge,
+            *(FakeCluster(f"{alias} edge", EDGE_PARTITIONS) for alias in further),
+        ]
         self.at = self.edge  # where records are appended now
         self.hosts = [
             Host(number=n, source=s, caught_up_at_ms=clock.now_ms())
@@ -58,19 +63,25 @@ class Producers:
         self.ranges: list[Range] = []
         self.events: dict[EventId, Event] = {}
         self.older_services = False
-        self.junk: set[tuple[bytes, bytes]] = set()  # key and value of records that no bucket may have
+        self.junk: set[tuple[bytes, bytes]] = (
+            set()
+        )  # key and value of records that no bucket may have
 
     def older_service(self, draw: int) -> None:
         """From now on, or no longer, a service of an older version takes one range in three."""
         self.older_services = not self.older_services
 
     def outsider(self, draw: int) -> None:
-        """A program that is no delivery service writes one to three records into a topic of events."""
+        """A program that is no delivery service writes one to three records into a topic
+        of events.
+        """
         r = random.Random(draw)
         event_type, other = r.sample(TYPES, 2)
         self.at = r.choice(self.edges)
         for number in range(r.randint(1, 3)):
-            event_id = LineIds("e" * 32, "f" * 32, draw % 256).make(self.clock.now_ms(), number + len(self.junk) + 1, b"line")
+            event_id = LineIds("e" * 32, "f" * 32, draw % 256).make(
+                self.clock.now_ms(), number + len(self.junk) + 1, b"line"
+            )
             strange = RecordKey(event_id, RangeId(b"\0" * 8)).encode()
             of_type = [e.value for e in self.events.values() if e.event_type == event_type]
             own = frame(SCHEMA_IDS[event_type])
@@ -80,7 +91,10 @@ class Producers:
                 (strange, own),
                 (strange, own + b"\xff" * 40),
                 (strange, frame(SCHEMA_IDS[other]) + b"\0" * 40),
-                (strange, r.choice(of_type) if of_type else own),  # an event under the id of another
+                (
+                    strange,
+                    r.choice(of_type) if of_type else own,
+                ),  # an event under the id of another
             ]
             key, value = r.choice(records)
             self.append_junk(event_type, key, value, r.randint(0, 1))
@@ -113,9 +127,15 @@ class Producers:
             self.seen["range of blank lines"] += 1
 
     def send(self, draw: int) -> None:
-        """A range is sent: it is acknowledged, or the ack is lost, or the service is killed before the audit record."""
+        """A range is sent: it is acknowledged, or the ack is lost, or the service is killed before
+        the audit record.
+        """
         r = random.Random(draw)
-        todo = [x for x in self.ranges if not x.acked and not x.abandoned and not self.hosts[x.host].dead]
+        todo = [
+            x
+            for x in self.ranges
+            if not x.acked and not x.abandoned and not self.hosts[x.host].dead
+        ]
         if not todo or not self._live():
             return
         sent, fate = r.choice(todo), r.random()
@@ -136,53 +156,86 @@ class Producers:
 
     def append_row(self, sent: Range, e: Event, partition: int = 0) -> None:
         """The record of one event of a range."""
-        self._append(Partition(events_topic(e.event_type), partition), RecordKey(e.id, sent.id).encode(), e.value)
+        self._append(
+            Partition(events_topic(e.event_type), partition),
+            RecordKey(e.id, sent.id).encode(),
+            e.value,
+        )
         sent.appended.add(e.id)
 
     def promise(self, sent: Range, reading: tuple[Event, ...]) -> None:
         """The audit record of a range, as it was read."""
-        self._append(Partition(AUDIT, 0), bytes(sent.id), frame(1) + self._audit(sent, reading).encode())
+        self._append(
+            Partition(AUDIT, 0), bytes(sent.id), frame(1) + self._audit(sent, reading).encode()
+        )
         sent.recorded.add(reading)
 
     def read_otherwise(self, draw: int) -> None:
-        """Some services run other software from now on, and read one of the last ranges in another way; it is sent again."""
+        """Some services run other software from now on, and read one of the last ranges in another
+        way; it is sent again.
+        """
         r = random.Random(draw)
-        todo = [x for x in self.ranges[-4:] if x.events and not x.otherwise and not x.abandoned and not self.hosts[x.host].dead]
+        todo = [
+            x
+            for x in self.ranges[-4:]
+            if x.events and not x.otherwise and not x.abandoned and not self.hosts[x.host].dead
+        ]
         if todo:
             again = r.choice(todo)
-            again.otherwise = self.other_reading(again, r.choice(("hour", "moment", "type", "fewer")))
+            again.otherwise = self.other_reading(
+                again, r.choice(("hour", "moment", "type", "fewer"))
+            )
             again.acked = again.acked and not again.otherwise
             self.seen["range read otherwise"] += bool(again.otherwise)
 
     def read_unrecorded(self, draw: int) -> None:
-        """A range that has its record comes once more, and other software reads it; that service dies before its record.
+        """A range that has its record comes once more, and other software reads it; that service
+        dies before its record.
 
         The host has its answer, or gets it from a service that reads as the first did.
         """
         r = random.Random(draw)
-        todo = [x for x in self.ranges if x.events and x.recorded and x.acked and not x.otherwise and not x.abandoned]
+        todo = [
+            x
+            for x in self.ranges
+            if x.events and x.recorded and x.acked and not x.otherwise and not x.abandoned
+        ]
         if not todo:
             return
         again = r.choice(todo)
-        again.otherwise = self.other_reading(again, r.choice(("hour", "moment", "moment", "type", "fewer")))
+        again.otherwise = self.other_reading(
+            again, r.choice(("hour", "moment", "moment", "type", "fewer"))
+        )
         for e in again.otherwise[: r.randint(1, 4)]:
             self.append_row(again, e, r.randint(0, 1))
         self.seen["range read otherwise"] += bool(again.otherwise)
         self.seen["second reading without a record"] += bool(again.otherwise)
 
     def other_reading(self, of: Range, how: str) -> tuple[Event, ...]:
-        """The same lines in the hour before, a moment later, of another type, or without the last; none if that cannot be.
+        """The same lines in the hour before, a moment later, of another type, or without the last;
+        none if that cannot be.
 
         What the first of them becomes has a number of its own, below 0: it is promised like a line.
         """
         host, first = self.hosts[of.host], of.events[0]
         time_ms = first.time_ms + (1 if how == "moment" else -3_600_000)
-        others = [t for s in SOURCES if s.name == host.source for t in s.types if t != first.event_type]
-        in_an_hour = time_ms >= FIRST_HOUR.start_s * 1000 if how == "hour" else Hour.of(time_ms) == Hour.of(first.time_ms)
+        others = [
+            t for s in SOURCES if s.name == host.source for t in s.types if t != first.event_type
+        ]
+        in_an_hour = (
+            time_ms >= FIRST_HOUR.start_s * 1000
+            if how == "hour"
+            else Hour.of(time_ms) == Hour.of(first.time_ms)
+        )
         if how in ("hour", "moment") and in_an_hour:
-            return (self._event(-2 * first.line, of.host, first.event_type, time_ms, place=first.line), *of.events[1:])
+            return (
+                self._event(-2 * first.line, of.host, first.event_type, time_ms, place=first.line),
+                *of.events[1:],
+            )
         if how == "type" and others:
-            other = self._event(-2 * first.line - 1, of.host, others[0], first.time_ms + 2, place=first.line)  # its id is its own
+            other = self._event(
+                -2 * first.line - 1, of.host, others[0], first.time_ms + 2, place=first.line
+            )  # its id is its own
             return (other, *of.events[1:])
         return of.events[:-1]
 
@@ -203,7 +256,11 @@ class Producers:
             return
         for x in mine:
             x.abandoned = x.abandoned or not x.acked  # the same lines come again below
-        again = [self._event(e.line, host.number, e.event_type, e.time_ms) for x in mine for e in x.events]
+        again = [
+            self._event(e.line, host.number, e.event_type, e.time_ms)
+            for x in mine
+            for e in x.events
+        ]
         at = r.randint(0, len(again))
         for part in (again[:at], again[at:]):
             if part:
@@ -256,7 +313,9 @@ class Producers:
     def second_service(self, draw: int) -> None:
         """Another service begins, whose clock is up to two minutes wrong."""
         if len(self.services) < 2:
-            self.services.append(Service(id="6" * 32, ahead_ms=random.Random(draw).randint(-120_000, 120_000)))
+            self.services.append(
+                Service(id="6" * 32, ahead_ms=random.Random(draw).randint(-120_000, 120_000))
+            )
             self.seen["second service"] += 1
 
     def serve(self) -> None:
@@ -265,7 +324,9 @@ class Producers:
             self.service_leaves(0)
 
     def report(self, draw: int) -> None:
-        """Every living host and service reports; nobody says that it caught up while it holds something."""
+        """Every living host and service reports; nobody says that it caught up while it holds
+        something.
+        """
         live = self._live()
         for host in self.hosts if live else ():
             if not host.dead and not host.gone:
@@ -286,39 +347,77 @@ class Producers:
             host.caught_up_at_ms = self.clock.now_ms() + service.ahead_ms
         host.sequence += 1
         self.say(
-            "tailer", f"{host.number:032x}", host.sequence, host.source, host.caught_up_at_ms,
-            ahead_ms=service.ahead_ms, incarnation=f"life {host.lives}", goodbye=goodbye,
-        )  # fmt: skip
+            "tailer",
+            f"{host.number:032x}",
+            host.sequence,
+            host.source,
+            host.caught_up_at_ms,
+            ahead_ms=service.ahead_ms,
+            incarnation=f"life {host.lives}",
+            goodbye=goodbye,
+        )
 
     def _report_of(self, service: Service, *, goodbye: bool = False) -> None:
         service.sequence += 1
         self.at = self._edge_of(service)
         self.say(
-            "service", service.id, service.sequence, API_SOURCE, self.clock.now_ms() + service.ahead_ms,
-            ahead_ms=service.ahead_ms, incarnation=f"life {service.lives}", goodbye=goodbye,
-        )  # fmt: skip
+            "service",
+            service.id,
+            service.sequence,
+            API_SOURCE,
+            self.clock.now_ms() + service.ahead_ms,
+            ahead_ms=service.ahead_ms,
+            incarnation=f"life {service.lives}",
+            goodbye=goodbye,
+        )
 
     def say(
-        self, kind: str, host_id: str, sequence: int, source: str, caught_up_at_ms: int, *,
-        ahead_ms: int = 0, incarnation: str = "one", goodbye: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        kind: str,
+        host_id: str,
+        sequence: int,
+        source: str,
+        caught_up_at_ms: int,
+        *,
+        ahead_ms: int = 0,
+        incarnation: str = "one",
+        goodbye: bool = False,
+    ) -> None:
         """One report; `ahead_ms`: how far the clock of the service that received it runs ahead."""
         report = HostReport(
-            host_id=host_id, host_name=f"host-{host_id[-1]}", kind=kind, incarnation=incarnation, sequence=sequence,
-            received_at_ms=self.clock.now_ms() + ahead_ms, goodbye=goodbye,
+            host_id=host_id,
+            host_name=f"host-{host_id[-1]}",
+            kind=kind,
+            incarnation=incarnation,
+            sequence=sequence,
+            received_at_ms=self.clock.now_ms() + ahead_ms,
+            goodbye=goodbye,
             sources=(SourceReport(source, caught_up_at_ms, 0, 0),),
-        )  # fmt: skip
+        )
         self._append(Partition(HOSTS, 0), host_id.encode(), frame(1) + report.encode())
 
-    def _event(self, line: int, host: int, event_type: str, time_ms: int, *, place: int | None = None) -> Event:
+    def _event(
+        self, line: int, host: int, event_type: str, time_ms: int, *, place: int | None = None
+    ) -> Event:
         event_id = LineIds(f"{host:032x}", "f" * 32, 0).make(time_ms, place or line, b"line")
         row: dict[str, Any] = {
-            "event_id": bytes(event_id), "event_time": time_ms, "host": "h", "source": "/log", "file": None, "position": line,
+            "event_id": bytes(event_id),
+            "event_time": time_ms,
+            "host": "h",
+            "source": "/log",
+            "file": None,
+            "position": line,
             "number": line,
-        }  # fmt: skip
+        }
         buffer, schema_id = io.BytesIO(), SCHEMA_IDS[event_type]
         fastavro.schemaless_writer(buffer, PARSED[schema_id], row)
-        event = Event(line=line, event_type=event_type, time_ms=time_ms, id=event_id, value=frame(schema_id) + buffer.getvalue())
+        event = Event(
+            line=line,
+            event_type=event_type,
+            time_ms=time_ms,
+            id=event_id,
+            value=frame(schema_id) + buffer.getvalue(),
+        )
         self.events[event_id] = event
         return event
 
@@ -326,23 +425,49 @@ class Producers:
         range_id = RangeId((len(self.ranges) + 1).to_bytes(8, "big"))
         is_old = self.older_services and range_id[7] % 3 == 0
         now_ms = self.clock.now_ms()
-        self.ranges.append(Range(id=range_id, host=host, events=events, observed_at_ms=now_ms, has_checksums=not is_old))
+        self.ranges.append(
+            Range(
+                id=range_id,
+                host=host,
+                events=events,
+                observed_at_ms=now_ms,
+                has_checksums=not is_old,
+            )
+        )
 
     def _audit(self, sent: Range, reading: tuple[Event, ...]) -> AuditRecord:
         blanks = (
-            None if not sent.has_checksums and sent.id[7] % 5 == 0 else sent.id[7] % 3 + (not reading)
+            None
+            if not sent.has_checksums and sent.id[7] % 5 == 0
+            else sent.id[7] % 3 + (not reading)
         )  # by the range: a retry says the same
         return AuditRecord(
-            range_id=sent.id, kind="range", host_id=f"{sent.host:032x}", host_name="host", file_id="f" * 32, generation=0,
-            start=0, end=1, observed_at_ms=sent.observed_at_ms, rules="1-0", source="app", path="/log",
+            range_id=sent.id,
+            kind="range",
+            host_id=f"{sent.host:032x}",
+            host_name="host",
+            file_id="f" * 32,
+            generation=0,
+            start=0,
+            end=1,
+            observed_at_ms=sent.observed_at_ms,
+            rules="1-0",
+            source="app",
+            path="/log",
             lines=len(sent.events) + (blanks or 0),
             promised=self._promised(sent, reading),
-            ids=digest_of_ids(e.id for e in reading), blanks=blanks,
-        )  # fmt: skip
+            ids=digest_of_ids(e.id for e in reading),
+            blanks=blanks,
+        )
 
     def _promised(self, sent: Range, reading: tuple[Event, ...]) -> tuple[Promise, ...]:
-        """With checksums, unless the range is served by an old service: by the range, so a retry says the same."""
-        promised = promises((e.event_type, Hour.of(e.time_ms).start_s, e.id, value_hash(e.id, e.value)) for e in reading)
+        """With checksums, unless the range is served by an old service: by the range, so a retry
+        says the same.
+        """
+        promised = promises(
+            (e.event_type, Hour.of(e.time_ms).start_s, e.id, value_hash(e.id, e.value))
+            for e in reading
+        )
         if sent.has_checksums:
             return promised
         return tuple(dataclasses.replace(p, checksum=None) for p in promised)

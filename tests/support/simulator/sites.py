@@ -1,7 +1,9 @@
-"""Kafka clusters as lists, and mirrors that copy from edges to the central one: what `Clusters` and staging are given.
+"""Kafka clusters as lists, and mirrors that copy from edges to the central one: what `Clusters` and
+staging are given.
 
-Offsets behave as in Kafka where closing depends on it: the mirror writes in transactions whose markers take an offset and give no
-record, retention moves a log's start, a topic that is recreated has another id.
+Offsets behave as in Kafka where closing depends on it: the mirror writes in transactions whose
+markers take an offset and give no record, retention moves a log's start, a topic that is recreated
+has another id.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class Log:
     topic_id: str
     records: list[Record | None] = dataclasses.field(default_factory=list)
     start: int = 0
-    epochs: list[tuple[int, int]] = dataclasses.field(default_factory=lambda: [(0, 0)])  # leader epochs, from which offset on
+    epochs: list[tuple[int, int]] = dataclasses.field(
+        default_factory=lambda: [(0, 0)]
+    )  # leader epochs, from which offset on
 
     @property
     def epoch(self) -> int:
@@ -86,8 +90,12 @@ class FakeCluster:
     def starts(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         return self._offsets({p: self.logs[p].start for p in partitions})
 
-    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, int]:
-        return self._offsets({p: Offset(len(self.logs[p].records), self.logs[p].epoch) for p in partitions})
+    def ends(
+        self, partitions: Sequence[Partition], *, committed: bool = True
+    ) -> dict[Partition, int]:
+        return self._offsets(
+            {p: Offset(len(self.logs[p].records), self.logs[p].epoch) for p in partitions}
+        )
 
     def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> set[Partition]:
         return {p for p, of in begins.items() if self.logs[p].is_truncated(*of)}
@@ -106,7 +114,9 @@ class FakeCluster:
 
 
 class FakeMirror:
-    """Copies edge → central, partition by partition, exactly once unless told to be faulty; knows its own positions."""
+    """Copies edge → central, partition by partition, exactly once unless told to be faulty; knows
+    its own positions.
+    """
 
     def __init__(self, edge: FakeCluster, central: FakeCluster, alias: str = ALIAS) -> None:
         self.edge, self._central, self.alias = edge, central, alias
@@ -124,7 +134,10 @@ class FakeMirror:
         return len(log.records) - max(self.positions[partition], log.start)
 
     def copy(self, partition: Partition, count: int, *, drop: int | None = None) -> None:
-        """The next records in one transaction. `drop`: a faulty mirror leaves this one out and writes the one before it twice."""
+        """The next records in one transaction.
+
+        `drop`: a faulty mirror leaves this one out and writes the one before it twice.
+        """
         log = self.edge.logs[partition]
         first = max(self.positions[partition], log.start)
         end = min(len(log.records), first + count)
@@ -143,15 +156,23 @@ class FakeMirror:
             self.positions[partition] = end
 
     def abort(self, partition: Partition, count: int) -> None:
-        """A transaction that copies is aborted, and takes offsets all the same: readers see none of its records."""
+        """A transaction that copies is aborted, and takes offsets all the same: readers see none of
+        its records.
+        """
         for _ in range(min(count, self.lag(partition)) + 1):
-            self._central.append(Partition(central_topic(partition.topic, self.alias), partition.partition), None)
+            self._central.append(
+                Partition(central_topic(partition.topic, self.alias), partition.partition), None
+            )
 
     def overtake(self, partition: Partition) -> None:
-        """The edge's retention deletes all that the log holds, copied or not; the mirror goes on after that.
+        """The edge's retention deletes all that the log holds, copied or not; the mirror goes on
+        after that.
 
-        As with MirrorMaker 2, its committed position stays where it was until it has copied something.
+        As with MirrorMaker 2, its committed position stays where it was until it has copied
+        something.
         """
         log = self.edge.logs[partition]
-        self.skipped += [r for r in log.records[max(self.positions[partition], log.start) :] if r is not None]
+        self.skipped += [
+            r for r in log.records[max(self.positions[partition], log.start) :] if r is not None
+        ]
         log.start = len(log.records)

@@ -22,14 +22,20 @@ FIRST_HOUR = Hour(1_800_000_000, 3600)
 TYPES = ("click", "view")
 HOSTS_OF = {"app": 2, "web": 1}  # source → hosts
 SOURCES = [Source(name="app", types=["click", "view"]), Source(name="web", types=["view"])]
-SCHEMAS: dict[int, Schema] = {n: event_schema(t, [{"name": "number", "type": "long"}]) for n, t in enumerate(TYPES, 1)}
+SCHEMAS: dict[int, Schema] = {
+    n: event_schema(t, [{"name": "number", "type": "long"}]) for n, t in enumerate(TYPES, 1)
+}
 PARSED = {n: fastavro.parse_schema(dict(schema)) for n, schema in SCHEMAS.items()}
 SCHEMA_IDS = {t: n for n, t in enumerate(TYPES, 1)}
 CLUSTER = "central-cluster"
 OUTSIDERS = "records of outsiders"  # likewise
 KEY_CHANGED = "key changed in the central log"  # likewise
 VALUE_CHANGED = "value changed in the central log"  # as the world counts it
-EDGE_PARTITIONS = [Partition(HOSTS, 0), Partition(AUDIT, 0), *(Partition(events_topic(t), n) for t in TYPES for n in range(2))]
+EDGE_PARTITIONS = [
+    Partition(HOSTS, 0),
+    Partition(AUDIT, 0),
+    *(Partition(events_topic(t), n) for t in TYPES for n in range(2)),
+]
 
 
 class Broken(AssertionError):
@@ -49,14 +55,20 @@ class Event:
 
 @dataclasses.dataclass(kw_only=True)
 class Range:
-    """Lines of one host, durable there before the first send. `otherwise`: as other software reads them."""
+    """Lines of one host, durable there before the first send. `otherwise`: as other software reads
+    them.
+    """
 
     id: RangeId
     host: int
     events: tuple[Event, ...]
     otherwise: tuple[Event, ...] = ()
-    recorded: set[tuple[Event, ...]] = dataclasses.field(default_factory=set)  # readings that have an audit record
-    appended: set[EventId] = dataclasses.field(default_factory=set)  # of its rows; the same line may be in another range, too
+    recorded: set[tuple[Event, ...]] = dataclasses.field(
+        default_factory=set
+    )  # readings that have an audit record
+    appended: set[EventId] = dataclasses.field(
+        default_factory=set
+    )  # of its rows; the same line may be in another range, too
     observed_at_ms: int = 0
     acked: bool = False
     abandoned: bool = False  # will never be sent again

@@ -1,7 +1,9 @@
-"""Everything that exists in a history: hosts and services, two clusters and a mirror, staging, closers, and what is true of them.
+"""Everything that exists in a history: hosts and services, two clusters and a mirror, staging,
+closers, and what is true of them.
 
-Real are: ids, records and their encodings, the staging function, the ledger, all of closing. Played are: hosts, services,
-Kafka, the mirror, the driver's loop. The rule that is put to the test: docs/closing.md.
+Real are: ids, records and their encodings, the staging function, the ledger, all of closing. Played
+are: hosts, services, Kafka, the mirror, the driver's loop. The rule that is put to the test:
+docs/closing.md.
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ from tests.support.clock import FakeClock
 from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.damage import FILE_FAULTS, Damages
 from tests.support.simulator.engines import ComparedEngine
-from tests.support.simulator.hooks import FaultPoints, Killed, PointedDatabase, pointed, share_compiled
+from tests.support.simulator.hooks import (
+    FaultPoints,
+    Killed,
+    PointedDatabase,
+    pointed,
+    share_compiled,
+)
 from tests.support.simulator.judge import WOKEN, Judge
 from tests.support.simulator.ledgers import LedgerFaults, forget
 from tests.support.simulator.pipeline import Pipeline
@@ -79,7 +87,10 @@ class Metrics:
 
 
 class World:
-    """One history. Every action takes a number from which it draws what it needs, so a history is a list of pairs."""
+    """One history.
+
+    Every action takes a number from which it draws what it needs, so a history is a list of pairs.
+    """
 
     def __init__(self, folder: Path, template: Path, *further: str) -> None:
         """`further`: aliases of sites beside the first."""
@@ -104,9 +115,15 @@ class World:
         self.producers.report(0)
 
     def act(self, name: str, draw: int) -> None:
-        """One action of a history, by its name; what must hold is checked each time: the judge has to see every state."""
+        """One action of a history, by its name; what must hold is checked each time: the judge has
+        to see every state.
+        """
         if name != "nothing":
-            part = next(p for p in (self, self.producers, self.pipeline, self.damages, self.ledgers) if hasattr(p, name))
+            part = next(
+                p
+                for p in (self, self.producers, self.pipeline, self.damages, self.ledgers)
+                if hasattr(p, name)
+            )
             getattr(part, name)(draw)
         self.check()
 
@@ -132,7 +149,9 @@ class World:
         database = self.closer_database
         ports = Ports(
             engine=pointed(self.engine(database), self.points, after=("prove", "compare", "write")),
-            storage=pointed(self.storage, self.points, after=("rename_new",)),  # it happened, and nobody heard of it
+            storage=pointed(
+                self.storage, self.points, after=("rename_new",)
+            ),  # it happened, and nobody heard of it
             database=database,
             sites=lambda lease: self.pipeline.clusters(database, lease, self.driver_clock),
             progress=LedgerProgress(database, CLUSTER),
@@ -153,7 +172,9 @@ class World:
             VALUE_CHANGED,
             *(f.name for f in FILE_FAULTS),
         )
-        return ComparedEngine(self.storage, database, self.config, lambda: any(self.seen[name] for name in faults))
+        return ComparedEngine(
+            self.storage, database, self.config, lambda: any(self.seen[name] for name in faults)
+        )
 
     def close_step(self, _: int) -> int | None:
         """One poll of the closer; None while it waits. A kill brings a new closer."""
@@ -171,7 +192,9 @@ class World:
         return None if isinstance(outcome, Waiting) else outcome
 
     def kill_at(self, draw: int) -> None:
-        """The closer is killed at a point of a step in which it may have something to close, or of a later one."""
+        """The closer is killed at a point of a step in which it may have something to close, or of
+        a later one.
+        """
 
         def kill() -> None:
             raise Killed
@@ -200,7 +223,9 @@ class World:
         self.pipeline.arrive()
 
     def pause(self, draw: int) -> None:
-        """The closer takes a step and is paused in it, before its rename or at another point; another one takes over."""
+        """The closer takes a step and is paused in it, before its rename or at another point;
+        another one takes over.
+        """
         if len(self.zombies) >= 2:
             return
         paused, wake = threading.Event(), threading.Event()
@@ -273,29 +298,41 @@ class World:
         self.close_step(draw)
 
     def central_forgets(self, draw: int) -> None:
-        """The central cluster loses the end of some logs; the driver sees it at its next micro-batch, and says so on storage. Or
-        the ledger is lost with them, and an older copy goes on."""
+        """The central cluster loses the end of some logs; the driver sees it at its next
+        micro-batch, and says so on storage. Or the ledger is lost with them, and an older copy goes
+        on.
+        """
         topics = self.pipeline.lose_ends(draw)
         if draw % 2:
             self.ledgers.restore(draw)
         self.pipeline.look()
         self.ledgers.keep_checks(draw)
         if set(topics) - set(CONTROL):
-            self.ledgers.end()  # a copy from before does not know what to stage again: docs/reliability.md
+            # a copy from before does not know what to stage again: docs/reliability.md
+            self.ledgers.end()
 
     def force(self, draw: int) -> None:
         """An operator will not wait any longer for the frontier hour of a type."""
         ready = [f for f in self.frontiers() if f.hour.end_ms <= self.clock.now_ms()]
         if ready:
             chosen = ready[draw % len(ready)]
-            put_override(self.database, chosen.event_type, chosen.hour, "analysts cannot wait", "operator", self.clock.now_ms())
+            put_override(
+                self.database,
+                chosen.event_type,
+                chosen.hour,
+                "analysts cannot wait",
+                "operator",
+                self.clock.now_ms(),
+            )
 
     def frontiers(self) -> list[Frontier]:
         """As the ledger has them."""
         return frontiers(self.database, FIRST_HOUR.length_s)
 
     def clean(self, draw: int) -> None:
-        """Whatever nothing needs any more is deleted; every batch that was not committed is of a consumer that was replaced."""
+        """Whatever nothing needs any more is deleted; every batch that was not committed is of a
+        consumer that was replaced.
+        """
         self.pipeline.consumer = self.database.acquire("consumer:default")
         self.closer_database.close()
         self.start_closer()
@@ -303,7 +340,9 @@ class World:
         later_ms = draw % 3 * 6 * 24 * 3_600_000  # a clock by which files are old
         cleaned = cleaner.clean(self.database.acquire(CLOSER), self.clock.now_ms() + later_ms)
         self.seen["audit files cleaned"] += cleaned.audit_files
-        self.pipeline.losses.unaudited |= bool(later_ms and cleaned.unaudited_files)  # by that clock no promise can come any more
+        self.pipeline.losses.unaudited |= bool(
+            later_ms and cleaned.unaudited_files
+        )  # by that clock no promise can come any more
         self.seen["cleaned"] += any(dataclasses.astuple(cleaned))
         self.closer_database.close()
         self.start_closer()
@@ -315,7 +354,9 @@ class World:
             self.wake(0)
 
     def drain(self) -> None:
-        """No new lines: everything that can arrive arrives, deadlines pass, an operator overrides what nothing else closes."""
+        """No new lines: everything that can arrive arrives, deadlines pass, an operator overrides
+        what nothing else closes.
+        """
         self.points.disarm()
         self.damages.bring_back_markers()
         self.pipeline.leaders_come_back()
@@ -346,15 +387,28 @@ class World:
         found, now_ms = conflicts(self.database), self.clock.now_ms()
         for f in self.frontiers():
             if holding(found, f) and f.hour.end_ms <= now_ms:
-                put_override(self.database, f.event_type, f.hour, "read in two ways", "operator", now_ms)
+                put_override(
+                    self.database, f.event_type, f.hour, "read in two ways", "operator", now_ms
+                )
                 self.seen["conflict overridden"] += 1
 
     def _override(self) -> None:
         # After a lost ledger, checks of the edge begin where storage tells of them.
-        if not (self.pipeline.mirror.skipped or self.pipeline.losses or self.seen["ledger lost"] or self.seen[VALUE_CHANGED]):
+        if not (
+            self.pipeline.mirror.skipped
+            or self.pipeline.losses
+            or self.seen["ledger lost"]
+            or self.seen[VALUE_CHANGED]
+        ):
             raise Broken(f"an hour stays open, and nothing was lost: {self._open_hours()}")
         try:
-            put_overrides(self.database, FIRST_HOUR.length_s, "records are lost", "operator", self.clock.now_ms())
+            put_overrides(
+                self.database,
+                FIRST_HOUR.length_s,
+                "records are lost",
+                "operator",
+                self.clock.now_ms(),
+            )
             self.seen["forced"] += 1
         except UsageError:
             return  # not all hours have ended

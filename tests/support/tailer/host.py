@@ -24,7 +24,10 @@ def lines(count: int, start: int = 0) -> bytes:
 
 
 class Host:
-    """Settings and files of one host. `drain` runs a tailer to the end, `running` one in the background."""
+    """Settings and files of one host.
+
+    `drain` runs a tailer to the end, `running` one in the background.
+    """
 
     def __init__(self, folder: Path, url: str) -> None:
         self.logs = folder / "logs"
@@ -44,7 +47,9 @@ class Host:
         self.open_files_max = 800
 
     def configured(self, folder: Path, sources: str = "") -> Path:
-        """The same settings in a file, for a tailer that is started by its command; perhaps with these sources."""
+        """The same settings in a file, for a tailer that is started by its command; perhaps with
+        these sources.
+        """
         path = folder / "hourmark.toml"
         path.write_text(f"""
 [tailer]
@@ -65,13 +70,21 @@ report_seconds = 0.05
         config = TailerConfig(**self.settings)
         with locked(config.state_dir):
             checkpoint, host_id = open_installation(
-                config.state_dir, reread=reread, sources=[s.name for s in config.sources], second=config.second_state_dir
+                config.state_dir,
+                reread=reread,
+                sources=[s.name for s in config.sources],
+                second=config.second_state_dir,
             )
             try:
                 made = Tailer(
-                    config, checkpoint, SystemClock(), host_id=host_id, host_name=config.host_name, identify=self.identify,
+                    config,
+                    checkpoint,
+                    SystemClock(),
+                    host_id=host_id,
+                    host_name=config.host_name,
+                    identify=self.identify,
                     open_files_max=self.open_files_max,
-                )  # fmt: skip
+                )
                 yield made, checkpoint
             finally:
                 checkpoint.close()

@@ -1,4 +1,6 @@
-"""A small real HTTP server that stands in for the delivery service: it keeps what it is sent, and misbehaves on demand."""
+"""A small real HTTP server that stands in for the delivery service: it keeps what it is sent, and
+misbehaves on demand.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ class Received:
     body: bytes
 
 
-# What to do with a range: an HTTP status, or "drop" (store it and close the connection without an answer).
+# What to do with a range: an HTTP status, or "drop" (store it and close the connection without an
+# answer).
 Behaviour = Callable[[Received], int | str]
 
 
@@ -71,23 +74,31 @@ class Recorder:
         return answer
 
     def contents(self) -> dict[tuple[str, int], bytes]:
-        """Bytes by (file id, generation); asserts that they are without gap, and that a range sent twice was the same."""
+        """Bytes by (file id, generation); asserts that they are without gap, and that a range sent
+        twice was the same.
+        """
         with self.lock:
             requests = list(self.received)
         first: dict[tuple[str, int, int], Received] = {}
         for one in requests:
             key = (one.range.file_id, one.range.generation, one.range.start)
             known = first.setdefault(key, one)
-            assert (known.headers, known.compressed) == (one.headers, one.compressed), f"a retry differs: {key}"
+            assert (known.headers, known.compressed) == (one.headers, one.compressed), (
+                f"a retry differs: {key}"
+            )
         whole: dict[tuple[str, int], bytes] = {}
         for (file_id, generation, start), one in sorted(first.items()):
             before = whole.get((file_id, generation), b"")
-            assert len(before) == start, f"a gap or overlap in {file_id} at {start}: {len(before)} bytes before it"
+            assert len(before) == start, (
+                f"a gap or overlap in {file_id} at {start}: {len(before)} bytes before it"
+            )
             whole[file_id, generation] = before + one.body
         return whole
 
     def sent(self) -> list[bytes]:
-        """All lines that were stored, sorted, wherever their files begin; of a range that was stored again, once."""
+        """All lines that were stored, sorted, wherever their files begin; of a range that was
+        stored again, once.
+        """
         with self.lock:
             stored = list(self.stored)
         return sorted(b"".join(_by_place(stored).values()).splitlines(keepends=True))
@@ -118,7 +129,9 @@ class Recorder:
         self.wait_size(len(content))
 
     def wait_size(self, size: int) -> None:
-        """Until there are so many bytes; until then ranges may be missing, as they arrive in any order."""
+        """Until there are so many bytes; until then ranges may be missing, as they arrive in any
+        order.
+        """
         wait_for(lambda: self._size() == size, "all lines")
         assert len(self.text()) == size
 
@@ -129,7 +142,9 @@ class Recorder:
 
 
 def _by_place(received: list[Received]) -> dict[tuple[str, int, int], bytes]:
-    return {(one.range.file_id, one.range.generation, one.range.start): one.body for one in received}
+    return {
+        (one.range.file_id, one.range.generation, one.range.start): one.body for one in received
+    }
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -154,7 +169,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == REPORTS_PATH:
             status = (
                 400
-                if recorder.refuses_unknown and (b"unknown_losses" in body or b"unrepeatable" in body)
+                if recorder.refuses_unknown
+                and (b"unknown_losses" in body or b"unrepeatable" in body)
                 else recorder.report_status
             )
             if status == 200:
@@ -172,11 +188,21 @@ class _Handler(BaseHTTPRequestHandler):
         byte_range = parse_range_headers(cast(Mapping[str, str], self.headers))  # case-insensitive
         body = zstandard.ZstdDecompressor().decompress(compressed)
         assert len(body) == byte_range.end - byte_range.start
-        headers = tuple(sorted((name, value) for name, value in self.headers.items() if name.startswith("Hourmark-")))
+        headers = tuple(
+            sorted(
+                (name, value)
+                for name, value in self.headers.items()
+                if name.startswith("Hourmark-")
+            )
+        )
         recorder = self.server.recorder
         with recorder.lock:
             received = Received(
-                number=len(recorder.received), range=byte_range, headers=headers, compressed=compressed, body=body
+                number=len(recorder.received),
+                range=byte_range,
+                headers=headers,
+                compressed=compressed,
+                body=body,
             )
             recorder.received.append(received)
         answer = recorder.take(received)
@@ -187,7 +213,12 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(answer, int)
         reasons = recorder.reasons(received)
         dead = sum(reasons.values())
-        counts = {"events": body.count(b"\n") - dead, "dead_letters": dead, "blanks": 0, "dead_letter_reasons": reasons}
+        counts = {
+            "events": body.count(b"\n") - dead,
+            "dead_letters": dead,
+            "blanks": 0,
+            "dead_letter_reasons": reasons,
+        }
         self._answer(answer, {"end": recorder.acknowledged_end(received), **counts})
 
     def _answer(self, status: int, fields: dict[str, object]) -> None:

@@ -27,7 +27,10 @@ _BYTES_A_SECOND: Final = 1_000_000
 
 
 class RotatedLog(threading.Thread):
-    """Writes numbered lines to `app.log`. `rotate` runs logrotate as a daemon's own settings would have it run."""
+    """Writes numbered lines to `app.log`.
+
+    `rotate` runs logrotate as a daemon's own settings would have it run.
+    """
 
     def __init__(self, folder: Path, logrotate: Program, directives: str, seed: int) -> None:
         super().__init__(daemon=True)
@@ -42,14 +45,22 @@ class RotatedLog(threading.Thread):
         self._ending = threading.Event()
         self._rotated_s = 0
         told = f"touch {self._reopen}; while [ -e {self._reopen} ]; do sleep 0.01; done"
-        postrotate = f"    postrotate\n        {told}\n    endscript\n" if "copytruncate" not in directives else ""
+        postrotate = (
+            f"    postrotate\n        {told}\n    endscript\n"
+            if "copytruncate" not in directives
+            else ""
+        )
         self._settings = folder / "logrotate.conf"
-        self._settings.write_text(f"{self.path} {{\n    rotate 10000\n    {directives}\n{postrotate}}}\n")
+        self._settings.write_text(
+            f"{self.path} {{\n    rotate 10000\n    {directives}\n{postrotate}}}\n"
+        )
         self._settings.chmod(0o644)
         self.start()
 
     def run(self) -> None:
-        """As a daemon writes: appending, a line or some at once, and to a new file once it is told of the rotation."""
+        """As a daemon writes: appending, a line or some at once, and to a new file once it is told
+        of the rotation.
+        """
         number, file = 0, self._opened()
         while not self._ending.is_set():
             if self._reopen.exists():
@@ -58,7 +69,10 @@ class RotatedLog(threading.Thread):
                 self._reopen.unlink()
             lines = []
             for _ in range(self._rng.randrange(1, 40)):
-                lines.append(b"%d %s\n" % (number, self._rng.randbytes(self._rng.randrange(10, 150)).hex().encode()))
+                lines.append(
+                    b"%d %s\n"
+                    % (number, self._rng.randbytes(self._rng.randrange(10, 150)).hex().encode())
+                )
                 number += 1
             text = b"".join(lines)
             assert os.write(file, text) == len(text)
@@ -67,10 +81,27 @@ class RotatedLog(threading.Thread):
         os.close(file)
 
     def rotate(self) -> None:
-        """Once, whatever the log's age and size; not twice in a second, which dateext has in names here."""
-        wait_for(lambda: int(time.time() - 0.05) > self._rotated_s, "the next second")  # its clock is some ms behind
-        command = [str(self._logrotate.path), "-f", "-s", str(self._folder / "logrotate.state"), str(self._settings)]
-        done = subprocess.run(command, env=self._logrotate.environment(), capture_output=True, text=True, timeout=60, check=False)
+        """Once, whatever the log's age and size; not twice in a second, which dateext has in names
+        here.
+        """
+        wait_for(
+            lambda: int(time.time() - 0.05) > self._rotated_s, "the next second"
+        )  # its clock is some ms behind
+        command = [
+            str(self._logrotate.path),
+            "-f",
+            "-s",
+            str(self._folder / "logrotate.state"),
+            str(self._settings),
+        ]
+        done = subprocess.run(
+            command,
+            env=self._logrotate.environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         self._rotated_s = int(time.time())
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
@@ -84,7 +115,9 @@ class RotatedLog(threading.Thread):
         """The lines in the log and its rotated files, inflated."""
         found: Counter[bytes] = Counter()
         for path in self.logs.iterdir():
-            content = {".gz": gzip.decompress, ".bz2": bz2.decompress}.get(path.suffix, bytes)(path.read_bytes())
+            content = {".gz": gzip.decompress, ".bz2": bz2.decompress}.get(path.suffix, bytes)(
+                path.read_bytes()
+            )
             found.update(content.splitlines(keepends=True))
         return found
 

@@ -14,11 +14,16 @@ from hourmark_producer.files.tracked_file import Outgoing, TrackedFile
 
 
 def spooled(state_dir: Path, *files: TrackedFile, several: bool = False, **extras: str) -> Path:
-    """Its path. `several`: two ranges of the file are on their way; `extras`: what the first one says beside the rest."""
+    """Its path.
+
+    `several`: two ranges of the file are on their way; `extras`: what the first one says beside the
+    rest.
+    """
     path = state_dir / CHECKPOINT
     Checkpoint.create(path, HOST_ID)
     checkpoint, _ = Checkpoint.open(path)
-    first = Outgoing(1, dataclasses.replace(OUTGOING.range, **extras))  # type: ignore[arg-type]  # texts alone
+    # texts alone
+    first = Outgoing(1, dataclasses.replace(OUTGOING.range, **extras))  # type: ignore[arg-type]
     second = Outgoing(2, dataclasses.replace(OUTGOING.range, start=99, end=120))
     ranges = [spool(first, b"body"), *([note_several(), spool(second, b"more")] if several else [])]
     checkpoint.commit([*map(insert_file, files or (FILE,)), *ranges])

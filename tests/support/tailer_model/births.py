@@ -1,4 +1,6 @@
-"""Birth times of files as the tailer sees them: a copy-up by overlayfs gives a file another one under the same inode."""
+"""Birth times of files as the tailer sees them: a copy-up by overlayfs gives a file another one
+under the same inode.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,14 @@ import os
 from pathlib import Path
 from typing import Final
 
-VARIABLE: Final = "HOURMARK_TEST_BIRTHS"  # a file of JSON: how often each inode was copied up; where there is none, no file was
+# a file of JSON: how often each inode was copied up; where there is none, no file was
+VARIABLE: Final = "HOURMARK_TEST_BIRTHS"
 
 
 def install() -> None:
-    """Add to the birth times of this process what the file says now: no file is copied up while the tailer holds it open."""
+    """Add to the birth times of this process what the file says now: no file is copied up while the
+    tailer holds it open.
+    """
     from hourmark_producer.files import identity
 
     path = Path(os.environ.get(VARIABLE, "/nowhere"))

@@ -25,7 +25,10 @@ _STREAM_AND_TAG: Final = re.compile(rb"^\S{30} (std\w+) ([PF]) ", re.MULTILINE)
 
 def source_of(name: str) -> str:
     """Whose file this is, or was before it was renamed."""
-    return next((source for source, first in FOLLOWED.items() if name.split("/")[0] == first.split("/")[0]), "app")
+    return next(
+        (source for source, first in FOLLOWED.items() if name.split("/")[0] == first.split("/")[0]),
+        "app",
+    )
 
 
 def is_followed(name: str) -> bool:
@@ -39,7 +42,9 @@ def joins_lines(source: str) -> bool:
 
 
 def line_of(source: str, number: int, filler: bytes) -> bytes:
-    """A line of its own; records are of some lines, and what containers write is partial now and then."""
+    """A line of its own; records are of some lines, and what containers write is partial now and
+    then.
+    """
     line = b"%08d %s\n" % (number, filler)
     if source == "records":
         return line if number % 3 == 0 else b"\t" + line
@@ -51,7 +56,10 @@ def line_of(source: str, number: int, filler: bytes) -> bytes:
 
 def numbers_of(content: bytes) -> list[int]:
     """Of the lines in it; -1 for what no line begins like."""
-    return [int(match[1]) if (match := _NUMBER.match(line)) else -1 for line in content.split(b"\n")[:-1]]
+    return [
+        int(match[1]) if (match := _NUMBER.match(line)) else -1
+        for line in content.split(b"\n")[:-1]
+    ]
 
 
 def is_torn(source: str, before: bytes, after: bytes) -> bool:
@@ -64,12 +72,21 @@ def is_torn(source: str, before: bytes, after: bytes) -> bool:
 
 def settings(folder: str, sources: Sequence[str] = SOURCES) -> str:
     """As the configuration has them."""
-    paths = {"app": "logs/app.log*", "link": "current.log", "records": "records/java.log*", "pods": "pods/*/*/*.log*"}
+    paths = {
+        "app": "logs/app.log*",
+        "link": "current.log",
+        "records": "records/java.log*",
+        "pods": "pods/*/*/*.log*",
+    }
     more = {
         "records": f"record_start = '^\\d{{8}} '\nflush_seconds = {FLUSH_S}",
         "pods": f'format = "cri"\nflush_seconds = {FLUSH_S}',
     }
     tables = (
-        f'[[tailer.sources]]\nname = "{name}"\npaths = ["{folder}/{paths[name]}"]\n{more.get(name, "")}' for name in sources
+        (
+            f'[[tailer.sources]]\nname = "{name}"\npaths = '
+            f'["{folder}/{paths[name]}"]\n{more.get(name, "")}'
+        )
+        for name in sources
     )
     return "\n".join(tables)

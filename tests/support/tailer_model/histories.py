@@ -17,9 +17,17 @@ NAMES: Final = {action.__name__: action for action in (*PLAIN, *HARD)}
 
 
 def random_history(rng: random.Random) -> list[str]:
-    """Names of actions. Every other history has none that destroys anything: nothing may be unknown in it."""
+    """Names of actions.
+
+    Every other history has none that destroys anything: nothing may be unknown in it.
+    """
     weights = PLAIN if rng.random() < 0.5 else PLAIN | HARD
-    names = [action.__name__ for action in rng.choices(list(weights), list(weights.values()), k=rng.randrange(5, STEPS_MAX))]
+    names = [
+        action.__name__
+        for action in rng.choices(
+            list(weights), list(weights.values()), k=rng.randrange(5, STEPS_MAX)
+        )
+    ]
     return ["append", "start", *names]
 
 

@@ -1,4 +1,6 @@
-"""What tests set of the machine as one tailer sees it: its wall clock, and how many datagrams its kernel keeps."""
+"""What tests set of the machine as one tailer sees it: its wall clock, and how many datagrams its
+kernel keeps.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,11 @@ import struct
 from pathlib import Path
 from typing import Final
 
-CLOCK: Final = "HOURMARK_TEST_CLOCK"  # a file: so many milliseconds the tailer's wall clock is ahead of the machine's
-KERNEL_BYTES: Final = 1 << 15  # of datagrams, twice of which the kernel keeps: as where net.core.rmem_max is small
+# a file: so many milliseconds the tailer's wall clock is ahead of the machine's
+CLOCK: Final = "HOURMARK_TEST_CLOCK"
+KERNEL_BYTES: Final = (
+    1 << 15
+)  # of datagrams, twice of which the kernel keeps: as where net.core.rmem_max is small
 _AHEAD_MS: Final = struct.Struct("=q")
 
 

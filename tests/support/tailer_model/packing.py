@@ -14,7 +14,9 @@ _PACKERS: Final[dict[str, Callable[[bytes], bytes]]] = {
     ".gz": lambda content: gzip.compress(content, 1),
     ".bz2": lambda content: bz2.compress(content, 1),
     ".xz": lambda content: lzma.compress(content, check=lzma.CHECK_CRC64, preset=0),
-    ".zst": lambda content: zstandard.ZstdCompressor(level=1, write_checksum=True).compress(content),
+    ".zst": lambda content: zstandard.ZstdCompressor(level=1, write_checksum=True).compress(
+        content
+    ),
 }
 SUFFIXES: Final = tuple(_PACKERS)
 

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 FAULTS: Final[dict[str, Callable[[], None]]] = {}
-SHOWN_BY: Final[dict[str, list[str]]] = {}  # the actions that show it, where random ones would take long
+SHOWN_BY: Final[
+    dict[str, list[str]]
+] = {}  # the actions that show it, where random ones would take long
 
 
 def fault(*shown_by: str) -> Callable[[Callable[[], None]], None]:
@@ -60,7 +62,10 @@ def claims_what_it_has_not_sent() -> None:
 def claims_with_an_own_clock() -> None:
     """The machine's clock for the services'."""
     before = _now("service_client:ServiceLink.clocks_ms")
-    _put("service_client:ServiceLink.clocks_ms", lambda link: dict.fromkeys(before(link), time.time_ns() // 1_000_000))
+    _put(
+        "service_client:ServiceLink.clocks_ms",
+        lambda link: dict.fromkeys(before(link), time.time_ns() // 1_000_000),
+    )
 
 
 @fault("settle", *3 * ["take_a_service_down"], *3 * ["append"], "kill")
@@ -91,9 +96,14 @@ def follows_names_only() -> None:
 
 @fault("settle", "truncate_and_grow", "settle")
 def takes_growth_for_growth() -> None:
-    """Fingerprints are not looked at: a file that was truncated and grew beyond its old size goes on."""
+    """Fingerprints are not looked at: a file that was truncated and grew beyond its old size goes
+    on.
+    """
     account = _now("files:Account")
-    _put("files:Account.next", lambda now, size, *_: account(max(now.high, size), now.shrinks, now.head))
+    _put(
+        "files:Account.next",
+        lambda now, size, *_: account(max(now.high, size), now.shrinks, now.head),
+    )
     _put("looking:is_anchored", lambda *_: True)
     _put("follower:is_anchored", lambda *_: True)
 
@@ -127,7 +137,12 @@ def begins_anew_without_a_word() -> None:
 @fault("append", "begin_a_line", "settle", "append", "settle")
 def sends_what_has_no_end() -> None:
     """A last line without an end is a line."""
-    real, pending, made, lines = _now("cutting:cut"), _now("cutting:Pending"), _now("cutting:Cut"), _now("cutting:Part.LINES")
+    real, pending, made, lines = (
+        _now("cutting:cut"),
+        _now("cutting:Pending"),
+        _now("cutting:Cut"),
+        _now("cutting:Part.LINES"),
+    )
 
     def cut(read: Any, limits: Any, **given: Any) -> Any:
         found = real(read, limits, **given)
@@ -144,7 +159,9 @@ def forgets_a_range_once_a_later_one_is_taken() -> None:
 
     def acknowledged(file: Any) -> list[Any]:
         sent = file.progress.in_flight
-        return [unspool(one.sequence) for one in sent] if any(one.acknowledged for one in sent) else []
+        return (
+            [unspool(one.sequence) for one in sent] if any(one.acknowledged for one in sent) else []
+        )
 
     def on_their_way(file: Any) -> tuple[Any, ...]:
         sent = file.progress.in_flight
@@ -160,13 +177,31 @@ def does_not_wait_when_it_is_asked_to() -> None:
     _put("service_client:_retry_after_s", lambda _: 0.0)
 
 
-@fault("settle", "kill", "rotate_and_compress_the_one_before", "append", "rotate", "append", "compress", "compress", "settle")
+@fault(
+    "settle",
+    "kill",
+    "rotate_and_compress_the_one_before",
+    "append",
+    "rotate",
+    "append",
+    "compress",
+    "compress",
+    "settle",
+)
 def passes_over_what_is_packed() -> None:
     """A packed file that appears is nobody's."""
     _put("unseen:Unseen._appeared", lambda *_: True)
 
 
-@fault("settle", *3 * ["append", "rotate_by_date", "compress", "settle"], "kill", "rotate", "compress", "compress", "settle")
+@fault(
+    "settle",
+    *3 * ["append", "rotate_by_date", "compress", "settle"],
+    "kill",
+    "rotate",
+    "compress",
+    "compress",
+    "settle",
+)
 def takes_what_is_packed_for_unread() -> None:
     """Nothing tells that it was read."""
     unread = _now("explaining:Told")(_now("explaining:Answer.UNREAD"))
@@ -178,14 +213,20 @@ def takes_what_is_packed_for_unread() -> None:
 def cuts_records_at_lines() -> None:
     """Each line is a record."""
     cut = _now("cutting:cut")
-    _put("source_cutting:cut_records", lambda read, limits, _, *, in_record, flush: cut(read, limits, in_line=in_record))
+    _put(
+        "source_cutting:cut_records",
+        lambda read, limits, _, *, in_record, flush: cut(read, limits, in_line=in_record),
+    )
 
 
 @fault("settle", *4 * ["write_in_a_container"])
 def cuts_between_a_partial_line_and_its_end() -> None:
     """P and F say nothing."""
     cut = _now("cutting:cut")
-    _put("source_cutting:cut_cri", lambda read, limits, *, in_piece, at_line, flush: cut(read, limits, in_line=in_piece))
+    _put(
+        "source_cutting:cut_cri",
+        lambda read, limits, *, in_piece, at_line, flush: cut(read, limits, in_line=in_piece),
+    )
 
 
 @fault("write_in_a_container")
@@ -211,7 +252,15 @@ def takes_what_a_start_refuses() -> None:
     _put("cli:check_reload", lambda *_: None)
 
 
-@fault("settle", "reserve", "append", "settle", "append", "settle", *2 * ["reserve", "append", "append", "settle"])
+@fault(
+    "settle",
+    "reserve",
+    "append",
+    "settle",
+    "append",
+    "settle",
+    *2 * ["reserve", "append", "append", "settle"],
+)
 def searches_once_for_the_end_of_a_line() -> None:
     """NULs at the end of a file are content like any other."""
     _put("looking:content_end", lambda _, size, __: size)
@@ -267,13 +316,26 @@ def takes_what_is_cut_off_for_whole() -> None:
     _put("compressed:Plain.read", read_on)
 
 
-@fault("settle", *3 * ["take_a_service_down"], *3 * ["append", "append", "copy_and_truncate", "append"], "settle")
+@fault(
+    "settle",
+    *3 * ["take_a_service_down"],
+    *3 * ["append", "append", "copy_and_truncate", "append"],
+    "settle",
+)
 def calls_lost_what_copies_hold() -> None:
     """After several truncations nobody looks for what each took."""
     _put("elsewhere:Search.__call__", lambda *_: 0)
 
 
-@fault("settle", "write_to_the_journal", "settle", "kill", "write_to_the_journal", *3 * ["vacuum_the_journal"], "settle")
+@fault(
+    "settle",
+    "write_to_the_journal",
+    "settle",
+    "kill",
+    "write_to_the_journal",
+    *3 * ["vacuum_the_journal"],
+    "settle",
+)
 def takes_the_first_entry_that_is_left_for_the_next() -> None:
     """It is not looked at whether the entry that was read last is there."""
     real = _now("spool.journal:Journal._start")
@@ -285,7 +347,15 @@ def takes_the_first_entry_that_is_left_for_the_next() -> None:
     _put("spool.journal:Journal._start", start)
 
 
-@fault("settle", "write_to_the_journal", "settle", "kill", "make_the_journal_again", "write_to_the_journal", "settle")
+@fault(
+    "settle",
+    "write_to_the_journal",
+    "settle",
+    "kill",
+    "make_the_journal_again",
+    "write_to_the_journal",
+    "settle",
+)
 def does_not_read_a_journal_that_was_made_again() -> None:
     """Loss is counted, and reading goes on behind a place that is nowhere."""
 
@@ -298,7 +368,15 @@ def does_not_read_a_journal_that_was_made_again() -> None:
     _put("spool.journal:Journal._is_known", lambda *_: True)
 
 
-@fault("settle", "write_to_the_journal", "settle", "rotate_the_journal", "kill", "write_to_the_journal", "settle")
+@fault(
+    "settle",
+    "write_to_the_journal",
+    "settle",
+    "rotate_the_journal",
+    "kill",
+    "write_to_the_journal",
+    "settle",
+)
 def reads_the_journal_from_its_start_each_time() -> None:
     """No cursor is known."""
     _put("spool.journal:cursor_of", lambda _: "")

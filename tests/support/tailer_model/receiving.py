@@ -1,7 +1,10 @@
-"""What was written to the sources that receive: systemd's journal, and syslog over UDP. What must come, and what must be told.
+"""What was written to the sources that receive: systemd's journal, and syslog over UDP.
 
-Where the tailer cannot know what it did not receive, it must say so: as *unknown losses*, before it claims that the source is
-caught up. A report that was made before is the least that it has said, so what it owes is counted from there.
+What must come, and what must be told.
+
+Where the tailer cannot know what it did not receive, it must say so: as *unknown losses*, before it
+claims that the source is caught up. A report that was made before is the least that it has said, so
+what it owes is counted from there.
 """
 
 from __future__ import annotations
@@ -17,14 +20,17 @@ from hourmark.records.host_reports import SourceReport
 JOURNAL: Final = "journal"
 SYSLOG: Final = "syslog"
 RECEIVED: Final = (JOURNAL, SYSLOG)
-JOURNAL_MS: Final = 2_000  # so long an entry may be on its way through journalctl when the journal is called caught up
+# so long an entry may be on its way through journalctl when the journal is called caught up
+JOURNAL_MS: Final = 2_000
 _NUMBER: Final = re.compile(r"(?:<13>)?(\d{8}) ")
 _FILLER: Final = "abcdefghijklmnopqrstuvwxyz" * 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Owed:
-    """From this time on claims must come with at least so many unknown losses; where there are messages, until all have come."""
+    """From this time on claims must come with at least so many unknown losses; where there are
+    messages, until all have come.
+    """
 
     since_ms: int
     least: int
@@ -35,7 +41,10 @@ class _Owed:
 
 
 class Sent:
-    """To one source. `late_ms`: so much later than it was written a message may be missing from what a claim covers."""
+    """To one source.
+
+    `late_ms`: so much later than it was written a message may be missing from what a claim covers.
+    """
 
     def __init__(self, name: str, late_ms: int = 0) -> None:
         self.name, self._late_ms = name, late_ms
@@ -54,7 +63,11 @@ class Sent:
 
     def wrote(self, count: int, at_ms: int) -> None:
         """The latest messages were there for the tailer then."""
-        self.awaited |= {number: at_ms for number in range(self.count - count, self.count) if number not in self.came}
+        self.awaited |= {
+            number: at_ms
+            for number in range(self.count - count, self.count)
+            if number not in self.came
+        }
 
     def delivered(self, content: bytes) -> None:
         """A service has these lines."""
@@ -63,8 +76,9 @@ class Sent:
             self.awaited.pop(number, None)
 
     def owe(self, occasions: int, at_ms: int, unless_come: Collection[int] = ()) -> None:
-        """So many losses happened that the tailer must report when it claims anything past this time; or only where not all
-        of these messages come."""
+        """So many losses happened that the tailer must report when it claims anything past this
+        time; or only where not all of these messages come.
+        """
         self._owed.append(_Owed(at_ms, self.unknown + occasions, frozenset(unless_come)))
 
     def forgive(self) -> None:
@@ -78,17 +92,21 @@ class Sent:
 
     def findings_of(self, said: SourceReport, claim_ms: int) -> list[str]:
         """What is wrong with a claim."""
-        missing = [number for number, at_ms in self.awaited.items() if at_ms + self._late_ms < claim_ms]
+        missing = [
+            number for number, at_ms in self.awaited.items() if at_ms + self._late_ms < claim_ms
+        ]
         owed = max((one.least for one in self._owed if one.is_due(claim_ms, self.came)), default=0)
         found = []
         if len(missing) > self.dropped:
             found.append(
-                f"{self.name} claims to be caught up at {claim_ms}; {len(missing)} messages that were written before are not "
+                f"{self.name} claims to be caught up at {claim_ms}; {len(missing)} messages "
+                "that were written before are not "
                 f"delivered, and {self.dropped} were dropped; the first is {missing[0]}"
             )
         if said.unknown_losses < owed:
             found.append(
-                f"{self.name} claims to be caught up at {claim_ms}, and says that {said.unknown_losses} losses are unknown, "
+                f"{self.name} claims to be caught up at {claim_ms}, and says that "
+                f"{said.unknown_losses} losses are unknown, "
                 f"there were {owed} or more"
             )
         self.unknown = max(self.unknown, said.unknown_losses)

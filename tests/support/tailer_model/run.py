@@ -17,7 +17,9 @@ from tests.support.tailer_model.spawner import Spawner
 
 
 def main(first: int, count: int, log: Path) -> int:
-    """Play the histories of these seeds that the log does not have yet; return how many of all had findings."""
+    """Play the histories of these seeds that the log does not have yet; return how many of all had
+    findings.
+    """
     known = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     played, violations = {one["seed"] for one in known}, sum(bool(one["findings"]) for one in known)
     spawner = Spawner()

@@ -1,4 +1,6 @@
-"""Two delivery services whose clocks are wrong, and that misbehave; what they were told is compared with the truth at once."""
+"""Two delivery services whose clocks are wrong, and that misbehave; what they were told is compared
+with the truth at once.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Services:
         self.skews_ms = [rng.randrange(-SKEWS_MS_MAX, SKEWS_MS_MAX) for _ in range(2)]
         self.down = [False, False]
         self.refusing = 0.0  # so many of the ranges are refused, or dropped after they were stored
-        self.stuck: dict[tuple[str, int, int], int] = {}  # places of ranges that nobody takes, and what is answered
+        self.stuck: dict[
+            tuple[str, int, int], int
+        ] = {}  # places of ranges that nobody takes, and what is answered
         self.to_be_stuck: list[int] = []  # so are some of those that come next
         self._asked_to_wait_s: dict[int, float] = {}  # monotonic
         self._faults = random.Random(rng.random())
@@ -87,7 +91,11 @@ class Services:
 
     def _chosen(self, number: int, one: Received) -> int | str:
         place = (one.range.file_id, one.range.generation, one.range.start)
-        if self.to_be_stuck and place not in self.stuck and (status := self.to_be_stuck.pop(0)) != 200:
+        if (
+            self.to_be_stuck
+            and place not in self.stuck
+            and (status := self.to_be_stuck.pop(0)) != 200
+        ):
             self.stuck[place] = status
         if self.down[number]:
             return 503
@@ -99,7 +107,10 @@ class Services:
     def _look_for_impatience(self, number: int) -> None:
         since_s = time.monotonic() - self._asked_to_wait_s.get(number, float("-inf"))
         if _HEARD_AFTER_S < since_s < WAIT_S - _ENDS_BEFORE_S:
-            self.findings.append(f"service {number} asked to wait for {WAIT_S} s, and is sent a range after {since_s:.1f} s")
+            self.findings.append(
+                f"service {number} asked to wait for {WAIT_S} s, and is sent a range "
+                f"after {since_s:.1f} s"
+            )
 
     def _judge(self, number: int, report: HostReport) -> None:
         """A claim says: all that was there before is delivered, or was destroyed."""
@@ -111,7 +122,10 @@ class Services:
                 claim_ms = source.caught_up_at_ms - self.skews_ms[number]
                 away_ms = self.away_since_ms
                 if away_ms is not None and claim_ms > away_ms and source.source == "app":
-                    self.findings.append(f"{source.source} is caught up at {claim_ms}, its folder is away since {away_ms}")
+                    self.findings.append(
+                        f"{source.source} is caught up at {claim_ms}, its folder is away "
+                        f"since {away_ms}"
+                    )
                 self.claims_ms[source.source] = max(claim_ms, self.claims_ms.get(source.source, 0))
                 if (sent := self.received.get(source.source)) is not None:
                     self.findings += sent.findings_of(source, claim_ms)
@@ -121,10 +135,15 @@ class Services:
     def _look_for_undelivered(self, source: str, claim_ms: int) -> None:
         for line, file, body in self.truth.undelivered.values():
             assert line.written_ms is not None
-            may_be_missing = body.destroyed or not (file.is_followed or file.looked_at) or self.truth.may_be_another(file)
+            may_be_missing = (
+                body.destroyed
+                or not (file.is_followed or file.looked_at)
+                or self.truth.may_be_another(file)
+            )
             if file.source == source and line.written_ms < claim_ms and not may_be_missing:
                 self.findings.append(
-                    f"{source} claims to be caught up at {claim_ms}; line {line.number} of {file.name}, written at "
+                    f"{source} claims to be caught up at {claim_ms}; line {line.number} of "
+                    f"{file.name}, written at "
                     f"{line.written_ms}, is not delivered"
                 )
                 return

@@ -1,9 +1,11 @@
-"""Real tailer processes, forked from one that has imported everything: each begins in a hundredth of the usual time.
+"""Real tailer processes, forked from one that has imported everything: each begins in a hundredth
+of the usual time.
 
     python -m tests.support.tailer_model.spawner
 
-reads requests from its standard input, a line of JSON each, and answers with a line each: the process id of the process that was
-begun, or how one ended. `Spawner` is the other end. A tailer that begins anew, as on SIGHUP, comes here again, with what it was.
+reads requests from its standard input, a line of JSON each, and answers with a line each: the
+process id of the process that was begun, or how one ended. `Spawner` is the other end. A tailer
+that begins anew, as on SIGHUP, comes here again, with what it was.
 """
 
 from __future__ import annotations
@@ -37,18 +39,35 @@ class Spawner:
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", _MODULE],
-            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def start(
-        self, arguments: list[str], log: Path, *, planted: str = "", file_bytes_max: int = 0, open_files_max: int = 0,
+        self,
+        arguments: list[str],
+        log: Path,
+        *,
+        planted: str = "",
+        file_bytes_max: int = 0,
+        open_files_max: int = 0,
         environment: Mapping[str, str],
-    ) -> int:  # fmt: skip
+    ) -> int:
         """The process id of `hourmark tail ARGUMENTS`."""
-        return int(self._ask(
-            do="start", arguments=arguments, log=str(log), planted=planted, file_bytes_max=file_bytes_max,
-            open_files_max=open_files_max, environment=environment,
-        ))  # fmt: skip
+        return int(
+            self._ask(
+                do="start",
+                arguments=arguments,
+                log=str(log),
+                planted=planted,
+                file_bytes_max=file_bytes_max,
+                open_files_max=open_files_max,
+                environment=environment,
+            )
+        )
 
     def wait(self, pid: int) -> int:
         """How it ended: its exit status, or less than 0 where a signal ended it."""
@@ -98,7 +117,9 @@ def _begin(request: dict[str, Any]) -> int:
         for target, source in ((0, null), (1, null), (2, descriptor)):
             os.dup2(source, target)
         os.closerange(3, 256)
-        ctypes.CDLL(None).prctl(_ASKED_TO_DIE, signal.SIGKILL)  # else it goes on sending to whoever has its service's port next
+        ctypes.CDLL(None).prctl(
+            _ASKED_TO_DIE, signal.SIGKILL
+        )  # else it goes on sending to whoever has its service's port next
         for kind, most in (
             (resource.RLIMIT_FSIZE, request["file_bytes_max"]),
             (resource.RLIMIT_NOFILE, request["open_files_max"]),

@@ -1,7 +1,9 @@
-"""What was really written, and what became of it. It knows nothing of tailers: it is what they are measured by.
+"""What was really written, and what became of it.
 
-A *file* is one inode under changing names; a *body* is what it held between two truncations. Every line has a number of its
-own, so it is told from every other wherever it turns up.
+It knows nothing of tailers: it is what they are measured by.
+
+A *file* is one inode under changing names; a *body* is what it held between two truncations. Every
+line has a number of its own, so it is told from every other wherever it turns up.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _FILLER: Final = b"abcdefghijklmnopqrstuvwxyz" * 8
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Line:
-    """One line. `written_ms`: when its end was there for all to read; None: it has none yet. `unwritten_ms`: when it was not."""
+    """One line. `written_ms`: when its end was there for all to read; None: it has none yet.
+    `unwritten_ms`: when it was not.
+    """
 
     number: int
     content: bytes
@@ -36,7 +40,9 @@ class Body:
     content: bytearray = dataclasses.field(default_factory=bytearray)
     lines: list[Line] = dataclasses.field(default_factory=list)
     destroyed: bool = False
-    looked_at: bool = False  # the tailer has said that it looked at all sources when something was in it
+    looked_at: bool = (
+        False  # the tailer has said that it looked at all sources when something was in it
+    )
 
     @property
     def missing(self) -> bytes:
@@ -50,7 +56,9 @@ class Body:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class File:
-    """One inode. `name`: its path now; None once it has none. `is_followed`: its name is, or was when looked at, a source's."""
+    """One inode. `name`: its path now; None once it has none. `is_followed`: its name is, or was
+    when looked at, a source's.
+    """
 
     name: str | None
     source: str
@@ -93,10 +101,14 @@ class Truth:
         """Lines as no other is; none of them is anywhere yet."""
         numbers = range(self._numbers, self._numbers + count)
         self._numbers += count
-        return [Line(number=n, content=line_of(source, n, _FILLER[: n * 37 % size])) for n in numbers]
+        return [
+            Line(number=n, content=line_of(source, n, _FILLER[: n * 37 % size])) for n in numbers
+        ]
 
     def wrote(self, file: File, content: bytes, lines: list[Line], since_ms: int) -> None:
-        """`content` was added since then: it ends what was begun, then come these lines, the last perhaps without its end."""
+        """`content` was added since then: it ends what was begun, then come these lines, the last
+        perhaps without its end.
+        """
         body, at_ms = file.body, now_ms()
         body.lines += lines
         body.content += content
@@ -117,17 +129,28 @@ class Truth:
 
     def is_told(self, file: File) -> bool:
         """Whether the beginning of what it holds was delivered, and tells it from others."""
-        return len(file.bodies) == 1 and not file.is_copy and sum(self._delivered(file.body)) >= 2 * TELLING_BYTES
+        return (
+            len(file.bodies) == 1
+            and not file.is_copy
+            and sum(self._delivered(file.body)) >= 2 * TELLING_BYTES
+        )
 
     def may_be_another(self, file: File) -> bool:
-        """Whether too little of a packed file was delivered to tell it: the copy of a log that goes on from one that was read
-        before, or a small one from another that was cut off."""
+        """Whether too little of a packed file was delivered to tell it: the copy of a log that goes
+        on from one that was read before, or a small one from another that was cut off.
+        """
         if not suffix_of(file.name):
             return False
         delivered = sum(self._delivered(file.body))
-        cut_off = any(suffix_of(other.name) and other.body.destroyed for other in self.named() if other is not file)
+        cut_off = any(
+            suffix_of(other.name) and other.body.destroyed
+            for other in self.named()
+            if other is not file
+        )
         is_small = len(file.body.content) < _SMALL_BYTES
-        return delivered < TELLING_BYTES and ((file.is_copy and delivered > 0) or (is_small and cut_off))
+        return delivered < TELLING_BYTES and (
+            (file.is_copy and delivered > 0) or (is_small and cut_off)
+        )
 
     def delivered(self, content: bytes) -> None:
         """A service has these lines."""
@@ -139,7 +162,10 @@ class Truth:
         copy = self.create(name, origin.source)
         copy.is_copy = True
         copy.body.content = bytearray(origin.body.content)
-        begun = (dataclasses.replace(line) if line.written_ms is None else line for line in origin.body.lines)
+        begun = (
+            dataclasses.replace(line) if line.written_ms is None else line
+            for line in origin.body.lines
+        )
         copy.body.lines = list(begun)  # a line without its end may get it in one of both
         return copy
 

@@ -1,4 +1,6 @@
-"""A log host: its folders, what is done to them, and a real tailer that is killed and started again."""
+"""A log host: its folders, what is done to them, and a real tailer that is killed and started
+again.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from typing import Final
 
 from tests.support.journals import FakeJournal
 from tests.support.tailer_model import births, machine
-from tests.support.tailer_model.forms import FOLLOWED, SOURCES, is_followed, joins_lines, settings, source_of
+from tests.support.tailer_model.forms import (
+    FOLLOWED,
+    SOURCES,
+    is_followed,
+    joins_lines,
+    settings,
+    source_of,
+)
 from tests.support.tailer_model.receiving import JOURNAL, RECEIVED, SYSLOG
 from tests.support.tailer_model.services import Services
 from tests.support.tailer_model.spawner import Spawner
@@ -49,12 +58,16 @@ class World:
         self._reports_before = 0
         self.journal = FakeJournal(folder / JOURNAL)
         self.in_journal: list[int] = []  # the messages of its entries
-        self.journal_is_in_doubt = False  # the entry that was read last may be gone, so losses may be unknown
+        self.journal_is_in_doubt = (
+            False  # the entry that was read last may be gone, so losses may be unknown
+        )
         self.port = free_port(self.rng)
         self._has_listened = False  # for syslog, ever
         self._ahead_ms = 0  # of the machine's wall clock
         self.set_clock(0)
-        self._copied_up: dict[str, int] = {}  # nanoseconds that are added to birth times, by inode and birth time
+        self._copied_up: dict[
+            str, int
+        ] = {}  # nanoseconds that are added to birth times, by inode and birth time
         for name in FOLLOWED.values():
             (folder / name.rpartition("/")[0]).mkdir(parents=True)
 
@@ -133,9 +146,16 @@ input = "syslog+udp://127.0.0.1:{self.port}"
             if unfinished and lines:
                 content = content[: -self.rng.randrange(1, len(lines[-1].content))]
             since_ms = now_ms()
-            opened, at = os.open(self.path(name), os.O_WRONLY | os.O_CREAT, 0o644), len(file.body.content)
+            opened, at = (
+                os.open(self.path(name), os.O_WRONLY | os.O_CREAT, 0o644),
+                len(file.body.content),
+            )
             try:  # behind what was written: what is reserved for the file is behind that
-                half = self.rng.randrange(len(content) + 1) if not joins_lines(source) else len(content)
+                half = (
+                    self.rng.randrange(len(content) + 1)
+                    if not joins_lines(source)
+                    else len(content)
+                )
                 os.pwrite(opened, content[:half], at)
                 os.pwrite(opened, content[half:], at + half)
             finally:
@@ -144,7 +164,9 @@ input = "syslog+udp://127.0.0.1:{self.port}"
             self.truth.wrote(file, content, lines, since_ms)
 
     def reserve(self, file: File, size: int) -> None:
-        """So many NULs behind what it holds, in whose place lines are written later; with 0 what is reserved is given back."""
+        """So many NULs behind what it holds, in whose place lines are written later; with 0 what is
+        reserved is given back.
+        """
         with self.services.lock:
             assert file.name is not None
             os.truncate(self.path(file.name), len(file.body.content) + size)
@@ -202,20 +224,28 @@ input = "syslog+udp://127.0.0.1:{self.port}"
             _, inode, birth_ns = identify(opened)
         finally:
             os.close(opened)
-        self._copied_up[f"{inode}/{birth_ns}"] = self._copied_up.get(f"{inode}/{birth_ns}", 0) + 1_000_000
+        self._copied_up[f"{inode}/{birth_ns}"] = (
+            self._copied_up.get(f"{inode}/{birth_ns}", 0) + 1_000_000
+        )
         self.path("births.json").write_text(json.dumps(self._copied_up))
 
     def start(self, *more: str, open_files_max: int = 0, file_bytes_max: int = 0) -> None:
-        """A tailer; where it refuses because its checkpoint is lost, it is told to read all again."""
+        """A tailer; where it refuses because its checkpoint is lost, it is told to read
+        all again.
+        """
         assert self._pid is None
         self.disk_is_full, self.was_reloaded = bool(file_bytes_max), False
         self.disk_was_full |= self.disk_is_full
         self._reports_before = self._reports()
         self.services.forget_who_waits()
         self._pid = self._spawner.start(
-            ["--config", str(self.config), *more], self.log, planted=self._planted, open_files_max=open_files_max,
-            file_bytes_max=file_bytes_max, environment=self._environment(),
-        )  # fmt: skip
+            ["--config", str(self.config), *more],
+            self.log,
+            planted=self._planted,
+            open_files_max=open_files_max,
+            file_bytes_max=file_bytes_max,
+            environment=self._environment(),
+        )
         self.services.received[SYSLOG].unknown_max += 1
 
     def reload(self) -> None:
@@ -283,10 +313,16 @@ input = "syslog+udp://127.0.0.1:{self.port}"
     def can_receive(self) -> bool:
         """Whether datagrams that are sent now are the tailer's."""
         self._notice_listening()
-        return self.is_running and not (self.was_reloaded or self.disk_is_full) and self.dropped_datagrams() is not None
+        return (
+            self.is_running
+            and not (self.was_reloaded or self.disk_is_full)
+            and self.dropped_datagrams() is not None
+        )
 
     def dropped_datagrams(self) -> int | None:
-        """How many the kernel has dropped of those that came for the tailer; None where nobody listens."""
+        """How many the kernel has dropped of those that came for the tailer; None where nobody
+        listens.
+        """
         for line in Path("/proc/net/udp").read_text().splitlines()[1:]:
             fields = line.split()
             if fields[1] == f"0100007F:{self.port:04X}":
@@ -294,7 +330,9 @@ input = "syslog+udp://127.0.0.1:{self.port}"
         return None
 
     def _notice_listening(self) -> None:
-        self._has_listened |= SYSLOG in self.services.claims_ms or (self.is_running and self.dropped_datagrams() is not None)
+        self._has_listened |= SYSLOG in self.services.claims_ms or (
+            self.is_running and self.dropped_datagrams() is not None
+        )
 
     def _listens_no_more(self) -> None:
         """What was under way is one unknown loss of the next run; the first run of all has none."""
@@ -324,7 +362,11 @@ input = "syslog+udp://127.0.0.1:{self.port}"
         return self.log.read_text().count(what)
 
     def _reports(self) -> int:
-        return sum(path == REPORTS_PATH for recorder in self.services.recorders for path in recorder.requests)
+        return sum(
+            path == REPORTS_PATH
+            for recorder in self.services.recorders
+            for path in recorder.requests
+        )
 
     def drained(self) -> int:
         """Deliver all there is; the exit status."""
@@ -339,11 +381,16 @@ input = "syslog+udp://127.0.0.1:{self.port}"
         return 124
 
     def wait_for_a_look(self, within_s: float = SETTLES_WITHIN_S) -> bool:
-        """Until the tailer has said of all sources that it looked at them since now, and has delivered what it found."""
+        """Until the tailer has said of all sources that it looked at them since now, and has
+        delivered what it found.
+        """
         since_ms, deadline = now_ms(), time.monotonic() + within_s
         while time.monotonic() < deadline:
             with self.services.lock:
-                if all(self.services.claims_ms.get(source, 0) > since_ms for source in (*SOURCES, *RECEIVED)):
+                if all(
+                    self.services.claims_ms.get(source, 0) > since_ms
+                    for source in (*SOURCES, *RECEIVED)
+                ):
                     self._was_looked_at()
                     return True
             if self._pid is not None and self._spawner.ended(self._pid) is not None:
@@ -363,7 +410,10 @@ input = "syslog+udp://127.0.0.1:{self.port}"
 def free_port(rng: random.Random) -> int:
     """For datagrams: none of those that the system gives to whoever asks for any."""
     while True:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as tried, contextlib.suppress(OSError):
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as tried,
+            contextlib.suppress(OSError),
+        ):
             port = rng.randrange(10_000, 30_000)
             tried.bind(("127.0.0.1", port))
             return port

@@ -1,4 +1,6 @@
-"""What the ETL's benchmark rests on: real records, right sums, all CPU counted, wrong outputs seen."""
+"""What the ETL's benchmark rests on: real records, right sums, all CPU counted, wrong outputs
+seen.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from hourmark_etl.storage import open_storage
 
 TYPES = tuple(f"type-{n}" for n in range(20))
 SCHEMA_IDS = {t: n for n, t in enumerate(TYPES, 1)}
-PLAN = Plan(types=TYPES, first_hour=Hour.parse("2026-11-21T05:07", 60), hours=2, ranges=1000, seed=7)
+PLAN = Plan(
+    types=TYPES, first_hour=Hour.parse("2026-11-21T05:07", 60), hours=2, ranges=1000, seed=7
+)
 
 
 def delivered_by(plan: Plan, ranges: int) -> Delivered:
@@ -67,9 +71,12 @@ def test_cpu_of_a_worker_that_nobody_waits_for_is_counted() -> None:
     burn = "import time\nwhile time.process_time() < 0.5: pass"
     parent = (
         "import signal, subprocess, sys\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
-        f"subprocess.Popen([sys.executable, '-c', {burn!r}])\nprint('begun', flush=True)\nsys.stdin.read()"
+        f"subprocess.Popen([sys.executable, '-c', {burn!r}])\nprint('begun', "
+        "flush=True)\nsys.stdin.read()"
     )
-    with subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         tree = ProcessTree(process.pid)
         deadline = time.monotonic() + 60
         while tree.cpu_by_kind()["workers"] < 0.4:
@@ -85,9 +92,13 @@ def test_a_bucket_that_is_not_what_was_delivered_is_seen(tmp_path: Path) -> None
     storage = open_storage(StorageSettings(root=f"file://{tmp_path}"))
     datums = [buckets.make_event(buckets.HOUR, n) for n in range(5)]
     buckets.Plan(storage, buckets.HOUR, {"part-00000.avro": datums}).close()
-    delivered = nothing_yet(Plan(types=(buckets.TYPE,), first_hour=buckets.HOUR, hours=1, ranges=1, seed=1))
+    delivered = nothing_yet(
+        Plan(types=(buckets.TYPE,), first_hour=buckets.HOUR, hours=1, ranges=1, seed=1)
+    )
     delivered.distinct[0, 0] = 5
-    delivered.low64_sums[0, 0] = np.uint64(sum(event_id.low64 for event_id, _ in datums) % (1 << 64))
+    delivered.low64_sums[0, 0] = np.uint64(
+        sum(event_id.low64 for event_id, _ in datums) % (1 << 64)
+    )
     assert wrong_buckets(storage, delivered) == []
     delivered.distinct[0, 0] = 6
     assert len(wrong_buckets(storage, delivered)) == 1
@@ -100,20 +111,32 @@ def test_a_doubled_event_is_seen_though_the_manifest_agrees(tmp_path: Path) -> N
     storage = open_storage(StorageSettings(root=f"file://{tmp_path}"))
     datums = [buckets.make_event(buckets.HOUR, n) for n in (0, 1, 1)]
     buckets.Plan(storage, buckets.HOUR, {"part-00000.avro": datums}).close()
-    delivered = nothing_yet(Plan(types=(buckets.TYPE,), first_hour=buckets.HOUR, hours=1, ranges=1, seed=1))
+    delivered = nothing_yet(
+        Plan(types=(buckets.TYPE,), first_hour=buckets.HOUR, hours=1, ranges=1, seed=1)
+    )
     delivered.distinct[0, 0] = 3
-    delivered.low64_sums[0, 0] = np.uint64(sum(event_id.low64 for event_id, _ in datums) % (1 << 64))
+    delivered.low64_sums[0, 0] = np.uint64(
+        sum(event_id.low64 for event_id, _ in datums) % (1 << 64)
+    )
     assert "duplicate" in wrong_buckets(storage, delivered)[0]
 
 
 def test_ratios_are_of_medians() -> None:
-    found = ratios({"hourmark": [9.0, 5.0, 6.0], "spark_dedup": [20.0, 24.0, 90.0], "spark_plain": [12.0, 3.0, 10.0]})
+    found = ratios(
+        {
+            "hourmark": [9.0, 5.0, 6.0],
+            "spark_dedup": [20.0, 24.0, 90.0],
+            "spark_plain": [12.0, 3.0, 10.0],
+        }
+    )
     assert (found["ratio_to_spark_dedup"], found["ratio_to_spark_plain"]) == (0.25, 0.6)
 
 
 def test_settings_of_a_run_take_sparks_own(tmp_path: Path) -> None:
     """Their names have dots: `memory` limits the driver so."""
-    (tmp_path / "stack.toml").write_text('[kafka.edge]\nbootstrap = "a:1"\n[storage]\nroot = "file:///x"\n[etl]\n')
+    (tmp_path / "stack.toml").write_text(
+        '[kafka.edge]\nbootstrap = "a:1"\n[storage]\nroot = "file:///x"\n[etl]\n'
+    )
     limits = {"spark.driver.memory": "640m"}
     text = own_settings(tmp_path / "stack.toml", tmp_path, None, {"spark_conf": limits}, "edge")
     (tmp_path / "run.toml").write_text(text)

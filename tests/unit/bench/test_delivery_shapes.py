@@ -1,4 +1,6 @@
-"""Which shapes of lines are the native pass's: one that is not costs ten times as much, and must not become so in silence."""
+"""Which shapes of lines are the native pass's: one that is not costs ten times as much, and must
+not become so in silence.
+"""
 
 from __future__ import annotations
 

@@ -79,7 +79,9 @@ def test_a_cut_link_resets_what_is_there_and_what_comes(link: Link) -> None:
         client.recv(10)
 
 
-def test_a_half_open_link_says_nothing_and_what_it_swallowed_never_goes_on(link: Link, echo: Echo) -> None:
+def test_a_half_open_link_says_nothing_and_what_it_swallowed_never_goes_on(
+    link: Link, echo: Echo
+) -> None:
     with connected(link) as client:
         link.set(Mode.HALF_OPEN)
         client.sendall(b"hello")

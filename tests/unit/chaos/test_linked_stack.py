@@ -32,18 +32,25 @@ def properties(stack: LinkedStack, broker: str) -> dict[str, str]:
 
 
 def listeners(said: str) -> dict[str, int]:
-    return {name: int(address.rpartition(":")[2]) for name, address in (entry.split("://") for entry in said.split(","))}
+    return {
+        name: int(address.rpartition(":")[2])
+        for name, address in (entry.split("://") for entry in said.split(","))
+    }
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
-def test_a_broker_listens_for_each_who_asks_and_names_the_port_of_their_link(stack: LinkedStack, cluster: str) -> None:
+def test_a_broker_listens_for_each_who_asks_and_names_the_port_of_their_link(
+    stack: LinkedStack, cluster: str
+) -> None:
     named = set[int]()
     for node in stack.layout.nodes(cluster):
         of = properties(stack, f"{cluster}-{node}")
         listening, advertised = listeners(of["listeners"]), listeners(of["advertised.listeners"])
         assert advertised.keys() == {"PLAINTEXT", *(who.upper() for who in ASKING[cluster])}
         assert listening.keys() == {*advertised, "CONTROLLER"}
-        assert listening["PLAINTEXT"] == advertised["PLAINTEXT"], "who looks from outside goes by no link"
+        assert listening["PLAINTEXT"] == advertised["PLAINTEXT"], (
+            "who looks from outside goes by no link"
+        )
         for who in ASKING[cluster]:
             way = stack.ways[f"{who}-{cluster}-{node}"]
             assert (listening[who.upper()], advertised[who.upper()]) == way

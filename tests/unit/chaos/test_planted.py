@@ -1,4 +1,6 @@
-"""What is planted into the evidence of a run is found, each by its own kind; a checker that finds nothing is told of."""
+"""What is planted into the evidence of a run is found, each by its own kind; a checker that finds
+nothing is told of.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ from hourmark_infra.judge.expectations import Expectations
 from hourmark_infra.judge.webhdfs import hdfs_path
 
 INJECTED = Injected(
-    fault="f", goes_on=frozenset((Flow.MIRROR,)), began_s=100.0, healed_s=130.0, all_healed_s=130.0, recovered_s=200.0
+    fault="f",
+    goes_on=frozenset((Flow.MIRROR,)),
+    began_s=100.0,
+    healed_s=130.0,
+    all_healed_s=130.0,
+    recovered_s=200.0,
 )
 
 
@@ -65,12 +72,16 @@ def test_a_run_in_which_nothing_is_wrong_has_no_findings(evidence: Evidence) -> 
 def test_a_run_that_is_not_drained_in_the_end_is_judged_and_says_so(evidence: Evidence) -> None:
     findings = check(replace(evidence, undrained="host-a: the command did not end within 300 s"))
     assert findings == {"not drained": 1}
-    assert findings.said == ["not drained: when all faults were over: host-a: the command did not end within 300 s"]
+    assert findings.said == [
+        "not drained: when all faults were over: host-a: the command did not end within 300 s"
+    ]
     assert findings.compared > 0
 
 
 def test_what_is_planted_is_found(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planted, "_NUMBER", re.compile(rb"app - lines - (.)"))  # these lines have no numbers
+    monkeypatch.setattr(
+        planted, "_NUMBER", re.compile(rb"app - lines - (.)")
+    )  # these lines have no numbers
     found = planted.overlooked(evidence)
     assert len(found) == len(planted.PLANTED) - 2, "all but those of the API"
     assert not any(found.values()), found
@@ -79,7 +90,9 @@ def test_what_is_planted_is_found(evidence: Evidence, monkeypatch: pytest.Monkey
 def test_what_is_planted_is_found_where_the_first_bucket_has_late_events_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are of hours before it: lines were written at once when a type had been applied in the minute before."""
+    """They are of hours before it: lines were written at once when a type had been applied in the
+    minute before.
+    """
     monkeypatch.setattr(planted, "_NUMBER", re.compile(rb"app - lines - (.)"))
     world = World(tmp_path / "late")
     messages = [b"0", b"1", b"2"]
@@ -88,7 +101,9 @@ def test_what_is_planted_is_found_where_the_first_bucket_has_late_events_alone(
     starts = range(0, app.stat().st_size, len(lines[0]) + 1)
     plan = world.plan("lines", 3)
     in_turn = zip(starts, lines, messages, strict=True)
-    plan.late += [world.row(app, start, line, START_MS, line=message) for start, line, message in in_turn]
+    plan.late += [
+        world.row(app, start, line, START_MS, line=message) for start, line, message in in_turn
+    ]
     first = {("lines", plan.hour.end_ms): plan.hour.end_ms + 1}
     with evidence_of(world, first_seen=first, may_be_late=3) as late:
         assert not check(late)
@@ -96,9 +111,14 @@ def test_what_is_planted_is_found_where_the_first_bucket_has_late_events_alone(
     assert not any(found.values()), found
 
 
-def test_a_checker_that_finds_nothing_is_told_of(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checker_that_finds_nothing_is_told_of(
+    evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(planted, "_NUMBER", re.compile(rb"app - lines - (.)"))
-    blind = {plant: (lambda *_: None, kinds, count) for plant, (_, kinds, count) in planted.PLANTED.items()}
+    blind = {
+        plant: (lambda *_: None, kinds, count)
+        for plant, (_, kinds, count) in planted.PLANTED.items()
+    }
     monkeypatch.setattr(planted, "PLANTED", blind)
     assert all(planted.overlooked(evidence).values())
 
@@ -109,20 +129,30 @@ def test_every_checker_has_a_fault_planted_for_it() -> None:
 
 def test_of_several_sources_the_smallest_is_judged_again_and_again(evidence: Evidence) -> None:
     app, server = evidence.told.files
-    files = [app.model_copy(update={"source": "app"}), server.model_copy(update={"source": "server"})]
+    files = [
+        app.model_copy(update={"source": "app"}),
+        server.model_copy(update={"source": "server"}),
+    ]
     kept = {**evidence.kept, "server-log/date=2026-11-26": {}}
     told = evidence.told.model_copy(update={"files": files})
-    sample = planted._sample(replace(evidence, told=told, kept=kept, api_types=frozenset({"lines"})))
+    sample = planted._sample(
+        replace(evidence, told=told, kept=kept, api_types=frozenset({"lines"}))
+    )
     assert [file.source for file in sample.told.files] == ["server"]
     assert sample.told.other_files == "unexpected", "or an event that nobody posted is ignored"
     assert {of.path for of in sample.told.written or ()} <= {server.path}
-    assert {entry.name for entry in sample.hdfs.list(hdfs_path(told.root))} == {"server-log", "lines"}
+    assert {entry.name for entry in sample.hdfs.list(hdfs_path(told.root))} == {
+        "server-log",
+        "lines",
+    }
     assert {path.partition("/")[0] for path in sample.kept} == {"server-log", "lines"}
 
 
 @pytest.mark.parametrize("number", [b"7", b"10", b"181780", b"999"])
 def test_a_number_with_another_digit_is_a_number(number: bytes) -> None:
-    """Else the line is broken, not altered: its first digit was changed, and a one became a zero."""
+    """Else the line is broken, not altered: its first digit was changed, and a one became a
+    zero.
+    """
     line = bytearray(b'demo-host kinds - kind-09 - {"number": %b, "more": 5}' % number)
     found = planted._NUMBER.search(line)
     assert found is not None
@@ -131,12 +161,18 @@ def test_a_number_with_another_digit_is_a_number(number: bytes) -> None:
     assert changed["number"] != int(number) and changed["more"] == 5
 
 
-def test_a_line_of_a_copy_with_another_byte_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No event is altered then: the line is of no event any more, and its event of no file's line."""
+def test_a_line_of_a_copy_with_another_byte_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No event is altered then: the line is of no event any more, and its event of no file's
+    line.
+    """
     monkeypatch.setattr(planted, "_NUMBER", re.compile(rb"before it was t(.)"))
     copied = Copied(tmp_path / "copied")
     copied.put(OLD, START_MS, read_in=copied.log, generation=1)
     copied.put(NEW, START_MS + 1000, read_in=copied.log, generation=2)
     with evidence_of(copied.world) as of_copy:
-        assert copied.copy.stat().st_size > copied.log.stat().st_size, "it is the largest, which is changed"
+        assert copied.copy.stat().st_size > copied.log.stat().st_size, (
+            "it is the largest, which is changed"
+        )
         assert not planted.overlooked(of_copy)["a_line_with_another_byte"]

@@ -13,7 +13,11 @@ from tests.faults.chaos.workloads import WORKLOADS
 
 
 def test_equal_seeds_give_equal_schedules_and_others_do_not() -> None:
-    assert draw("pr", 7, FAULTS, WORKLOADS) == draw("pr", 7, FAULTS, WORKLOADS) != draw("pr", 8, FAULTS, WORKLOADS)
+    assert (
+        draw("pr", 7, FAULTS, WORKLOADS)
+        == draw("pr", 7, FAULTS, WORKLOADS)
+        != draw("pr", 8, FAULTS, WORKLOADS)
+    )
 
 
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
@@ -59,4 +63,7 @@ def test_chosen_faults_alone_are_drawn_each_round() -> None:
 
 def test_every_fault_is_called_by_its_name_and_says_what_goes_on() -> None:
     assert len(FAULTS) >= 30
-    assert all(fault.name == name and fault.goes_on <= {*Flow} and fault.touches for name, fault in FAULTS.items())
+    assert all(
+        fault.name == name and fault.goes_on <= {*Flow} and fault.touches
+        for name, fault in FAULTS.items()
+    )

@@ -11,11 +11,20 @@ from tests.faults.chaos.trials import BEGIN, END, Trial, append, put, read, tabl
 
 def trial(**given: object) -> Trial:
     fields: dict[str, object] = {
-        "date": "2026-11-25", "commit": "abc", "tier": "pr", "seed": 1, "workloads": ["api"], "seconds": 300.0, "load": 1.5,
+        "date": "2026-11-25",
+        "commit": "abc",
+        "tier": "pr",
+        "seed": 1,
+        "workloads": ["api"],
+        "seconds": 300.0,
+        "load": 1.5,
         "written": 10,
-        "compared": 10, "faults": [("driver-sigkill", 70.0), ("registry-sigkill", None)], "violations": {}, "planted": 12,
+        "compared": 10,
+        "faults": [("driver-sigkill", 70.0), ("registry-sigkill", None)],
+        "violations": {},
+        "planted": 12,
         "overlooked": [],
-    }  # fmt: skip
+    }
     return Trial.model_validate({**fields, **given})
 
 
@@ -57,7 +66,10 @@ def test_a_violation_of_one_fault_is_not_its_neighbours() -> None:
 def test_a_violation_that_no_fault_is_known_for_is_told_of_its_run_alone() -> None:
     made = table([trial(violations={"lost": 2}), trial(seed=2)], {})
     assert "| driver-sigkill | (no longer a fault) | 2 | 0 |" in made
-    assert "2 violations: 0 of single faults, which the table names, and 2 of 1 runs with 2 injections" in made
+    assert (
+        "2 violations: 0 of single faults, which the table names, and 2 of 1 runs with 2 injections"
+        in made
+    )
 
 
 def test_the_table_takes_its_place_and_no_other() -> None:

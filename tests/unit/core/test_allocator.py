@@ -1,4 +1,6 @@
-"""Threads of the tailer and of the delivery service share one arena; the tailer's ranges return to the system."""
+"""Threads of the tailer and of the delivery service share one arena; the tailer's ranges return to
+the system.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,13 @@ library.fflush(None)
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no arenas")
 def test_threads_share_an_arena() -> None:
     def arenas(asked: str) -> int:
-        done = subprocess.run([sys.executable, "-c", MANY, asked], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", MANY, asked],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
         return done.stdout.count("<heap ")
 
     assert arenas("many") > 1, "else this shows nothing"
@@ -61,7 +69,13 @@ print(before - resident_mib())
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="its thresholds are glibc's")
 def test_large_blocks_are_given_back() -> None:
     def given_back_mib(asked: str) -> float:
-        done = subprocess.run([sys.executable, "-c", LARGE, asked], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", LARGE, asked],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
         return float(done.stdout)
 
     assert given_back_mib("kept") < 60, "else this shows nothing"

@@ -1,4 +1,6 @@
-"""Fields of a declaration: what is accepted can be published, read back and used; what cannot is refused with its place."""
+"""Fields of a declaration: what is accepted can be published, read back and used; what cannot is
+refused with its place.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,11 @@ POINT = {
     "name": "Point",
     "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": 0}],
 }
-TREE = {"type": "record", "name": "Tree", "fields": [{"name": "next", "type": ["null", "Tree"], "default": None}]}
+TREE = {
+    "type": "record",
+    "name": "Tree",
+    "fields": [{"name": "next", "type": ["null", "Tree"], "default": None}],
+}
 
 
 def field(avro_type: object, **more: object) -> dict[str, Any]:
@@ -51,7 +57,15 @@ def nested(levels: int) -> list[Any]:
         field("double", default=1e22),
         field("float", default=1 << 24),
         field("bytes", default="\xff\0"),
-        field("string", default="\0\U0001f600e\u0301", doc="é", order="ignore", aliases=["g"], unit="m", more={"a": [1, None]}),
+        field(
+            "string",
+            default="\0\U0001f600e\u0301",
+            doc="é",
+            order="ignore",
+            aliases=["g"],
+            unit="m",
+            more={"a": [1, None]},
+        ),
         field(["null", "hourmark.File"], default=None),
         field(["string", "null"], default=None),
         field(["null", COLOUR], default="red"),
@@ -128,16 +142,30 @@ def test_what_avro_has_is_accepted(accepted: dict[str, Any]) -> None:
         (field(array("int"), default={}), "must be an array"),
         (field(map_of("int"), default=[]), "must be a table"),
         (field(["null", "int"], default="x"), "must be null or must be a whole number"),
-        (field({**TREE, "fields": [field(["Tree", "null"], default={})]}), "not declared to its end"),
+        (
+            field({**TREE, "fields": [field(["Tree", "null"], default={})]}),
+            "not declared to its end",
+        ),
         (field({"type": "array"}), "needs items"),
         (field({"type": "map"}), "needs values"),
         (field({"type": "enum", "symbols": ["a"]}), "enum needs a name"),
         (field({**FOUR, "name": "string"}), "Avro's own"),
         (field({**FOUR, "name": "a b"}), "needs a name"),
-        (field({**FOUR, "name": "EventId", "namespace": "hourmark"}), "hourmark.EventId is declared twice"),
-        (field({**POINT, "fields": [field(FOUR), {"name": "g", "type": FOUR}]}), "hourmark.events.Four is declared twice"),
+        (
+            field({**FOUR, "name": "EventId", "namespace": "hourmark"}),
+            "hourmark.EventId is declared twice",
+        ),
+        (
+            field({**POINT, "fields": [field(FOUR), {"name": "g", "type": FOUR}]}),
+            "hourmark.events.Four is declared twice",
+        ),
         (field({**POINT, "fields": [field("int"), field("int")]}), "it is declared twice"),
-        (field({**POINT, "fields": [field("int"), {"name": "g", "type": "int", "aliases": ["f"]}]}), "aliases: 'f'"),
+        (
+            field(
+                {**POINT, "fields": [field("int"), {"name": "g", "type": "int", "aliases": ["f"]}]}
+            ),
+            "aliases: 'f'",
+        ),
         (
             field({**POINT, "fields": [field("lang")]}),
             "field 'f': type: hourmark.events.Point: field 'f': type: there is no type",
@@ -174,7 +202,10 @@ def test_what_cannot_be_applied_is_refused_with_its_place(refused: object, said:
         ([{"name": "event_id", "type": "int"}], "'event_id': the name is the envelope's"),
         ([field("int", aliases=["event_id"])], "aliases: 'event_id'"),
         ([field("int", aliases=["g"]), {"name": "g", "type": "int"}], "aliases: 'g'"),
-        ([field("int", aliases=["h"]), {"name": "g", "type": "int", "aliases": ["h"]}], "aliases: 'h'"),
+        (
+            [field("int", aliases=["h"]), {"name": "g", "type": "int", "aliases": ["h"]}],
+            "aliases: 'h'",
+        ),
         ([field(FOUR), {"name": "g", "type": FOUR}], "declared twice"),
         ([field({**FOUR, "name": "own"})], "hourmark.events.own is declared twice"),
         ([field(["null", "own"])], "the event itself"),
@@ -188,7 +219,9 @@ def test_fields_are_checked_together(fields: list[dict[str, Any]], said: str) ->
 
 
 def check_survives(fields: list[dict[str, Any]]) -> None:
-    """A declaration of these fields can be registered, published, read back as it was, published again, and used."""
+    """A declaration of these fields can be registered, published, read back as it was, published
+    again, and used.
+    """
     declared = EventType(name="own", fields=fields)
     again = EventType.model_validate_json(declared.model_dump_json())
     assert again == declared
@@ -207,10 +240,34 @@ def check_survives(fields: list[dict[str, Any]]) -> None:
 
 
 NAMES = st.sampled_from(
-    [*"abcdefghijklmnopqrst", "Four", "Colour", "n.Four", "event_id", "own", "hourmark.EventId", "int", "a b", ""]
+    [
+        *"abcdefghijklmnopqrst",
+        "Four",
+        "Colour",
+        "n.Four",
+        "event_id",
+        "own",
+        "hourmark.EventId",
+        "int",
+        "a b",
+        "",
+    ]
 )
-PRIMITIVES = st.sampled_from(["null", "boolean", "int", "long", "float", "double", "string", "bytes"])
-LOGICAL = st.sampled_from(["date", "time-millis", "timestamp-millis", "timestamp-micros", "uuid", "decimal", "duration", "x"])
+PRIMITIVES = st.sampled_from(
+    ["null", "boolean", "int", "long", "float", "double", "string", "bytes"]
+)
+LOGICAL = st.sampled_from(
+    [
+        "date",
+        "time-millis",
+        "timestamp-millis",
+        "timestamp-micros",
+        "uuid",
+        "decimal",
+        "duration",
+        "x",
+    ]
+)
 VALUES = st.recursive(
     st.none()
     | st.booleans()
@@ -219,7 +276,10 @@ VALUES = st.recursive(
     | st.floats()
     | st.text(max_size=4)
     | st.sampled_from(["red", "\xff" * 4, "€", "\ud800"]),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["x", "f", "g"]), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["x", "f", "g"]), inner, max_size=2)
+    ),
     max_leaves=4,
 )
 
@@ -231,7 +291,10 @@ def more_types(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.lists(inner, max_size=3)
         | st.fixed_dictionaries({"type": st.just("array"), "items": inner})
         | st.fixed_dictionaries({"type": st.just("map"), "values": inner})
-        | st.fixed_dictionaries({"type": st.just("record"), "name": NAMES, "fields": fields}, optional={"namespace": NAMES})
+        | st.fixed_dictionaries(
+            {"type": st.just("record"), "name": NAMES, "fields": fields},
+            optional={"namespace": NAMES},
+        )
         | st.fixed_dictionaries({"type": inner})
     )
 
@@ -242,11 +305,19 @@ def default_of(avro_type: object) -> st.SearchStrategy[Any]:
     if isinstance(kind, list) and kind:
         return st.sampled_from(kind).flatmap(default_of)
     if isinstance(avro_type, dict) and kind == "record":
-        fields = {f["name"]: default_of(f["type"]) for f in avro_type["fields"] if isinstance(f["name"], str)}
+        fields = {
+            f["name"]: default_of(f["type"])
+            for f in avro_type["fields"]
+            if isinstance(f["name"], str)
+        }
         return st.fixed_dictionaries(fields)
     if isinstance(avro_type, dict) and kind in ("array", "map"):
         inner = default_of(avro_type["items" if kind == "array" else "values"])
-        return st.lists(inner, max_size=2) if kind == "array" else st.dictionaries(st.text(max_size=2), inner, max_size=2)
+        return (
+            st.lists(inner, max_size=2)
+            if kind == "array"
+            else st.dictionaries(st.text(max_size=2), inner, max_size=2)
+        )
     numbers = st.integers(-(1 << 31), (1 << 31) - 1)
     by_kind = {
         "null": st.none(),
@@ -268,7 +339,11 @@ def declared_fields(draw: st.DrawFn, types: st.SearchStrategy[Any]) -> dict[str,
     found: dict[str, Any] = {"name": draw(NAMES), "type": draw(types)}
     if draw(st.booleans()):
         found["default"] = draw(default_of(found["type"]) if draw(st.integers(0, 4)) else VALUES)
-    for key, values in (("doc", st.text(max_size=3)), ("aliases", st.lists(NAMES, max_size=2)), ("unit", VALUES)):
+    for key, values in (
+        ("doc", st.text(max_size=3)),
+        ("aliases", st.lists(NAMES, max_size=2)),
+        ("unit", VALUES),
+    ):
         if draw(st.integers(0, 5)) == 0:
             found[key] = draw(values)
     return found
@@ -278,14 +353,24 @@ LEAVES = (
     PRIMITIVES
     | NAMES
     | st.fixed_dictionaries(
-        {"type": PRIMITIVES}, optional={"logicalType": LOGICAL, "precision": st.integers(-1, 40), "scale": st.integers(-1, 9)}
+        {"type": PRIMITIVES},
+        optional={
+            "logicalType": LOGICAL,
+            "precision": st.integers(-1, 40),
+            "scale": st.integers(-1, 9),
+        },
     )
     | st.fixed_dictionaries(
-        {"type": st.just("enum"), "name": NAMES, "symbols": st.lists(st.sampled_from(["red", "green", "a b"]), max_size=2)},
+        {
+            "type": st.just("enum"),
+            "name": NAMES,
+            "symbols": st.lists(st.sampled_from(["red", "green", "a b"]), max_size=2),
+        },
         optional={"default": st.sampled_from(["red", "blue"])},
     )
     | st.fixed_dictionaries(
-        {"type": st.just("fixed"), "name": NAMES, "size": st.integers(-1, 16)}, optional={"logicalType": LOGICAL}
+        {"type": st.just("fixed"), "name": NAMES, "size": st.integers(-1, 16)},
+        optional={"logicalType": LOGICAL},
     )
 )
 FIELDS = declared_fields(st.recursive(LEAVES, more_types, max_leaves=5))
@@ -308,17 +393,34 @@ def test_whatever_is_accepted_survives(fields: list[dict[str, Any]]) -> None:
     [
         (
             'type = ["null", ["string"]]',
-            r"u\.toml:\n  fields: field 'x': type: branch 2: a union cannot be directly within a union",
+            (
+                r"u\.toml:\n  fields: field 'x': type: branch 2: a union cannot be directly "
+                r"within a union"
+            ),
         ),
-        ('type = "string"\ndoc = 2026-01-01', r"u\.toml:\n  fields: field 'x': doc: 2026-01-01 is a date"),
-        ('type = "double"\ndefault = inf', r"u\.toml:\n  fields: field 'x': default: inf cannot be written as JSON"),
-        ('type = "int"\naliases = ["event_id"]', r"u\.toml:\n  fields: field 'x': aliases: 'event_id'"),
-        (f'type = "int"\nn = 0x{"f" * 9000}', r"u\.toml:\n  fields: field 'x': n: a whole number is beyond 64 bits"),
+        (
+            'type = "string"\ndoc = 2026-01-01',
+            r"u\.toml:\n  fields: field 'x': doc: 2026-01-01 is a date",
+        ),
+        (
+            'type = "double"\ndefault = inf',
+            r"u\.toml:\n  fields: field 'x': default: inf cannot be written as JSON",
+        ),
+        (
+            'type = "int"\naliases = ["event_id"]',
+            r"u\.toml:\n  fields: field 'x': aliases: 'event_id'",
+        ),
+        (
+            f'type = "int"\nn = 0x{"f" * 9000}',
+            r"u\.toml:\n  fields: field 'x': n: a whole number is beyond 64 bits",
+        ),
         (f'type = "int"\nn = {"9" * 9000}', r"u\.toml is no valid TOML"),
         (f"type = {'[' * 5000}", r"u\.toml is no valid TOML"),
     ],
 )
-def test_a_file_that_cannot_be_applied_is_refused_by_file_field_and_reason(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_cannot_be_applied_is_refused_by_file_field_and_reason(
+    tmp_path: Path, text: str, said: str
+) -> None:
     (tmp_path / "u.toml").write_text(f'name = "u"\n[[fields]]\nname = "x"\n{text}\n')
     with pytest.raises(TypeFileError, match=said):
         read_folder(tmp_path)
@@ -344,7 +446,9 @@ def test_a_type_whose_topic_would_never_be_copied_is_refused_where_it_is_declare
     tmp_path: Path, name: str
 ) -> None:
     (tmp_path / f"{name}.toml").write_text(f'name = "{name}"\nfields = []\n')
-    with pytest.raises(TypeFileError, match=f"MirrorMaker 2 takes events.{name} for a topic of its own"):
+    with pytest.raises(
+        TypeFileError, match=f"MirrorMaker 2 takes events.{name} for a topic of its own"
+    ):
         read_folder(tmp_path)
     assert EventType.model_validate({"name": name, "fields": []}).name == name
 

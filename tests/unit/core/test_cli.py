@@ -71,10 +71,18 @@ def test_all_commands_are_shown_whatever_is_installed(absent: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("called", "named"), [(None, "`hourmark serve`"), ("./hourmark", "`./hourmark serve`"), ("/a b/hm", "`'/a b/hm' serve`")]
+    ("called", "named"),
+    [
+        (None, "`hourmark serve`"),
+        ("./hourmark", "`./hourmark serve`"),
+        ("/a b/hm", "`'/a b/hm' serve`"),
+    ],
 )
 def test_what_an_error_says_to_run_can_be_typed(
-    called: str | None, named: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    called: str | None,
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     @click.command()
     def fails() -> None:

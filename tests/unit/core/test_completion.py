@@ -22,22 +22,35 @@ if TYPE_CHECKING:
 def offered(*words: str) -> set[str]:
     """For the last word, as far as it was typed."""
     *before, typed = words
-    return {item.value for item in ShellComplete(root, {}, "hourmark", "_HOURMARK_COMPLETE").get_completions(before, typed)}
+    return {
+        item.value
+        for item in ShellComplete(root, {}, "hourmark", "_HOURMARK_COMPLETE").get_completions(
+            before, typed
+        )
+    }
 
 
 @pytest.fixture
 def tailer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a log host: other rooms are not installed."""
-    rooms = {module.partition(".")[0] for module, _ in COMMANDS.values()} - {"hourmark", "hourmark_producer"}
+    rooms = {module.partition(".")[0] for module, _ in COMMANDS.values()} - {
+        "hourmark",
+        "hourmark_producer",
+    }
 
     class Finder:
         def __init__(self, others: Sequence[MetaPathFinderProtocol]) -> None:
             self._others = others
 
-        def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        def find_spec(
+            self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+        ) -> ModuleSpec | None:
             if name.partition(".")[0] in rooms:
                 return None
-            return next((spec for other in self._others if (spec := other.find_spec(name, path, target))), None)
+            return next(
+                (spec for other in self._others if (spec := other.find_spec(name, path, target))),
+                None,
+            )
 
     monkeypatch.setattr(sys, "meta_path", [Finder(list(sys.meta_path))])
     for name in [name for name in sys.modules if name.partition(".")[0] in rooms]:

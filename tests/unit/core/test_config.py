@@ -45,8 +45,13 @@ def written(text: str, name: str = "hourmark.toml") -> str:
     return name
 
 
-def test_the_environment_wins_over_the_file_and_the_file_over_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = written('[service]\nport = 1\nreport_seconds = 3\n[kafka.edge.properties]\n"client.id" = "a"\ndebug = "all"\n')
+def test_the_environment_wins_over_the_file_and_the_file_over_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = written(
+        '[service]\nport = 1\nreport_seconds = 3\n[kafka.edge.properties]\n"client.id" = '
+        '"a"\ndebug = "all"\n'
+    )
     monkeypatch.setenv("HOURMARK_SERVICE__PORT", "2")
     monkeypatch.setenv("HOURMARK_KAFKA", '{"edge": {"properties": {"debug": "none"}}}')
     found = rows()
@@ -57,7 +62,9 @@ def test_the_environment_wins_over_the_file_and_the_file_over_the_default(monkey
     assert found["kafka.edge.properties.debug"] == ("none", "environment", "HOURMARK_KAFKA")
 
 
-def test_a_variable_of_a_setting_wins_over_one_of_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_of_a_setting_wins_over_one_of_its_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HOURMARK_SERVICE", '{"port": 1, "report_seconds": 5}')
     monkeypatch.setenv("HOURMARK_SERVICE__PORT", "2")
     found = rows()
@@ -65,7 +72,9 @@ def test_a_variable_of_a_setting_wins_over_one_of_its_table(monkeypatch: pytest.
     assert found["service.report_seconds"] == (5.0, "environment", "HOURMARK_SERVICE")
 
 
-def test_the_file_is_the_named_one_else_that_of_the_variable_else_the_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_the_named_one_else_that_of_the_variable_else_the_folders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     written("service.port = 1\n")
     assert rows()["service.port"] == (1, "file", "hourmark.toml")
     monkeypatch.setenv("HOURMARK_CONFIG", written("service.port = 2\n", "other.toml"))
@@ -85,7 +94,9 @@ def test_every_setting_is_shown_once_with_the_value_in_force() -> None:
         assert (value, source, where) == (inner, "default", None)
     text = said().splitlines()
     assert [line.split(" = ")[0] for line in text[1:]] == list(found)
-    assert "service.port = 8780  # default" in text and "kafka.central = (absent)  # default" in text
+    assert (
+        "service.port = 8780  # default" in text and "kafka.central = (absent)  # default" in text
+    )
 
 
 SECRETS = f"""
@@ -113,9 +124,14 @@ paths = ["/var/log/app@1.log"]
 
 
 @pytest.mark.parametrize("arguments", [(), ("--json",)])
-def test_secrets_are_hidden_in_both_outputs(arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_hidden_in_both_outputs(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     written(SECRETS)
-    monkeypatch.setenv("HOURMARK_KAFKA__EDGE__PROPERTIES", json.dumps({"sasl.jaas.config": f'user="a" password="{SECRET}"'}))
+    monkeypatch.setenv(
+        "HOURMARK_KAFKA__EDGE__PROPERTIES",
+        json.dumps({"sasl.jaas.config": f'user="a" password="{SECRET}"'}),
+    )
     text = said(*arguments)
     assert SECRET not in text
     assert text.count(HIDDEN) == 11
@@ -128,7 +144,11 @@ def test_what_is_no_secret_is_shown_beside_those_that_are() -> None:
     assert values["etl.ledger"] == "postgresql://(hidden)@host/db?(hidden)"
     assert values["tailer.service_urls"] == ["https://(hidden)@one", "https://two"]
     (source,) = values["tailer.sources"]
-    assert [source[name] for name in ("name", "paths", "zone")] == ["app", ["/var/log/app@1.log"], "UTC"]
+    assert [source[name] for name in ("name", "paths", "zone")] == [
+        "app",
+        ["/var/log/app@1.log"],
+        "UTC",
+    ]
     assert values['kafka.central.properties."security.protocol"'] == "SASL_SSL"
     assert values['kafka.central.properties."sasl.mechanism"'] == "PLAIN"
     assert values['etl.spark_conf."spark.driver.memory"'] == "1g"
@@ -136,7 +156,10 @@ def test_what_is_no_secret_is_shown_beside_those_that_are() -> None:
 
 def test_secrets_within_maps_and_lists_of_maps_are_hidden() -> None:
     nested = {"a": [{"password": SECRET, "url": f"http://x:{SECRET}@h"}], "key": {"b": SECRET}}
-    assert shown(nested) == {"a": [{"password": HIDDEN, "url": f"http://{HIDDEN}@h"}], "key": HIDDEN}
+    assert shown(nested) == {
+        "a": [{"password": HIDDEN, "url": f"http://{HIDDEN}@h"}],
+        "key": HIDDEN,
+    }
 
 
 @pytest.mark.parametrize(
@@ -179,7 +202,13 @@ def test_no_error_shows_a_secret_or_keeps_one_as_its_cause(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "refused"),
     [
-        ("[service]\nprot = 1", r"hourmark\.toml(.|\n)*service\.prot: no such setting; docs/configuration\.md lists all"),
+        (
+            "[service]\nprot = 1",
+            (
+                r"hourmark\.toml(.|\n)*service\.prot: no such setting; docs/configuration\.md "
+                r"lists all"
+            ),
+        ),
         ("[service]\nport = 99999", r"service\.port = 99999"),
         ('[service]\nhost = "0.0.0.0"', "lets other machines in"),
         ("[parsing]\nbucket_seconds = 7", "whole minutes"),
@@ -193,19 +222,30 @@ def test_a_wrong_setting_is_refused_by_name(text: str, refused: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["HOURMARK_SERVICE__PROT", "hourmark_servce__port"])
-def test_an_unknown_setting_in_a_variable_is_refused_by_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_setting_in_a_variable_is_refused_by_name(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(name, "1")
-    with pytest.raises(ConfigError, match=r"service\.prot: no such|hourmark_servce__port: there are no settings 'servce'"):
+    with pytest.raises(
+        ConfigError,
+        match=r"service\.prot: no such|hourmark_servce__port: there are no settings 'servce'",
+    ):
         said()
 
 
-def test_a_table_in_a_variable_that_is_no_json_is_told_with_an_example(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_in_a_variable_that_is_no_json_is_told_with_an_example(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HOURMARK_KAFKA__EDGE__PROPERTIES", f"sasl.password={SECRET}")
-    with pytest.raises(ConfigError, match=r"HOURMARK_KAFKA… holds no valid JSON; .*HOURMARK_TAILER__SERVICE_URLS="):
+    with pytest.raises(
+        ConfigError, match=r"HOURMARK_KAFKA… holds no valid JSON; .*HOURMARK_TAILER__SERVICE_URLS="
+    ):
         said()
 
 
 def test_a_wrong_value_is_named_with_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOURMARK_PARSING__BUCKET_SECONDS", "7")
-    with pytest.raises(ConfigError, match=r"parsing\.bucket_seconds = '7': .*allowed: 3600, or whole minutes"):
+    with pytest.raises(
+        ConfigError, match=r"parsing\.bucket_seconds = '7': .*allowed: 3600, or whole minutes"
+    ):
         said()

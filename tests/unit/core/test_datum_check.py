@@ -1,4 +1,6 @@
-"""Datum checks: native code, Python and fastavro agree on what is valid; hostile counts and depths end quickly."""
+"""Datum checks: native code, Python and fastavro agree on what is valid; hostile counts and depths
+end quickly.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hourmark import native
-from hourmark.avro.datum_check import NO_PROGRAM, REASONS, Verdict, check_datums, check_value, compile_schema, holds_event_id
+from hourmark.avro.datum_check import (
+    NO_PROGRAM,
+    REASONS,
+    Verdict,
+    check_datums,
+    check_value,
+    compile_schema,
+    holds_event_id,
+)
 from hourmark.avro.framing import encode_long
 
 ID: Final = bytes(range(16))
@@ -22,7 +32,8 @@ FRAME: Final = b"\x00\x00\x00\x00\x07"
 ENVELOPE: Final = {"name": "event_id", "type": {"type": "fixed", "name": "Id", "size": 16}}
 needs_module = pytest.mark.skipif(native.MODULE is None, reason="the compiled module is not there")
 
-# Pairs (Avro type, strategy of values); no item of an array or map has zero bytes: fastavro would count to 2^62.
+# Pairs (Avro type, strategy of values); no item of an array or map has zero bytes: fastavro would
+# count to 2^62.
 _SCALARS: Final[list[tuple[Any, st.SearchStrategy[Any]]]] = [
     ("boolean", st.booleans()),
     ("int", st.integers(-(1 << 31), (1 << 31) - 1)),
@@ -36,9 +47,15 @@ _SCALARS: Final[list[tuple[Any, st.SearchStrategy[Any]]]] = [
 
 @st.composite
 def _types(draw: st.DrawFn, depth: int = 3, name: str = "T") -> tuple[Any, st.SearchStrategy[Any]]:
-    kind = draw(st.sampled_from(["scalar", "enum", "fixed", "array", "map", "record", "union"] if depth else ["scalar"]))
+    kind = draw(
+        st.sampled_from(
+            ["scalar", "enum", "fixed", "array", "map", "record", "union"] if depth else ["scalar"]
+        )
+    )
     if kind == "enum":
-        return {"type": "enum", "name": name, "symbols": ["A", "B", "C"]}, st.sampled_from(["A", "B", "C"])
+        return {"type": "enum", "name": name, "symbols": ["A", "B", "C"]}, st.sampled_from(
+            ["A", "B", "C"]
+        )
     if kind == "fixed":
         return {"type": "fixed", "name": name, "size": 3}, st.binary(min_size=3, max_size=3)
     if kind == "array":
@@ -46,11 +63,19 @@ def _types(draw: st.DrawFn, depth: int = 3, name: str = "T") -> tuple[Any, st.Se
         return {"type": "array", "items": items}, st.lists(values, max_size=3)
     if kind == "map":
         items, values = draw(_types(depth - 1, f"{name}i"))
-        return {"type": "map", "values": items}, st.dictionaries(st.text(max_size=3), values, max_size=3)
+        return {"type": "map", "values": items}, st.dictionaries(
+            st.text(max_size=3), values, max_size=3
+        )
     if kind == "record":
         fields = [draw(_types(depth - 1, f"{name}{n}")) for n in range(draw(st.integers(1, 3)))]
-        schema = {"type": "record", "name": name, "fields": [{"name": f"f{n}", "type": t} for n, (t, _) in enumerate(fields)]}
-        return schema, st.fixed_dictionaries({f"f{n}": values for n, (_, values) in enumerate(fields)})
+        schema = {
+            "type": "record",
+            "name": name,
+            "fields": [{"name": f"f{n}", "type": t} for n, (t, _) in enumerate(fields)],
+        }
+        return schema, st.fixed_dictionaries(
+            {f"f{n}": values for n, (_, values) in enumerate(fields)}
+        )
     scalar, values = draw(st.sampled_from(_SCALARS))
     return (["null", scalar], st.none() | values) if kind == "union" else (scalar, values)
 
@@ -65,13 +90,24 @@ def _verdict(schema: Any, datum: bytes, event_id: bytes = ID) -> Verdict:
     found = check_value(array.array("I", program), event_id, value, len(FRAME))
     if native.MODULE is not None:
         offsets = struct.pack("2i", 0, len(value))
-        made = check_datums({7: program}, struct.pack("i", 7), event_id, len(event_id), offsets, 4, len(FRAME), value)
+        made = check_datums(
+            {7: program},
+            struct.pack("i", 7),
+            event_id,
+            len(event_id),
+            offsets,
+            4,
+            len(FRAME),
+            value,
+        )
         assert made == bytes([found])
     return found
 
 
 @given(st.data())
-def test_what_fastavro_writes_is_valid_and_what_is_refused_it_does_not_write(data: st.DataObject) -> None:
+def test_what_fastavro_writes_is_valid_and_what_is_refused_it_does_not_write(
+    data: st.DataObject,
+) -> None:
     own, values = data.draw(_types())
     schema = _schema(own)
     parsed = fastavro.parse_schema(schema)
@@ -116,9 +152,21 @@ def test_what_fastavro_writes_is_valid_and_what_is_refused_it_does_not_write(dat
         ({"type": "int", "logicalType": "time-millis"}, encode_long(-1), Verdict.BAD_NUMBER),
         ({"type": "long", "logicalType": "no-such"}, encode_long(-(1 << 63)), Verdict.VALID),
         (["null", "long"], encode_long(2), Verdict.BAD_UNION),
-        ({"type": "array", "items": "long"}, encode_long(-2) + encode_long(2) + b"\x02\x02\x00", Verdict.VALID),
-        ({"type": "array", "items": "long"}, encode_long(-2) + encode_long(3) + b"\x02\x02\x00", Verdict.BAD_BLOCK),
-        ({"type": "array", "items": "long"}, encode_long(-(1 << 63)) + encode_long(0), Verdict.BAD_BLOCK),
+        (
+            {"type": "array", "items": "long"},
+            encode_long(-2) + encode_long(2) + b"\x02\x02\x00",
+            Verdict.VALID,
+        ),
+        (
+            {"type": "array", "items": "long"},
+            encode_long(-2) + encode_long(3) + b"\x02\x02\x00",
+            Verdict.BAD_BLOCK,
+        ),
+        (
+            {"type": "array", "items": "long"},
+            encode_long(-(1 << 63)) + encode_long(0),
+            Verdict.BAD_BLOCK,
+        ),
         ({"type": "array", "items": "null"}, encode_long(1000) + b"\x00", Verdict.VALID),
     ],
 )
@@ -132,8 +180,18 @@ _DAY: Final = 86_400_000
 @pytest.mark.parametrize(
     ("kind", "logical", "good", "bad"),
     [
-        ("long", "timestamp-millis", (-62_135_596_800_000, 253_402_300_799_999), (-62_135_596_800_001, 253_402_300_800_000)),
-        ("long", "local-timestamp-micros", (0, 253_402_300_799_999_999), (253_402_300_800_000_000, -(1 << 63))),
+        (
+            "long",
+            "timestamp-millis",
+            (-62_135_596_800_000, 253_402_300_799_999),
+            (-62_135_596_800_001, 253_402_300_800_000),
+        ),
+        (
+            "long",
+            "local-timestamp-micros",
+            (0, 253_402_300_799_999_999),
+            (253_402_300_800_000_000, -(1 << 63)),
+        ),
         ("int", "date", (-719_162, 2_932_896), (-719_163, 2_932_897)),
         ("int", "time-millis", (0, _DAY - 1), (_DAY,)),
         ("long", "time-micros", (0, _DAY * 1000 - 1), (_DAY * 1000,)),
@@ -185,7 +243,10 @@ def test_a_byte_that_is_no_utf8_is_found_at_every_place_of_a_string(size: int) -
 def test_records_without_bytes_that_double_at_each_level_end_quickly() -> None:
     own: Any = "null"
     for level in range(40):
-        inner = [{"name": "a", "type": own}, {"name": "b", "type": f"R{level - 1}" if level else "null"}]
+        inner = [
+            {"name": "a", "type": own},
+            {"name": "b", "type": f"R{level - 1}" if level else "null"},
+        ]
         own = {"type": "record", "name": f"R{level}", "fields": inner}
     assert _verdict(_schema(own), ID) is Verdict.TOO_MUCH
 
@@ -205,13 +266,18 @@ def test_a_recursive_record_is_valid_up_to_a_bounded_depth() -> None:
 def test_another_id_and_a_missing_datum_are_refused() -> None:
     assert _verdict(_schema("null"), ID, bytes(16)) is Verdict.OTHER_ID
     assert _verdict(_schema("null"), b"") is Verdict.TOO_SHORT
-    assert check_value(array.array("I", compile_schema(_schema("null"))), ID, b"\x00", len(FRAME)) is Verdict.NO_FRAMING
+    assert (
+        check_value(array.array("I", compile_schema(_schema("null"))), ID, b"\x00", len(FRAME))
+        is Verdict.NO_FRAMING
+    )
 
 
 def test_every_refusal_has_a_text_and_only_records_with_an_id_hold_one() -> None:
     assert REASONS.keys() == set(Verdict) - {Verdict.VALID}
     assert holds_event_id(_schema("long"))
-    assert not holds_event_id({"type": "record", "name": "E", "fields": [{"name": "a", "type": "long"}]})
+    assert not holds_event_id(
+        {"type": "record", "name": "E", "fields": [{"name": "a", "type": "long"}]}
+    )
 
 
 def test_an_unknown_type_is_no_schema() -> None:
@@ -224,7 +290,9 @@ def test_an_unknown_type_is_no_schema() -> None:
 def test_words_that_are_no_program_are_refused_and_others_run(words: list[int]) -> None:
     program = array.array("I", words).tobytes()
     try:
-        found = check_datums({1: program}, struct.pack("i", 1), ID, 16, struct.pack("2i", 0, 40), 4, 0, bytes(40))
+        found = check_datums(
+            {1: program}, struct.pack("i", 1), ID, 16, struct.pack("2i", 0, 40), 4, 0, bytes(40)
+        )
     except ValueError:
         return
     assert Verdict(found[0]) is check_value(words, ID, bytes(40), 0)
@@ -244,19 +312,49 @@ def test_words_that_are_no_program_are_refused_and_others_run(words: list[int]) 
 )
 def test_buffers_that_are_no_column_are_refused(keys: bytes, offsets: bytes, size: int) -> None:
     with pytest.raises(ValueError, match="each value has"):
-        check_datums({1: compile_schema(_schema("null"))}, struct.pack("i", 1), keys, 16, offsets, size, 0, b"12345")
+        check_datums(
+            {1: compile_schema(_schema("null"))},
+            struct.pack("i", 1),
+            keys,
+            16,
+            offsets,
+            size,
+            0,
+            b"12345",
+        )
 
 
 @pytest.mark.parametrize("module", [None, pytest.param(native.MODULE, marks=needs_module)])
 def test_each_value_is_checked_by_the_program_of_its_own_schema_id(module: Any) -> None:
-    programs = {n: compile_schema(_schema(own)) for n, own in ((3, "null"), (-2, "boolean"), (90, "boolean"))} | {5: b""}
+    programs = {
+        n: compile_schema(_schema(own))
+        for n, own in ((3, "null"), (-2, "boolean"), (90, "boolean"))
+    } | {5: b""}
     schemas = [90, 3, 4, 3, 5, -2, 90]
     own = [b"\1", b"", b"\1", b"\1", b"", b"\0", b"\2"]
     values = [ID + of for of in own]
     offsets = array.array("q", itertools.accumulate(map(len, values), initial=0))
-    made = check_datums(programs, array.array("i", schemas), ID * 7, 16, offsets, 8, 0, b"".join(values), module=module)
+    made = check_datums(
+        programs,
+        array.array("i", schemas),
+        ID * 7,
+        16,
+        offsets,
+        8,
+        0,
+        b"".join(values),
+        module=module,
+    )
     valid = Verdict.VALID
-    assert list(made) == [valid, valid, NO_PROGRAM, Verdict.TRAILING, NO_PROGRAM, valid, Verdict.BAD_BOOLEAN]
+    assert list(made) == [
+        valid,
+        valid,
+        NO_PROGRAM,
+        Verdict.TRAILING,
+        NO_PROGRAM,
+        valid,
+        Verdict.BAD_BOOLEAN,
+    ]
 
 
 @needs_module
@@ -274,8 +372,12 @@ def test_each_value_is_checked_by_the_program_of_its_own_schema_id(module: Any) 
         ([1], [0, 1], [99]),
     ],
 )
-def test_buffers_that_are_no_programs_are_refused(ids: list[int], starts: list[int], words: list[int]) -> None:
+def test_buffers_that_are_no_programs_are_refused(
+    ids: list[int], starts: list[int], words: list[int]
+) -> None:
     assert native.MODULE is not None
     packed = (array.array(kind, of) for kind, of in (("i", ids), ("q", starts), ("I", words)))
     with pytest.raises(ValueError, match="nodes are not whole"):
-        native.MODULE.check_datums(*packed, struct.pack("i", 1), ID, 16, struct.pack("2i", 0, 16), 4, 0, ID)
+        native.MODULE.check_datums(
+            *packed, struct.pack("i", 1), ID, 16, struct.pack("2i", 0, 16), 4, 0, ID
+        )

@@ -1,6 +1,8 @@
-"""A broker that died without a word: librdkafka then gives -1001 for an offset and no error, or leaves partitions out.
+"""A broker that died without a word: librdkafka then gives -1001 for an offset and no error, or
+leaves partitions out.
 
-Played where the library answers, as a 15 s wait in the real one precedes each such answer; the real one is in tests/faults.
+Played where the library answers, as a 15 s wait in the real one precedes each such answer; the real
+one is in tests/faults.
 """
 
 from __future__ import annotations
@@ -33,20 +35,32 @@ def answered(value: Any) -> Future[Any]:
 
 
 class PlayedAdmin:
-    """confluent_kafka's AdminClient: `offsets` are its answers, one after the other, the last for ever; `described` by topic."""
+    """confluent_kafka's AdminClient: `offsets` are its answers, one after the other, the last for
+    ever; `described` by topic.
+    """
 
-    def __init__(self, *offsets: Mapping[Partition, int | Exception], described: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        *offsets: Mapping[Partition, int | Exception],
+        described: Mapping[str, Any] | None = None,
+    ) -> None:
         self._offsets: Iterator[Mapping[Partition, Any]] = itertools.chain(
             offsets, itertools.repeat(offsets[-1] if offsets else {})
         )
         self._described = described or {}
         self.connected = 0
 
-    def list_offsets(self, request: Mapping[TopicPartition, object], **_: object) -> dict[TopicPartition, Future[Any]]:
+    def list_offsets(
+        self, request: Mapping[TopicPartition, object], **_: object
+    ) -> dict[TopicPartition, Future[Any]]:
         told = next(self._offsets)
         named = {tp: Partition(tp.topic, tp.partition) for tp in request}
         return {
-            tp: answered(told[p] if isinstance(told[p], Exception) else SimpleNamespace(offset=told[p], leader_epoch=None))
+            tp: answered(
+                told[p]
+                if isinstance(told[p], Exception)
+                else SimpleNamespace(offset=told[p], leader_epoch=None)
+            )
             for tp, p in named.items()
             if p in told
         }
@@ -65,7 +79,9 @@ Play = Callable[..., Cluster]
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     monkeypatch.setattr("time.sleep", lambda _: None)
 
-    def made(*offsets: Mapping[Partition, int | Exception], described: Mapping[str, Any] | None = None) -> Cluster:
+    def made(
+        *offsets: Mapping[Partition, int | Exception], described: Mapping[str, Any] | None = None
+    ) -> Cluster:
         played = PlayedAdmin(*offsets, described=described)
 
         def connect(*_: object, **__: object) -> PlayedAdmin:
@@ -79,15 +95,24 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
 
 
 def description(numbers: Iterable[int]) -> Any:
-    return SimpleNamespace(topic_id="id", partitions=[SimpleNamespace(id=n, leader=None, replicas=[]) for n in numbers])
+    return SimpleNamespace(
+        topic_id="id", partitions=[SimpleNamespace(id=n, leader=None, replicas=[]) for n in numbers]
+    )
 
 
 @pytest.mark.parametrize("ask", [Cluster.ends, Cluster.starts])
-@pytest.mark.parametrize("told", [{CLICK: 7, VIEW: INVALID}, {CLICK: 7, VIEW: -1}, {CLICK: 7}], ids=["-1001", "-1", "left out"])
+@pytest.mark.parametrize(
+    "told",
+    [{CLICK: 7, VIEW: INVALID}, {CLICK: 7, VIEW: -1}, {CLICK: 7}],
+    ids=["-1001", "-1", "left out"],
+)
 def test_a_partition_without_an_offset_is_unavailable_and_named(
     play: Play, ask: Callable[[Cluster, list[Partition]], object], told: dict[Partition, int]
 ) -> None:
-    with pytest.raises(Unavailable, match=r"the edge Kafka cluster .* no offset of events\.view-1: no leader answers"):
+    with pytest.raises(
+        Unavailable,
+        match=r"the edge Kafka cluster .* no offset of events\.view-1: no leader answers",
+    ):
         ask(play(told), [CLICK, VIEW])
 
 
@@ -95,9 +120,15 @@ def test_a_leader_that_is_elected_meanwhile_is_waited_for(play: Play) -> None:
     assert play({CLICK: INVALID}, {}, {CLICK: 7}).ends([CLICK]) == {CLICK: 7}
 
 
-@pytest.mark.parametrize("code", [KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError._NOENT])
-def test_a_client_that_knows_another_leader_epoch_is_replaced_and_asks_again(play: Play, code: int) -> None:
-    """Seen after brokers were replaced: the partition has a leader, and this client named another's epoch, or knew of none."""
+@pytest.mark.parametrize(
+    "code", [KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError._NOENT]
+)
+def test_a_client_that_knows_another_leader_epoch_is_replaced_and_asks_again(
+    play: Play, code: int
+) -> None:
+    """Seen after brokers were replaced: the partition has a leader, and this client named another's
+    epoch, or knew of none.
+    """
     cluster = play({CLICK: KafkaException(KafkaError(code))}, {CLICK: 7})
     admin: Any = cluster.admin
     assert cluster.ends([CLICK]) == {CLICK: 7} and admin.connected == 2
@@ -111,7 +142,9 @@ def test_an_answer_of_another_length_is_unavailable(play: Play) -> None:
 
 
 @pytest.mark.parametrize("numbers", [(), (1, 2), (0, 2)])
-def test_a_topic_whose_partitions_are_not_all_told_is_neither_there_nor_gone(play: Play, numbers: tuple[int, ...]) -> None:
+def test_a_topic_whose_partitions_are_not_all_told_is_neither_there_nor_gone(
+    play: Play, numbers: tuple[int, ...]
+) -> None:
     with pytest.raises(Unavailable, match=r"all partitions of topic events\.click"):
         play(described={"events.click": description(numbers)}).topics(["events.click"])
 
@@ -120,18 +153,29 @@ def test_a_topic_is_gone_only_if_the_cluster_says_so(play: Play) -> None:
     unknown = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
     leaderless = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
     cluster = play(described={"a": description([1, 0]), "b": unknown, "c": leaderless})
-    assert {name: info.partitions for name, info in cluster.topics(["a", "b"]).items()} == {"a": (0, 1)}
+    assert {name: info.partitions for name, info in cluster.topics(["a", "b"]).items()} == {
+        "a": (0, 1)
+    }
     with pytest.raises(Unavailable, match="topic c"):
         cluster.topics(["a", "b", "c"])
 
 
 def test_after_a_failure_a_new_client_asks(play: Play) -> None:
-    """librdkafka waits for the broker that it took for the controller, and asks nobody else, until that broker comes back."""
+    """librdkafka waits for the broker that it took for the controller, and asks nobody else, until
+    that broker comes back.
+    """
     silence = KafkaException(KafkaError(KafkaError._TIMED_OUT))
-    cluster = play(described={"a": silence, "gone": KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))})
+    cluster = play(
+        described={
+            "a": silence,
+            "gone": KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)),
+        }
+    )
     admin: Any = cluster.admin
     assert cluster.topics(["gone"]) == {} and admin.connected == 1
-    with pytest.raises(Unavailable, match=r"is it up, and still there \(kafka\.edge\.bootstrap\)\?"):
+    with pytest.raises(
+        Unavailable, match=r"is it up, and still there \(kafka\.edge\.bootstrap\)\?"
+    ):
         cluster.topics(["a"])
     assert admin.connected == 2
 

@@ -1,4 +1,6 @@
-"""A Kafka cluster that takes connections and never answers is Unavailable, whatever it was asked."""
+"""A Kafka cluster that takes connections and never answers is Unavailable, whatever it was
+asked.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +33,11 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     ],
     ids=["cluster_id", "topics", "topic_configs", "ends", "starts"],
 )
-def test_a_silent_cluster_is_unavailable_and_named(silent: Cluster, ask: Callable[[Cluster], object]) -> None:
-    with pytest.raises(Unavailable, match=f"the edge Kafka cluster \\({silent.settings.bootstrap}\\) did not answer"):
+def test_a_silent_cluster_is_unavailable_and_named(
+    silent: Cluster, ask: Callable[[Cluster], object]
+) -> None:
+    with pytest.raises(
+        Unavailable,
+        match=f"the edge Kafka cluster \\({silent.settings.bootstrap}\\) did not answer",
+    ):
         ask(silent)

@@ -42,5 +42,8 @@ def told(**group: Any) -> Any:
 def test_of_a_group_that_may_not_be_seen_nobody_says_that_nobody_is_in_it() -> None:
     assert workers(told(), "edge") == Workers()
     denied = told(error=KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
-    with pytest.raises(Unavailable, match=r"did not tell of group edge-mm2: .*authorization failed; may this user describe it"):
+    with pytest.raises(
+        Unavailable,
+        match=r"did not tell of group edge-mm2: .*authorization failed; may this user describe it",
+    ):
         workers(denied, "edge")

@@ -22,4 +22,6 @@ def test_a_module_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_the_sources_that_it_takes_are_those_that_are_there() -> None:
-    assert build_tool().digest() == native.SOURCES, "write this digest into hourmark/native.py: the sources have changed"
+    assert build_tool().digest() == native.SOURCES, (
+        "write this digest into hourmark/native.py: the sources have changed"
+    )

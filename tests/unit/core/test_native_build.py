@@ -21,13 +21,17 @@ def compiler() -> tuple[str, ...]:
     return tuple(found)
 
 
-def test_it_compiles_without_a_warning_and_needs_nothing_of_pythons(compiler: tuple[str, ...], tmp_path: Path) -> None:
+def test_it_compiles_without_a_warning_and_needs_nothing_of_pythons(
+    compiler: tuple[str, ...], tmp_path: Path
+) -> None:
     build.compile_module(tmp_path / build.NAME, compiler, "-Werror", "-Wconversion", "-Wshadow")
     module = load(tmp_path / build.NAME, "_native")
     assert module.blake2b(b"", 1)
 
 
-@pytest.mark.skipif(not (HEADERS / "Python.h").is_file(), reason="Python's headers are not installed")
+@pytest.mark.skipif(
+    not (HEADERS / "Python.h").is_file(), reason="Python's headers are not installed"
+)
 def test_what_is_declared_of_pythons_stable_abi_is_what_its_own_headers_declare(
     compiler: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -35,9 +39,13 @@ def test_what_is_declared_of_pythons_stable_abi_is_what_its_own_headers_declare(
     subprocess.run([*compiler, *flags, str(build.SOURCES / "module.c")], check=True)
     altered = tmp_path / "module.c"
     header = (build.SOURCES / "python_abi.h").read_text()
-    (tmp_path / "python_abi.h").write_text(header.replace("long long PyLong_AsLongLong", "int PyLong_AsLongLong"))
+    (tmp_path / "python_abi.h").write_text(
+        header.replace("long long PyLong_AsLongLong", "int PyLong_AsLongLong")
+    )
     altered.write_text('#include "python_abi.h"\n')
-    done = subprocess.run([*compiler, *flags, str(altered)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*compiler, *flags, str(altered)], capture_output=True, text=True, check=False
+    )
     assert "PyLong_AsLongLong" in done.stderr, "one that differs is an error"
 
 

@@ -1,4 +1,6 @@
-"""The compiled module's reader and sender, used by several threads and given what they cannot take."""
+"""The compiled module's reader and sender, used by several threads and given what they cannot
+take.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def reader() -> Any:
     ],
     ids=["too many", "no tuple", "a pair", "below 0"],
 )
-def test_partitions_that_are_none_are_an_error_that_says_so(call: str, partitions: Any, error: Any) -> None:
+def test_partitions_that_are_none_are_an_error_that_says_so(
+    call: str, partitions: Any, error: Any
+) -> None:
     one = reader()
     with pytest.raises(error) as found:
         getattr(MODULE, call)(one, partitions)
@@ -56,7 +60,10 @@ def test_a_reader_may_be_closed_while_another_thread_waits_for_records(closing: 
         began.set()
         taken.append(MODULE.consume(one, 10, 700))
 
-    threads = [threading.Thread(target=consume), *(threading.Thread(target=MODULE.close, args=(one,)) for _ in range(closing))]
+    threads = [
+        threading.Thread(target=consume),
+        *(threading.Thread(target=MODULE.close, args=(one,)) for _ in range(closing)),
+    ]
     threads[0].start()
     assert began.wait(10)
     for thread in threads[1:]:
@@ -70,7 +77,9 @@ def test_a_reader_may_be_closed_while_another_thread_waits_for_records(closing: 
 
 
 def test_threads_that_send_the_same_bytes_each_hear_of_their_own_records() -> None:
-    producer = RunningProducer(make_producer, {"bootstrap.servers": "127.0.0.1:1", "test.mock.num.brokers": 1})
+    producer = RunningProducer(
+        make_producer, {"bootstrap.servers": "127.0.0.1:1", "test.mock.num.brokers": 1}
+    )
     assert producer.takes_packed
     ends = b"".join((4 * (n + 1)).to_bytes(4, "little") for n in range(RECORDS))
     same = Packed(bytes(24) * RECORDS, b"abcd" * RECORDS, ends)

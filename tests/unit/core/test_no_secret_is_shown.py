@@ -1,4 +1,6 @@
-"""No command shows a secret of any setting, mistyped or not: not in output, logs, errors or tracebacks."""
+"""No command shows a secret of any setting, mistyped or not: not in output, logs, errors or
+tracebacks.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,24 @@ from hourmark.avro.registry import SchemaRegistry
 from hourmark.cli import main
 from hourmark.config.groups import Registry
 from hourmark.config.loading import Config, checked, load_config
-from hourmark.config.redaction import add_secret, add_secrets_of, forget_secrets, install_redaction, redact
+from hourmark.config.redaction import (
+    add_secret,
+    add_secrets_of,
+    forget_secrets,
+    install_redaction,
+    redact,
+)
 from hourmark.errors import ConfigError
 from hourmark.log import set_up_logging
 
 LEAVES: Final = tuple(leaves())
 QUICK: Final[Sequence[Sequence[str]]] = (
-    ("config", "show"), ("config", "show", "--json"), ("types", "check"), ("tail", "--check"), ("tail", "status"),
-)  # fmt: skip
+    ("config", "show"),
+    ("config", "show", "--json"),
+    ("types", "check"),
+    ("tail", "--check"),
+    ("tail", "status"),
+)
 ASKING: Final[Mapping[str, Sequence[Sequence[str]]]] = {
     "registry": (("doctor", "--only", "registry", "--json"),),
     "etl": (("ledger", "check"), ("doctor", "--only", "ledger"), ("types", "apply")),
@@ -104,7 +116,10 @@ def base(folder: Path, port: int) -> dict[str, Any]:
         },
         "mirror": {"work_dir": str(folder / "mirror"), "java": "/nonexistent/java"},
         "storage": {"root": f"hdfs://{closed}/x", "webhdfs": f"http://{closed}"},
-        "etl": {"ledger": f"sqlite:///{folder}/ledger.sqlite", "scratch_dir": str(folder / "scratch")},
+        "etl": {
+            "ledger": f"sqlite:///{folder}/ledger.sqlite",
+            "scratch_dir": str(folder / "scratch"),
+        },
         "types": {"dir": str(folder / "types")},
     }
 
@@ -129,12 +144,26 @@ def of(name: str) -> Leaf:
 def test_every_setting_that_takes_text_is_tried() -> None:
     names = {str(leaf) for leaf in LEAVES}
     assert names >= {
-        "registry.url", "registry.key", "etl.ledger", "etl.spark_conf", "storage.root", "storage.webhdfs",
-        "tailer.service_urls.0", "kafka.edge.properties", "kafka.central.properties",
-        "kafka.further_edges.other.properties", "kafka.edge.bootstrap",
-        "tailer.sources.0.input", "tailer.sources.0.fields", "tailer.token_file", "mirror.java",
-    }  # fmt: skip
-    assert all(leaf.is_table == str(leaf).endswith(("properties", "spark_conf", "fields")) for leaf in LEAVES)
+        "registry.url",
+        "registry.key",
+        "etl.ledger",
+        "etl.spark_conf",
+        "storage.root",
+        "storage.webhdfs",
+        "tailer.service_urls.0",
+        "kafka.edge.properties",
+        "kafka.central.properties",
+        "kafka.further_edges.other.properties",
+        "kafka.edge.bootstrap",
+        "tailer.sources.0.input",
+        "tailer.sources.0.fields",
+        "tailer.token_file",
+        "mirror.java",
+    }
+    assert all(
+        leaf.is_table == str(leaf).endswith(("properties", "spark_conf", "fields"))
+        for leaf in LEAVES
+    )
 
 
 def _prints() -> None:
@@ -142,7 +171,9 @@ def _prints() -> None:
 
 
 def _logs() -> None:
-    logging.StreamHandler(sys.stderr).emit(logging.makeLogRecord({"msg": f"port {RIGHT.upper()} is none"}))
+    logging.StreamHandler(sys.stderr).emit(
+        logging.makeLogRecord({"msg": f"port {RIGHT.upper()} is none"})
+    )
 
 
 def _raises() -> None:
@@ -154,7 +185,9 @@ def test_a_planted_leak_is_found(leak: Any) -> None:
     assert leaks(shown_by(leak))
 
 
-def test_without_the_registry_of_secrets_a_command_leaks(tmp_path: Path, taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_registry_of_secrets_a_command_leaks(
+    tmp_path: Path, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     value = f"http://hourmark:{LEFT}/{RIGHT}@127.0.0.1:1/"
     config = settings_with(of("registry.url"), value, base(tmp_path, taken))
     asked = ["doctor", "--only", "registry"]
@@ -168,15 +201,23 @@ def planted_urls() -> Sequence[str]:
     texts: list[str] = []
     for password, url in itertools.product(passwords(), URLS):
         is_option = "?" in url
-        ends = "&" if is_option else "@" if url.endswith("{password}") else None  # what follows is no part of the password
+        ends = (
+            "&" if is_option else "@" if url.endswith("{password}") else None
+        )  # what follows is no part of the password
         if ends is None or ends not in password:
-            texts.extend(url.format(scheme=scheme, user="hourmark", password=password) for scheme in SCHEMES)
+            texts.extend(
+                url.format(scheme=scheme, user="hourmark", password=password) for scheme in SCHEMES
+            )
     return texts
 
 
 def planted_entries() -> Sequence[Mapping[str, str]]:
     """Every planted password in every entry of a table."""
-    return [{name: ENTRIES[name].format(password=password)} for name in ENTRIES for password in passwords()]
+    return [
+        {name: ENTRIES[name].format(password=password)}
+        for name in ENTRIES
+        for password in passwords()
+    ]
 
 
 @st.composite
@@ -191,7 +232,9 @@ def plantings(draw: st.DrawFn) -> tuple[Leaf, object]:
 
 
 @given(planted=plantings(), arguments=st.sampled_from(QUICK))
-@example(planted=(of("registry.url"), f"http://hourmark:{LEFT}/{RIGHT}@127.0.0.1:1/"), arguments=QUICK[0])
+@example(
+    planted=(of("registry.url"), f"http://hourmark:{LEFT}/{RIGHT}@127.0.0.1:1/"), arguments=QUICK[0]
+)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_planted_secret_is_shown_by_no_command(
     planted: tuple[Leaf, object], arguments: Sequence[str], tmp_path: Path, taken: int
@@ -203,7 +246,9 @@ def test_a_planted_secret_is_shown_by_no_command(
 
 
 def shown_when_quoted(leaf: Leaf, value: object) -> list[str]:
-    """The errors of a library or of Python that quote this value and show a part of its secret once the settings are read."""
+    """The errors of a library or of Python that quote this value and show a part of its secret once
+    the settings are read.
+    """
     forget_secrets()
     add_secrets_of(settings_with(leaf, value, {}))
     quoted = (str(value), f"int({value!r})", f"https://{value}")
@@ -214,18 +259,24 @@ def test_no_error_that_quotes_a_planted_secret_shows_it() -> None:
     url, table = of("registry.url"), of("etl.spark_conf")
     complete = [text for text in planted_urls() if "://" in text]
     assert [text for text in complete if shown_when_quoted(url, text)] == []
-    assert [text for text in planted_urls() if shown_when_quoted(table, {"spark.hadoop.x": text})] == []
+    assert [
+        text for text in planted_urls() if shown_when_quoted(table, {"spark.hadoop.x": text})
+    ] == []
     assert [entry for entry in planted_entries() if shown_when_quoted(table, entry)] == []
 
 
 @pytest.mark.parametrize("leaf", LEAVES, ids=str)
 def test_no_error_that_quotes_a_secret_of_any_setting_shows_it(leaf: Leaf) -> None:
     texts = [text for text in planted_urls() if "://" in text][:: len(SCHEMES)]
-    assert [text for text in texts if shown_when_quoted(leaf, {"a": text} if leaf.is_table else text)] == []
+    assert [
+        text for text in texts if shown_when_quoted(leaf, {"a": text} if leaf.is_table else text)
+    ] == []
 
 
 @pytest.mark.parametrize(("name", "value"), MISTYPED)
-def test_a_mistyped_url_is_shown_by_no_quick_command(name: str, value: str, tmp_path: Path, taken: int) -> None:
+def test_a_mistyped_url_is_shown_by_no_quick_command(
+    name: str, value: str, tmp_path: Path, taken: int
+) -> None:
     config = settings_with(of(name), value, base(tmp_path, taken))
     for arguments in QUICK:
         shown = run(arguments, config, tmp_path)
@@ -233,7 +284,9 @@ def test_a_mistyped_url_is_shown_by_no_quick_command(name: str, value: str, tmp_
 
 
 @pytest.mark.parametrize(("name", "value"), MISTYPED)
-def test_a_mistyped_url_is_shown_by_no_command_that_asks_servers(name: str, value: str, tmp_path: Path, taken: int) -> None:
+def test_a_mistyped_url_is_shown_by_no_command_that_asks_servers(
+    name: str, value: str, tmp_path: Path, taken: int
+) -> None:
     config = settings_with(of(name), value, base(tmp_path, taken))
     for arguments in ASKING[name.partition(".")[0]]:
         shown = run(arguments, config, tmp_path)
@@ -241,7 +294,9 @@ def test_a_mistyped_url_is_shown_by_no_command_that_asks_servers(name: str, valu
 
 
 @pytest.mark.parametrize("component", [("serve",), ("mirror", "run"), ("tail",), ("etl", "run")])
-def test_a_component_that_fails_at_its_start_shows_no_secret(component: Sequence[str], tmp_path: Path, taken: int) -> None:
+def test_a_component_that_fails_at_its_start_shows_no_secret(
+    component: Sequence[str], tmp_path: Path, taken: int
+) -> None:
     config = base(tmp_path, taken)
     config["kafka"]["edge"] = {"bootstrap": f"SASL_SSL://hourmark:{LEFT}/{RIGHT}@127.0.0.1:1"}
     config["tailer"]["service_urls"] = [f"htp://hourmark:{LEFT}/{RIGHT}@127.0.0.1:1"]
@@ -249,7 +304,9 @@ def test_a_component_that_fails_at_its_start_shows_no_secret(component: Sequence
     file = tmp_path / "planted.toml"
     file.write_text(toml_file(config))
     command = [sys.executable, "-m", "hourmark", *component, "--config", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+    )
     assert done.returncode != 0
     assert (leaks(done.stdout + done.stderr), "Traceback" in done.stderr) == ([], False)
 
@@ -257,7 +314,9 @@ def test_a_component_that_fails_at_its_start_shows_no_secret(component: Sequence
 @pytest.mark.parametrize("value", [value for name, value in MISTYPED if name == "registry.url"][:2])
 def test_a_registry_url_that_cannot_be_used_is_refused_with_the_next_step(value: str) -> None:
     settings = checked(None, {"registry": {"url": value}}).registry
-    with pytest.raises(ConfigError, match=r"registry\.url.* cannot be used.* allowed: http://host:port") as refused:
+    with pytest.raises(
+        ConfigError, match=r"registry\.url.* cannot be used.* allowed: http://host:port"
+    ) as refused:
         SchemaRegistry(settings).schema(1)
     assert leaks(redact(str(refused.value))) == []
 
@@ -280,7 +339,9 @@ def test_a_log_line_and_its_traceback_show_no_secret(capfd: pytest.CaptureFixtur
     try:
         raise ValueError(f"invalid port: {LEFT!r}")
     except ValueError:
-        logging.getLogger("hourmark").exception("no connection to http://one:two@host and %s", RIGHT)
+        logging.getLogger("hourmark").exception(
+            "no connection to http://one:two@host and %s", RIGHT
+        )
     shown = capfd.readouterr().err
     assert leaks(shown) == []
     assert "http://(hidden)@host and (hidden)" in shown and "invalid port: '(hidden)'" in shown
@@ -299,7 +360,10 @@ def test_tracebacks_that_python_prints_show_no_secret(capfd: pytest.CaptureFixtu
     in_thread = capfd.readouterr().err
     shown_by(fail)
     logging.lastResort.emit(logging.makeLogRecord({"msg": f"unread: {LEFT}{RIGHT}"}))  # type: ignore[union-attr]
-    assert in_thread.startswith("Exception in thread failing:\n") and "ValueError: refused: (hidden)" in in_thread
+    assert (
+        in_thread.startswith("Exception in thread failing:\n")
+        and "ValueError: refused: (hidden)" in in_thread
+    )
     assert "ValueError: refused: (hidden)" in shown_by(fail)
     assert capfd.readouterr().err == "unread: (hidden)\n"
 
@@ -348,7 +412,9 @@ def test_the_token_of_a_tailer_is_redacted_once_it_is_read(tmp_path: Path, taken
     ],
 )
 def test_ordinary_messages_stay_readable(text: str) -> None:
-    add_secrets_of({"registry": {"url": "http://hourmark:hourmark@127.0.0.1:1"}, "etl": {"tasks": 12345678}})
+    add_secrets_of(
+        {"registry": {"url": "http://hourmark:hourmark@127.0.0.1:1"}, "etl": {"tasks": 12345678}}
+    )
     assert redact(text) == text
 
 

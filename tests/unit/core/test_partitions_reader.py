@@ -1,4 +1,6 @@
-"""The one reader, in both its forms, on librdkafka's own broker for tests: exactly what was asked for; trouble has a name."""
+"""The one reader, in both its forms, on librdkafka's own broker for tests: exactly what was asked
+for; trouble has a name.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def cluster() -> Iterator[KafkaCluster]:
     (broker,) = producer.list_topics(timeout=10).brokers.values()
     for offset in range(RECORDS):
         for partition in (ONE, TWO):
-            producer.produce(partition.topic, key=b"k", value=b"%d" % offset, partition=partition.partition)
+            producer.produce(
+                partition.topic, key=b"k", value=b"%d" % offset, partition=partition.partition
+            )
     assert producer.flush(30) == 0
     yield KafkaCluster(bootstrap=f"{broker.host}:{broker.port}")
 
@@ -64,12 +68,18 @@ def reader(make: Make, cluster: KafkaCluster) -> Iterator[Reader]:
 
 
 def values(records: Any) -> list[int]:
-    found = [v for _, _, v in rows_of(records)] if isinstance(records, Packed) else [r.value() for r in records]
+    found = (
+        [v for _, _, v in rows_of(records)]
+        if isinstance(records, Packed)
+        else [r.value() for r in records]
+    )
     return [int(value or b"-1") for value in found]
 
 
 def read(reader: Reader, spans: Mapping[Partition, tuple[int, int]]) -> dict[Partition, list[int]]:
-    """The offsets read; every run continues where the one before ended, and ends behind its last record."""
+    """The offsets read; every run continues where the one before ended, and ends behind its last
+    record.
+    """
     found: dict[Partition, list[int]] = {p: [] for p in spans}
     reached = {p: start for p, (start, _) in spans.items()}
     for runs in reader.read(spans):
@@ -82,7 +92,9 @@ def read(reader: Reader, spans: Mapping[Partition, tuple[int, int]]) -> dict[Par
     return found
 
 
-def test_each_partition_is_read_from_its_start_up_to_its_end_and_not_further(reader: Reader) -> None:
+def test_each_partition_is_read_from_its_start_up_to_its_end_and_not_further(
+    reader: Reader,
+) -> None:
     wanted = {ONE: (10, 1_234), TWO: (2_000, RECORDS)}
     assert read(reader, wanted) == {p: list(range(*span)) for p, span in wanted.items()}
     again = {ONE: (1_234, 1_235), TWO: (0, 1)}  # the same reader, from other places
@@ -108,7 +120,9 @@ def test_a_partition_that_is_left_gives_no_more_and_others_go_on(reader: Reader)
     assert found[ONE] == list(range(len(found[ONE]))) and len(found[ONE]) < RECORDS
 
 
-def test_a_reader_that_is_closed_in_the_middle_leaves_quietly(make: Make, cluster: KafkaCluster) -> None:
+def test_a_reader_that_is_closed_in_the_middle_leaves_quietly(
+    make: Make, cluster: KafkaCluster
+) -> None:
     reader = make(cluster, "edge", batch=10)
     batches = reader.read({ONE: (0, RECORDS)})
     assert next(batches)[0].records
@@ -117,20 +131,33 @@ def test_a_reader_that_is_closed_in_the_middle_leaves_quietly(make: Make, cluste
 
 
 def test_an_offset_that_the_log_does_not_have_is_out_of_range_and_named(reader: Reader) -> None:
-    with pytest.raises(OutOfRange, match=r"click-1 of the edge cluster has no offset 5000") as caught:
+    with pytest.raises(
+        OutOfRange, match=r"click-1 of the edge cluster has no offset 5000"
+    ) as caught:
         read(reader, {ONE: (0, 5), TWO: (5_000, 5_001)})
     assert (caught.value.partition, caught.value.offset) == (TWO, 5_000)
 
 
-def test_a_log_that_ends_before_the_span_does_is_unavailable_and_says_how_far_it_came(make: Make, cluster: KafkaCluster) -> None:
+def test_a_log_that_ends_before_the_span_does_is_unavailable_and_says_how_far_it_came(
+    make: Make, cluster: KafkaCluster
+) -> None:
     reader = make(cluster, "edge", stall_s=0.3)
-    with pytest.raises(Unavailable, match=rf"topic click partition 0 of the edge .* after offset {RECORDS} \(of {RECORDS + 1}\)"):
+    with pytest.raises(
+        Unavailable,
+        match=(
+            rf"topic click partition 0 of the edge .* after offset {RECORDS} \(of "
+            rf"{RECORDS + 1}\)"
+        ),
+    ):
         read(reader, {ONE: (RECORDS - 5, RECORDS + 1)})
     reader.close()
 
 
 def test_a_client_that_does_not_end_keeps_nobody_waiting(
-    make: Make, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    make: Make,
+    cluster: KafkaCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     reader, ever = make(cluster, "edge"), threading.Event()
     end, ended = reader._end, threading.Event()
@@ -148,7 +175,8 @@ def test_a_client_that_does_not_end_keeps_nobody_waiting(
     reader.close()
     reading.close()
     assert [record.getMessage() for record in caplog.records] == [
-        "a reader of the edge cluster has not ended within 0 s, and is left to itself: is a broker away?"
+        "a reader of the edge cluster has not ended within 0 s, and is left to itself: "
+        "is a broker away?"
     ]
     ever.set()
     assert ended.wait(30)
@@ -158,10 +186,16 @@ class Scripted(CommittedReader):
     """Of which each look brings one record, or nothing."""
 
     def __init__(self, looks: list[int | None]) -> None:
-        super().__init__(KafkaCluster(bootstrap="127.0.0.1:1", properties={"log_level": "0"}), "edge", stall_s=0.05)
+        super().__init__(
+            KafkaCluster(bootstrap="127.0.0.1:1", properties={"log_level": "0"}),
+            "edge",
+            stall_s=0.05,
+        )
         self._looks = looks
 
-    def _take(self, count: int, wait_s: float) -> tuple[list[tuple[Partition, int | None, list[Any]]], list[Told]]:
+    def _take(
+        self, count: int, wait_s: float
+    ) -> tuple[list[tuple[Partition, int | None, list[Any]]], list[Told]]:
         offset = self._looks.pop(0)
         return ([] if offset is None else [(ONE, 0, [SimpleNamespace(offset=lambda: offset)])]), []
 
@@ -181,18 +215,31 @@ def test_whoever_takes_long_with_records_is_no_stall(monkeypatch: pytest.MonkeyP
 
 def test_a_silent_cluster_is_unavailable(make: Make) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        reader = make(KafkaCluster(bootstrap=f"127.0.0.1:{server.getsockname()[1]}"), "edge", stall_s=0.3)
-        with pytest.raises(Unavailable, match=r"click partition 0 of the edge cluster: nothing came after offset 0 \(of 9\)"):
+        reader = make(
+            KafkaCluster(bootstrap=f"127.0.0.1:{server.getsockname()[1]}"), "edge", stall_s=0.3
+        )
+        with pytest.raises(
+            Unavailable,
+            match=r"click partition 0 of the edge cluster: nothing came after offset 0 \(of 9\)",
+        ):
             read(reader, {ONE: (0, 9)})
         reader.close()
 
 
 @pytest.fixture(scope="module")
 def odd(cluster: KafkaCluster) -> list[tuple[int, bytes | None, bytes | None]]:
-    """What a topic holds: records without key, without value, without both, of no bytes, and a large one."""
+    """What a topic holds: records without key, without value, without both, of no bytes, and a
+    large one.
+    """
     rows: list[tuple[bytes | None, bytes | None]] = [
-        (b"k", b"v"), (None, b"v"), (b"k", None), (None, None), (b"", b""), (b"k" * 300, b"v" * 900_000), (b"\0\xff", b"\0"),
-    ]  # fmt: skip
+        (b"k", b"v"),
+        (None, b"v"),
+        (b"k", None),
+        (None, None),
+        (b"", b""),
+        (b"k" * 300, b"v" * 900_000),
+        (b"\0\xff", b"\0"),
+    ]
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 3})
     for key, value in rows:
         producer.produce("odd", key=key, value=value, partition=0)
@@ -200,20 +247,41 @@ def odd(cluster: KafkaCluster) -> list[tuple[int, bytes | None, bytes | None]]:
     return [(offset, *row) for offset, row in enumerate(rows)]
 
 
-def test_packed_records_are_the_messages(cluster: KafkaCluster, odd: list[tuple[int, bytes | None, bytes | None]]) -> None:
+def test_packed_records_are_the_messages(
+    cluster: KafkaCluster, odd: list[tuple[int, bytes | None, bytes | None]]
+) -> None:
     if native.MODULE is None:
         pytest.skip(native.WHY_NOT)
     span = {Partition("odd", 0): (0, len(odd))}
     for batch in (1, 3, 500):
-        one, other = packed(cluster, "edge", batch=batch), CommittedReader(cluster, "edge", batch=batch)
+        one, other = (
+            packed(cluster, "edge", batch=batch),
+            CommittedReader(cluster, "edge", batch=batch),
+        )
         rows = [row for runs in one.read(span) for run in runs for row in rows_of(run.records)]
-        assert rows == [(m.offset(), m.key(), m.value()) for runs in other.read(span) for run in runs for m in run.records] == odd
+        assert (
+            rows
+            == [
+                (m.offset(), m.key(), m.value())
+                for runs in other.read(span)
+                for run in runs
+                for m in run.records
+            ]
+            == odd
+        )
         one.close()
         other.close()
 
 
 def test_what_lies_past_a_cut_is_in_no_column() -> None:
-    whole = Packed([4, 6, 7], struct.pack("=4i", 0, 1, 3, 3), b"abb", struct.pack("=4i", 0, 2, 2, 5), b"AACCC", b"\0\2\1")
+    whole = Packed(
+        [4, 6, 7],
+        struct.pack("=4i", 0, 1, 3, 3),
+        b"abb",
+        struct.pack("=4i", 0, 2, 2, 5),
+        b"AACCC",
+        b"\0\2\1",
+    )
     assert rows_of(whole.first(2)) == rows_of(whole)[:2] == [(4, b"a", b"AA"), (6, b"bb", None)]
     assert rows_of(whole.first(0)) == rows_of(Packed()) == []
 

@@ -15,7 +15,11 @@ from hourmark.avro.registry import SchemaRegistry
 from hourmark.config.groups import Registry
 from hourmark.errors import HourmarkError, Unavailable, UsageError
 
-SCHEMA = {"type": "record", "name": "u", "fields": [{"name": "x", "type": ["null", "string"], "default": None}]}
+SCHEMA = {
+    "type": "record",
+    "name": "u",
+    "fields": [{"name": "x", "type": ["null", "string"], "default": None}],
+}
 OTHER = {**SCHEMA, "doc": "another"}
 
 Ask = Callable[[SchemaRegistry], object]
@@ -35,7 +39,9 @@ class Planted(Answering):
 
     def _any(self) -> None:
         sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.asked.append((self.command, urlsplit(self.path).path, json.loads(sent) if sent else None))
+        self.asked.append(
+            (self.command, urlsplit(self.path).path, json.loads(sent) if sent else None)
+        )
         self.answer(self.code, self.body)
 
     do_GET = do_POST = do_PUT = _any
@@ -52,15 +58,26 @@ class Subject(Answering):
         self.answer(200, json.dumps(level).encode())
 
     def do_POST(self) -> None:
-        schema = json.loads(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["schema"])
+        schema = json.loads(
+            json.loads(self.rfile.read(int(self.headers["Content-Length"])))["schema"]
+        )
         path = urlsplit(self.path).path
         self.asked.append(("POST", path, schema))
         if path == "/subjects/events.none-value":
-            self.answer(404, json.dumps({"error_code": 40401, "message": "Subject not found."}).encode())
+            self.answer(
+                404, json.dumps({"error_code": 40401, "message": "Subject not found."}).encode()
+            )
         elif path == "/subjects/events.u-value" and schema != SCHEMA:
-            self.answer(404, json.dumps({"error_code": 40403, "message": "Schema not found"}).encode())
+            self.answer(
+                404, json.dumps({"error_code": 40403, "message": "Schema not found"}).encode()
+            )
         else:
-            found = {"id": 7, "version": 2, "subject": "events.u-value", "schema": json.dumps(SCHEMA)}
+            found = {
+                "id": 7,
+                "version": 2,
+                "subject": "events.u-value",
+                "schema": json.dumps(SCHEMA),
+            }
             self.answer(200, json.dumps(found).encode())
 
 
@@ -71,7 +88,10 @@ def _no_pause_between_tries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def asking(handler: type[Answering], before: str = "") -> Iterator[SchemaRegistry]:
-    with serving(handler) as address, closing(SchemaRegistry(Registry(url=f"http://{before}{address}"))) as registry:
+    with (
+        serving(handler) as address,
+        closing(SchemaRegistry(Registry(url=f"http://{before}{address}"))) as registry,
+    ):
         yield registry
 
 
@@ -118,10 +138,17 @@ def test_a_schema_is_found_without_being_registered() -> None:
     [
         ("register", 422, 'Nested union: ["null",["string"]]', "change the declaration"),
         ("find", 422, 'Nested union: ["null",["string"]]', "change the declaration"),
-        ("register", 409, "READER_FIELD_MISSING_DEFAULT_VALUE x", "every schema registered before it"),
+        (
+            "register",
+            409,
+            "READER_FIELD_MISSING_DEFAULT_VALUE x",
+            "every schema registered before it",
+        ),
     ],
 )
-def test_a_schema_that_the_registry_refuses_is_to_be_changed(what: str, code: int, reason: str, advice: str) -> None:
+def test_a_schema_that_the_registry_refuses_is_to_be_changed(
+    what: str, code: int, reason: str, advice: str
+) -> None:
     error = refused(what, code, {"error_code": code * 100 + 1, "message": reason})
     assert isinstance(error, UsageError)
     for said in ("events.u-value", reason, advice, "default" if code == 409 else "declaration"):
@@ -175,7 +202,10 @@ def test_an_id_that_the_registry_does_not_know_has_no_schema() -> None:
 def test_a_registry_that_is_down_is_asked_after(what: str) -> None:
     with serving(planted(200, {})) as address:
         pass
-    with closing(SchemaRegistry(Registry(url=f"http://{address}"))) as registry, pytest.raises(Unavailable, match="is it up"):
+    with (
+        closing(SchemaRegistry(Registry(url=f"http://{address}"))) as registry,
+        pytest.raises(Unavailable, match="is it up"),
+    ):
         ASKED[what](registry)
 
 

@@ -1,4 +1,6 @@
-"""`hourmark rollback check`: each thing that an older version would refuse is named before anything goes back."""
+"""`hourmark rollback check`: each thing that an older version would refuse is named before anything
+goes back.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,17 @@ from hourmark_producer.files.tracked_file import Place, TrackedFile
 
 OLDER = VERSIONS["0.2.0"]
 KNOWS_ALL = Older(
-    name="now", ledger=99, checkpoints=(1, 2, 3), parsers=PARSERS, no_marker_fields=(), no_range_fields=(),
-    no_settings=frozenset(), references=True, finds_the_rest=True, keeps_alarms=True,
-)  # fmt: skip
+    name="now",
+    ledger=99,
+    checkpoints=(1, 2, 3),
+    parsers=PARSERS,
+    no_marker_fields=(),
+    no_range_fields=(),
+    no_settings=frozenset(),
+    references=True,
+    finds_the_rest=True,
+    keeps_alarms=True,
+)
 
 
 def seen(obstacles: typing.Iterable[Obstacle]) -> list[str]:
@@ -48,10 +58,16 @@ def seen(obstacles: typing.Iterable[Obstacle]) -> list[str]:
 # What each version knows
 
 
-@pytest.mark.parametrize("version", [version for version in VERSIONS if (KEPT / f"{version}.json").exists()])
+@pytest.mark.parametrize(
+    "version", [version for version in VERSIONS if (KEPT / f"{version}.json").exists()]
+)
 def test_what_came_after_a_version_is_told_of_it(version: str) -> None:
     """In the commit that brings it: `hourmark.rollback.version`."""
-    older, then, now = VERSIONS[version], json.loads((KEPT / f"{version}.json").read_text()), known()
+    older, then, now = (
+        VERSIONS[version],
+        json.loads((KEPT / f"{version}.json").read_text()),
+        known(),
+    )
     later = {what: {*names} - {*then[what]} for what, names in now.items()}
     assert {name for name in now["settings"] if not_known(name, older)} == later["settings"]
     assert {*older.no_marker_fields} == later["marker fields"]
@@ -64,25 +80,37 @@ def test_what_came_after_a_version_is_told_of_it(version: str) -> None:
 def test_what_a_version_does_not_know_are_settings_that_there_are() -> None:
     names = set(setting_names())
     for told in OLDER.no_settings:
-        assert told.removesuffix(".*") in names or any(name.startswith(told.removesuffix("*")) for name in names), told
+        assert told.removesuffix(".*") in names or any(
+            name.startswith(told.removesuffix("*")) for name in names
+        ), told
 
 
 def test_settings_that_came_later_are_named_and_others_are_not() -> None:
     values = {
         "tailer": {
-            "state_dir": "/var/lib/hourmark", "ranges_in_flight": 2, "tls": {"ca": "/ca.pem"},
-            "sources": [{"name": "app", "paths": ["/var/log/app"]}, {"name": "in", "input": "stdin", "fields": {"team": "a"}}],
+            "state_dir": "/var/lib/hourmark",
+            "ranges_in_flight": 2,
+            "tls": {"ca": "/ca.pem"},
+            "sources": [
+                {"name": "app", "paths": ["/var/log/app"]},
+                {"name": "in", "input": "stdin", "fields": {"team": "a"}},
+            ],
         },
         "etl": {"ledger": "postgresql://etl:${file:/run/secret}@db/hourmark"},
-    }  # fmt: skip
+    }
     unknown, referring = unknown_settings("hourmark.toml", values, OLDER)
-    assert "tailer.ranges_in_flight, tailer.sources.fields.team, tailer.sources.input, tailer.tls.ca," in unknown.seen
+    assert (
+        "tailer.ranges_in_flight, tailer.sources.fields.team, tailer.sources.input, tailer.tls.ca,"
+        in unknown.seen
+    )
     assert "state_dir" not in unknown.seen and "etl.ledger" in referring.seen
     assert seen(unknown_settings("hourmark.toml", values, KNOWS_ALL)) == []
 
 
 def test_a_configuration_of_what_it_knows_is_well() -> None:
-    known = {"tailer": {"state_dir": "/x", "sources": [{"name": "app", "paths": ["/y"], "zone": "UTC"}]}}
+    known = {
+        "tailer": {"state_dir": "/x", "sources": [{"name": "app", "paths": ["/y"], "zone": "UTC"}]}
+    }
     assert seen(unknown_settings("hourmark.toml", known, OLDER)) == []
     assert not not_known("tailer.sources.name", OLDER)
 
@@ -90,7 +118,9 @@ def test_a_configuration_of_what_it_knows_is_well() -> None:
 # The tailer
 
 
-def checkpoint(state_dir: Path, *files: TrackedFile, several: bool = False, **extras: str) -> Config:
+def checkpoint(
+    state_dir: Path, *files: TrackedFile, several: bool = False, **extras: str
+) -> Config:
     spooled(state_dir, *files, several=several, **extras)
     return Config(tailer=Tailer(state_dir=state_dir))
 
@@ -110,9 +140,13 @@ def test_several_ranges_of_a_file_on_their_way_are_in_the_way(tmp_path: Path) ->
     assert seen(of_tailer.obstacles(Config(tailer=Tailer(state_dir=tmp_path)), KNOWS_ALL)) == []
 
 
-@pytest.mark.parametrize(("field", "value"), [("record_start", "^x"), ("fields", '{"a":"b"}'), ("format", "cri")])
+@pytest.mark.parametrize(
+    ("field", "value"), [("record_start", "^x"), ("fields", '{"a":"b"}'), ("format", "cri")]
+)
 def test_ranges_that_say_more_are_in_the_way(tmp_path: Path, field: str, value: str) -> None:
-    (found,) = seen(of_tailer.obstacles(checkpoint(tmp_path, several=False, **{field: value}), OLDER))
+    (found,) = seen(
+        of_tailer.obstacles(checkpoint(tmp_path, several=False, **{field: value}), OLDER)
+    )
     assert found == f"1 ranges on their way say {field}, which 0.2.0 cannot send"
     assert seen(of_tailer.obstacles(Config(tailer=Tailer(state_dir=tmp_path)), KNOWS_ALL)) == []
 
@@ -133,13 +167,24 @@ def of_place(path: str, *, missing: bool = False) -> TrackedFile:
 def test_files_that_are_read_in_a_way_that_came_later_are_in_the_way(tmp_path: Path) -> None:
     for folder, file, said in (
         ("packed", of_place("/var/log/app.log.2.gz"), "1 files are read as they were packed"),
-        ("vanished", of_place("/var/log/app.log", missing=True), "1 files vanished before they were read to their end"),
-        ("received", of_place(f"{tmp_path}/received/spool/app/0000000001.log"), "1 files hold lines that were received"),
+        (
+            "vanished",
+            of_place("/var/log/app.log", missing=True),
+            "1 files vanished before they were read to their end",
+        ),
+        (
+            "received",
+            of_place(f"{tmp_path}/received/spool/app/0000000001.log"),
+            "1 files hold lines that were received",
+        ),
     ):
         (tmp_path / folder).mkdir()
         (found,) = seen(of_tailer.obstacles(checkpoint(tmp_path / folder, file), OLDER))
         assert found.startswith(said)
-        assert seen(of_tailer.obstacles(Config(tailer=Tailer(state_dir=tmp_path / folder)), KNOWS_ALL)) == []
+        assert (
+            seen(of_tailer.obstacles(Config(tailer=Tailer(state_dir=tmp_path / folder)), KNOWS_ALL))
+            == []
+        )
 
 
 # Rules
@@ -148,11 +193,17 @@ def test_files_that_are_read_in_a_way_that_came_later_are_in_the_way(tmp_path: P
 def test_rules_of_a_later_parser_are_in_the_way_whatever_came_after() -> None:
     known = dataclasses.replace(RULES, parser=ParserVersion(1, PARSER.zones))
     assert seen(unusable_rules([known], OLDER)) == []
-    (found,) = seen(unusable_rules([known, dataclasses.replace(RULES, sequence=4, parser=PARSER), known], OLDER))
+    (found,) = seen(
+        unusable_rules([known, dataclasses.replace(RULES, sequence=4, parser=PARSER), known], OLDER)
+    )
     assert found.startswith("revision 4-") and "names parser 3" in found
     of_0_3_0 = dataclasses.replace(RULES, parser=ParserVersion(2, PARSER.zones))
     assert seen(unusable_rules([of_0_3_0], VERSIONS["0.3.0"])) == []
-    (found,) = seen(unusable_rules([of_0_3_0, dataclasses.replace(RULES, sequence=4, parser=PARSER)], VERSIONS["0.3.0"]))
+    (found,) = seen(
+        unusable_rules(
+            [of_0_3_0, dataclasses.replace(RULES, sequence=4, parser=PARSER)], VERSIONS["0.3.0"]
+        )
+    )
     assert "names parser 3, which 0.3.0 has not" in found
     assert seen(unusable_rules([known, RULES], KNOWS_ALL)) == []
 
@@ -168,10 +219,21 @@ def test_alarms_that_stand_are_in_the_way(tmp_path: Path) -> None:
     checks = Checks(tmp_path, "edge")
     checks.save()
     assert seen(of_mirror.obstacles(config, OLDER)) == []
-    checks.raised([Alarm(AlarmName.OVERTAKEN, "events.click-0", "offsets 3 to 7 may be missing", "events.click")])
+    checks.raised(
+        [
+            Alarm(
+                AlarmName.OVERTAKEN,
+                "events.click-0",
+                "offsets 3 to 7 may be missing",
+                "events.click",
+            )
+        ]
+    )
     checks.save()
     (found,) = seen(of_mirror.obstacles(config, OLDER))
-    assert found.startswith("1 alarms stand, such as: offsets 3 to 7 may be missing; 0.2.0 would forget them")
+    assert found.startswith(
+        "1 alarms stand, such as: offsets 3 to 7 may be missing; 0.2.0 would forget them"
+    )
     assert seen(of_mirror.obstacles(config, KNOWS_ALL)) == []
 
 
@@ -181,7 +243,10 @@ def test_alarms_that_stand_are_in_the_way(tmp_path: Path) -> None:
 @pytest.fixture
 def config_file(tmp_path: Path) -> Path:
     file = tmp_path / "hourmark.toml"
-    file.write_text(f'[tailer]\nstate_dir = "{tmp_path}"\n[etl]\nledger = "sqlite:///{tmp_path}/ledger.sqlite"\n')
+    file.write_text(
+        f'[tailer]\nstate_dir = "{tmp_path}"\n[etl]\nledger = '
+        f'"sqlite:///{tmp_path}/ledger.sqlite"\n'
+    )
     return file
 
 
@@ -195,7 +260,9 @@ def test_where_nothing_is_in_the_way_it_ends_well(config_file: Path, tmp_path: P
     assert (done.exit_code, done.stdout.splitlines()) == (0, ["well        tailer"])
 
 
-def test_where_there_is_nothing_to_look_at_it_is_not_called_well(config_file: Path, tmp_path: Path) -> None:
+def test_where_there_is_nothing_to_look_at_it_is_not_called_well(
+    config_file: Path, tmp_path: Path
+) -> None:
     done = run(config_file, "--only", "tailer,etl")
     tailer, etl = done.stdout.splitlines()
     assert done.exit_code == 0
@@ -208,11 +275,19 @@ def test_each_thing_in_the_way_is_told_with_what_to_do(config_file: Path, tmp_pa
     config_file.write_text(config_file.read_text() + '[types]\nfirst_hour = "2026-11-24T00"\n')
     done = run(config_file, "--only", "tailer")
     assert isinstance(done.exception, Finding) and "2 things in the way" in str(done.exception)
-    assert f"IN THE WAY  {config_file}: 0.2.0 does not know types.first_hour, and does not start with it" in done.stdout
-    assert "do: start the tailer, wait until `hourmark tail status` has nothing in flight" in done.stdout
+    assert (
+        f"IN THE WAY  {config_file}: 0.2.0 does not know types.first_hour, and does not "
+        "start with it"
+    ) in done.stdout
+    assert (
+        "do: start the tailer, wait until `hourmark tail status` has nothing in flight"
+        in done.stdout
+    )
 
 
-def test_a_setting_of_the_environment_is_in_the_way_too(config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_of_the_environment_is_in_the_way_too(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOURMARK_HOME", "/tmp")  # none of the settings
     monkeypatch.setenv("HOURMARK_TAILER__RANGES_IN_FLIGHT", "2")
     done = run(config_file, "--only", "tailer")
@@ -226,8 +301,9 @@ def test_what_cannot_be_asked_is_no_yes(config_file: Path) -> None:
     assert isinstance(done.exception, Finding)
     told = json.loads(done.stdout)
     assert (told["possible"], told["service"]["not_asked"]) == (
-        False, "no broker of the edge cluster listens at 127.0.0.1:1"
-    )  # fmt: skip
+        False,
+        "no broker of the edge cluster listens at 127.0.0.1:1",
+    )
 
 
 def test_a_component_that_there_is_not_is_refused(config_file: Path) -> None:
@@ -245,7 +321,20 @@ def is_away(_: Config, __: Older) -> list[Obstacle]:
 
 def test_one_that_breaks_keeps_none_from_answering(config_file: Path) -> None:
     here = f"{__name__}:"
-    table = {"first": f"{here}breaks", "second": f"{here}is_away", "third": rooms.ROOMS["tailer"], "fourth": "no_room:at_all"}
+    table = {
+        "first": f"{here}breaks",
+        "second": f"{here}is_away",
+        "third": rooms.ROOMS["tailer"],
+        "fourth": "no_room:at_all",
+    }
     told = look(load_config(config_file), OLDER, table=table)
-    assert [told[name].not_asked for name in table] == ["RuntimeError: not foreseen", "gone", None, None]
-    assert (told["fourth"].absent, told["third"].absent is None) == ("it is not installed here", False)
+    assert [told[name].not_asked for name in table] == [
+        "RuntimeError: not foreseen",
+        "gone",
+        None,
+        None,
+    ]
+    assert (told["fourth"].absent, told["third"].absent is None) == (
+        "it is not installed here",
+        False,
+    )

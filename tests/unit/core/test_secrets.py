@@ -1,4 +1,6 @@
-"""Secrets stand in files or variables, and come out nowhere: planted everywhere, and searched for in all that is said."""
+"""Secrets stand in files or variables, and come out nowhere: planted everywhere, and searched for
+in all that is said.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     kept = tmp_path / "secret"
     kept.write_text(SECRET + "\n")
     monkeypatch.setenv("PLANTED", SECRET)
-    monkeypatch.setenv("HOURMARK_ETL__SPARK_CONF", json.dumps({"spark.ssl.keyPassword": f"${{file:{kept}}}"}))
+    monkeypatch.setenv(
+        "HOURMARK_ETL__SPARK_CONF", json.dumps({"spark.ssl.keyPassword": f"${{file:{kept}}}"})
+    )
     config = tmp_path / "hourmark.toml"
     config.write_text(f"""
 [registry]
@@ -68,9 +72,18 @@ def test_what_is_referred_to_is_what_servers_are_given(file: Path) -> None:
         assert client_settings(cluster)["sasl.password"] == SECRET
 
 
-def test_nothing_that_is_said_holds_it(file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_that_is_said_holds_it(
+    file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = load_config(file)
-    said = [repr(config), str(config), f"{config.kafka}", repr(config.kafka.edge), repr(config.registry), repr([config.etl])]
+    said = [
+        repr(config),
+        str(config),
+        f"{config.kafka}",
+        repr(config.kafka.edge),
+        repr(config.registry),
+        repr([config.etl]),
+    ]
     for arguments in (["show"], ["show", "--json"]):
         result = CliRunner().invoke(config_group, [*arguments, "--config", str(file)])
         assert result.exit_code == 0 and "(hidden)" in result.output
@@ -84,15 +97,23 @@ def test_nothing_that_is_said_holds_it(file: Path, caplog: pytest.LogCaptureFixt
         said += [str(silent.value), str(closed.value), *prepare(config)]
     settings = config.mirror.work_dir / "mm2-secrets.properties"
     assert SECRET not in settings.with_name("mm2.properties").read_text()
-    assert SECRET in settings.read_text() and stat.S_IMODE(settings.stat().st_mode) == 0o600, "its process alone reads it"
+    assert SECRET in settings.read_text() and stat.S_IMODE(settings.stat().st_mode) == 0o600, (
+        "its process alone reads it"
+    )
     assert SECRET not in caplog.text
     assert [text for text in said if SECRET in text] == []
 
 
-def test_a_wrong_setting_does_not_show_what_it_refers_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_setting_does_not_show_what_it_refers_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PLANTED", SECRET)
     file = tmp_path / "hourmark.toml"
-    for text in ('[service]\nport = "${env:PLANTED}"', '[storage]\nroot = "x${env:PLANTED}"', '[kafka]\nedge = "${env:PLANTED}"'):
+    for text in (
+        '[service]\nport = "${env:PLANTED}"',
+        '[storage]\nroot = "x${env:PLANTED}"',
+        '[kafka]\nedge = "${env:PLANTED}"',
+    ):
         file.write_text(text)
         with pytest.raises(ConfigError) as wrong:
             load_config(file)
@@ -104,16 +125,23 @@ def test_a_reference_to_nothing_names_the_setting(tmp_path: Path) -> None:
     empty.write_text("\n")
     binary.write_bytes(b"\xff\xfe")
     for reference, why in (
-        ("${env:NO_SUCH_VARIABLE}", "no variable NO_SUCH_VARIABLE"), ("${file:relative}", "not absolute"),
-        (f"${{file:{tmp_path}/none}}", "No such file"), (f"${{file:{empty}}}", "1 to"), (f"${{file:{binary}}}", "UTF-8"),
+        ("${env:NO_SUCH_VARIABLE}", "no variable NO_SUCH_VARIABLE"),
+        ("${file:relative}", "not absolute"),
+        (f"${{file:{tmp_path}/none}}", "No such file"),
+        (f"${{file:{empty}}}", "1 to"),
+        (f"${{file:{binary}}}", "UTF-8"),
         ("${file:/dev/zero}", "1 to"),
-    ):  # fmt: skip
+    ):
         file.write_text(f"[registry]\nurl = 'https://me:{reference}@host'")
         with pytest.raises(ConfigError) as wrong:
             load_config(file)
-        assert str(wrong.value).startswith(f"registry.url = {reference}: ") and why in str(wrong.value)
+        assert str(wrong.value).startswith(f"registry.url = {reference}: ") and why in str(
+            wrong.value
+        )
     file.write_text("[registry]\nurl = 'https://$HOME/${other:x}/${}'")
-    assert load_config(file).registry.url == "https://$HOME/${other:x}/${}", "nothing else is read into a text"
+    assert load_config(file).registry.url == "https://$HOME/${other:x}/${}", (
+        "nothing else is read into a text"
+    )
     assert Config().registry.ca is None
 
 

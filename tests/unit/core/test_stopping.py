@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-# The main thread holds the lock that Event.wait holds for a moment, and the signal comes right then.
+# The main thread holds the lock that Event.wait holds for a moment, and the signal comes right
+# then.
 PROGRAM = """
 import os, threading
 from hourmark.process.stopping import stop_on_signals
@@ -24,4 +25,6 @@ assert stop.wait(10) and told == [{number}]
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_within_a_wait_ends_it(number: signal.Signals) -> None:
-    subprocess.run([sys.executable, "-c", PROGRAM.format(number=int(number))], check=True, timeout=20)
+    subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(number=int(number))], check=True, timeout=20
+    )

@@ -1,4 +1,6 @@
-"""Value hashes: the compiled module gives what the reference gives, for columns of any offsets; a changed bit changes them."""
+"""Value hashes: the compiled module gives what the reference gives, for columns of any offsets; a
+changed bit changes them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ from hourmark.avro.framing import frame
 from hourmark.avro.value_hash import value_hash
 
 ID: Final = bytes(range(16))
-VALUES: Final = st.lists(st.tuples(st.binary(min_size=16, max_size=16), st.integers(0, (1 << 31) - 1), st.binary(max_size=300)))
+VALUES: Final = st.lists(
+    st.tuples(
+        st.binary(min_size=16, max_size=16), st.integers(0, (1 << 31) - 1), st.binary(max_size=300)
+    )
+)
 needs_module = pytest.mark.skipif(native.MODULE is None, reason="the compiled module is not there")
 
 
@@ -31,7 +37,11 @@ def test_the_compiled_module_hashes_as_the_reference(
         offsets.append(offsets[-1] + len(value))
     seeds = [(int.from_bytes(i[8:], "big") + schema_id) % (1 << 64) for i, schema_id, _ in records]
     hashes = native.MODULE.value_hashes(
-        struct.pack(f"{len(seeds)}Q", *seeds), struct.pack(f"{len(offsets)}{code}", *offsets), size, 5, before + b"".join(values)
+        struct.pack(f"{len(seeds)}Q", *seeds),
+        struct.pack(f"{len(offsets)}{code}", *offsets),
+        size,
+        5,
+        before + b"".join(values),
     )
     wanted = [value_hash(i, value) for (i, _, _), value in zip(records, values, strict=True)]
     assert list(struct.unpack(f"{len(values)}Q", hashes)) == wanted
@@ -63,7 +73,9 @@ def test_each_bit_of_id_schema_and_datum_counts(datum: bytes, data: st.DataObjec
         (b"12345678", struct.pack("2i", 0, 6), 5, b"123456"),
     ],
 )
-def test_offsets_that_describe_no_column_are_refused(seeds: bytes, offsets: bytes, size: int, content: bytes) -> None:
+def test_offsets_that_describe_no_column_are_refused(
+    seeds: bytes, offsets: bytes, size: int, content: bytes
+) -> None:
     assert native.MODULE is not None
     with pytest.raises(ValueError, match="a seed has 8 bytes"):
         native.MODULE.value_hashes(seeds, offsets, size, 5, content)

@@ -1,4 +1,6 @@
-"""`types apply` and `types repair`: older ledgers, strange topics, registries that lost something or spell otherwise."""
+"""`types apply` and `types repair`: older ledgers, strange topics, registries that lost something
+or spell otherwise.
+"""
 
 from __future__ import annotations
 
@@ -64,14 +66,25 @@ def ledger(database: Database) -> LedgerRules:
 class Site:
     """An edge with its ledger, its registry and its topic of rules."""
 
-    def __init__(self, ledger: LedgerRules, registry: MemoryRegistry | None = None, topic: MemoryTopic | None = None) -> None:
-        self.ledger, self.registry, self.topic = ledger, registry or MemoryRegistry(), topic or MemoryTopic()
+    def __init__(
+        self,
+        ledger: LedgerRules,
+        registry: MemoryRegistry | None = None,
+        topic: MemoryTopic | None = None,
+    ) -> None:
+        self.ledger, self.registry, self.topic = (
+            ledger,
+            registry or MemoryRegistry(),
+            topic or MemoryTopic(),
+        )
 
     def outside(self, at: At = None, **changes: Any) -> Outside:
         """What declarations are applied to."""
         return dataclasses.replace(outside(self.ledger, self.registry, self.topic, at), **changes)
 
-    def apply(self, *types: EventType, sources: Sequence[Source] = (APP,), at: At = None, **may: Any) -> Applied:
+    def apply(
+        self, *types: EventType, sources: Sequence[Source] = (APP,), at: At = None, **may: Any
+    ) -> Applied:
         """These types and dead letters."""
         return apply(self.outside(at), declared(*types, sources=sources), HOUR, **may)
 
@@ -109,30 +122,44 @@ def stranger(rules: Rules, sequence: int, other: TypeVersion) -> Rules:
 def huge() -> EventType:
     symbols = [f"SYMBOL_{n:06d}" for n in range(40_000)]
     fields = [{"name": "e", "type": {"type": "enum", "name": "E", "symbols": symbols}}]
-    return EventType.model_validate({"name": "huge", "fields": fields}, context=DECLARED)  # `types check` takes it
+    return EventType.model_validate(
+        {"name": "huge", "fields": fields}, context=DECLARED
+    )  # `types check` takes it
 
 
 def test_what_the_topic_may_hold_can_be_produced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """kafka.max_message_bytes is 8 MiB and the topic's; the producer of rules has librdkafka's 1,000,000."""
+    """kafka.max_message_bytes is 8 MiB and the topic's; the producer of rules has librdkafka's
+    1,000,000.
+    """
     monkeypatch.setattr(compacted_topic, "_FLUSH_S", 1.0)
     version = TypeVersion(huge(), 3)
     assert 1_000_000 < len(version.text) < Config().kafka.max_message_bytes
     with pytest.raises(Unavailable):  # there is no broker: all that is expected
-        rules_topic.publish(KafkaCluster(bootstrap="127.0.0.1:1"), [(version.key, version.text)], 8 << 20)
+        rules_topic.publish(
+            KafkaCluster(bootstrap="127.0.0.1:1"), [(version.key, version.text)], 8 << 20
+        )
 
 
-def test_declarations_that_cannot_be_published_are_refused_before_anything_is_put(site: Site) -> None:
+def test_declarations_that_cannot_be_published_are_refused_before_anything_is_put(
+    site: Site,
+) -> None:
     registered, latest = dict(site.registry.by_id), site.latest
-    with pytest.raises(UsageError, match=r"type/huge/\w+ has \d+ bytes, kafka.max_message_bytes allows 1000000"):
+    with pytest.raises(
+        UsageError, match=r"type/huge/\w+ has \d+ bytes, kafka.max_message_bytes allows 1000000"
+    ):
         apply(site.outside(record_bytes_max=1_000_000), declared(CLICK, huge()), HOUR)
     assert (site.registry.by_id, site.latest) == (registered, latest)
     site.apply(CLICK, huge())
 
 
-def test_hours_wait_for_the_sources_of_a_revision_that_the_ledger_took_from_the_topic(database: Database, site: Site) -> None:
+def test_hours_wait_for_the_sources_of_a_revision_that_the_ledger_took_from_the_topic(
+    database: Database, site: Site
+) -> None:
     """An older copy of the ledger; `types repair`, as docs/operations.md says."""
     first = site.latest
-    ids = {name: t.schema_id for name, t in first.types.items()} | {"view": site.registry.register("events.view", VIEW.schema())}
+    ids = {name: t.schema_id for name, t in first.types.items()} | {
+        "view": site.registry.register("events.view", VIEW.schema())
+    }
     types = {t.name: TypeVersion(t, ids[t.name]) for t in (DEAD_LETTERS, CLICK, VIEW)}
     second = changed(first, sequence=2, types=types, sources={"app": APP, "web": WEB})
     site.topic.publish(second.records())
@@ -146,7 +173,9 @@ def test_hours_wait_for_the_sources_of_a_revision_that_the_ledger_took_from_the_
 def test_what_was_sent_under_a_revision_from_the_topic_is_awaited_though_the_next_one_drops_the_source(
     database: Database, site: Site
 ) -> None:
-    """No host of `web` was ever heard of by this copy: the rule of `put_frontiers` is to go on waiting for it."""
+    """No host of `web` was ever heard of by this copy: the rule of `put_frontiers` is to go on
+    waiting for it.
+    """
     site.topic.publish(changed(site.latest, sequence=2, sources={"app": APP, "web": WEB}).records())
     site.apply(CLICK, may_remove=True, may_adopt=True)
     awaited = {f.event_type: f.sources for f in frontiers(database, HOUR.length_s)}
@@ -154,19 +183,32 @@ def test_what_was_sent_under_a_revision_from_the_topic_is_awaited_though_the_nex
 
 
 def test_a_rebuilt_ledger_waits_for_sources_that_an_earlier_revision_lets_carry_a_type() -> None:
-    """Nobody was heard of by the new ledger; ranges under revision 1 may be spooled at hosts of `web`."""
-    book = RulesBook([*revision(1, CLICK, sources=(APP, WEB)).records(), *revision(2, CLICK).records()])
+    """Nobody was heard of by the new ledger; ranges under revision 1 may be spooled at hosts of
+    `web`.
+    """
+    book = RulesBook(
+        [*revision(1, CLICK, sources=(APP, WEB)).records(), *revision(2, CLICK).records()]
+    )
     nothing: Any = None
     work = _Rebuild(
         connection=nothing,
-        outside=RebuildOutside(storage=nothing, kafka=nothing, central=nothing, rules=book, bucket_seconds=3600, now_ms=0),
+        outside=RebuildOutside(
+            storage=nothing,
+            kafka=nothing,
+            central=nothing,
+            rules=book,
+            bucket_seconds=3600,
+            now_ms=0,
+        ),
         say=lambda _: None,
     )
     assert work._declared("click")[0] == {"app", "web"}
 
 
 APPLY_OR_REPAIR = pytest.mark.parametrize(
-    "operate", [lambda site: site.apply(CLICK, VIEW), lambda site: site.repair(may_adopt=True)], ids=["apply", "repair"]
+    "operate",
+    [lambda site: site.apply(CLICK, VIEW), lambda site: site.repair(may_adopt=True)],
+    ids=["apply", "repair"],
 )
 
 
@@ -182,8 +224,12 @@ def test_a_revision_of_newer_software_in_the_topic_stops_with_words_or_not_at_al
         operate(site)
 
 
-def test_a_ledger_row_of_newer_software_is_not_called_damaged(ledger: LedgerRules, database: Database) -> None:
-    """Two operators, two versions: the older one is told that a disk changed the ledger, and to restore or rebuild it."""
+def test_a_ledger_row_of_newer_software_is_not_called_damaged(
+    ledger: LedgerRules, database: Database
+) -> None:
+    """Two operators, two versions: the older one is told that a disk changed the ledger, and to
+    restore or rebuild it.
+    """
     first = revision(1, CLICK)
     ledger.put(first, None, HOUR)
     key, value = of_newer_software(first, 2)
@@ -196,7 +242,9 @@ def test_a_ledger_row_of_newer_software_is_not_called_damaged(ledger: LedgerRule
 
 
 def test_a_refused_application_leaves_a_registry_that_can_be_repaired(site: Site) -> None:
-    """An older copy lacks a retired type's id: nobody asks for that one, and it is given to the next."""
+    """An older copy lacks a retired type's id: nobody asks for that one, and it is given to the
+    next.
+    """
     copy = len(site.registry.by_id)
     site.apply(CLICK, VIEW)
     site.apply(CLICK, may_remove=True)
@@ -210,7 +258,10 @@ def test_a_refused_application_leaves_a_registry_that_can_be_repaired(site: Site
 
 
 def test_an_id_of_audit_records_never_becomes_a_types(site: Site) -> None:
-    """A running service asked once, at its start. The registry lost its last writes; everything the rules know is still there."""
+    """A running service asked once, at its start.
+
+    The registry lost its last writes; everything the rules know is still there.
+    """
     site.registry.lose(keep=2)
     with pytest.raises(UsageError, match=r"no id for hourmark.audit .* knows as id 3"):
         site.apply(CLICK, VIEW)
@@ -236,15 +287,22 @@ def test_the_topic_of_rules_is_repaired_while_the_registry_is_away(site: Site) -
 
     with pytest.raises(Unavailable):
         site.repair(away)
-    assert site.topic.read().latest is not None, "services stay down for a registry that they do not need"
+    assert site.topic.read().latest is not None, (
+        "services stay down for a registry that they do not need"
+    )
 
 
-def test_the_topic_of_rules_is_repaired_though_a_topic_of_events_is_not_as_declared(site: Site) -> None:
+def test_the_topic_of_rules_is_repaired_though_a_topic_of_events_is_not_as_declared(
+    site: Site,
+) -> None:
     """In an incident retention.ms is raised by Kafka's own tools."""
     site.topic.lose()
 
     def other_settings(_: Sequence[EventType]) -> list[str]:
-        raise Finding("topics of the edge cluster are not as declared:\n  events.click: retention.ms = 2, not 1")
+        raise Finding(
+            "topics of the edge cluster are not as declared:\n  events.click: "
+            "retention.ms = 2, not 1"
+        )
 
     with pytest.raises(Finding):
         repair(site.outside(make_topics=other_settings), HOUR)
@@ -252,7 +310,9 @@ def test_the_topic_of_rules_is_repaired_though_a_topic_of_events_is_not_as_decla
 
 
 def java(schema: Any, around: str = "") -> Any:
-    """As Avro's Java library writes a schema it has read (Schema.toString, seen with 1.12.1): Confluent keeps that."""
+    """As Avro's Java library writes a schema it has read (Schema.toString, seen with 1.12.1):
+    Confluent keeps that.
+    """
     if isinstance(schema, list):
         return [java(branch, around) for branch in schema]
     if not isinstance(schema, dict):
@@ -262,7 +322,16 @@ def java(schema: Any, around: str = "") -> Any:
         for key, value in schema.items()
         if not (key == "order" and value == "ascending") and (key, value) != ("aliases", [])
     }
-    if set(made) == {"type"} and made["type"] in ("string", "long", "int", "bytes", "boolean", "float", "double", "null"):
+    if set(made) == {"type"} and made["type"] in (
+        "string",
+        "long",
+        "int",
+        "bytes",
+        "boolean",
+        "float",
+        "double",
+        "null",
+    ):
         return made["type"]
     if made.get("type") in ("record", "enum", "fixed"):
         space, _, name = made["name"].rpartition(".")
@@ -297,12 +366,18 @@ PLAIN = {"name": "s", "type": "string"}
 SPELLINGS: dict[str, Any] = {
     "an object": {"name": "s", "type": {"type": "string"}},
     "an order": {"name": "s", "type": "string", "order": "ascending"},
-    "a full name": {"name": "s", "type": {"type": "enum", "name": "hourmark.events.E", "symbols": ["A"]}, "default": "A"},
+    "a full name": {
+        "name": "s",
+        "type": {"type": "enum", "name": "hourmark.events.E", "symbols": ["A"]},
+        "default": "A",
+    },
 }
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_repair_changes_nothing_where_a_confluent_registry_is_whole(ledger: LedgerRules, spelling: str) -> None:
+def test_repair_changes_nothing_where_a_confluent_registry_is_whole(
+    ledger: LedgerRules, spelling: str
+) -> None:
     site = Site(ledger, ConfluentRegistry())
     for _ in range(2):
         site.apply(click(SPELLINGS[spelling]))
@@ -310,7 +385,9 @@ def test_repair_changes_nothing_where_a_confluent_registry_is_whole(ledger: Ledg
 
 
 @pytest.mark.parametrize("spelling", ["an object", "an order"])
-def test_a_declaration_may_be_spelled_otherwise_with_a_confluent_registry(ledger: LedgerRules, spelling: str) -> None:
+def test_a_declaration_may_be_spelled_otherwise_with_a_confluent_registry(
+    ledger: LedgerRules, spelling: str
+) -> None:
     site = Site(ledger, ConfluentRegistry())
     site.apply(click(PLAIN))
     registered = dict(site.registry.by_id)
@@ -327,8 +404,12 @@ def test_nothing_to_change_costs_one_question_a_type(ledger: LedgerRules) -> Non
     assert asked["registry.find"] == 53, "each type, dead letters and both control topics once"
 
 
-def test_of_two_ledgers_on_one_edge_the_second_is_not_told_that_it_is_in_force(tmp_path: Path) -> None:
-    """A second root, or yesterday's ledger recreated beside: compare-and-set is each ledger's own."""
+def test_of_two_ledgers_on_one_edge_the_second_is_not_told_that_it_is_in_force(
+    tmp_path: Path,
+) -> None:
+    """A second root, or yesterday's ledger recreated beside: compare-and-set is each
+    ledger's own.
+    """
     with Database(f"sqlite:///{tmp_path}/a") as a, Database(f"sqlite:///{tmp_path}/b") as b:
         first = Site(LedgerRules(a))
         second = Site(LedgerRules(b), first.registry, first.topic)
@@ -341,22 +422,31 @@ def test_of_two_ledgers_on_one_edge_the_second_is_not_told_that_it_is_in_force(t
                 came.append(second.apply(CLICK, sources=(APP, WEB)).revision)
                 came.append(second.apply(CLICK, VIEW, may_remove=True).revision)
 
-        with pytest.raises(Finding, match=r"services use 3-.*, which another ledger has put: one edge has one ledger"):
+        with pytest.raises(
+            Finding,
+            match=r"services use 3-.*, which another ledger has put: one edge has one ledger",
+        ):
             first.apply(CLICK, sources=(APP, WEB, OLD), at=meanwhile)
         with pytest.raises(Finding, match="revisions that the ledger does not know: "):
             first.apply(CLICK, may_remove=True)
 
 
 @APPLY_OR_REPAIR
-def test_where_the_topic_contradicts_the_ledger_the_message_says_a_way_out(site: Site, operate: Callable[[Site], object]) -> None:
+def test_where_the_topic_contradicts_the_ledger_the_message_says_a_way_out(
+    site: Site, operate: Callable[[Site], object]
+) -> None:
     site.topic.publish(stranger(site.latest, 1, TypeVersion(OTHER, 1)).records())
     with pytest.raises(Finding) as told:
         operate(site)
-    assert "`hourmark types repair` says what" not in str(told.value) and "hourmark.types" in str(told.value), str(told.value)
+    assert "`hourmark types repair` says what" not in str(told.value) and "hourmark.types" in str(
+        told.value
+    ), str(told.value)
 
 
 def test_a_revision_that_waits_counts_in_the_sequence(site: Site) -> None:
-    """Else the operator's revision 2 is overtaken by 9 in the moment in which its last type arrives."""
+    """Else the operator's revision 2 is overtaken by 9 in the moment in which its last type
+    arrives.
+    """
     first = site.latest
     ninth = changed(first, sequence=9, types={**first.types, "view": TypeVersion(VIEW, 5)})
     site.topic.publish([(f"rules/{ninth.id}", ninth.text)])
@@ -369,7 +459,9 @@ def test_a_revision_that_waits_counts_in_the_sequence(site: Site) -> None:
 
 
 def test_a_ledger_takes_no_revisions_of_another_site(site: Site) -> None:
-    """`types repair` once with the configuration of the test site (one registry for all sites), then with the right one."""
+    """`types repair` once with the configuration of the test site (one registry for all sites),
+    then with the right one.
+    """
     first, test_site = site.latest, Site(site.ledger, site.registry)
     other = TypeVersion(OTHER, site.registry.register("events.other", OTHER.schema()))
     test_site.topic.publish(stranger(first, 9, other).records())
@@ -378,7 +470,9 @@ def test_a_ledger_takes_no_revisions_of_another_site(site: Site) -> None:
     site.repair()
     latest = site.topic.read().latest
     assert latest is not None
-    assert latest.id == first.id, f"services of this site now use {latest.id}, without the type click"
+    assert latest.id == first.id, (
+        f"services of this site now use {latest.id}, without the type click"
+    )
 
 
 def test_the_confluent_registry_of_this_file_echoes_a_plain_schema_as_it_was() -> None:
@@ -386,7 +480,9 @@ def test_the_confluent_registry_of_this_file_echoes_a_plain_schema_as_it_was() -
     assert fingerprint(java(plain)) == fingerprint(plain)
 
 
-def test_rules_are_published_at_every_edge_and_again_where_one_was_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_are_published_at_every_edge_and_again_where_one_was_away(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     further = MemoryTopic()
     both = site.outside(topics=[site.topic, further])
     with monkeypatch.context() as patch, pytest.raises(Unavailable):

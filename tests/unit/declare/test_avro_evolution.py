@@ -1,4 +1,6 @@
-"""Changes of a schema that encodings allow, and readers would take for something else; and spellings."""
+"""Changes of a schema that encodings allow, and readers would take for something else; and
+spellings.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,16 @@ LONG = {"name": "n", "type": "long"}
 
 
 def schema(*fields: dict[str, Any]) -> Schema:
-    return EventType.model_validate({"name": "click", "fields": [*fields]}, context=DECLARED).schema()
+    return EventType.model_validate(
+        {"name": "click", "fields": [*fields]}, context=DECLARED
+    ).schema()
 
 
 def decimal(scale: int) -> dict[str, Any]:
-    return {"name": "p", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": scale}}
+    return {
+        "name": "p",
+        "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": scale},
+    }
 
 
 def time_of(unit: str) -> dict[str, Any]:
@@ -27,10 +34,17 @@ def time_of(unit: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [(decimal(2), decimal(3)), (time_of("millis"), time_of("micros")), (time_of("micros"), LONG | {"name": "p"})]
+    ("old", "new"),
+    [
+        (decimal(2), decimal(3)),
+        (time_of("millis"), time_of("micros")),
+        (time_of("micros"), LONG | {"name": "p"}),
+    ],
 )
 def test_a_field_keeps_what_its_numbers_mean(old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Avro's Java reads 1.23 as 0.123, and 2026-01-01 as 1970-01-21; the specification wants scales to match."""
+    """Avro's Java reads 1.23 as 0.123, and 2026-01-01 as 1970-01-21; the specification wants scales
+    to match.
+    """
     assert why_unreadable(schema(old), schema(new)) is not None
 
 
@@ -39,13 +53,20 @@ NEW, GONE = {"name": "new", "type": "long"}, {"name": "old", "type": "long"}
 
 @pytest.mark.parametrize("order", [(NEW, GONE), (GONE, NEW)])
 def test_a_field_does_not_take_two_fields_of_one_version(order: tuple[dict[str, Any], ...]) -> None:
-    """Both were written for a while, then the old one becomes an alias. Java: "matches multiple fields in writer"."""
+    """Both were written for a while, then the old one becomes an alias. Java: "matches multiple
+    fields in writer".
+    """
     written, reader = schema(*order), schema({**NEW, "aliases": ["old"]})
-    assert "it would take new and old, which were both written" in str(why_unreadable(written, reader))
+    assert "it would take new and old, which were both written" in str(
+        why_unreadable(written, reader)
+    )
 
 
 def test_bytes_that_are_no_text_do_not_become_text() -> None:
-    written, reader = schema({"name": "new", "type": "bytes"}), schema({"name": "new", "type": "string"})
+    written, reader = (
+        schema({"name": "new", "type": "bytes"}),
+        schema({"name": "new", "type": "string"}),
+    )
     assert "bytes need be no text" in str(why_unreadable(written, reader))
     assert why_unreadable(reader, written) is None
 

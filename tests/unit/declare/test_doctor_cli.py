@@ -1,4 +1,6 @@
-"""`hourmark doctor`: servers that are away, hang, or break the question itself are findings, and keep none from being asked."""
+"""`hourmark doctor`: servers that are away, hang, or break the question itself are findings, and
+keep none from being asked.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,11 @@ def test_servers_that_are_away_are_findings_with_a_next_step(away: Path) -> None
     assert all(answer["to_do"] for answer in found)
     assert {answer["check"] for answer in told["answers"]} == set(CHECKS)
     subjects = {(answer["check"], answer["subject"]) for answer in found}
-    assert {("kafka", "edge"), ("kafka", "central"), ("machine", "Java of mirror.java (/nonexistent/java)")} <= subjects
+    assert {
+        ("kafka", "edge"),
+        ("kafka", "central"),
+        ("machine", "Java of mirror.java (/nonexistent/java)"),
+    } <= subjects
     assert not (away.parent / "ledger.sqlite").exists()
 
 
@@ -74,11 +80,16 @@ def test_a_kind_that_does_not_exist_is_refused() -> None:
 
 def test_where_nothing_is_found_it_ends_well(away: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        cli, "examine", lambda *_: [well("kafka", "edge", "3 brokers"), not_asked("machine", "Java", "no mirror")]
+        cli,
+        "examine",
+        lambda *_: [well("kafka", "edge", "3 brokers"), not_asked("machine", "Java", "no mirror")],
     )
     done = run("--config", str(away))
     assert done.exit_code == 0
-    assert done.stdout.splitlines() == ["well       kafka: edge: 3 brokers", "not asked  machine: Java: no mirror"]
+    assert done.stdout.splitlines() == [
+        "well       kafka: edge: 3 brokers",
+        "not asked  machine: Java: no mirror",
+    ]
 
 
 def test_what_was_said_before_a_server_went_away_is_told_and_the_others_too() -> None:
@@ -118,5 +129,8 @@ def test_one_that_hangs_is_a_finding_after_its_time() -> None:
         told = examine(Config(), table={"first": hangs, "second": answers}, seconds=0.5)
     finally:
         over.set()
-    assert [(a.check, a.verdict) for a in told] == [("first", Verdict.FINDING), ("second", Verdict.WELL)]
+    assert [(a.check, a.verdict) for a in told] == [
+        ("first", Verdict.FINDING),
+        ("second", Verdict.WELL),
+    ]
     assert told[0].seen == "no answer within 0.5 s"

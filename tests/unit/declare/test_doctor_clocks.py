@@ -1,4 +1,6 @@
-"""What the doctor says of clocks, delivery services, and retention against what is open: each fault planted is found."""
+"""What the doctor says of clocks, delivery services, and retention against what is open: each fault
+planted is found.
+"""
 
 from __future__ import annotations
 
@@ -78,16 +80,24 @@ class NotReady(Clock):
 def of_servers(address: str) -> Config:
     url = f"http://{address}"
     return Config(
-        registry=Registry(url=url), storage=Storage(root="hdfs://namenode/x", webhdfs=url),
+        registry=Registry(url=url),
+        storage=Storage(root="hdfs://namenode/x", webhdfs=url),
         tailer=Tailer(service_urls=[url], sources=SOURCES),
-    )  # fmt: skip
+    )
 
 
 def test_servers_of_another_time_are_found_each() -> None:
     with serving(Ahead) as address:
         answers = list(clocks_asked.ask(of_servers(address)))
-    assert [answer.subject for answer in answers] == ["registry.url", "storage.webhdfs", f"http://{address}"]
-    assert all("ahead of this machine's" in said for said in findings(answers)) and len(findings(answers)) == 3
+    assert [answer.subject for answer in answers] == [
+        "registry.url",
+        "storage.webhdfs",
+        f"http://{address}",
+    ]
+    assert (
+        all("ahead of this machine's" in said for said in findings(answers))
+        and len(findings(answers)) == 3
+    )
 
 
 def test_servers_of_this_time_are_well_and_those_away_are_not_asked() -> None:
@@ -116,10 +126,15 @@ def test_a_service_that_takes_nothing_is_found_with_its_reasons() -> None:
     assert found == "it answers with 503, and takes nothing now: no rules yet"
 
 
-def test_a_service_that_does_not_answer_is_found_but_for_one_of_this_machine_that_does_not_run() -> None:
+def test_a_service_that_does_not_answer_is_found_but_for_one_of_this_machine_that_does_not_run() -> (
+    None
+):
     with serving(Clock) as address:
         pass
-    (here,), (elsewhere,) = of_service(f"http://{address}"), of_service("http://nowhere.invalid:8780")
+    (here,), (elsewhere,) = (
+        of_service(f"http://{address}"),
+        of_service("http://nowhere.invalid:8780"),
+    )
     assert (here.verdict, elsewhere.verdict) == (Verdict.NOT_ASKED, Verdict.FINDING)
     assert elsewhere.seen.startswith("it does not answer: ")
 
@@ -147,7 +162,9 @@ def test_without_sources_no_service_is_asked() -> None:
         (9999, None, ""),
     ],
 )
-def test_an_open_hour_that_outlives_its_topic_is_found(age_h: int, kept_h: int | None, said: str) -> None:
+def test_an_open_hour_that_outlives_its_topic_is_found(
+    age_h: int, kept_h: int | None, said: str
+) -> None:
     hours = {"click": Hour(NOW_MS // 1000 - age_h * 3600)}
     kept = {"click": -1 if kept_h is None else kept_h * H_MS}
     found = findings(retention_judged("edge", hours, kept, NOW_MS))
@@ -156,6 +173,9 @@ def test_an_open_hour_that_outlives_its_topic_is_found(age_h: int, kept_h: int |
 
 def test_without_a_ledger_or_brokers_it_is_not_asked(tmp_path: Path) -> None:
     config = Config.model_validate(
-        {"etl": {"ledger": f"sqlite:///{tmp_path}/none.sqlite"}, "storage": {"root": f"file://{tmp_path}"}}
+        {
+            "etl": {"ledger": f"sqlite:///{tmp_path}/none.sqlite"},
+            "storage": {"root": f"file://{tmp_path}"},
+        }
     )
     assert [answer.verdict for answer in retention_asked.ask(config)] == [Verdict.NOT_ASKED]

@@ -1,4 +1,6 @@
-"""What the doctor says of a cluster: each fault planted is found, with a next step, and a cluster as it is to be has none."""
+"""What the doctor says of a cluster: each fault planted is found, with a next step, and a cluster
+as it is to be has none.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from hourmark.kafka.topic_names import TYPES, events_topic
 from hourmark.kafka.topic_setup import WantedTopic
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_declare.doctor.finding import Answer, Verdict
-from hourmark_declare.doctor.kafka_judged import TopicFacts, access_judged, brokers_judged, mirrored_judged, topics_judged
+from hourmark_declare.doctor.kafka_judged import (
+    TopicFacts,
+    access_judged,
+    brokers_judged,
+    mirrored_judged,
+    topics_judged,
+)
 from hourmark_declare.topics import edge_topics
 
 EDGE = KafkaCluster()
@@ -24,7 +32,11 @@ WANTED = {topic.name: topic for topic in edge_topics(Kafka(), [DEAD_LETTERS])}
 
 def facts_of(wanted: WantedTopic) -> TopicFacts:
     """As `types apply` makes it."""
-    return TopicFacts(partitions=wanted.partitions, replicas=3, settings={"cleanup.policy": "delete", **wanted.settings})
+    return TopicFacts(
+        partitions=wanted.partitions,
+        replicas=3,
+        settings={"cleanup.policy": "delete", **wanted.settings},
+    )
 
 
 WELL = {name: facts_of(wanted) for name, wanted in WANTED.items()}
@@ -36,12 +48,17 @@ def findings(answers: Iterable[Answer]) -> list[str]:
     return [f"{answer.subject}: {answer.seen}" for answer in found]
 
 
-def judged(topics: Mapping[str, TopicFacts], wanted: Mapping[str, WantedTopic] = WANTED) -> list[str]:
+def judged(
+    topics: Mapping[str, TopicFacts], wanted: Mapping[str, WantedTopic] = WANTED
+) -> list[str]:
     return findings(topics_judged("edge", EDGE, topics, wanted))
 
 
 def with_settings(topic: str, **changed: str) -> dict[str, TopicFacts]:
-    settings = {**WELL[topic].settings, **{name.replace("_", "."): value for name, value in changed.items()}}
+    settings = {
+        **WELL[topic].settings,
+        **{name.replace("_", "."): value for name, value in changed.items()},
+    }
     return {**WELL, topic: dataclasses.replace(WELL[topic], settings=settings)}
 
 
@@ -58,27 +75,66 @@ def test_a_cluster_as_it_is_to_be_has_no_finding() -> None:
     ("topic", "changed", "said"),
     [
         (EVENTS, {"min_insync_replicas": "1"}, "min.insync.replicas = 1, configured are 2"),
-        (EVENTS, {"min_insync_replicas": "4"}, "min.insync.replicas = 4, and it has 3 replicas: nothing is acknowledged"),
-        (EVENTS, {"unclean_leader_election_enable": "true"}, "unclean.leader.election.enable = true"),
+        (
+            EVENTS,
+            {"min_insync_replicas": "4"},
+            "min.insync.replicas = 4, and it has 3 replicas: nothing is acknowledged",
+        ),
+        (
+            EVENTS,
+            {"unclean_leader_election_enable": "true"},
+            "unclean.leader.election.enable = true",
+        ),
         (EVENTS, {"cleanup_policy": "compact"}, "cleanup.policy = compact, needed is delete"),
-        (EVENTS, {"cleanup_policy": "compact,delete"}, "cleanup.policy = compact,delete, needed is delete"),
-        (TYPES, {"cleanup_policy": "delete"}, "cleanup.policy = delete, needed is compact: rules in force are deleted"),
-        (EVENTS, {"retention_ms": "604799999"}, "retention.ms = 604799999, configured are 604800000"),
+        (
+            EVENTS,
+            {"cleanup_policy": "compact,delete"},
+            "cleanup.policy = compact,delete, needed is delete",
+        ),
+        (
+            TYPES,
+            {"cleanup_policy": "delete"},
+            "cleanup.policy = delete, needed is compact: rules in force are deleted",
+        ),
+        (
+            EVENTS,
+            {"retention_ms": "604799999"},
+            "retention.ms = 604799999, configured are 604800000",
+        ),
         (EVENTS, {"retention_ms": "-2"}, "retention.ms = -2, configured are 604800000"),
         (TYPES, {"retention_ms": "604800000"}, "retention.ms = 604800000, configured are -1"),
-        (EVENTS, {"retention_bytes": "1073741824"}, "retention.bytes = 1073741824: records are deleted by size"),
-        (EVENTS, {"max_message_bytes": "1048588"}, "max.message.bytes = 1048588, configured are 8388608"),
-        (EVENTS, {"message_timestamp_type": "LogAppendTime"}, "message.timestamp.type = LogAppendTime, needed is CreateTime"),
+        (
+            EVENTS,
+            {"retention_bytes": "1073741824"},
+            "retention.bytes = 1073741824: records are deleted by size",
+        ),
+        (
+            EVENTS,
+            {"max_message_bytes": "1048588"},
+            "max.message.bytes = 1048588, configured are 8388608",
+        ),
+        (
+            EVENTS,
+            {"message_timestamp_type": "LogAppendTime"},
+            "message.timestamp.type = LogAppendTime, needed is CreateTime",
+        ),
     ],
 )
-def test_a_setting_that_breaks_a_promise_is_found(topic: str, changed: dict[str, str], said: str) -> None:
+def test_a_setting_that_breaks_a_promise_is_found(
+    topic: str, changed: dict[str, str], said: str
+) -> None:
     (found,) = judged(with_settings(topic, **changed))
     assert found.startswith(f"edge {topic}: {said}")
 
 
 @pytest.mark.parametrize(
     "changed",
-    [{"retention_ms": "-1"}, {"retention_ms": "604800001"}, {"max_message_bytes": "9000000"}, {"min_insync_replicas": "3"}],
+    [
+        {"retention_ms": "-1"},
+        {"retention_ms": "604800001"},
+        {"max_message_bytes": "9000000"},
+        {"min_insync_replicas": "3"},
+    ],
 )
 def test_more_than_is_configured_is_well(changed: dict[str, str]) -> None:
     assert judged(with_settings(EVENTS, **changed)) == []
@@ -89,24 +145,36 @@ def test_more_than_is_configured_is_well(changed: dict[str, str]) -> None:
     [
         ({"replicas": 2}, "replication factor 2, configured are 3"),
         ({"leaderless": (0,), "out_of_sync": (0,)}, "no leader for partitions 0"),
-        ({"out_of_sync": tuple(range(7))}, "replicas of partitions 0, 1, 2, 3, 4 and 2 more are away or behind"),
+        (
+            {"out_of_sync": tuple(range(7))},
+            "replicas of partitions 0, 1, 2, 3, 4 and 2 more are away or behind",
+        ),
         ({"partitions": 0}, "0 partitions, declared are 1"),
     ],
 )
-def test_a_topic_that_is_not_where_it_should_be_is_found(changed: dict[str, Any], said: str) -> None:
+def test_a_topic_that_is_not_where_it_should_be_is_found(
+    changed: dict[str, Any], said: str
+) -> None:
     (found,) = judged({**WELL, EVENTS: dataclasses.replace(WELL[EVENTS], **changed)})
     assert found.startswith(f"edge {EVENTS}: {said}")
 
 
 def test_a_topic_that_is_declared_and_not_there_is_found() -> None:
-    assert judged({name: facts for name, facts in WELL.items() if name != EVENTS}) == [f"edge {EVENTS}: the topic does not exist"]
+    assert judged({name: facts for name, facts in WELL.items() if name != EVENTS}) == [
+        f"edge {EVENTS}: the topic does not exist"
+    ]
 
 
 def test_of_a_topic_that_no_type_in_force_has_all_is_judged_but_how_long_it_is_kept() -> None:
     assert judged(with_settings(EVENTS, retention_ms="1", max_message_bytes="1"), {}) == [
-        f"edge {TYPES}: cleanup.policy = compact, needed is delete: records that share a key are deleted"
+        f"edge {TYPES}: cleanup.policy = compact, needed is delete: records that share a "
+        "key are deleted"
     ]
-    del_types = {name: facts for name, facts in with_settings(EVENTS, min_insync_replicas="1").items() if name != TYPES}
+    del_types = {
+        name: facts
+        for name, facts in with_settings(EVENTS, min_insync_replicas="1").items()
+        if name != TYPES
+    }
     (found,) = judged(del_types, {})
     assert found.startswith(f"edge {EVENTS}: min.insync.replicas = 1")
 
@@ -124,11 +192,16 @@ def test_an_ack_that_can_never_come_is_found() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"max_message_bytes": "1048588"}, "max.message.bytes = 1048588, at the edge it is 8388608"),
+        (
+            {"max_message_bytes": "1048588"},
+            "max.message.bytes = 1048588, at the edge it is 8388608",
+        ),
         ({"retention_ms": "1000"}, "retention.ms = 1000, at the edge it is 604800000"),
     ],
 )
-def test_a_central_topic_that_takes_less_than_the_edges_is_found(changed: dict[str, str], said: str) -> None:
+def test_a_central_topic_that_takes_less_than_the_edges_is_found(
+    changed: dict[str, str], said: str
+) -> None:
     (found,) = findings(mirrored_judged(WELL, with_settings(EVENTS, **changed)))
     assert found.startswith(f"central {EVENTS}: {said}")
 
@@ -157,7 +230,9 @@ def with_access(access: TopicAccess) -> dict[str, TopicFacts]:
         ("central", "DESCRIBE", "the ETL cannot work"),
     ],
 )
-def test_a_right_that_a_component_needs_and_has_not_is_found(cluster: str, right: str, who: str) -> None:
+def test_a_right_that_a_component_needs_and_has_not_is_found(
+    cluster: str, right: str, who: str
+) -> None:
     (found,) = findings(access_judged(cluster, with_access(TopicAccess(may=ALL - {right}))))
     assert found.startswith(f"{cluster}: this user has not the right {right} on {EVENTS}: {who}")
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from hourmark_declare.doctor.finding import Answer, Verdict
-from hourmark_declare.doctor.machine_judged import Room, java_judged, open_files_judged, python_judged, room_judged
+from hourmark_declare.doctor.machine_judged import (
+    Room,
+    java_judged,
+    open_files_judged,
+    python_judged,
+    room_judged,
+)
 
 GIB = 1 << 30
 FOLDER = ("etl.ledger", "/var/lib/hourmark")
@@ -15,9 +21,18 @@ FOLDER = ("etl.ledger", "/var/lib/hourmark")
     ("answer", "said"),
     [
         (python_judged((3, 10, 14)), "version 3.10.14, needed is 3.11"),
-        (open_files_judged(1024, 2048, 256), "at most 1024, and a delivery service needs 2304 (service.connections_max)"),
-        (room_judged(*FOLDER, Room(GIB - (1 << 20), None)), "1023 MiB are free, at least 1024 should be"),
-        (room_judged(*FOLDER, Room(GIB, 9)), "9 files more may be made on its disk (inodes), at least 10000 should be"),
+        (
+            open_files_judged(1024, 2048, 256),
+            "at most 1024, and a delivery service needs 2304 (service.connections_max)",
+        ),
+        (
+            room_judged(*FOLDER, Room(GIB - (1 << 20), None)),
+            "1023 MiB are free, at least 1024 should be",
+        ),
+        (
+            room_judged(*FOLDER, Room(GIB, 9)),
+            "9 files more may be made on its disk (inodes), at least 10000 should be",
+        ),
         (java_judged("mirror.java", "java", None, (17, 21)), "it does not run"),
         (java_judged("mirror.java", "java", 11, (17, 21)), "version 11, needed is 17 or 21"),
     ],

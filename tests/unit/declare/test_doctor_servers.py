@@ -1,4 +1,6 @@
-"""What the doctor says of ledger, schema registry and storage: each fault planted is found, and what is well is not."""
+"""What the doctor says of ledger, schema registry and storage: each fault planted is found, and
+what is well is not.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,24 @@ from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark.rules.revision import KnownSchema
 from hourmark_declare.doctor import clocks_asked, ledger_asked, services_asked, storage_asked
 from hourmark_declare.doctor.finding import Answer, Verdict
-from hourmark_declare.doctor.ledger_judged import RIGHTS, SETTINGS, VERSION, postgresql_judged, rights_judged
+from hourmark_declare.doctor.ledger_judged import (
+    RIGHTS,
+    SETTINGS,
+    VERSION,
+    postgresql_judged,
+    rights_judged,
+)
 from hourmark_declare.doctor.registry_asked import schemas_judged
 from hourmark_declare.doctor.storage_judged import namenode_judged
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.engines import open_engine
 
 ON = dict.fromkeys(SETTINGS, "on") | {VERSION: "150004"}
-NAMENODE = {"Safemode": "", "LiveNodes": json.dumps({"one": {}, "two": {}, "three": {}}), "NumberOfMissingBlocks": 0}
+NAMENODE = {
+    "Safemode": "",
+    "LiveNodes": json.dumps({"one": {}, "two": {}, "three": {}}),
+    "NumberOfMissingBlocks": 0,
+}
 LETTERS = KnownSchema.of(DEAD_LETTERS.name, DEAD_LETTERS.schema())
 OTHER = {"type": "record", "name": "other", "fields": []}
 
@@ -71,7 +83,10 @@ def test_a_right_that_the_ledger_needs_and_has_not_is_found(question: str) -> No
 
 
 def asked_of_ledger(tmp_path: Path) -> list[Answer]:
-    etl, storage = Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite"), Storage(root=f"file://{tmp_path}/root")
+    etl, storage = (
+        Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite"),
+        Storage(root=f"file://{tmp_path}/root"),
+    )
     return list(ledger_asked.ask(Config(etl=etl, storage=storage)))
 
 
@@ -101,7 +116,10 @@ def test_a_ledger_that_answers_is_well(tmp_path: Path) -> None:
 def test_a_real_postgresql_is_asked_for_version_and_rights(postgres: Postgres) -> None:
     url = postgres.new_database()
     Database(url).close()
-    config = Config(etl=Etl(ledger=url.replace("//hourmark@", "//nobody_much@")), storage=Storage(root="file:///nonexistent"))
+    config = Config(
+        etl=Etl(ledger=url.replace("//hourmark@", "//nobody_much@")),
+        storage=Storage(root="file:///nonexistent"),
+    )
     engine, _ = open_engine(url)
     with engine.begin() as connection:
         connection.execute(text("CREATE ROLE nobody_much LOGIN"))
@@ -109,8 +127,9 @@ def test_a_real_postgresql_is_asked_for_version_and_rights(postgres: Postgres) -
     engine.dispose()
     found = findings(ledger_asked.ask(config))
     assert [said.partition(":")[0] for said in found if said.startswith("this user")] == [
-        "this user may make no tables", "this user may make no schema, in which the ledger is copied before it is migrated",
-    ]  # fmt: skip
+        "this user may make no tables",
+        "this user may make no schema, in which the ledger is copied before it is migrated",
+    ]
     assert not any(said.startswith("version") for said in found)
     *_, of_clock = clocks_asked.ask(config)
     assert (of_clock.subject, of_clock.verdict) == ("PostgreSQL", Verdict.WELL)
@@ -127,11 +146,16 @@ def registry_of(*schemas: Any, topic: str = LETTERS.topic) -> MemoryRegistry:
     ("registry", "said"),
     [
         (registry_of(), "it is not registered under subject events.dead-letters-value"),
-        (registry_of(LETTERS.schema, topic="events.other"), "it is not registered under subject events.dead-letters-value"),
+        (
+            registry_of(LETTERS.schema, topic="events.other"),
+            "it is not registered under subject events.dead-letters-value",
+        ),
         (registry_of(OTHER), "it stands for another schema, other"),
     ],
 )
-def test_a_schema_that_the_registry_lost_or_changed_is_found(registry: MemoryRegistry, said: str) -> None:
+def test_a_schema_that_the_registry_lost_or_changed_is_found(
+    registry: MemoryRegistry, said: str
+) -> None:
     assert findings(schemas_judged(registry, {1: LETTERS})) == [said]
 
 
@@ -144,7 +168,10 @@ def test_a_registry_that_has_what_the_ledger_knows_is_well() -> None:
     ("changed", "said"),
     [
         ({"Safemode": "Safe mode is ON."}, "it is in safe mode: nothing can be written"),
-        ({"LiveNodes": '{"one": {}}'}, "1 datanodes live, and files are to have 3 replicas (storage.replication)"),
+        (
+            {"LiveNodes": '{"one": {}}'},
+            "1 datanodes live, and files are to have 3 replicas (storage.replication)",
+        ),
         ({"NumberOfMissingBlocks": 7}, "7 blocks have no replica left"),
         ({"PercentRemaining": 4.9}, "4.9 % of its datanodes' disks are free, at least 5 should be"),
     ],
@@ -162,12 +189,18 @@ class NameNode(Answering):
 
     def do_GET(self) -> None:
         if self.path.startswith("/jmx"):
-            self.answer(200, json.dumps({"beans": [{**NAMENODE, "Safemode": "Safe mode is ON."}]}).encode())
+            self.answer(
+                200, json.dumps({"beans": [{**NAMENODE, "Safemode": "Safe mode is ON."}]}).encode()
+            )
         else:
             self.answer(200, json.dumps({"FileStatuses": {"FileStatus": []}}).encode())
 
     def do_PUT(self) -> None:
-        told = {"exception": "SafeModeException", "javaClassName": "", "message": "Name node is in safe mode."}
+        told = {
+            "exception": "SafeModeException",
+            "javaClassName": "",
+            "message": "Name node is in safe mode.",
+        }
         self.answer(403, json.dumps({"RemoteException": told}).encode())
 
     do_DELETE = do_PUT
@@ -183,8 +216,12 @@ class Gateway(NameNode):
             super().do_GET()
 
 
-@pytest.mark.parametrize(("server", "last"), [(NameNode, Verdict.FINDING), (Gateway, Verdict.NOT_ASKED)])
-def test_a_namenode_is_asked_how_it_stands_where_it_tells(server: type[Answering], last: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("server", "last"), [(NameNode, Verdict.FINDING), (Gateway, Verdict.NOT_ASKED)]
+)
+def test_a_namenode_is_asked_how_it_stands_where_it_tells(
+    server: type[Answering], last: Verdict
+) -> None:
     with serving(server) as address:
         storage = Storage(root="hdfs://namenode:8020/hourmark", webhdfs=f"http://{address}")
         answers = list(storage_asked.ask(Config(storage=storage)))
@@ -203,11 +240,17 @@ def test_a_root_where_nothing_was_written_yet_is_well(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ask", [services_asked.ask, clocks_asked.ask])
 @pytest.mark.parametrize("url", ["http://me:geheim@127.0.0.1:1", "http://me:geheim@127.0.0.1"])
-def test_a_password_in_a_service_url_is_not_shown(ask: Callable[[Config], Iterator[Answer]], url: str, tmp_path: Path) -> None:
+def test_a_password_in_a_service_url_is_not_shown(
+    ask: Callable[[Config], Iterator[Answer]], url: str, tmp_path: Path
+) -> None:
     source = {"name": "app", "paths": [f"{tmp_path}/*.log"]}
-    config = Config.model_validate({"tailer": {"sources": [source], "service_urls": [url]}, "registry": {"url": url}})
+    config = Config.model_validate(
+        {"tailer": {"sources": [source], "service_urls": [url]}, "registry": {"url": url}}
+    )
     answers = list(ask(config))
-    assert answers and "geheim" not in json.dumps([dataclasses.asdict(answer) for answer in answers])
+    assert answers and "geheim" not in json.dumps(
+        [dataclasses.asdict(answer) for answer in answers]
+    )
 
 
 def test_a_server_that_speaks_no_http_is_told_of_and_the_next_is_asked(tmp_path: Path) -> None:
@@ -222,6 +265,14 @@ def test_a_server_that_speaks_no_http_is_told_of_and_the_next_is_asked(tmp_path:
         pool.submit(greet)
         urls = [f"http://127.0.0.1:{server.getsockname()[1]}", "http://127.0.0.1:1"]
         config = Config.model_validate(
-            {"tailer": {"sources": [{"name": "app", "paths": [f"{tmp_path}/*.log"]}], "service_urls": urls}}
+            {
+                "tailer": {
+                    "sources": [{"name": "app", "paths": [f"{tmp_path}/*.log"]}],
+                    "service_urls": urls,
+                }
+            }
         )
-        assert [answer.verdict for answer in services_asked.ask(config)] == [Verdict.FINDING, Verdict.NOT_ASKED]
+        assert [answer.verdict for answer in services_asked.ask(config)] == [
+            Verdict.FINDING,
+            Verdict.NOT_ASKED,
+        ]

@@ -1,4 +1,6 @@
-"""What the doctor says of a storage that does not refuse what closing rests on: each fault planted is found, nothing is left."""
+"""What the doctor says of a storage that does not refuse what closing rests on: each fault planted
+is found, nothing is left.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ def asked(root: Path) -> list[Answer]:
 
 def test_a_local_root_is_tried(tmp_path: Path) -> None:
     assert [answer.verdict for answer in asked(tmp_path)] == [Verdict.WELL, Verdict.WELL]
-    assert [path for path in tmp_path.rglob("*") if path.is_file() or path.name.startswith("_doctor")] == []
+    assert [
+        path for path in tmp_path.rglob("*") if path.is_file() or path.name.startswith("_doctor")
+    ] == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
@@ -112,10 +116,15 @@ def test_a_root_of_another_user_is_not_tried_as_files_would_be_this_ones(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_doctor_that_was_ended_left_behind_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_doctor_that_was_ended_left_behind_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "_doctor-1").mkdir()  # of one that may be at work
     assert [answer.verdict for answer in asked(tmp_path)] == [Verdict.WELL, Verdict.WELL]
     later_ms = time.time_ns() // 1_000_000 + 3_700_000
     monkeypatch.setattr(SystemClock, "now_ms", lambda _: later_ms)
     (found,) = [answer for answer in asked(tmp_path) if answer.verdict is Verdict.FINDING]
-    assert found.seen == "a doctor that was ended left _doctor-1 behind" and f"{tmp_path}/_doctor-1" in found.to_do
+    assert (
+        found.seen == "a doctor that was ended left _doctor-1 behind"
+        and f"{tmp_path}/_doctor-1" in found.to_do
+    )

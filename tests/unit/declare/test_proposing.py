@@ -1,4 +1,6 @@
-"""`hourmark init` finds the form of lines, and what it writes takes them as the delivery service would."""
+"""`hourmark init` finds the form of lines, and what it writes takes them as the delivery service
+would.
+"""
 
 from __future__ import annotations
 
@@ -30,23 +32,52 @@ from hourmark_declare.zones import machine_zone
 
 FORMS = {
     "JSON lines": (
-        '{"ts": "2026-11-21T10:00:00.5Z", "level": "info", "n": 3, "share": 0.5, "ok": true, "tags": ["a"], "odd key": 1}',
+        (
+            '{"ts": "2026-11-21T10:00:00.5Z", "level": "info", "n": 3, "share": 0.5, "ok": '
+            'true, "tags": ["a"], "odd key": 1}'
+        ),
         '{"ts": "2026-11-21T10:00:01Z", "level": "warn", "n": null, "share": 1, "later": "x"}',
     ),
     "an access log": (
         '203.0.113.7 - ann [21/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 512 "-" "curl/8"',
         '203.0.113.7 - - [21/Nov/2026:10:00:01 +0000] "GET /\\"x\\" HTTP/1.1" 404 -',
     ),
-    "logfmt": ('ts=2026-11-21T10:00:00Z level=info n=3 msg="two words"', "ts=2026-11-21T10:00:01Z level=warn n=4 msg=x"),
-    "a system log": ("Nov 21 10:00:00 web-1 sshd[4711]: Accepted", "2026-11-21T10:00:00.1+01:00 web-1 systemd[1]: Started"),
+    "logfmt": (
+        'ts=2026-11-21T10:00:00Z level=info n=3 msg="two words"',
+        "ts=2026-11-21T10:00:01Z level=warn n=4 msg=x",
+    ),
+    "a system log": (
+        "Nov 21 10:00:00 web-1 sshd[4711]: Accepted",
+        "2026-11-21T10:00:00.1+01:00 web-1 systemd[1]: Started",
+    ),
     "4 columns with tabs between": ("1795255200.25\ta\t1\t-", "1795255201.50\tb\t2\t0.5"),
-    "lines that begin with a time": ("2026-11-21 10:00:00,123 [INFO] started", "2026-11-21 10:00:01,004 [ERROR] ended"),
-    "records that begin with a time": ("2026/11/21 10:00:00 Boom", "\tat a.b(C.java:7)", "2026/11/21 10:00:01 Again", "\tat x"),
+    "lines that begin with a time": (
+        "2026-11-21 10:00:00,123 [INFO] started",
+        "2026-11-21 10:00:01,004 [ERROR] ended",
+    ),
+    "records that begin with a time": (
+        "2026/11/21 10:00:00 Boom",
+        "\tat a.b(C.java:7)",
+        "2026/11/21 10:00:01 Again",
+        "\tat x",
+    ),
     "lines of text without a time": ("a recipe", "of no form at all"),
-}  # fmt: skip
+}
 FIELDS = {
-    "JSON lines": {"level": "string", "n": "long", "share": "double", "ok": "boolean", "later": "string"},
-    "an access log": {"client": "string", "user": "string", "request": "string", "status": "long", "bytes": "long"},
+    "JSON lines": {
+        "level": "string",
+        "n": "long",
+        "share": "double",
+        "ok": "boolean",
+        "later": "string",
+    },
+    "an access log": {
+        "client": "string",
+        "user": "string",
+        "request": "string",
+        "status": "long",
+        "bytes": "long",
+    },
     "logfmt": {"level": "string", "n": "long", "msg": "string"},
     "4 columns with tabs between": {"column_2": "string", "column_3": "long", "column_4": "double"},
     "lines that begin with a time": {"level": "string", "message": "bytes"},
@@ -81,7 +112,9 @@ def test_each_form_is_found_and_takes_its_lines(tmp_path: Path, form: str) -> No
     assert found.candidate.form == form
     assert (found.fitting, found.caught, found.dead_letters.total()) == (found.records, 0, 0)
     declared = {field["name"]: field["type"] for field in found.candidate.fields}
-    assert {name: declared[name] for name in FIELDS.get(form, {})} == {n: ["null", of] for n, of in FIELDS.get(form, {}).items()}
+    assert {name: declared[name] for name in FIELDS.get(form, {})} == {
+        n: ["null", of] for n, of in FIELDS.get(form, {}).items()
+    }
     assert form == "lines of text without a time" or (found.oldest or "").startswith("2026-11-21T")
 
 
@@ -98,7 +131,15 @@ def test_what_is_written_is_read_and_takes_the_lines(tmp_path: Path, form: str) 
     assert (source.name, source.paths, source.zone) == ("my-app", [str(log)], "Europe/Vienna")
     if source.record_start is None:
         tried = CliRunner().invoke(
-            try_, ["--dir", str(out / "types"), "--lines", str(log), "--config", str(out / "hourmark.toml")]
+            try_,
+            [
+                "--dir",
+                str(out / "types"),
+                "--lines",
+                str(log),
+                "--config",
+                str(out / "hourmark.toml"),
+            ],
         )
         assert tried.exit_code == 0, tried.output
 
@@ -115,7 +156,12 @@ def test_lines_of_another_form_are_kept_whole_by_what_is_written(tmp_path: Path)
 
 
 def test_records_begin_as_the_first_of_them(tmp_path: Path) -> None:
-    record = ("Start-Date: 2026-11-21  10:00:00", "Install: x", "End-Date: 2026-11-21  10:00:01", "")
+    record = (
+        "Start-Date: 2026-11-21  10:00:00",
+        "Install: x",
+        "End-Date: 2026-11-21  10:00:01",
+        "",
+    )
     found = proposal(tmp_path, "", *record, *record, *record)
     assert found.candidate.record_start == r"^Start-Date: \d{4}-\d\d-\d\d  \d\d:\d\d:\d\d"
     assert (found.records, found.fitting) == (3, 3)
@@ -136,30 +182,42 @@ def test_buckets_begin_with_the_oldest_line_and_not_too_many_ago(tmp_path: Path)
     assert str(first_hour([recent], now_ms, 3600)) == "2026-11-21T09"
     assert str(first_hour([recent, old], now_ms, 60)) == "2026-11-21T05:00", "300 of a minute"
     assert str(first_hour([None], now_ms, 60)) == "2026-11-21T10:00"
-    assert str(first_hour(["2026-11-21T12:00:00Z"], now_ms, 60)) == "2026-11-21T10:00", "a clock ahead moves nothing"
+    assert str(first_hour(["2026-11-21T12:00:00Z"], now_ms, 60)) == "2026-11-21T10:00", (
+        "a clock ahead moves nothing"
+    )
 
 
 def test_the_first_bucket_is_shown_written_and_can_be_chosen(tmp_path: Path) -> None:
     log = tmp_path / "app.log"
     log.write_text("2026-11-21 10:00:00 long ago\n")
-    done = invoked(str(log), "--out", str(tmp_path / "out"), "--first-hour", "2026-11-20T05:07", "--yes")
+    done = invoked(
+        str(log), "--out", str(tmp_path / "out"), "--first-hour", "2026-11-20T05:07", "--yes"
+    )
     assert "buckets of 1 minute from 2026-11-20T05:07 on" in done.output
     config = load_config(tmp_path / "out/hourmark.toml")
     assert config.types.first_hour == "2026-11-20T05:07"
     assert str(first_hour_of(config, None, is_new=True)) == "2026-11-20T05:07"
     assert str(first_hour_of(config, "2026-11-20T06", is_new=True)) == "2026-11-20T06:00"
-    assert first_hour_of(config, None, is_new=False) > Hour.parse("2026-11-20T05:07", 60), "types that come later begin now"
-    with pytest.raises(UsageError, match=r"--first-hour: 'noon' is no hour; write it as 2026-11-21T05"):
+    assert first_hour_of(config, None, is_new=False) > Hour.parse("2026-11-20T05:07", 60), (
+        "types that come later begin now"
+    )
+    with pytest.raises(
+        UsageError, match=r"--first-hour: 'noon' is no hour; write it as 2026-11-21T05"
+    ):
         invoked(str(log), "--out", str(tmp_path / "other"), "--first-hour", "noon")
 
 
 def test_a_first_hour_that_is_none_is_refused_by_its_setting() -> None:
-    config = Config(parsing=Buckets(bucket_seconds=3600), types=Types(first_hour="2026-11-20T05:07"))
+    config = Config(
+        parsing=Buckets(bucket_seconds=3600), types=Types(first_hour="2026-11-20T05:07")
+    )
     with pytest.raises(UsageError, match=r"types.first_hour: .* is not the start of a bucket"):
         first_hour_of(config, None, is_new=True)
 
 
-def test_a_record_whose_first_line_is_its_time_alone_has_a_message_that_begins_with_text(tmp_path: Path) -> None:
+def test_a_record_whose_first_line_is_its_time_alone_has_a_message_that_begins_with_text(
+    tmp_path: Path,
+) -> None:
     log = tmp_path / "a.log"
     log.write_text("Start-Date: 2026-11-21  10:00:00\nCommandline: apt\nEnd-Date: now\n\n" * 3)
     proposal = propose(read_sample(log), "a", zone="UTC", host="web")
@@ -185,19 +243,28 @@ def test_a_record_whose_first_line_is_its_time_alone_has_a_message_that_begins_w
         ("- started", "-> there", None, "-> there"),
     ],
 )
-def test_what_is_no_level_stays_in_the_message(tmp_path: Path, most: str, line: str, level: str | None, message: str) -> None:
+def test_what_is_no_level_stays_in_the_message(
+    tmp_path: Path, most: str, line: str, level: str | None, message: str
+) -> None:
     lines = [f"2026-11-21 10:00:{n:02} {text}" for n, text in enumerate([*[most] * 40, line])]
     pattern = proposal(tmp_path, *lines).candidate.line["pattern"]
     found = re.fullmatch(pattern, lines[-1])
-    assert found is not None and (found.groupdict().get("level"), found["message"]) == (level, message)
+    assert found is not None and (found.groupdict().get("level"), found["message"]) == (
+        level,
+        message,
+    )
     assert re.fullmatch(pattern, lines[0]) is not None
 
 
 @pytest.mark.parametrize(
-    ("between", "rest"), [("] ", "ended"), (": ", "ended"), ("\t", "ended"), ("  ", "ended"), ("", "")], ids=repr
+    ("between", "rest"),
+    [("] ", "ended"), (": ", "ended"), ("\t", "ended"), ("  ", "ended"), ("", "")],
+    ids=repr,
 )
 def test_what_closes_a_time_is_no_message(tmp_path: Path, between: str, rest: str) -> None:
-    lines = [f"{'[' if ']' in between else ''}2026-11-21 10:00:{n:02}{between}{rest}" for n in range(40)]
+    lines = [
+        f"{'[' if ']' in between else ''}2026-11-21 10:00:{n:02}{between}{rest}" for n in range(40)
+    ]
     found = re.fullmatch(proposal(tmp_path, *lines).candidate.line["pattern"], lines[0])
     assert found is not None and found["message"] == rest
 
@@ -207,7 +274,11 @@ def test_times_are_seen_wherever_they_begin(stamp: str) -> None:
     for before in ("", "[", "some-program "):
         found = stamped(f"{before}{stamp} INFO text".encode())
         assert found is not None
-        assert (found.form.format, found.start, found.end) == (STAMPS[stamp], len(before), len(before) + len(stamp))
+        assert (found.form.format, found.start, found.end) == (
+            STAMPS[stamp],
+            len(before),
+            len(before) + len(stamp),
+        )
 
 
 @pytest.mark.parametrize("line", ["", "no time", "2026-11-21", f"{'x' * 200} 2026-11-21 10:00:00"])
@@ -220,22 +291,35 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     arguments = (str(tmp_path / "a.log"), "--out", str(tmp_path / "out"), "--yes")
     assert invoked(*arguments).exit_code == 0
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.toml")}
-    with pytest.raises(UsageError, match=r"a.log is followed already, as source a of .*hourmark.toml; `hourmark run` goes on"):
+    with pytest.raises(
+        UsageError,
+        match=r"a.log is followed already, as source a of .*hourmark.toml; `hourmark run` goes on",
+    ):
         invoked(*arguments)
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.toml")} == before
 
 
 def test_nothing_is_written_unasked(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("x\n")
-    assert "nothing was written" in invoked(str(tmp_path / "a.log"), "--out", str(tmp_path / "out")).output
-    told = json.loads(invoked(str(tmp_path / "a.log"), "--out", str(tmp_path / "out"), "--json").stdout)
+    assert (
+        "nothing was written"
+        in invoked(str(tmp_path / "a.log"), "--out", str(tmp_path / "out")).output
+    )
+    told = json.loads(
+        invoked(str(tmp_path / "a.log"), "--out", str(tmp_path / "out"), "--json").stdout
+    )
     assert told["proposals"][0]["fitting"] == 1
     assert [*tmp_path.iterdir()] == [tmp_path / "a.log"]
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"", "no line yet"), (b"\n\n", "no line yet"), (b"\x1f\x8b\x08rest", "packed by gzip"), (b"a\x00b\n", "NUL")],
+    [
+        (b"", "no line yet"),
+        (b"\n\n", "no line yet"),
+        (b"\x1f\x8b\x08rest", "packed by gzip"),
+        (b"a\x00b\n", "NUL"),
+    ],
 )
 def test_what_has_no_lines_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "a.log").write_bytes(content)
@@ -267,7 +351,14 @@ def test_names_are_types_names_and_differ(tmp_path: Path) -> None:
     assert {"n-1", "log-2026", "syslog-2", "dead-letters-2"} <= set(names)
 
 
-@given(st.lists(st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.lists(st.integers())), max_size=6))
+@given(
+    st.lists(
+        st.one_of(
+            st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.lists(st.integers())
+        ),
+        max_size=6,
+    )
+)
 def test_a_type_of_json_takes_all_of_its_values(values: list[Any]) -> None:
     of = json_type(values)
     kinds = {"boolean": (bool,), "long": (int,), "double": (int, float), "string": (str,)}
@@ -276,8 +367,14 @@ def test_a_type_of_json_takes_all_of_its_values(values: list[Any]) -> None:
 
 @pytest.mark.parametrize(
     ("values", "of"),
-    [(["1", "-20", "-"], "long"), (["1", "2.5"], "double"), (["007"], "string"), (["true"], "boolean"), (["-"], "string")],
-)  # fmt: skip
+    [
+        (["1", "-20", "-"], "long"),
+        (["1", "2.5"], "double"),
+        (["007"], "string"),
+        (["true"], "boolean"),
+        (["-"], "string"),
+    ],
+)
 def test_text_is_typed_by_all_of_its_values(values: list[str], of: str) -> None:
     assert text_type(values) == of
 
@@ -285,28 +382,53 @@ def test_text_is_typed_by_all_of_its_values(values: list[str], of: str) -> None:
 @pytest.mark.parametrize(
     ("values", "of"),
     [
-        ([1795255200], "unix"), ([1795255200123], "unix-ms"), (["2026-11-21 10:00:00,5"], "%Y-%m-%d %H:%M:%S,%f"), ([7], None),
-        (["2026-11-21T10:00:00Z", "x"], None), ([], None),
+        ([1795255200], "unix"),
+        ([1795255200123], "unix-ms"),
+        (["2026-11-21 10:00:00,5"], "%Y-%m-%d %H:%M:%S,%f"),
+        ([7], None),
+        (["2026-11-21T10:00:00Z", "x"], None),
+        ([], None),
     ],
-)  # fmt: skip
+)
 def test_times_of_fields(values: list[Any], of: str | None) -> None:
     assert time_form(values) == of
 
 
 def test_a_record_that_the_sample_cuts_in_two_is_no_bad_one(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
-    log.write_text("".join(f"2026-11-21 10:00:{n % 60:02} boom\n\tat a.b\n\tat c.d\n\tat e.f\n" for n in range(900)))
+    log.write_text(
+        "".join(
+            f"2026-11-21 10:00:{n % 60:02} boom\n\tat a.b\n\tat c.d\n\tat e.f\n" for n in range(900)
+        )
+    )
     found = propose(read_sample(log), "a", zone="UTC", host="web")
-    assert (found.candidate.form, found.caught, found.dead_letters) == ("records that begin with a time", 0, {})
+    assert (found.candidate.form, found.caught, found.dead_letters) == (
+        "records that begin with a time",
+        0,
+        {},
+    )
     assert found.fitting == found.records
 
 
 def test_a_time_that_cannot_be_read_is_told_with_what_to_do(tmp_path: Path) -> None:
     log = tmp_path / "pg.log"
-    log.write_text("".join(f"2026-11-21 10:00:{n:02} CET [7] LOG:  checkpoint\n" for n in range(40)))
-    said = CliRunner().invoke(init, [str(log), "--out", str(tmp_path / "out"), "--zone", "America/New_York"]).output
-    assert "such as 2026-11-21 10:00:00 CET, which could not be read: name its zone, such as --zone Europe/Berlin" in said
-    said = CliRunner().invoke(init, [str(log), "--out", str(tmp_path / "out"), "--zone", "Europe/Berlin"]).output
+    log.write_text(
+        "".join(f"2026-11-21 10:00:{n:02} CET [7] LOG:  checkpoint\n" for n in range(40))
+    )
+    said = (
+        CliRunner()
+        .invoke(init, [str(log), "--out", str(tmp_path / "out"), "--zone", "America/New_York"])
+        .output
+    )
+    assert (
+        "such as 2026-11-21 10:00:00 CET, which could not be read: name its zone, such "
+        "as --zone Europe/Berlin"
+    ) in said
+    said = (
+        CliRunner()
+        .invoke(init, [str(log), "--out", str(tmp_path / "out"), "--zone", "Europe/Berlin"])
+        .output
+    )
     assert "could not be read" not in said
     assert "from 2026-11-21T09:00:00" in said
 

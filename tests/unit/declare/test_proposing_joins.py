@@ -1,4 +1,6 @@
-"""`hourmark init` with a folder that it wrote before: log files that are named later join what is there."""
+"""`hourmark init` with a folder that it wrote before: log files that are named later join what is
+there.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def invoked(*arguments: str) -> Any:
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    """Where `app.log` is followed already, with an hour of ten minutes, and a line of the author's own."""
+    """Where `app.log` is followed already, with an hour of ten minutes, and a line of the author's
+    own.
+    """
     (tmp_path / "app.log").write_text("2026-11-21 10:00:00 INFO one\n")
     invoked(str(tmp_path / "app.log"), "--out", str(tmp_path / "out"), "--bucket-seconds", "600")
     with (tmp_path / "out/hourmark.toml").open("a") as file:
@@ -43,7 +47,10 @@ def test_a_second_file_has_its_source_and_type_beside_the_first(out: Path) -> No
     before = (out / "hourmark.toml").read_text()
     type_before = (out / "types/app.toml").read_bytes()
     said = join(out, "b/app.log", "2026-11-21 10:00:00 WARN two\n").output
-    assert f"from {tomllib.loads(before)['types']['first_hour']} on; older lines are late events" in said
+    assert (
+        f"from {tomllib.loads(before)['types']['first_hour']} on; older lines are late events"
+        in said
+    )
     assert (out / "hourmark.toml").read_text().startswith(before), "what is there stays as it was"
     assert (out / "types/app.toml").read_bytes() == type_before
     config, declared = load_config(out / "hourmark.toml"), read_folder(out / "types")
@@ -56,7 +63,12 @@ def test_a_second_file_has_its_source_and_type_beside_the_first(out: Path) -> No
 @pytest.mark.parametrize(
     ("buckets_ago", "theirs_ago", "expected_ago"),
     [(5, 20, 20), (20, 5, 20), (20, 400, 20), (400, 20, 300)],
-    ids=["theirs are earlier", "its own are earlier", "theirs are too long ago", "its own are too long ago"],
+    ids=[
+        "theirs are earlier",
+        "its own are earlier",
+        "theirs are too long ago",
+        "its own are too long ago",
+    ],
 )
 def test_buckets_of_what_joins_begin_with_its_oldest_line(
     out: Path, monkeypatch: pytest.MonkeyPatch, buckets_ago: int, theirs_ago: int, expected_ago: int
@@ -77,10 +89,19 @@ def test_buckets_of_what_joins_begin_with_its_oldest_line(
     assert "# mine" in settings.read_text()
 
 
-def test_where_the_author_took_the_first_hour_away_buckets_begin_when_types_are_applied(out: Path) -> None:
+def test_where_the_author_took_the_first_hour_away_buckets_begin_when_types_are_applied(
+    out: Path,
+) -> None:
     settings = out / "hourmark.toml"
-    settings.write_text("\n".join(line for line in settings.read_text().splitlines() if not line.startswith("first_hour")))
-    assert "from when the types are applied on" in join(out, "b.log", "2026-11-21 10:00:00 INFO one\n").output
+    settings.write_text(
+        "\n".join(
+            line for line in settings.read_text().splitlines() if not line.startswith("first_hour")
+        )
+    )
+    assert (
+        "from when the types are applied on"
+        in join(out, "b.log", "2026-11-21 10:00:00 INFO one\n").output
+    )
     assert load_config(settings).types.first_hour is None
 
 
@@ -121,7 +142,9 @@ def test_what_is_followed_is_not_proposed_again(out: Path) -> None:
         (("--storage", "file:///b"), "storage.root"),
     ],
 )
-def test_what_all_have_in_common_is_not_chosen_again(out: Path, option: tuple[str, str], setting: str) -> None:
+def test_what_all_have_in_common_is_not_chosen_again(
+    out: Path, option: tuple[str, str], setting: str
+) -> None:
     with pytest.raises(UsageError, match=f"{setting} stands in its hourmark.toml"):
         join(out, "more.log", "x\n", *option)
 

@@ -1,4 +1,6 @@
-"""`types apply` refuses what would make dead letters of lines that are events now, unless it is meant."""
+"""`types apply` refuses what would make dead letters of lines that are events now, unless it is
+meant.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from hourmark_delivery_service.parsing import CompiledRules, parse
 
 N = {"name": "n", "type": "long"}
 M = {"name": "m", "type": "string", "default": "none"}
-LEVEL = {"name": "level", "type": {"type": "enum", "name": "Level", "symbols": ["a", "b", "z"], "default": "z"}}
+LEVEL = {
+    "name": "level",
+    "type": {"type": "enum", "name": "Level", "symbols": ["a", "b", "z"], "default": "z"},
+}
 APP = Source(name="app", types=["click"])
 
 
@@ -27,12 +32,17 @@ def click(*fields: dict[str, Any], **line: Any) -> EventType:
 
 def rules_of(kind: EventType, source: Source = APP) -> Rules:
     others = [t for t in (RAW,) if t.name in (*source.types, source.catch_all)]
-    versions = {t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate((kind, *others, DEAD_LETTERS), 1)}
+    versions = {
+        t.name: TypeVersion(t, schema_id)
+        for schema_id, t in enumerate((kind, *others, DEAD_LETTERS), 1)
+    }
     return Rules(sequence=1, types=versions, sources={source.name: source}, parsing=Parsing())
 
 
 def dead(line: bytes, rules: Rules) -> int:
-    """How many dead letters become of the line: what the structure says is held against the parser."""
+    """How many dead letters become of the line: what the structure says is held against the
+    parser.
+    """
     body = line + b"\n"
     return parse(range_of(body, "app", rules=rules.id), body, CompiledRules(rules)).dead_letters
 
@@ -42,22 +52,37 @@ def msg(time: str = "2026-11-21T01:39:58Z", **fields: Any) -> bytes:
 
 
 RAW = EventType(
-    name="raw", fields=[{"name": "line", "type": "bytes"}], line=LineRule(payload="text", field="line", time="observed")
+    name="raw",
+    fields=[{"name": "line", "type": "bytes"}],
+    line=LineRule(payload="text", field="line", time="observed"),
 )
 FREE = Source(name="app", format="free", types=["click"])
 PATTERN = {"payload": "pattern", "time": "observed"}
 S = {"name": "s", "type": "string"}
 NESTED = {"name": "of", "type": {"type": "record", "name": "Of", "fields": [{**M}]}}
-BARE = {"name": "of", "type": {"type": "record", "name": "Of", "fields": [{"name": "m", "type": "string"}]}}
+BARE = {
+    "name": "of",
+    "type": {"type": "record", "name": "Of", "fields": [{"name": "m", "type": "string"}]},
+}
 
 REFUSED: dict[str, tuple[Rules, Rules, bytes, str]] = {
     "a default": (
-        rules_of(click(N, M)), rules_of(click(N, {"name": "m", "type": "string"})), msg(n=1),
+        rules_of(click(N, M)),
+        rules_of(click(N, {"name": "m", "type": "string"})),
+        msg(n=1),
         "click: field m lost its default",
     ),
-    "a field": (rules_of(click(N, M)), rules_of(click(N)), msg(n=1, m="x"), "click: field m is declared no more"),
+    "a field": (
+        rules_of(click(N, M)),
+        rules_of(click(N)),
+        msg(n=1, m="x"),
+        "click: field m is declared no more",
+    ),
     "a default within": (
-        rules_of(click(N, NESTED)), rules_of(click(N, BARE)), msg(n=1, of={}), "click: field of.m lost its default"
+        rules_of(click(N, NESTED)),
+        rules_of(click(N, BARE)),
+        msg(n=1, of={}),
+        "click: field of.m lost its default",
     ),
     "a symbol": (
         rules_of(click(N, LEVEL)),
@@ -66,25 +91,36 @@ REFUSED: dict[str, tuple[Rules, Rules, bytes, str]] = {
         "click: field level takes b no more",
     ),
     "no time": (
-        rules_of(click(N, time="observed")), rules_of(click(N)), msg("-", n=1), "click: lines without a time were accepted"
+        rules_of(click(N, time="observed")),
+        rules_of(click(N)),
+        msg("-", n=1),
+        "click: lines without a time were accepted",
     ),
     "a group": (
-        rules_of(click(S, pattern="(?P<s>.*)", **PATTERN), FREE), rules_of(click(S, pattern=".*", **PATTERN), FREE), b"x",
+        rules_of(click(S, pattern="(?P<s>.*)", **PATTERN), FREE),
+        rules_of(click(S, pattern=".*", **PATTERN), FREE),
+        b"x",
         "click: its pattern lost the group s",
     ),
     "a catch_all": (
-        rules_of(click(N), APP.model_copy(update={"catch_all": "raw"})), rules_of(click(N)), b"x",
+        rules_of(click(N), APP.model_copy(update={"catch_all": "raw"})),
+        rules_of(click(N)),
+        b"x",
         "source app: it has no catch_all any more",
     ),
     "a type of a source": (
-        rules_of(click(N), Source(name="app", types=["click", "raw"])), rules_of(click(N)), b"<13>1 - h a - raw - x",
+        rules_of(click(N), Source(name="app", types=["click", "raw"])),
+        rules_of(click(N)),
+        b"<13>1 - h a - raw - x",
         "source app: it carries raw no more",
     ),
     "a format": (
-        rules_of(click(S, pattern="(?P<s>.*)", **PATTERN), FREE), rules_of(click(S, pattern="(?P<s>.*)", **PATTERN)), b"x",
+        rules_of(click(S, pattern="(?P<s>.*)", **PATTERN), FREE),
+        rules_of(click(S, pattern="(?P<s>.*)", **PATTERN)),
+        b"x",
         "source app: its format was free and is rfc5424",
     ),
-}  # fmt: skip
+}
 
 
 def declarations(rules: Rules) -> Declarations:
@@ -108,7 +144,10 @@ def test_what_makes_dead_letters_of_live_lines_is_refused_and_can_be_meant(name:
         (click(N, M), click(N, {**M, "default": "other"})),
         (click(N), click({"name": "n", "type": "double"})),
         (click(N), click({**N, "doc": "said otherwise"})),
-        (click(LEVEL), click({"name": "level", "type": {**LEVEL["type"], "symbols": ["a", "b", "c", "z"]}})),  # type: ignore[dict-item]
+        (
+            click(LEVEL),
+            click({"name": "level", "type": {**LEVEL["type"], "symbols": ["a", "b", "c", "z"]}}),  # type: ignore[dict-item]
+        ),
         (click(S, pattern="(?P<s>.*)", **PATTERN), click(S, pattern="(?P<s>[a-z]+)", **PATTERN)),
     ],
 )
@@ -117,8 +156,14 @@ def test_what_takes_more_or_cannot_be_told_is_accepted(before: EventType, after:
 
 
 def test_a_record_in_itself_ends() -> None:
-    tree: dict[str, Any] = {"name": "tree", "type": {"type": "record", "name": "Tree", "fields": [
-        {"name": "next", "type": ["null", "Tree"], "default": None}, {**M}]}}  # fmt: skip
+    tree: dict[str, Any] = {
+        "name": "tree",
+        "type": {
+            "type": "record",
+            "name": "Tree",
+            "fields": [{"name": "next", "type": ["null", "Tree"], "default": None}, {**M}],
+        },
+    }
     rules = rules_of(click(N, tree))
     check_lines(rules, declarations(rules), may_refuse=False)
     (tree["type"]["fields"][1]).pop("default")

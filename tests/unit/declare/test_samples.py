@@ -1,4 +1,6 @@
-"""Lines that come, under new declarations: what would refuse them is refused; what dead letters say of mistyped declarations."""
+"""Lines that come, under new declarations: what would refuse them is refused; what dead letters say
+of mistyped declarations.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from hourmark.config.groups import Parsing
 from hourmark.errors import UsageError
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
-from hourmark_declare.samples import BLANK, EVENT, UNKNOWN, Again, Samples, check_samples, parsed_again
+from hourmark_declare.samples import (
+    BLANK,
+    EVENT,
+    UNKNOWN,
+    Again,
+    Samples,
+    check_samples,
+    parsed_again,
+)
 from hourmark_declare.trying import Place
 
 NOW_MS = 1_795_000_000_000
@@ -25,7 +35,9 @@ def declared(pattern: str) -> Declarations:
 
 
 def in_force(declarations: Declarations) -> Rules:
-    versions = {t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(declarations.types, 1)}
+    versions = {
+        t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(declarations.types, 1)
+    }
     return Rules(sequence=4, types=versions, sources={"app": APP}, parsing=Parsing())
 
 
@@ -33,11 +45,15 @@ BEFORE, AFTER = declared("user=(?P<user>[a-z]+)"), declared("user=(?P<user>[a-m]
 
 
 def samples(*lines: bytes) -> Samples:
-    return Samples(source="app", lines=lines, place=Place(observed_at_ms=NOW_MS, zone="UTC", host="h"))
+    return Samples(
+        source="app", lines=lines, place=Place(observed_at_ms=NOW_MS, zone="UTC", host="h")
+    )
 
 
 def test_a_sample_line_that_was_an_event_and_would_be_none_is_refused_by_its_number() -> None:
-    with pytest.raises(UsageError, match=r"1 of 3 sample lines of source app .* line 2: no_pattern.*--refuse-lines"):
+    with pytest.raises(
+        UsageError, match=r"1 of 3 sample lines of source app .* line 2: no_pattern.*--refuse-lines"
+    ):
         check_samples(in_force(BEFORE), AFTER, samples(b"user=abc", b"user=xyz", b"neither"))
 
 
@@ -49,11 +65,19 @@ def test_before_the_first_revision_nothing_is_refused() -> None:
     assert check_samples(None, AFTER, samples(b"user=abc", b"user=xyz")) == 1
 
 
-def letter(raw: bytes, *, source: str = "app", reason: str = "no_pattern", file: Any = "f") -> dict[str, Any]:
+def letter(
+    raw: bytes, *, source: str = "app", reason: str = "no_pattern", file: Any = "f"
+) -> dict[str, Any]:
     return {
-        "declared_source": source, "claimed_type": None, "reason": reason, "raw": raw, "detail": "why", "file": file, "host": "h",
+        "declared_source": source,
+        "claimed_type": None,
+        "reason": reason,
+        "raw": raw,
+        "detail": "why",
+        "file": file,
+        "host": "h",
         "event_time": dt.datetime.fromtimestamp(NOW_MS / 1000, dt.UTC),
-    }  # fmt: skip
+    }
 
 
 def again(*letters: dict[str, Any]) -> list[Again]:

@@ -1,4 +1,6 @@
-"""How a type lives: each change of docs/event-types.md, from its declaration to what readers of all its buckets see."""
+"""How a type lives: each change of docs/event-types.md, from its declaration to what readers of all
+its buckets see.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +51,20 @@ class TypeLife:
         types = [] if remove else [EventType(name="click", fields=list(fields))]
         sources = [Source(name="app", types=["click"])] if types else []
         ports = outside(self.ledger, self.registry, self.topic)
-        apply(ports, Declarations([*types, DEAD_LETTERS], sources), hour_at(0), may_remove=remove, may_refuse=True)
+        apply(
+            ports,
+            Declarations([*types, DEAD_LETTERS], sources),
+            hour_at(0),
+            may_remove=remove,
+            may_refuse=True,
+        )
         records = [(key.encode(), value.encode()) for _, (key, value) in self.topic.log]
         self.service.feed(records, anew=True)
 
     def close(self, **values: Any) -> list[str]:
-        """A line with these values, delivered, and the next hour, closed with its event; the types of what it became."""
+        """A line with these values, delivered, and the next hour, closed with its event; the types
+        of what it became.
+        """
         hour = hour_at(self.closed)
         line = f"<13>1 {hour}:00:00Z h a - click - {json.dumps(values)}\n".encode()
         rules = self.service.latest
@@ -83,7 +93,9 @@ class TypeLife:
             }
         )
         topics = {events_topic(t): t for t in ("click", DEAD_LETTERS.name)}
-        ids = {schema_id: of.event_type for schema_id, of in known_schemas(self.world.database).items()}
+        ids = {
+            schema_id: of.event_type for schema_id, of in known_schemas(self.world.database).items()
+        }
         plan = StagePlan(
             storage=self.world.config.storage,
             folder=f"_staging/{self.closed}",
@@ -94,7 +106,11 @@ class TypeLife:
             ledger="",
             schema_types=ids,
         )
-        listed = [g for g in stage_table(table, (), plan, self.world.storage).groups if g.event_type == "click"]
+        listed = [
+            g
+            for g in stage_table(table, (), plan, self.world.storage).groups
+            if g.event_type == "click"
+        ]
         if listed:
             self._write(listed)
         return [r.event_type for r in records]
@@ -104,25 +120,44 @@ class TypeLife:
         known = known_schemas(self.world.database)
         engine = Engine(self.world.storage, self.world.database, self.world.config)
         texts, marks = ({n: s[at] for n, s in known.items()} for at in (2, 1))
-        (written,) = engine.write([SealedHour("click", hour, tuple(listed))], texts, f"{ATTEMPTS_FOLDER}/{attempt}/_tasks")
+        (written,) = engine.write(
+            [SealedHour("click", hour, tuple(listed))], texts, f"{ATTEMPTS_FOLDER}/{attempt}/_tasks"
+        )
         made = manifest_of(
-            frontier(hour), written, listed=listed, fingerprints=marks, previous=None, ledger=self.world.database.identity(),
-            attempt=attempt, now_ms=hour.end_ms,
-        )  # fmt: skip
+            frontier(hour),
+            written,
+            listed=listed,
+            fingerprints=marks,
+            previous=None,
+            ledger=self.world.database.identity(),
+            attempt=attempt,
+            now_ms=hour.end_ms,
+        )
         publish(self.world.storage, frontier(hour), written, made)
         self.closed += 1
 
     def read(self) -> list[dict[str, Any]]:
-        """The own fields of every event of every closed bucket, as a stock reader with the newest schema sees them."""
-        newest = max((v for r in self.ledger.book().revisions for v in r.types.values() if v.declaration.name == "click"),
-                     key=lambda v: v.schema_id)  # fmt: skip
+        """The own fields of every event of every closed bucket, as a stock reader with the newest
+        schema sees them.
+        """
+        newest = max(
+            (
+                v
+                for r in self.ledger.book().revisions
+                for v in r.types.values()
+                if v.declaration.name == "click"
+            ),
+            key=lambda v: v.schema_id,
+        )
         latest = self.ledger.book().latest
         assert latest is not None
         schema = fastavro.parse_schema(latest.types.get("click", newest).schema, named_schemas={})
         rows = []
         for file in sorted((self.world.root / "click").rglob("*.avro")):
             with file.open("rb") as stream:
-                rows += [dict(row) for row in fastavro.reader(stream, schema) if isinstance(row, dict)]
+                rows += [
+                    dict(row) for row in fastavro.reader(stream, schema) if isinstance(row, dict)
+                ]
         own = [f["name"] for f in latest.types.get("click", newest).declaration.fields]
         return [{name: row[name] for name in own} for row in rows]
 
@@ -135,12 +170,18 @@ def life(tmp_path: Path) -> TypeLife:
 def test_a_new_field_has_its_default_in_older_buckets(life: TypeLife) -> None:
     life.apply(N)
     life.close(n=1)
-    life.apply(N, {"name": "word", "type": ["null", "string"]}, {"name": "size", "type": "long", "default": 7})
+    life.apply(
+        N,
+        {"name": "word", "type": ["null", "string"]},
+        {"name": "size", "type": "long", "default": 7},
+    )
     life.close(n=2, word="w", size=8)
     assert life.close(n=3) == ["click"], "lines of programs that do not know the new fields yet"
     assert life.read() == [
-        {"n": 1, "word": None, "size": 7}, {"n": 2, "word": "w", "size": 8}, {"n": 3, "word": None, "size": 7},
-    ]  # fmt: skip
+        {"n": 1, "word": None, "size": 7},
+        {"n": 2, "word": "w", "size": 8},
+        {"n": 3, "word": None, "size": 7},
+    ]
 
 
 def test_a_field_that_is_taken_away_is_not_seen_any_more(life: TypeLife) -> None:
@@ -158,7 +199,9 @@ def test_an_int_is_promoted_to_long(life: TypeLife) -> None:
     life.apply(N)
     life.close(n=1 << 40)
     assert life.read() == [{"n": 1}, {"n": 1 << 40}]
-    with pytest.raises(UsageError, match=r"what was written under schema id \d+ cannot be read with this: field n"):
+    with pytest.raises(
+        UsageError, match=r"what was written under schema id \d+ cannot be read with this: field n"
+    ):
         life.apply({"name": "n", "type": "int"})
 
 
@@ -186,7 +229,9 @@ def test_a_type_is_retired_and_brought_back(life: TypeLife) -> None:
     with pytest.raises(UsageError, match="schema id 1 cannot be read with this: field n"):
         life.apply({"name": "n", "type": "string"})
     life.apply(N)
-    assert life.registry.find("events.click", EventType(name="click", fields=[N]).schema()) == before
+    assert (
+        life.registry.find("events.click", EventType(name="click", fields=[N]).schema()) == before
+    )
     life.close(n=3)
     assert life.read() == [{"n": 1}, {"n": 3}]
 
@@ -196,14 +241,24 @@ def test_a_name_that_was_given_up_keeps_its_type(life: TypeLife) -> None:
     life.apply(N, {"name": "size", "type": "long", "default": 0})
     life.close(n=1, size=2)
     life.apply(N)
-    with pytest.raises(UsageError, match=r"schema id 1 cannot be read with this: field size \(reader type: string"):
+    with pytest.raises(
+        UsageError, match=r"schema id 1 cannot be read with this: field size \(reader type: string"
+    ):
         life.apply(N, {"name": "size", "type": "string", "default": ""})
     assert life.read() == [{"n": 1}]
 
 
 def test_a_refused_change_leaves_nothing_behind(life: TypeLife) -> None:
     life.apply(N)
-    registered, latest, published = dict(life.registry.by_id), life.ledger.book().latest, list(life.topic.log)
+    registered, latest, published = (
+        dict(life.registry.by_id),
+        life.ledger.book().latest,
+        list(life.topic.log),
+    )
     with pytest.raises(UsageError):
         life.apply({"name": "n", "type": "string"})
-    assert (life.registry.by_id, life.ledger.book().latest, life.topic.log) == (registered, latest, published)
+    assert (life.registry.by_id, life.ledger.book().latest, life.topic.log) == (
+        registered,
+        latest,
+        published,
+    )

@@ -1,4 +1,6 @@
-"""`hourmark types check`: the examples are well declared, and each wrong declaration is refused by file and reason."""
+"""`hourmark types check`: the examples are well declared, and each wrong declaration is refused by
+file and reason.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 def check(folder: Path) -> dict[str, list[str]]:
-    result = CliRunner().invoke(types, ["check", "--dir", str(folder), "--json"], catch_exceptions=False)
+    result = CliRunner().invoke(
+        types, ["check", "--dir", str(folder), "--json"], catch_exceptions=False
+    )
     assert result.exit_code == 0, result.output
     found: dict[str, list[str]] = json.loads(result.stdout)
     return found
@@ -37,7 +41,10 @@ def test_the_examples_are_well_declared() -> None:
         "types": ["app-log", "dead-letters", "kafka-log", "page-viewed"],
         "sources": ["app", "kafka"],
     }
-    assert load_config(EXAMPLES / "tailer.toml").tailer.sources[0].name in check(EXAMPLES / "types")["sources"]
+    assert (
+        load_config(EXAMPLES / "tailer.toml").tailer.sources[0].name
+        in check(EXAMPLES / "types")["sources"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,8 +56,18 @@ def test_the_examples_are_well_declared() -> None:
             "(?P<level>(",
             "kafka-log cannot be used: line.pattern: RE2 does not accept it: missing",
         ),
-        ("kafka-log.toml", "(?P<level>", "(?'level'", "line.pattern: RE2 does not accept it: invalid perl operator"),
-        ("kafka-log.toml", "(?P<level>", "(?=x)(?P<level>", "line.pattern: RE2 does not accept it: invalid perl operator"),
+        (
+            "kafka-log.toml",
+            "(?P<level>",
+            "(?'level'",
+            "line.pattern: RE2 does not accept it: invalid perl operator",
+        ),
+        (
+            "kafka-log.toml",
+            "(?P<level>",
+            "(?=x)(?P<level>",
+            "line.pattern: RE2 does not accept it: invalid perl operator",
+        ),
         ("kafka-log.toml", "(?P<level>", "(?P<nolevel>", "none of its fields"),
         ("kafka-log.toml", "(?P<time>", "(?P<when>", "need each other"),
         ("page-viewed.toml", '"page-viewed"', '"other"', "must have one name"),
@@ -63,7 +80,9 @@ def test_the_examples_are_well_declared() -> None:
         ("sources.toml", 'catch_all = "kafka-log"', 'catch_all = "page-viewed"', "catch_all"),
     ],
 )
-def test_a_wrong_declaration_is_refused_with_its_reason(folder: Path, file: str, before: str, after: str, said: str) -> None:
+def test_a_wrong_declaration_is_refused_with_its_reason(
+    folder: Path, file: str, before: str, after: str, said: str
+) -> None:
     text = (folder / file).read_text()
     assert before in text
     (folder / file).write_text(text.replace(before, after))
@@ -74,18 +93,24 @@ def test_a_wrong_declaration_is_refused_with_its_reason(folder: Path, file: str,
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (r"""pattern = '\(?P<time>\d+ (?P<x>.*)'
+        (
+            r"""pattern = '\(?P<time>\d+ (?P<x>.*)'
 time_format = "%H"
 [[fields]]
 name = "x"
-type = "string" """, "t cannot be used: line.pattern: it has no group `time`"),
-        (r"""pattern = '(?P<time>\d+)(?P<x>.*)'
+type = "string" """,
+            "t cannot be used: line.pattern: it has no group `time`",
+        ),
+        (
+            r"""pattern = '(?P<time>\d+)(?P<x>.*)'
 time_format = "%Q"
 [[fields]]
 name = "x"
-type = "string" """, "t cannot be used: line.time_format: the directive %Q"),
+type = "string" """,
+            "t cannot be used: line.time_format: the directive %Q",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_pattern_that_can_never_be_used_is_refused(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "t.toml").write_text(f'name = "t"\n[line]\npayload = "pattern"\n{text}\n')
     with pytest.raises(TypeFileError, match=said):
@@ -107,8 +132,17 @@ def test_a_pattern_that_can_never_be_used_is_refused(tmp_path: Path, text: str, 
 def test_a_group_that_is_named_twice_is_refused_because_re2_knows_the_first_alone(
     tmp_path: Path, pattern: str, twice: bool
 ) -> None:
-    lines = ['name = "t"', "[line]", 'payload = "pattern"', 'time = "observed"', f"pattern = '{pattern}'", "[[fields]]"]
-    (tmp_path / "t.toml").write_text("\n".join([*lines, 'name = "line"', 'type = ["null", "string"]', ""]))
+    lines = [
+        'name = "t"',
+        "[line]",
+        'payload = "pattern"',
+        'time = "observed"',
+        f"pattern = '{pattern}'",
+        "[[fields]]",
+    ]
+    (tmp_path / "t.toml").write_text(
+        "\n".join([*lines, 'name = "line"', 'type = ["null", "string"]', ""])
+    )
     if twice:
         with pytest.raises(TypeFileError, match="names the group line twice"):
             check(tmp_path)
@@ -130,7 +164,10 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 def _rules(*types: EventType) -> Rules:
     sources = {"app": Source(name="app", types=["click"])}
     return Rules(
-        sequence=1, types={t.name: TypeVersion(t, 1) for t in (*types, DEAD_LETTERS)}, sources=sources, parsing=Parsing()
+        sequence=1,
+        types={t.name: TypeVersion(t, 1) for t in (*types, DEAD_LETTERS)},
+        sources=sources,
+        parsing=Parsing(),
     )
 
 

@@ -1,4 +1,6 @@
-"""`hourmark types try`: sample lines, shown as what the service would make of them; and rules of lines that are refused."""
+"""`hourmark types try`: sample lines, shown as what the service would make of them; and rules of
+lines that are refused.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,19 @@ from click.testing import CliRunner, Result
 
 from hourmark.errors import TypeFileError, UsageError
 from hourmark.records.ranges import LINE_BYTES_MAX
-from hourmark.rules.event_types import SYSLOG, EventType, LineRule, Source, check_together, read_folder
+from hourmark.rules.event_types import (
+    SYSLOG,
+    EventType,
+    LineRule,
+    Source,
+    check_together,
+    read_folder,
+)
 from hourmark_declare.cli import types
 
-SAMPLES = os.environ.get("HOURMARK_LOGHUB", "")  # a folder with samples of https://github.com/logpai/loghub
+SAMPLES = os.environ.get(
+    "HOURMARK_LOGHUB", ""
+)  # a folder with samples of https://github.com/logpai/loghub
 NOW = "2026-11-21T01:40:00Z"
 SYSTEM = '[[source]]\nname = "system"\nformat = "syslog"\ntypes = ["syslog"]\n'
 WEB = """\
@@ -29,14 +40,19 @@ line = { payload = "logfmt", time_field = "ts", unknown = "ignore" }
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / "types"
     made.mkdir()
-    (made / "sources.toml").write_text(SYSTEM + '[[source]]\nname = "app"\nformat = "free"\ntypes = ["web"]\n')
+    (made / "sources.toml").write_text(
+        SYSTEM + '[[source]]\nname = "app"\nformat = "free"\ntypes = ["web"]\n'
+    )
     (made / "web.toml").write_text(WEB)
     return made
 
 
 def run(folder: Path, lines: bytes, *more: str) -> Result:
     return CliRunner().invoke(
-        types, ["try", "--dir", str(folder), "--lines", "-", "--observed-at", NOW, *more], input=lines, catch_exceptions=False
+        types,
+        ["try", "--dir", str(folder), "--lines", "-", "--observed-at", NOW, *more],
+        input=lines,
+        catch_exceptions=False,
     )
 
 
@@ -46,13 +62,16 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
 def test_the_built_in_type_needs_no_declaration_of_its_own(folder: Path) -> None:
     assert SYSLOG in read_folder(folder).types
-    (folder / "sources.toml").write_text('[[source]]\nname = "app"\nformat = "free"\ntypes = ["web"]\n')
+    (folder / "sources.toml").write_text(
+        '[[source]]\nname = "app"\nformat = "free"\ntypes = ["web"]\n'
+    )
     assert SYSLOG not in read_folder(folder).types, "only where a source names it"
 
 
 def test_whoever_declares_a_type_syslog_has_that(folder: Path) -> None:
     (folder / "syslog.toml").write_text(
-        'name = "syslog"\nfields = [{ name = "m", type = "bytes" }]\nline = { payload = "text", field = "m" }\n'
+        'name = "syslog"\nfields = [{ name = "m", type = "bytes" }]\nline = { payload = '
+        '"text", field = "m" }\n'
     )
     (declared,) = (t for t in read_folder(folder).types if t.name == "syslog")
     assert [field["name"] for field in declared.fields] == ["m"]
@@ -62,18 +81,36 @@ def test_each_line_is_shown_with_its_type_time_and_fields(folder: Path) -> None:
     result = run(folder, b"Nov 21 01:00:00 h cron[7]: caf\xc3\xa9", "--source", "system")
     assert result.exit_code == 0
     line, sums = result.stdout.splitlines()
-    assert line.startswith('1: syslog 2026-11-21T01:00:00.000Z h {"program": "cron", "pid": "7", "message": "café"')
+    assert line.startswith(
+        '1: syslog 2026-11-21T01:00:00.000Z h {"program": "cron", "pid": "7", "message": "café"'
+    )
     assert sums == "events: 1 syslog; dead letters: none"
 
 
 def test_a_dead_letter_is_shown_with_its_reason_and_ends_with_1(folder: Path) -> None:
-    result = run(folder, b"ts=2026-11-21T01:00:00Z status=200 x=y\nstatus=x\n\xff\n", "--source", "app", "--json")
+    result = run(
+        folder,
+        b"ts=2026-11-21T01:00:00Z status=200 x=y\nstatus=x\n\xff\n",
+        "--source",
+        "app",
+        "--json",
+    )
     assert result.exit_code == 1
     event, *letters, sums = rows(result)
-    assert (event["type"], event["time"], event["fields"]) == ("web", "2026-11-21T01:00:00.000Z", {"status": 200})
-    assert [(row["line"], row["reason"]) for row in letters] == [(2, "no_timestamp"), (3, "bad_logfmt")]
+    assert (event["type"], event["time"], event["fields"]) == (
+        "web",
+        "2026-11-21T01:00:00.000Z",
+        {"status": 200},
+    )
+    assert [(row["line"], row["reason"]) for row in letters] == [
+        (2, "no_timestamp"),
+        (3, "bad_logfmt"),
+    ]
     assert sums == {"events": {"web": 1}, "dead_letters": {"no_timestamp": 1, "bad_logfmt": 1}}
-    assert "3: dead letter bad_logfmt: the message" in run(folder, b"\n\nx\n", "--source", "app").stdout
+    assert (
+        "3: dead letter bad_logfmt: the message"
+        in run(folder, b"\n\nx\n", "--source", "app").stdout
+    )
 
 
 def test_a_type_is_tried_alone_in_the_source_that_carries_it(folder: Path) -> None:
@@ -81,12 +118,16 @@ def test_a_type_is_tried_alone_in_the_source_that_carries_it(folder: Path) -> No
 
 
 def test_lines_are_read_in_the_zone_that_is_said(folder: Path) -> None:
-    result = run(folder, b"Nov 21 02:00:00 h p: x\n", "--type", "syslog", "--zone", "Europe/Vienna", "--json")
+    result = run(
+        folder, b"Nov 21 02:00:00 h p: x\n", "--type", "syslog", "--zone", "Europe/Vienna", "--json"
+    )
     assert rows(result)[0]["time"] == "2026-11-21T01:00:00.000Z"
 
 
 def test_no_more_lines_are_read_than_are_asked_for(folder: Path) -> None:
-    assert len(rows(run(folder, b"x\n" * 100, "--source", "app", "--limit", "3", "--json"))) == 3 + 1
+    assert (
+        len(rows(run(folder, b"x\n" * 100, "--source", "app", "--limit", "3", "--json"))) == 3 + 1
+    )
 
 
 def test_a_line_over_the_limit_is_one_dead_letter(folder: Path) -> None:
@@ -118,12 +159,18 @@ def test_wrong_use_is_said(folder: Path, arguments: list[str], said: str) -> Non
         (
             "Apache_2k.log",
             "2005-12-06T00:00:00Z",
-            {"pattern": r"\[(?P<time>[^\]]+)\] \[(?P<level>[a-z]+)\] (?P<message>.*)", "time_format": "%a %b %d %H:%M:%S %Y"},
+            {
+                "pattern": r"\[(?P<time>[^\]]+)\] \[(?P<level>[a-z]+)\] (?P<message>.*)",
+                "time_format": "%a %b %d %H:%M:%S %Y",
+            },
         ),
         (
             "HDFS_2k.log",
             "2008-11-12T00:00:00Z",
-            {"pattern": r"(?P<time>\d{6} \d{6}) \d+ (?P<level>[A-Z]+) (?P<message>.*)", "time_format": "%y%m%d %H%M%S"},
+            {
+                "pattern": r"(?P<time>\d{6} \d{6}) \d+ (?P<level>[A-Z]+) (?P<message>.*)",
+                "time_format": "%y%m%d %H%M%S",
+            },
         ),
     ],
 )
@@ -135,17 +182,24 @@ def test_every_line_of_real_samples_becomes_an_event(
     if rule is not None:
         settings = "\n".join(f"{name} = '''{value}'''" for name, value in rule.items())
         fields = '[{ name = "level", type = "string" }, { name = "message", type = "string" }]'
-        (folder / "x.toml").write_text(f'name = "x"\nfields = {fields}\n[line]\npayload = "pattern"\n{settings}\n')
+        (folder / "x.toml").write_text(
+            f'name = "x"\nfields = {fields}\n[line]\npayload = "pattern"\n{settings}\n'
+        )
     lines = (Path(SAMPLES) / sample).read_bytes()
     result = run(folder, lines, "--observed-at", observed_at, "--json")
     *_, sums = rows(result)
     assert sums == {
-        "events": {"syslog" if rule is None else "x": lines.count(b"\n") + (not lines.endswith(b"\n"))},
+        "events": {
+            "syslog" if rule is None else "x": lines.count(b"\n") + (not lines.endswith(b"\n"))
+        },
         "dead_letters": {},
     }
 
 
-FIELDS = [{"name": "a", "type": "string"}, {"name": "m", "type": {"type": "map", "values": "string"}}]
+FIELDS = [
+    {"name": "a", "type": "string"},
+    {"name": "m", "type": {"type": "map", "values": "string"}},
+]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +208,10 @@ FIELDS = [{"name": "a", "type": "string"}, {"name": "m", "type": {"type": "map",
         ({"payload": "tsv"}, "needs `columns`"),
         ({"payload": "tsv", "columns": ["b"]}, "line.columns = 'b' is none of the fields"),
         ({"payload": "tsv", "columns": ["a", "a"]}, "line.columns: a is there twice"),
-        ({"payload": "tsv", "columns": ["a"], "time_field": "t"}, "line.time_field = 't' is none of the columns"),
+        (
+            {"payload": "tsv", "columns": ["a"], "time_field": "t"},
+            "line.time_field = 't' is none of the columns",
+        ),
         ({"payload": "tsv", "columns": ["a"], "unknown": "ignore"}, "unknown goes with"),
         ({"columns": ["a"]}, "columns goes with payload = 'tsv' only"),
         ({"payload": "logfmt", "coerce": ["a"]}, "coerce goes with payload = 'json' only"),
@@ -168,7 +225,10 @@ FIELDS = [{"name": "a", "type": "string"}, {"name": "m", "type": {"type": "map",
         ({"header": {"a": "structured_data"}}, "the field 'a' must be of the type"),
         ({"coerce": ["b"]}, "line.coerce = 'b' is none"),
         ({"redact": [{"field": "b"}]}, "line.redact = 'b' is none"),
-        ({"payload": "pattern", "pattern": "(?P<a>.)", "time_field": "t"}, "time_field = 't' is no group of the pattern"),
+        (
+            {"payload": "pattern", "pattern": "(?P<a>.)", "time_field": "t"},
+            "time_field = 't' is no group of the pattern",
+        ),
     ],
 )
 def test_a_rule_of_lines_that_means_nothing_is_refused(rule: dict[str, Any], said: str) -> None:
@@ -186,23 +246,43 @@ def _type(name: str, **rule: Any) -> EventType:
         ("free", [{"header": {"a": "pid"}}], None, "a header goes with 'rfc5424' and 'syslog'"),
         ("free", [{}], None, "neither line.time_field nor line.time = 'observed'"),
         ("rfc5424", [{"programs": ["p"]}], None, "programs with 'syslog'"),
-        ("free", [{"time": "observed"}, {"time_field": "t"}], None, "its type t1 is never reached: t0 takes all such lines"),
+        (
+            "free",
+            [{"time": "observed"}, {"time_field": "t"}],
+            None,
+            "its type t1 is never reached: t0 takes all such lines",
+        ),
         ("syslog", [{"payload": "text", "field": "a"}, {}], None, "its type t1 is never reached"),
-        ("rfc5424", [{"redact": [{"field": "a", "by": "x"}]}, {"payload": "text", "field": "a", "time": "observed"}], "t1",
-         "the catch_all t1 would take lines of it whole"),
+        (
+            "rfc5424",
+            [
+                {"redact": [{"field": "a", "by": "x"}]},
+                {"payload": "text", "field": "a", "time": "observed"},
+            ],
+            "t1",
+            "the catch_all t1 would take lines of it whole",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_source_whose_lines_could_not_become_its_types_is_refused(
     source_format: str, rules: list[dict[str, Any]], catch_all: str | None, said: str
 ) -> None:
     declared = [_type(f"t{at}", **rule) for at, rule in enumerate(rules)]
-    source = Source(name="s", format=source_format, types=[t.name for t in declared], catch_all=catch_all)
+    source = Source(
+        name="s", format=source_format, types=[t.name for t in declared], catch_all=catch_all
+    )
     with pytest.raises(TypeFileError, match=said):
         check_together(declared, [source])
 
 
 def test_declarations_that_say_nothing_new_are_written_as_before() -> None:
-    assert LineRule().model_dump() == {"payload": "json", "field": None, "pattern": None, "time_format": None, "time": "event"}
+    assert LineRule().model_dump() == {
+        "payload": "json",
+        "field": None,
+        "pattern": None,
+        "time_format": None,
+        "time": "event",
+    }
     assert "host" not in Source(name="s", types=["x"]).model_dump()
     changed = LineRule(payload="logfmt", time_field="t", unknown="ignore")
     assert LineRule.model_validate_json(changed.model_dump_json()) == changed

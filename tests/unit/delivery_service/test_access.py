@@ -1,4 +1,6 @@
-"""Tokens at the door: who is let in, to what, and how much of it. The hostile cases are here too."""
+"""Tokens at the door: who is let in, to what, and how much of it. The hostile cases are here
+too.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ async def post_report(h: Harness, token: NewToken, name: str, **report: Any) -> 
     return await h.client.post("/v1/reports", content=report_to_json(sent), headers=bearer(token))
 
 
-async def status(h: Harness, authorization: str | list[str] | None, path: str = "/v1/hello") -> tuple[int, str]:
+async def status(
+    h: Harness, authorization: str | list[str] | None, path: str = "/v1/hello"
+) -> tuple[int, str]:
     """Status and code of a GET with these headers."""
     given = [authorization] if isinstance(authorization, str) else authorization or []
     answer = await h.client.get(path, headers=[("Authorization", value) for value in given])
@@ -37,9 +41,20 @@ async def status(h: Harness, authorization: str | list[str] | None, path: str = 
 
 
 @with_tokens
-async def test_without_a_token_that_is_in_force_nothing_is_reached_but_the_probes(h: Harness) -> None:
+async def test_without_a_token_that_is_in_force_nothing_is_reached_but_the_probes(
+    h: Harness,
+) -> None:
     token = known(h)
-    for path in ("/v1/hello", "/metrics", "/openapi.json", "/nothing", "/healthz/", "/HEALTHZ", "//healthz", "/v1/ranges"):
+    for path in (
+        "/v1/hello",
+        "/metrics",
+        "/openapi.json",
+        "/nothing",
+        "/healthz/",
+        "/HEALTHZ",
+        "//healthz",
+        "/v1/ranges",
+    ):
         answer = await h.client.get(path)
         assert answer.status_code == 401, path
         assert answer.headers["WWW-Authenticate"].startswith("Bearer")
@@ -71,13 +86,28 @@ async def test_odd_authorization_headers_let_nobody_in(h: Harness) -> None:
         assert await status(h, odd) == (401, "no_token"), odd
     digest, name = token.token.digest, token.token.id
     for odd in (
-        "", f"{text}, Bearer {text}", f"{text} x", text.upper(), text[:-1], f"{text}A", other, text[:21] + other[21:], digest,
-        f"hmk_{name}_{digest}", f"hmk_{name}_{digest[:43]}", "hmk_" + "0" * 16 + "_" + "A" * 43, "A" * 60_000,
-    ):  # fmt: skip
+        "",
+        f"{text}, Bearer {text}",
+        f"{text} x",
+        text.upper(),
+        text[:-1],
+        f"{text}A",
+        other,
+        text[:21] + other[21:],
+        digest,
+        f"hmk_{name}_{digest}",
+        f"hmk_{name}_{digest[:43]}",
+        "hmk_" + "0" * 16 + "_" + "A" * 43,
+        "A" * 60_000,
+    ):
         assert await status(h, f"Bearer {odd}") == (401, "unknown_token"), odd
     assert await status(h, [f"Bearer {text}", f"Bearer {text}"]) == (401, "no_token")
     assert await status(h, [f"Bearer {other}", f"Bearer {text}"]) == (401, "no_token")
-    for raw in (text.encode() + b"\xc3\xa9", "".join(chr(ord(c) + 0xFEE0) for c in text).encode(), b"\xff\xfe"):
+    for raw in (
+        text.encode() + b"\xc3\xa9",
+        "".join(chr(ord(c) + 0xFEE0) for c in text).encode(),
+        b"\xff\xfe",
+    ):
         answer = await h.client.get("/v1/hello", headers=[(b"Authorization", b"Bearer " + raw)])
         assert answer.status_code == 401, raw
 
@@ -89,12 +119,16 @@ async def test_a_token_covers_its_types_and_no_others(h: Harness) -> None:
     assert (await h.post_events(b'{"text": "x"}', "note", **bearer(token))).status_code == 200
     for event_type in ("raw", "server", "Click", "c%6cick2x", "no/te", "nothing", "dead-letters"):
         answer = await h.post_events(LINE, event_type, **bearer(token))
-        assert answer.status_code == (404 if "/" in event_type else 403 if event_type != "c%6cick2x" else 404), event_type
+        assert answer.status_code == (
+            404 if "/" in event_type else 403 if event_type != "c%6cick2x" else 404
+        ), event_type
     refused = await h.post_events(LINE, "raw", **bearer(token))
     assert refused.json()["code"] == "not_covered"
     assert token.token.id in refused.json()["detail"] and "raw" in refused.json()["detail"]
     every = known(h)
-    assert (await h.post_events(LINE, "dead-letters", **bearer(every))).status_code == 404, "made by the service alone"
+    assert (await h.post_events(LINE, "dead-letters", **bearer(every))).status_code == 404, (
+        "made by the service alone"
+    )
     assert {r.topic for r in h.queue.records} == {"events.click", "events.note", "hourmark.audit"}
 
 
@@ -105,16 +139,26 @@ async def test_a_range_needs_its_host_and_all_types_that_its_source_may_carry(h:
     for name in ("db-1", "Web-1", "xweb-1", "web%2D1x\n", "db-1%00web-1"):
         answer = await h.post_range(syslog(), headers=bearer(web) | {"Hourmark-Host-Name": name})
         assert answer.status_code == (200 if name.startswith("web") else 403), name
-    assert (await h.post_range(syslog(), headers=bearer(web) | {"Hourmark-Host-Name": "%64b-1"})).status_code == 403
+    assert (
+        await h.post_range(syslog(), headers=bearer(web) | {"Hourmark-Host-Name": "%64b-1"})
+    ).status_code == 403
     bound = known(h, hosts=("web-*",), host_ids=(HOST,))
     assert (await h.post_range(syslog(), headers=bearer(bound))).status_code == 200
-    assert (await h.post_range(syslog(), host_id="9" * 32, headers=bearer(bound))).status_code == 403
+    assert (
+        await h.post_range(syslog(), host_id="9" * 32, headers=bearer(bound))
+    ).status_code == 403
     click = known(h, types=("click",))
     before = len(h.queue.records)
-    assert (await h.post_range(syslog(), headers=bearer(click))).status_code == 403, "the source app carries notes, too"
-    assert (await h.post_range(b"x\n", "caught", headers=bearer(click))).status_code == 403, "its catch-all is another type"
+    assert (await h.post_range(syslog(), headers=bearer(click))).status_code == 403, (
+        "the source app carries notes, too"
+    )
+    assert (await h.post_range(b"x\n", "caught", headers=bearer(click))).status_code == 403, (
+        "its catch-all is another type"
+    )
     assert len(h.queue.records) == before
-    assert (await h.post_range(b"x\n", "nothing", headers=bearer(click))).status_code == 200, "dead letters are nobody's type"
+    assert (await h.post_range(b"x\n", "nothing", headers=bearer(click))).status_code == 200, (
+        "dead letters are nobody's type"
+    )
     both = known(h, types=("click", "note", "raw"))
     assert (await h.post_range(syslog(), headers=bearer(both))).status_code == 200
 
@@ -139,7 +183,9 @@ async def test_reports_are_covered_by_named_hosts_apart_from_ranges(h: Harness) 
     assert answer.status_code == 403
     assert "--service-reports" in answer.json()["detail"]
     bound = known(h, reports=("*",), host_ids=("9" * 32,))
-    assert (await post_report(h, bound, "web-7")).status_code == 403, "the report names another host id"
+    assert (await post_report(h, bound, "web-7")).status_code == 403, (
+        "the report names another host id"
+    )
     assert (await post_report(h, bound, "web-7", host_id="9" * 32)).status_code == 200
 
 
@@ -162,7 +208,9 @@ def test_a_permission_for_the_reports_of_every_host_is_not_given(pattern: str) -
 def of_0_3_0(**covers: Any) -> NewToken:
     """A token as 0.3.0 wrote it: without a word of reports."""
     new = made(**covers)
-    return new._replace(token=Token.from_json(new.token.id, new.token.model_dump_json(exclude=OF_REPORTS).encode()))
+    return new._replace(
+        token=Token.from_json(new.token.id, new.token.model_dump_json(exclude=OF_REPORTS).encode())
+    )
 
 
 @with_tokens
@@ -173,7 +221,9 @@ async def test_a_token_of_0_3_0_keeps_its_tailers_reporting(h: Harness) -> None:
     assert (await post_report(h, token, "web-7")).status_code == 200
     assert (await post_report(h, token, "web-7", goodbye=True)).status_code == 200
     assert (await post_report(h, token, "db-1")).status_code == 403
-    assert (await post_report(h, token, "web-7", kind="service")).status_code == 403, "no tailer is a service"
+    assert (await post_report(h, token, "web-7", kind="service")).status_code == 403, (
+        "no tailer is a service"
+    )
 
 
 def test_a_token_of_0_3_0_stays_one_that_0_3_0_reads() -> None:
@@ -217,7 +267,9 @@ async def test_a_revoked_token_never_comes_back(h: Harness) -> None:
 
 
 @with_tokens
-async def test_a_topic_made_anew_keeps_whoever_was_in_and_says_so(h: Harness, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_topic_made_anew_keeps_whoever_was_in_and_says_so(
+    h: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
     token = known(h)
     with caplog.at_level("ERROR"):
         for _ in range(3):
@@ -234,7 +286,9 @@ async def test_a_topic_made_anew_keeps_whoever_was_in_and_says_so(h: Harness, ca
 
 
 @with_tokens
-async def test_a_service_that_cannot_follow_goes_on_and_says_so(h: Harness, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_service_that_cannot_follow_goes_on_and_says_so(
+    h: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
     token, book = known(h), h.service.access.book
     with caplog.at_level("ERROR"):
         for _ in range(5):
@@ -244,7 +298,9 @@ async def test_a_service_that_cannot_follow_goes_on_and_says_so(h: Harness, capl
     assert await status(h, f"Bearer {token.text}") == (200, "")
     (warning,) = (await h.client.get("/readyz")).json()["warnings"]
     assert "90 s ago" in warning and "the broker is away" in warning
-    assert b"hourmark_service_tokens_read_timestamp_seconds 1.7952252e+09\n" in h.metrics.exposition()
+    assert (
+        b"hourmark_service_tokens_read_timestamp_seconds 1.7952252e+09\n" in h.metrics.exposition()
+    )
     book.feed([], anew=False)
     book.trouble = ""
     assert (await h.client.get("/readyz")).json()["warnings"] == []
@@ -264,7 +320,12 @@ async def test_before_any_token_is_known_nobody_is_called_unknown(h: Harness) ->
 
 @with_tokens
 async def test_other_machines_are_told_whether_it_is_ready_and_not_why(h: Harness) -> None:
-    for client, told in (("127.0.0.1", True), ("::1", True), ("10.0.0.1", False), ("::ffff:10.0.0.1", False)):
+    for client, told in (
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("10.0.0.1", False),
+        ("::ffff:10.0.0.1", False),
+    ):
         transport = httpx.ASGITransport(create_app(h.service), client=(client, 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://service") as asking:
             answer = await asking.get("/readyz")
@@ -278,8 +339,15 @@ async def test_a_record_that_cannot_be_read_lets_nobody_in(h: Harness) -> None:
     token, book = known(h), h.service.access.book
     newer = json.loads(token.token.to_json()) | {"paths": ["/v1/hello"]}
     book.feed([(token.token.id.encode(), json.dumps(newer).encode())], anew=False)
-    assert await status(h, f"Bearer {token.text}") == (401, "unknown_token"), "what it may not do cannot be known here"
-    for key, value in ((None, b"x"), (b"\xff", b"{}"), (b"a" * 16, b"\xff\xfe"), (b"0" * 16, token.token.to_json().encode())):
+    assert await status(h, f"Bearer {token.text}") == (401, "unknown_token"), (
+        "what it may not do cannot be known here"
+    )
+    for key, value in (
+        (None, b"x"),
+        (b"\xff", b"{}"),
+        (b"a" * 16, b"\xff\xfe"),
+        (b"0" * 16, token.token.to_json().encode()),
+    ):
         book.feed([(key, value)], anew=False)
         assert await status(h, f"Bearer {token.text}") == (401, "unknown_token")
     assert (await h.client.get("/healthz")).status_code == 200

@@ -60,14 +60,18 @@ def test_a_request_that_nobody_will_answer_stays_counted(claims: Claims) -> None
 
 
 @with_service()
-async def test_a_worker_tells_its_oldest_request_and_none_of_it_precedes_what_was_claimed(h: Harness, tmp_path: Path) -> None:
+async def test_a_worker_tells_its_oldest_request_and_none_of_it_precedes_what_was_claimed(
+    h: Harness, tmp_path: Path
+) -> None:
     ahead = FakeClock(NOW_MS + 60_000)
     claims = Claims(tmp_path / "claims", ahead, anew=True)
     assert claims.oldest_ms() == NOW_MS + 60_000
     slot = claims.take()
     worker = Worker(h.service, claims, slot)
     with h.service.inflight.request() as request:
-        assert request.start_ms == NOW_MS + 60_000, "this worker's clock is behind what was claimed in its name"
+        assert request.start_ms == NOW_MS + 60_000, (
+            "this worker's clock is behind what was claimed in its name"
+        )
         h.service.inflight.reserve(request, 10)
         await worker.goodbye()
         assert claims.of(slot) == Claim(NOW_MS + 60_000, 10, 1, 1)

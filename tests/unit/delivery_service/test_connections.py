@@ -9,12 +9,18 @@ from hypothesis import strategies as st
 
 from hourmark_delivery_service.limits.connections import Connections, Phase
 
-LIMITS_S: Final[dict[Phase, float]] = {phase: 3.0 + 4 * n for n, phase in enumerate(Phase) if phase is not Phase.ANSWER}
-STEPS = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([*Phase, None]), st.integers(0, 4)), max_size=60)
+LIMITS_S: Final[dict[Phase, float]] = {
+    phase: 3.0 + 4 * n for n, phase in enumerate(Phase) if phase is not Phase.ANSWER
+}
+STEPS = st.lists(
+    st.tuples(st.integers(0, 5), st.sampled_from([*Phase, None]), st.integers(0, 4)), max_size=60
+)
 
 
 @given(STEPS)
-def test_those_overdue_and_the_nearest_are_those_of_a_plain_count(steps: list[tuple[int, Phase | None, int]]) -> None:
+def test_those_overdue_and_the_nearest_are_those_of_a_plain_count(
+    steps: list[tuple[int, Phase | None, int]],
+) -> None:
     connections: Connections[int] = Connections(4, LIMITS_S)
     model: dict[int, tuple[Phase, float]] = {}
     now_s = 0.0
@@ -31,7 +37,9 @@ def test_those_overdue_and_the_nearest_are_those_of_a_plain_count(steps: list[tu
         nearest = connections.nearest()
         assert (nearest is None) == (not deadlines)
         assert nearest is None or deadlines[nearest] == min(deadlines.values())
-        assert {c for c, _ in connections.overdue(now_s)} == {c for c, at_s in deadlines.items() if at_s <= now_s}
+        assert {c for c, _ in connections.overdue(now_s)} == {
+            c for c, at_s in deadlines.items() if at_s <= now_s
+        }
         assert all(model[c][0] is p for c, p in connections.overdue(now_s))
         assert (len(connections), connections.full()) == (len(model), len(model) >= 4)
 

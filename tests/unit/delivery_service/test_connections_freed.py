@@ -1,6 +1,8 @@
-"""A connection that was refused or cut off is free at once: in a circle it would keep what came on it until the collector does.
+"""A connection that was refused or cut off is free at once: in a circle it would keep what came on
+it until the collector does.
 
-That is seldom, since the service's collector waits for tens of thousands of objects. So there is none here.
+That is seldom, since the service's collector waits for tens of thousands of objects. So there is
+none here.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ REFUSED: Final = {
     "too long a pipeline": (GET + b"\r\n") * 200,
     "upgrades in a pipeline": (GET + b"Upgrade: h2c\r\nConnection: Upgrade\r\n\r\n") * 200,
     "no HTTP": b"\x16\x03\x01" + b"\xff" * 2000,
-    "lengths that disagree": CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\n") + b"0\r\n\r\n",
+    "lengths that disagree": CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\n")
+    + b"0\r\n\r\n",
 }
 
 
@@ -60,7 +63,9 @@ async def are_freed() -> bool:
 
 
 def serve(act: Callable[[Network], Awaitable[None]], tls: Tls | None = None) -> None:
-    """On the service's own event loop, with a short time for headers; then no connection may be left."""
+    """On the service's own event loop, with a short time for headers; then no connection may be
+    left.
+    """
 
     async def main() -> None:
         async with asyncio.timeout(30), networked(tls, header_seconds=0.2) as net:
@@ -84,7 +89,9 @@ def test_a_connection_in_use_is_seen() -> None:
 def test_what_is_refused_is_freed(sent: bytes) -> None:
     async def act(net: Network) -> None:
         for _ in range(3):
-            with contextlib.suppress(ConnectionError, RuntimeError):  # uvloop's, on writing to a connection that was reset
+            with contextlib.suppress(
+                ConnectionError, RuntimeError
+            ):  # uvloop's, on writing to a connection that was reset
                 await net.exchange_all(sent)
 
     serve(act)
@@ -99,7 +106,9 @@ def test_what_is_cut_off_is_freed(sent: bytes) -> None:
     serve(act)
 
 
-@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01", GET + b"\r\n"], ids=["nothing", "a part", "no TLS"])
+@pytest.mark.parametrize(
+    "sent", [b"", b"\x16\x03\x01\x02\x00\x01", GET + b"\r\n"], ids=["nothing", "a part", "no TLS"]
+)
 def test_a_handshake_that_is_not_done_is_freed(tmp_path: Path, sent: bytes) -> None:
     pair = Authority(tmp_path).issue("service")
 

@@ -1,6 +1,8 @@
-"""What one small request costs in memory, for every shape of a schema whose values are larger than what stands for them.
+"""What one small request costs in memory, for every shape of a schema whose values are larger than
+what stands for them.
 
-Each peak is measured in a process of its own, in C and in Python: in megabytes of resident memory beyond what it had before.
+Each peak is measured in a process of its own, in C and in Python: in megabytes of resident memory
+beyond what it had before.
 """
 
 from __future__ import annotations
@@ -21,24 +23,34 @@ from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import EVENT_BYTES_MAX, Batch, BatchParser, CompiledRules
 
-PEAK_MB_MAX = 64  # the largest event, its copy, a buffer that is twice as large, and the interpreter's own
+PEAK_MB_MAX = (
+    64  # the largest event, its copy, a buffer that is twice as large, and the interpreter's own
+)
 HEADER = b"<13>1 - h a p j - "
 LARGE: dict[str, Any] = {
     "type": "record",
     "name": "Large",
-    "fields": [{"name": "s", "type": "string", "default": "x" * 10_000}, {"name": "n", "type": ["null", "int"], "default": None}],
+    "fields": [
+        {"name": "s", "type": "string", "default": "x" * 10_000},
+        {"name": "n", "type": ["null", "int"], "default": None},
+    ],
 }
 NESTED: dict[str, Any] = {
     "type": "record",
     "name": "Nested",
-    "fields": [{"name": "a", "type": LARGE, "default": {}}, {"name": "b", "type": "Large", "default": {}}],
+    "fields": [
+        {"name": "a", "type": LARGE, "default": {}},
+        {"name": "b", "type": "Large", "default": {}},
+    ],
 }
 
 
 def case(fields: list[dict[str, Any]], body: bytes, **rule: Any) -> Case:
     kind = EventType(name="j", fields=fields, line=LineRule(**{"time": "observed", **rule}))
     types = {t.name: TypeVersion(t, number) for number, t in enumerate((kind, DEAD_LETTERS), 1)}
-    source = Source(name="app", types=["j"], format="free" if "pattern" in rule else "rfc5424", host="line")
+    source = Source(
+        name="app", types=["j"], format="free" if "pattern" in rule else "rfc5424", host="line"
+    )
     return Case(Rules(sequence=2, types=types, sources={"app": source}, parsing=Parsing()), body)
 
 
@@ -58,27 +70,41 @@ def groups(count: int) -> str:
 SHAPES: dict[str, Callable[[], Case]] = {
     "array of records": lambda: of({"type": "array", "items": LARGE}, array()),
     "array of nested records": lambda: of({"type": "array", "items": NESTED}, array()),
-    "array of records in a union": lambda: of({"type": "array", "items": ["null", "long", LARGE]}, array()),
-    "array of arrays": lambda: of({"type": "array", "items": {"type": "array", "items": LARGE}}, array(array(count=10), 2000)),
-    "array of more tokens than C takes": lambda: of({"type": "array", "items": LARGE}, array(count=100_000)),
+    "array of records in a union": lambda: of(
+        {"type": "array", "items": ["null", "long", LARGE]}, array()
+    ),
+    "array of arrays": lambda: of(
+        {"type": "array", "items": {"type": "array", "items": LARGE}}, array(array(count=10), 2000)
+    ),
+    "array of more tokens than C takes": lambda: of(
+        {"type": "array", "items": LARGE}, array(count=100_000)
+    ),
     "map of records": lambda: of(
-        {"type": "map", "values": LARGE}, b"{" + b",".join(b'"%d":{}' % n for n in range(20_000)) + b"}"
+        {"type": "map", "values": LARGE},
+        b"{" + b",".join(b'"%d":{}' % n for n in range(20_000)) + b"}",
     ),
     "record that holds itself": lambda: of(
-        {"type": "record", "name": "R", "fields": [
-            {"name": "c", "type": {"type": "array", "items": "R"}, "default": []},
-            {"name": "s", "type": "string", "default": "x" * 10_000},
-        ]},
+        {
+            "type": "record",
+            "name": "R",
+            "fields": [
+                {"name": "c", "type": {"type": "array", "items": "R"}, "default": []},
+                {"name": "s", "type": "string", "default": "x" * 10_000},
+            ],
+        },
         b'{"c":' + array(count=20_000) + b"}",
     ),
     "lines of records": lambda: case(
-        [{"name": "v", "type": {"type": "array", "items": LARGE}}], (HEADER + b'{"v":' + array(count=100) + b"}\n") * 300
+        [{"name": "v", "type": {"type": "array", "items": LARGE}}],
+        (HEADER + b'{"v":' + array(count=100) + b"}\n") * 300,
     ),
     "groups of a pattern": lambda: case(
         [{"name": f"g{n}", "type": "string"} for n in range(100)],
-        b"y" * 1_000_000 + b"\n", payload="pattern", pattern=groups(100),
+        b"y" * 1_000_000 + b"\n",
+        payload="pattern",
+        pattern=groups(100),
     ),
-}  # fmt: skip
+}
 
 
 def resident_mb(name: str) -> float:
@@ -87,10 +113,16 @@ def resident_mb(name: str) -> float:
 
 
 def peak_mb_of_a_range(shape: str, *, native: bool) -> float:
-    """How much memory the slices of a range take, one after the other, beyond what the process has before."""
+    """How much memory the slices of a range take, one after the other, beyond what the process has
+    before.
+    """
     made = SHAPES[shape]()
     rules = CompiledRules(made.rules)
-    return _peak_mb(lambda: _drain(made, rules)) if native else _peak_mb(lambda: _drain_in_python(made, rules))
+    return (
+        _peak_mb(lambda: _drain(made, rules))
+        if native
+        else _peak_mb(lambda: _drain_in_python(made, rules))
+    )
 
 
 def peak_mb_of_a_batch(shape: str) -> float:
@@ -129,7 +161,9 @@ def in_a_new_process(call: Callable[..., float], *given: Any, **named: Any) -> f
 
 @pytest.mark.parametrize("native", [True, False], ids=["native", "Python"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_small_range_takes_no_more_memory_than_the_largest_event(shape: str, native: bool) -> None:
+def test_a_small_range_takes_no_more_memory_than_the_largest_event(
+    shape: str, native: bool
+) -> None:
     assert in_a_new_process(peak_mb_of_a_range, shape, native=native) < PEAK_MB_MAX
 
 
@@ -163,14 +197,29 @@ def test_what_is_wrong_behind_the_limit_is_still_the_reason(value: bytes, reason
 
 
 def test_a_branch_of_a_union_that_is_given_up_behind_the_limit_leaves_nothing() -> None:
-    first = {"type": "map", "values": {"type": "record", "name": "A", "fields": [
-        {"name": "s", "type": "string", "default": "x" * 100_000}, {"name": "n", "type": "int", "default": 1}]}}  # fmt: skip
+    first = {
+        "type": "map",
+        "values": {
+            "type": "record",
+            "name": "A",
+            "fields": [
+                {"name": "s", "type": "string", "default": "x" * 100_000},
+                {"name": "n", "type": "int", "default": 1},
+            ],
+        },
+    }
     second = {
         "type": "record",
         "name": "B",
-        "fields": [{"name": f"k{n}", "type": {"type": "map", "values": "string"}} for n in range(80)],
+        "fields": [
+            {"name": f"k{n}", "type": {"type": "map", "values": "string"}} for n in range(80)
+        ],
     }
-    value = b"{" + b",".join(b'"k%d":%s' % (n, b"{}" if n < 79 else b'{"n":"text"}') for n in range(80)) + b"}"
+    value = (
+        b"{"
+        + b",".join(b'"k%d":%s' % (n, b"{}" if n < 79 else b'{"n":"text"}') for n in range(80))
+        + b"}"
+    )
     made = of([first, second], value)
     assert parsed(made, CompiledRules(made.rules))[1] == {}
     assert difference(made) == ""
@@ -178,7 +227,10 @@ def test_a_branch_of_a_union_that_is_given_up_behind_the_limit_leaves_nothing() 
 
 @pytest.mark.parametrize("size", [EVENT_BYTES_MAX - 400, EVENT_BYTES_MAX])
 def test_defaults_up_to_the_limit_are_written_whole(size: int) -> None:
-    made = case([{"name": "s", "type": "string", "default": "x" * size}, {"name": "n", "type": "int"}], HEADER + b'{"n":1}\n')
+    made = case(
+        [{"name": "s", "type": "string", "default": "x" * size}, {"name": "n", "type": "int"}],
+        HEADER + b'{"n":1}\n',
+    )
     found, reasons = parsed(made, CompiledRules(made.rules))
     assert reasons == ({} if size < EVENT_BYTES_MAX else {"event_too_large": 1})
     assert found.events == 0 or len(found.records[0].value) > size

@@ -1,7 +1,8 @@
-"""Hostile clients against a running service: a good client's answers stay quick, and memory comes back.
+"""Hostile clients against a running service: a good client's answers stay quick, and memory comes
+back.
 
-The attacks are those of `tests.support.service.attacks`, on a plain port and on one of TLS, each by a process of
-its own while the good client is measured.
+The attacks are those of `tests.support.service.attacks`, on a plain port and on one of TLS, each by
+a process of its own while the good client is measured.
 """
 
 from __future__ import annotations
@@ -30,10 +31,14 @@ from hourmark.records.wire import range_headers
 ROOT: Final = Path(__file__).parents[3]
 SETTINGS: Final = ("connections_max=256", "header_seconds=2")
 RATIO: Final = 2.0
-FLOOR_S: Final = 0.05  # others' turns of a few milliseconds are no harm, though the usual be one millisecond
+FLOOR_S: Final = (
+    0.05  # others' turns of a few milliseconds are no harm, though the usual be one millisecond
+)
 WINDOWS: Final = 5  # an attack lasts, the machine's other work does not: the best of so many
 MEMORY_GROWTH: Final = 0.2
-SLACK_BYTES: Final = 32 << 20  # where dozens of attacks take turns within seconds: what allocators keep of them differs
+SLACK_BYTES: Final = (
+    32 << 20
+)  # where dozens of attacks take turns within seconds: what allocators keep of them differs
 
 
 class GoodClient:
@@ -53,7 +58,9 @@ class GoodClient:
 
     def send(self, body: bytes) -> float:
         """The same of this range."""
-        byte_range = range_of(body, start=next(self._starts), observed_at_ms=time.time_ns() // 1_000_000)
+        byte_range = range_of(
+            body, start=next(self._starts), observed_at_ms=time.time_ns() // 1_000_000
+        )
         began_s = time.monotonic()
         while True:
             with contextlib.suppress(OSError, http.client.HTTPException):
@@ -82,13 +89,17 @@ class GoodClient:
 class Scene:
     """A service, its good client, and what was usual before any attack."""
 
-    def __init__(self, good: GoodClient, service: subprocess.Popen[str], attacker: subprocess.Popen[str]) -> None:
+    def __init__(
+        self, good: GoodClient, service: subprocess.Popen[str], attacker: subprocess.Popen[str]
+    ) -> None:
         self.good = good
         self._process = psutil.Process(service.pid)
         self._attacker = attacker
         wait_for(lambda: self.good.post() > 0, "the service answers")
         for _ in range(10):
-            self.good.post(lines=5000)  # what a tailer sends: the service is warm, and holds what it usually does
+            self.good.post(
+                lines=5000
+            )  # what a tailer sends: the service is warm, and holds what it usually does
         for _ in range(2):
             self.good.send(b"x\n" * (1 << 19))  # and the most that one may send
         self.usual_s = min(self.good.percentile_99_s(0.5) for _ in range(3))
@@ -99,11 +110,12 @@ class Scene:
         return int(self._process.memory_info().rss)
 
     def slowed(self, name: str, for_s: float) -> str:
-        """What is to be told of an attack under which the good client waits longer than it may; else nothing.
+        """What is to be told of an attack under which the good client waits longer than it may;
+        else nothing.
 
-        An attacker and the machine's other work take processors too. So where it waits for long, the same attack goes to a
-        sink, and what the good client waits then is usual as well. The best of a few counts: an attack lasts, other noise
-        does not.
+        An attacker and the machine's other work take processors too. So where it waits for long,
+        the same attack goes to a sink, and what the good client waits then is usual as well. The
+        best of a few counts: an attack lasts, other noise does not.
         """
         took_s = usual_s = float("nan")
         for _ in range(WINDOWS):
@@ -134,7 +146,9 @@ class Scene:
         assert self._attacker.stdout is not None
         self._attacker.stdin.write(name + "\n")
         self._attacker.stdin.flush()
-        assert self._attacker.stdout.readline() == "ready\n", "the attack went on until it was told to end"
+        assert self._attacker.stdout.readline() == "ready\n", (
+            "the attack went on until it was told to end"
+        )
 
 
 @contextlib.contextmanager
@@ -142,7 +156,9 @@ def running(module: str, *given: str) -> Iterator[subprocess.Popen[str]]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", module, *given]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, text=True
+    ) as process:
         try:
             yield process
         finally:
@@ -160,7 +176,9 @@ def listening(module: str, *given: str) -> Iterator[tuple[subprocess.Popen[str],
 @contextlib.contextmanager
 def scene(authority: Authority | None) -> Iterator[Scene]:
     pair = authority.issue("service") if authority is not None else None
-    of_tls = (f"tls.certificate={pair.certificate}", f"tls.key={pair.key}") if pair is not None else ()
+    of_tls = (
+        (f"tls.certificate={pair.certificate}", f"tls.key={pair.key}") if pair is not None else ()
+    )
     tls = ssl.create_default_context(cafile=authority.ca) if authority is not None else None
     with (
         listening("tests.support.service.in_memory", *SETTINGS, *of_tls) as (process, port),
@@ -171,13 +189,23 @@ def scene(authority: Authority | None) -> Iterator[Scene]:
         yield Scene(good, process, attacker)
 
 
-def withstands(attacks: Iterable[str], for_s: float, authority: Authority | None = None, *, slack_bytes: int = 0) -> None:
+def withstands(
+    attacks: Iterable[str],
+    for_s: float,
+    authority: Authority | None = None,
+    *,
+    slack_bytes: int = 0,
+) -> None:
     """Each attack for so long; then memory is back within a minute, but for `slack_bytes`."""
     with scene(authority) as s:
         slow = {name: slowed for name in attacks if (slowed := s.slowed(name, for_s))}
         assert not slow, f"the 99th percentile was {s.usual_s:.3f} s before"
         most = s.usual_bytes + max(MEMORY_GROWTH * s.usual_bytes, slack_bytes)
-        wait_for(lambda: s.memory_bytes() <= most, f"memory is at most {most:.0f} bytes, before {s.usual_bytes}", 60)
+        wait_for(
+            lambda: s.memory_bytes() <= most,
+            f"memory is at most {most:.0f} bytes, before {s.usual_bytes}",
+            60,
+        )
 
 
 def test_no_attack_slows_a_good_client_or_keeps_memory() -> None:
@@ -189,12 +217,16 @@ def test_no_attack_on_tls_slows_a_good_client_or_keeps_memory(tmp_path: Path) ->
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)  # some thirty attacks, a quarter of a minute each, and again where the machine was busy
+@pytest.mark.timeout(
+    1800
+)  # some thirty attacks, a quarter of a minute each, and again where the machine was busy
 def test_no_attack_slows_a_good_client_for_long_or_keeps_memory() -> None:
     withstands(ATTACKS, for_s=15)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)  # some thirty attacks, a quarter of a minute each, and again where the machine was busy
+@pytest.mark.timeout(
+    1800
+)  # some thirty attacks, a quarter of a minute each, and again where the machine was busy
 def test_no_attack_on_tls_slows_a_good_client_for_long_or_keeps_memory(tmp_path: Path) -> None:
     withstands(TLS_ATTACKS, for_s=15, authority=Authority(tmp_path))

@@ -1,4 +1,6 @@
-"""Memory is taken for what has come: announcing is free, and a body that does not come gives way."""
+"""Memory is taken for what has come: announcing is free, and a body that does not come gives
+way.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ MEBIBYTE = 1 << 20
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 400), st.booleans()), max_size=60))
-def test_never_more_than_the_limit_but_for_one_alone_and_all_of_it_comes_back(steps: list[tuple[int, int, bool]]) -> None:
+def test_never_more_than_the_limit_but_for_one_alone_and_all_of_it_comes_back(
+    steps: list[tuple[int, int, bool]],
+) -> None:
     inflight, limit = Inflight(FakeClock(), 1000, Metrics()), 1000
     open_requests = {}
     for number, size, ends in steps:
@@ -102,7 +106,9 @@ def test_what_comes_just_now_is_progress_before_it_asks_for_memory() -> None:
     with contextlib.ExitStack() as stack:
         requests = [stack.enter_context(inflight.request()) for _ in range(2)]
         for number, request in enumerate(requests):  # the first began first
-            stack.enter_context(inflight.reading(request, functools.partial(stopped.append, number)))
+            stack.enter_context(
+                inflight.reading(request, functools.partial(stopped.append, number))
+            )
             inflight.reserve_body(request, part - 1)
             clock.advance(0.5)
         clock.advance(1)
@@ -117,7 +123,10 @@ async def test_a_body_that_does_not_come_in_time_gives_its_memory_back(h: Harnes
 
 
 class Sent:
-    """A body that comes in parts, as they are sent. `cancelling`: set when its reading was cancelled, and is not over yet."""
+    """A body that comes in parts, as they are sent.
+
+    `cancelling`: set when its reading was cancelled, and is not over yet.
+    """
 
     def __init__(self) -> None:
         self.parts: asyncio.Queue[bytes] = asyncio.Queue()
@@ -135,14 +144,20 @@ class Sent:
     async def read(self, h: Harness, bodies: BodyReader) -> bytes:
         """As an endpoint reads it."""
         with h.service.inflight.request() as request:
-            return await bodies.plain(Http({"type": "http", "headers": []}, self.receive), request, 4 * MEBIBYTE)
+            return await bodies.plain(
+                Http({"type": "http", "headers": []}, self.receive), request, 4 * MEBIBYTE
+            )
 
 
 @contextlib.asynccontextmanager
-async def reading(h: Harness, *bodies: BodyReader) -> AsyncIterator[list[tuple[Sent, asyncio.Task[bytes]]]]:
+async def reading(
+    h: Harness, *bodies: BodyReader
+) -> AsyncIterator[list[tuple[Sent, asyncio.Task[bytes]]]]:
     """As many bodies that come."""
     sent = [Sent() for _ in bodies]
-    tasks = [asyncio.create_task(one.read(h, reader)) for one, reader in zip(sent, bodies, strict=True)]
+    tasks = [
+        asyncio.create_task(one.read(h, reader)) for one, reader in zip(sent, bodies, strict=True)
+    ]
     yield list(zip(sent, tasks, strict=True))
     for one, task in zip(sent, tasks, strict=True):
         one.over.set()
@@ -159,7 +174,9 @@ HALF = b"x" * (MEBIBYTE // (2 * HELD_PER_BYTE) - 100)
 
 
 @with_service(inflight_bytes_max=MEBIBYTE)
-async def test_who_needs_memory_is_not_hurt_by_a_body_whose_time_ends_in_the_same_moment(h: Harness) -> None:
+async def test_who_needs_memory_is_not_hurt_by_a_body_whose_time_ends_in_the_same_moment(
+    h: Harness,
+) -> None:
     soon = BodyReader(h.service.inflight, h.service.workers, 0.05)
     async with reading(h, soon, h.service.bodies) as ((late, late_task), (good, good_task)):
         late.parts.put_nowait(HALF)
@@ -178,7 +195,10 @@ async def test_who_needs_memory_is_not_hurt_by_a_body_whose_time_ends_in_the_sam
 
 @with_service(inflight_bytes_max=MEBIBYTE)
 async def test_where_the_slowest_is_the_one_that_needs_memory_it_goes_alone(h: Harness) -> None:
-    async with reading(h, h.service.bodies, h.service.bodies) as ((slow, slow_task), (other, other_task)):
+    async with reading(h, h.service.bodies, h.service.bodies) as (
+        (slow, slow_task),
+        (other, other_task),
+    ):
         slow.parts.put_nowait(b"x" * 100)
         await holding(h, 100)
         h.clock.advance(0.1)
@@ -204,7 +224,10 @@ async def test_what_inflating_makes_counts(h: Harness, encoding: str) -> None:
     while not h.service.inflight.bytes:
         await asyncio.sleep(0)
     _, pack = PACKERS[encoding]
-    assert code(await h.post_range(plain, content=pack(plain), encoding=encoding)) == (503, "overloaded")
+    assert code(await h.post_range(plain, content=pack(plain), encoding=encoding)) == (
+        503,
+        "overloaded",
+    )
     h.queue.hold.set()
     assert (await first).status_code == 200
 
@@ -212,9 +235,13 @@ async def test_what_inflating_makes_counts(h: Harness, encoding: str) -> None:
 @with_service(inflight_bytes_max=8 * MEBIBYTE)
 async def test_blank_lines_are_admitted_as_the_records_that_they_make(h: Harness) -> None:
     h.queue.hold = asyncio.Event()
-    posts = [asyncio.create_task(h.post_range(b"\n" * (MEBIBYTE // 8), start=n << 23)) for n in range(10)]
+    posts = [
+        asyncio.create_task(h.post_range(b"\n" * (MEBIBYTE // 8), start=n << 23)) for n in range(10)
+    ]
     while h.service.inflight.bytes < 10 * HELD_PER_BYTE * MEBIBYTE // 8:
         await asyncio.sleep(0)
-        assert not any(post.done() for post in posts), "each is one audit record, not one of the few large works"
+        assert not any(post.done() for post in posts), (
+            "each is one audit record, not one of the few large works"
+        )
     h.queue.hold.set()
     assert [post.status_code for post in await asyncio.gather(*posts)] == [200] * 10

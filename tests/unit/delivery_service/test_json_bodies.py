@@ -18,10 +18,18 @@ from hourmark.rules.revision import PARSER, ParserVersion
 from hourmark_delivery_service.parsing.json_bodies import as_lines
 from hourmark_delivery_service.parsing.json_payload import DEPTH_MAX
 
-EVENTS = [{"user": "u", "ms": 1}, {"user": "Zoë\n\u2028", "ms": 2}, {"user": "u", "ms": "odd"}, [], {"user": "u", "ms": 3}]
+EVENTS = [
+    {"user": "u", "ms": 1},
+    {"user": "Zoë\n\u2028", "ms": 2},
+    {"user": "u", "ms": "odd"},
+    [],
+    {"user": "u", "ms": 3},
+]
 KEY = {"Idempotency_Key": "01a1fbc3-5f52-7a60-9c1e-3b8f0d6e2a47"}
 _VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v), max_leaves=20
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda v: st.lists(v) | st.dictionaries(st.text(), v),
+    max_leaves=20,
 )
 
 
@@ -35,7 +43,9 @@ def lines_of(values: list[Any]) -> bytes:
     st.booleans(),
     st.sampled_from([b"", b"\xef\xbb\xbf", b"\r\n "]),
 )
-def test_an_array_is_its_elements_a_line_each(values: list[Any], indent: Any, ascii_only: bool, before: bytes) -> None:
+def test_an_array_is_its_elements_a_line_each(
+    values: list[Any], indent: Any, ascii_only: bool, before: bytes
+) -> None:
     body = before + json.dumps(values, indent=indent, ensure_ascii=ascii_only).encode() + b"\n"
     assert [json.loads(line) for line in as_lines(body).split(b"\n")[:-1]] == values
 
@@ -60,7 +70,9 @@ def test_whatever_is_no_json_value_stays_as_it_came(body: bytes) -> None:
         assert made.count(b"\n") == (len(value) if isinstance(value, list) else 1)
 
 
-@pytest.mark.parametrize(("depth", "is_array"), [(DEPTH_MAX, True), (DEPTH_MAX + 1, False), (200_000, False)])
+@pytest.mark.parametrize(
+    ("depth", "is_array"), [(DEPTH_MAX, True), (DEPTH_MAX + 1, False), (200_000, False)]
+)
 def test_nesting_is_bounded_for_all_instances_alike(depth: int, is_array: bool) -> None:
     body = b"[" + b"[" * depth + b"]" * depth + b", 1]"
     assert (as_lines(body) != body) == is_array
@@ -70,8 +82,16 @@ def test_nesting_is_bounded_for_all_instances_alike(depth: int, is_array: bool) 
 async def test_an_array_makes_what_its_lines_make(h: Harness) -> None:
     pretty = await h.post_events(json.dumps(EVENTS, indent=2).encode(), **KEY)
     plain = await h.post_events(lines_of(EVENTS), **KEY)
-    assert (pretty.status_code, pretty.json()["events"], pretty.json()["dead_letters"]) == (200, 3, 2)
-    assert pretty.json()["dead_letter_reasons"] == plain.json()["dead_letter_reasons"] == {"wrong_field": 1, "bad_json": 1}
+    assert (pretty.status_code, pretty.json()["events"], pretty.json()["dead_letters"]) == (
+        200,
+        3,
+        2,
+    )
+    assert (
+        pretty.json()["dead_letter_reasons"]
+        == plain.json()["dead_letter_reasons"]
+        == {"wrong_field": 1, "bad_json": 1}
+    )
     half = len(h.queue.records) // 2
     assert len(h.queue.records[:half]) == 6, "and the audit record"
     assert [r.topic for r in h.queue.records[:half]] == [r.topic for r in h.queue.records[half:]]

@@ -1,4 +1,6 @@
-"""The native pass makes what the Python path makes, byte for byte, and takes most of what that can take."""
+"""The native pass makes what the Python path makes, byte for byte, and takes most of what that can
+take.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def test_python_alone_gives_what_was_kept_too(number: int) -> None:
 
 
 class Spoiled:
-    """The module, with one byte of each program's nodes altered: as if one operation were another."""
+    """The module, with one byte of each program's nodes altered: as if one operation were
+    another.
+    """
 
     def __init__(self, at: int) -> None:
         self._at = at
@@ -55,7 +59,9 @@ class Spoiled:
 
     def program(self, program: bytes) -> Any:
         (nodes,) = struct.unpack_from("<I", program)
-        places = (4 + 32 * n for n in reversed(range(nodes)))  # those of the envelope, which are first, are in no use
+        places = (
+            4 + 32 * n for n in reversed(range(nodes))
+        )  # those of the envelope, which are first, are in no use
         kinds = [place for place in places if program[place] in (6, 8)]  # string and bytes
         if self._at >= len(kinds):
             return MODULE.program(program)
@@ -64,12 +70,16 @@ class Spoiled:
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_a_program_with_one_operation_altered_is_found_by_comparing(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_with_one_operation_altered_is_found_by_comparing(
+    at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(native, "MODULE", Spoiled(at))
     assert any(difference(random_case(random.Random(seed))) for seed in range(300))
 
 
-def test_it_takes_every_plain_event_and_nothing_that_it_is_not_sure_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_takes_every_plain_event_and_nothing_that_it_is_not_sure_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     by_python: list[bytes] = []
     line = RangeParser._line
 
@@ -84,13 +94,19 @@ def test_it_takes_every_plain_event_and_nothing_that_it_is_not_sure_of(monkeypat
         syslog("raw", b"\xff\0", time="-"),
         syslog(msg=b'{"ms": 1, "user": "\\u00e4\\n", "ref": "x"}'),
     ]
-    doubtful = [b"no syslog\n", syslog(msg=b'{"user": "a", "user": "b", "ms": 1}'), syslog("note", b"\xff")]
+    doubtful = [
+        b"no syslog\n",
+        syslog(msg=b'{"user": "a", "user": "b", "ms": 1}'),
+        syslog("note", b"\xff"),
+    ]
     result = parsed(b"".join([*plain, *doubtful, *plain]))
     assert (result.events, result.dead_letters) == (9, 2)
     assert by_python == [text[:-1] for text in doubtful]
 
 
-def test_a_revision_of_an_unknown_parser_is_the_python_paths_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revision_of_an_unknown_parser_is_the_python_paths_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("hourmark_delivery_service.parsing.compiled.NATIVE_PARSERS", ())
     rules = compiled.__wrapped__()
     assert RangeParser(range_of(syslog()), syslog(), rules)._native is None
@@ -102,7 +118,10 @@ def test_slices_are_bounded_in_lines_and_bytes() -> None:
     assert sum(sizes) == 3000
     assert max(sizes) * 1000 <= native.BYTES_MAX + 1000
     small = syslog("note", b"") * 5000
-    assert max(part.count for part in RangeParser(range_of(small), small, compiled()).slices()) <= native.LINES_MAX
+    assert (
+        max(part.count for part in RangeParser(range_of(small), small, compiled()).slices())
+        <= native.LINES_MAX
+    )
 
 
 @given(st.binary(max_size=1000), st.integers(1, 64))
@@ -129,8 +148,12 @@ ROWS = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 40), st.in
 
 
 @given(st.lists(ROWS, max_size=200))
-def test_promises_are_those_of_distinct_ids_and_of_distinct_values_of_each(rows: list[tuple[int, int, int, int]]) -> None:
-    """A client may send one event id with several contents in one batch: the id counts once, each content in the checksum."""
+def test_promises_are_those_of_distinct_ids_and_of_distinct_values_of_each(
+    rows: list[tuple[int, int, int, int]],
+) -> None:
+    """A client may send one event id with several contents in one batch: the id counts once, each
+    content in the checksum.
+    """
     types = ["a", "b", "c"]
     ids = [EventId(hashlib.blake2b(bytes([n]), digest_size=16).digest()) for _, _, n, _ in rows]
     values = [frame(1) + b"content %d" % content for *_, content in rows]
@@ -142,9 +165,15 @@ def test_promises_are_those_of_distinct_ids_and_of_distinct_values_of_each(rows:
         for (t, hour, *_), event_id, value in zip(rows, ids, values, strict=True)
     ]
     assert promised.promises() == promises(made)
-    pairs = {(types[t], 3600 * hour, e, v) for (t, hour, *_), e, v in zip(rows, ids, values, strict=True)}
+    pairs = {
+        (types[t], 3600 * hour, e, v) for (t, hour, *_), e, v in zip(rows, ids, values, strict=True)
+    }
     for p in promised.promises():
-        of_it = [value_hash(e, v) for t, hour_s, e, v in pairs if (t, hour_s) == (p.event_type, p.hour_start_s)]
+        of_it = [
+            value_hash(e, v)
+            for t, hour_s, e, v in pairs
+            if (t, hour_s) == (p.event_type, p.hour_start_s)
+        ]
         assert p.checksum == sum(of_it) % (1 << 64)
     with python_alone():
         assert promised.promises() == promises(made)

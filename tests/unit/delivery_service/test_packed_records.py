@@ -1,4 +1,6 @@
-"""Packed records, handed to librdkafka without an object each: against its own mock cluster, in this process."""
+"""Packed records, handed to librdkafka without an object each: against its own mock cluster, in
+this process.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ def packed(records: list[tuple[bytes, bytes]]) -> Packed:
         size += len(value)
         ends.append(size)
     keys, values = b"".join(key for key, _ in records), b"".join(value for _, value in records)
-    return Packed(keys, values, memoryview(b"".join(end.to_bytes(END_SIZE, "little") for end in ends)).tobytes())
+    return Packed(
+        keys,
+        values,
+        memoryview(b"".join(end.to_bytes(END_SIZE, "little") for end in ends)).tobytes(),
+    )
 
 
 def records_of(seed: int, count: int) -> list[tuple[bytes, bytes]]:
@@ -54,17 +60,25 @@ class Scene:
     def read(self, count: int, topic: str = "t", within_s: float = 20) -> list[tuple[bytes, bytes]]:
         brokers = self.queue._current.list_topics(5).brokers.values()
         servers = ",".join(f"{one.host}:{one.port}" for one in brokers)
-        consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer = Consumer(
+            {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest"}
+        )
         consumer.subscribe([topic])
         found: list[tuple[bytes, bytes]] = []
         until = time.monotonic() + within_s
         while len(found) < count and time.monotonic() < until:
-            found += [(one.key() or b"", one.value() or b"") for one in consumer.consume(1000, 0.2) if one.error() is None]
+            found += [
+                (one.key() or b"", one.value() or b"")
+                for one in consumer.consume(1000, 0.2)
+                if one.error() is None
+            ]
         consumer.close()
         return found
 
     def failed(self, error: str) -> float | None:
-        return self.queue._metrics.registry.get_sample_value("hourmark_service_produce_errors_total", {"error": error})
+        return self.queue._metrics.registry.get_sample_value(
+            "hourmark_service_produce_errors_total", {"error": error}
+        )
 
 
 def with_queue(**settings: Any) -> Callable[[Callable[..., Awaitable[None]]], Test]:
@@ -74,7 +88,9 @@ def with_queue(**settings: Any) -> Callable[[Callable[..., Awaitable[None]]], Te
     async def scene() -> AsyncIterator[Scene]:
         given = {name.replace("_", "."): value for name, value in settings.items()}
         config = Config(service={"delivery_timeout_seconds": 5})
-        queue = KafkaQueue(config, Metrics(), lambda all_of_it: make_producer({**all_of_it, **given}))
+        queue = KafkaQueue(
+            config, Metrics(), lambda all_of_it: make_producer({**all_of_it, **given})
+        )
         assert queue._current.takes_packed
         yield Scene(queue)
         await queue.close(1)
@@ -86,7 +102,9 @@ def with_queue(**settings: Any) -> Callable[[Callable[..., Awaitable[None]]], Te
 async def test_packed_records_and_others_arrive_whole(scene: Scene) -> None:
     first, second = records_of(1, 3000), records_of(2, 10)
     await scene.append(packed(first), [{"key": b"k", "value": b"v"}], packed(second))
-    assert sorted(await asyncio.to_thread(scene.read, 3011)) == sorted([*first, (b"k", b"v"), *second])
+    assert sorted(await asyncio.to_thread(scene.read, 3011)) == sorted(
+        [*first, (b"k", b"v"), *second]
+    )
 
 
 @with_queue(**{"test.mock.num.brokers": 3})
@@ -94,7 +112,9 @@ async def test_appends_at_the_same_time_do_not_mix(scene: Scene) -> None:
     batches = [records_of(seed, 200) for seed in range(30)]
     await asyncio.gather(*(scene.append(packed(batch)) for batch in batches))
     gc.collect()
-    assert sorted(await asyncio.to_thread(scene.read, 6000)) == sorted(record for batch in batches for record in batch)
+    assert sorted(await asyncio.to_thread(scene.read, 6000)) == sorted(
+        record for batch in batches for record in batch
+    )
 
 
 @with_queue(**{"test.mock.num.brokers": 3})
@@ -118,7 +138,9 @@ async def test_a_slow_broker_costs_no_cpu_while_more_records_wait(scene: Scene) 
     """librdkafka's thread would spin."""
     await scene.append(packed(records_of(0, 10)))
     began, began_cpu = time.monotonic(), time.process_time()
-    appends = [asyncio.create_task(scene.append(packed(records_of(seed, 200)))) for seed in range(1, 3)]
+    appends = [
+        asyncio.create_task(scene.append(packed(records_of(seed, 200)))) for seed in range(1, 3)
+    ]
     for seed in range(3, 9):
         await asyncio.sleep(0.03)
         appends.append(asyncio.create_task(scene.append(packed(records_of(seed, 200)))))
@@ -186,12 +208,18 @@ async def test_an_abandoned_append_leaves_no_dangling_values(scene: Scene) -> No
         (bytes(24), b"v", b"\xff\0\0\0", 0),
     ],
 )
-def test_records_that_are_not_whole_are_refused(keys: bytes, values: bytes, ends: bytes, at: int) -> None:
+def test_records_that_are_not_whole_are_refused(
+    keys: bytes, values: bytes, ends: bytes, at: int
+) -> None:
     async def run() -> None:
-        queue = KafkaQueue(Config(), Metrics(), lambda settings: make_producer({**settings, **MOCK}))
+        queue = KafkaQueue(
+            Config(), Metrics(), lambda settings: make_producer({**settings, **MOCK})
+        )
         assert native.MODULE is not None
         with pytest.raises(ValueError, match="records have keys"):
-            native.MODULE.send(queue._current._sender, b"t", keys, values, ends, at, 1, lambda *_: None)
+            native.MODULE.send(
+                queue._current._sender, b"t", keys, values, ends, at, 1, lambda *_: None
+            )
         await queue.close(1)
 
     asyncio.run(run())

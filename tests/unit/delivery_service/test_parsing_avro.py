@@ -1,4 +1,6 @@
-"""Avro encoding: what is accepted is written as fastavro writes it; everything else is refused, never bent."""
+"""Avro encoding: what is accepted is written as fastavro writes it; everything else is refused,
+never bent.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ FIXED = {"type": "fixed", "name": "Four", "size": 4}
 def compiled(avro_type: Any) -> Any:
     """The encoder of a type, by way of fastavro's own parser."""
     schema: Any = fastavro.parse_schema(
-        {"type": "record", "name": "R", "fields": [{"name": "f", "type": avro_type}]}, named_schemas={}
+        {"type": "record", "name": "R", "fields": [{"name": "f", "type": avro_type}]},
+        named_schemas={},
     )
     return SchemaCompiler().encoder(schema["fields"][0]["type"])
 
@@ -42,7 +45,9 @@ def written(avro_type: Any, value: Any) -> bytes:
 
 
 def read(avro_type: Any, datum: bytes) -> Any:
-    return fastavro.schemaless_reader(io.BytesIO(datum), fastavro.parse_schema(avro_type, named_schemas={}), None)
+    return fastavro.schemaless_reader(
+        io.BytesIO(datum), fastavro.parse_schema(avro_type, named_schemas={}), None
+    )
 
 
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -64,7 +69,8 @@ VALUES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (
         TREE,
         st.recursive(
-            st.fixed_dictionaries({"value": LONGS}), lambda t: st.fixed_dictionaries({"value": LONGS, "next": t | st.none()})
+            st.fixed_dictionaries({"value": LONGS}),
+            lambda t: st.fixed_dictionaries({"value": LONGS, "next": t | st.none()}),
         ),
     ),
 ]

@@ -1,8 +1,8 @@
 """Expressions mean the same in every Python that is supported.
 
-Until 3.11.4 a possessive quantifier over several things goes on after what its last, failed repetition had taken
-(gh-106052): lines of RFC 5424 were read otherwise than their rules revision says, and on Debian 12, with 3.11.2, the service
-refused to start.
+Until 3.11.4 a possessive quantifier over several things goes on after what its last, failed
+repetition had taken (gh-106052): lines of RFC 5424 were read otherwise than their rules revision
+says, and on Debian 12, with 3.11.2, the service refused to start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def expressions() -> Iterator[tuple[str, re.Pattern[Any]]]:
 
 def risky(pattern: str | bytes, flags: int = 0) -> list[str]:
     """Possessive repetitions of what may fail after it took something, and is not atomic."""
-    parser: Any = importlib.import_module("re._parser")  # the only parser of expressions that there is
+    parser: Any = importlib.import_module(
+        "re._parser"
+    )  # the only parser of expressions that there is
     return [str(body) for body in _repeated(parser.parse(pattern, flags)) if not _safe(body)]
 
 
@@ -40,7 +42,9 @@ def _repeated(node: Any) -> Iterator[Any]:
 
 
 def _safe(body: Any) -> bool:
-    """One thing; or a choice of such, where an escape, with whatever follows it, fails at the text's end only."""
+    """One thing; or a choice of such, where an escape, with whatever follows it, fails at the
+    text's end only.
+    """
     items = list(body)
     if len(items) != 1:
         return False
@@ -55,16 +59,24 @@ def _escape(branch: list[Any]) -> bool:
     return (str(first), char, str(second)) == ("LITERAL", ord("\\"), "ANY")
 
 
-@pytest.mark.parametrize(("name", "expression"), [pytest.param(*found, id=found[0]) for found in expressions()])
-def test_no_expression_repeats_possessively_what_may_fail_halfway(name: str, expression: re.Pattern[Any]) -> None:
+@pytest.mark.parametrize(
+    ("name", "expression"), [pytest.param(*found, id=found[0]) for found in expressions()]
+)
+def test_no_expression_repeats_possessively_what_may_fail_halfway(
+    name: str, expression: re.Pattern[Any]
+) -> None:
     assert risky(expression.pattern, expression.flags & ~re.UNICODE) == []
 
 
-@pytest.mark.parametrize("pattern", [r"(?:ab)*+", r"x(?:[^,]+,)++y", r"(?:\\a|b)*+", r"(?:(?:ab)*+c)"])
+@pytest.mark.parametrize(
+    "pattern", [r"(?:ab)*+", r"x(?:[^,]+,)++y", r"(?:\\a|b)*+", r"(?:(?:ab)*+c)"]
+)
 def test_one_that_does_is_noticed(pattern: str) -> None:
     assert risky(pattern)
 
 
-@pytest.mark.parametrize("pattern", [r"(?>ab)*+", r"[ab]*+", r"(?:[^\"\\]|\\.)*+", r"(?>(?>ab)++c)*+"])
+@pytest.mark.parametrize(
+    "pattern", [r"(?>ab)*+", r"[ab]*+", r"(?:[^\"\\]|\\.)*+", r"(?>(?>ab)++c)*+"]
+)
 def test_one_that_does_not_is_left_alone(pattern: str) -> None:
     assert risky(pattern) == []

@@ -1,4 +1,6 @@
-"""What a tailer's source says of every event stands where the record itself says nothing, and never breaks a type."""
+"""What a tailer's source says of every event stands where the record itself says nothing, and never
+breaks a type.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, parse
 
 _NULLABLE: dict[str, Any] = {"type": ["null", "string"], "default": None}
-_LABELS: dict[str, Any] = {"name": "labels", "type": {"type": "map", "values": "string"}, "default": {}}
+_LABELS: dict[str, Any] = {
+    "name": "labels",
+    "type": {"type": "map", "values": "string"},
+    "default": {},
+}
 FIELDS: list[dict[str, Any]] = [
     {"name": "text", "type": "string"},
     {"name": "team", **_NULLABLE},
@@ -28,20 +34,32 @@ FIELDS: list[dict[str, Any]] = [
 ]
 TYPES = (
     EventType(name="json", fields=FIELDS, line=LineRule(time="observed")),
-    EventType(name="text", fields=FIELDS, line=LineRule(payload="text", field="text", time="observed")),
-    EventType(name="logfmt", fields=FIELDS, line=LineRule(payload="logfmt", time="observed", unknown="ignore")),
+    EventType(
+        name="text", fields=FIELDS, line=LineRule(payload="text", field="text", time="observed")
+    ),
+    EventType(
+        name="logfmt",
+        fields=FIELDS,
+        line=LineRule(payload="logfmt", time="observed", unknown="ignore"),
+    ),
     EventType(
         name="pattern",
         fields=FIELDS,
-        line=LineRule(payload="pattern", pattern=r"(?:team=(?P<team>\w+) )?(?P<text>.*)", time="observed"),
+        line=LineRule(
+            payload="pattern", pattern=r"(?:team=(?P<team>\w+) )?(?P<text>.*)", time="observed"
+        ),
     ),
     EventType(
-        name="plain", fields=[{"name": "text", "type": "bytes"}], line=LineRule(payload="text", field="text", time="observed")
+        name="plain",
+        fields=[{"name": "text", "type": "bytes"}],
+        line=LineRule(payload="text", field="text", time="observed"),
     ),
     EventType(
         name="redacted",
         fields=FIELDS,
-        line=LineRule(time="observed", redact=[Redaction(field="team"), Redaction(field="text", by="-")]),
+        line=LineRule(
+            time="observed", redact=[Redaction(field="team"), Redaction(field="text", by="-")]
+        ),
     ),
     EventType(
         name="required",
@@ -51,7 +69,11 @@ TYPES = (
     DEAD_LETTERS,
 )
 SOURCES = [
-    *(Source(name=t.name, types=[t.name], format="free") for t in TYPES if t.name != "dead-letters"),
+    *(
+        Source(name=t.name, types=[t.name], format="free")
+        for t in TYPES
+        if t.name != "dead-letters"
+    ),
     Source(name="named", types=["json", "text"], catch_all="text"),
 ]
 RULES = Rules(
@@ -88,13 +110,24 @@ def own(body: bytes, source: str, said: dict[str, str] | None = None) -> dict[st
         ("pattern", b"team=own t", "own"),
     ],
 )
-def test_they_stand_where_the_record_says_nothing(source: str, line: bytes, team: str | None) -> None:
+def test_they_stand_where_the_record_says_nothing(
+    source: str, line: bytes, team: str | None
+) -> None:
     assert own(line + b"\n", source) == {"text": "t", "team": team, "shift": 3, "labels": SAID}
-    assert own(line + b"\n", source, {}) == {"text": "t", "team": None if team == "pay" else team, "shift": 7, "labels": {}}
+    assert own(line + b"\n", source, {}) == {
+        "text": "t",
+        "team": None if team == "pay" else team,
+        "shift": 7,
+        "labels": {},
+    }
 
 
 def test_with_a_header_and_with_a_catch_all_too() -> None:
-    for line, text in ((syslog("text", b"t"), "t"), (syslog("json", b'{"text": "t"}'), "t"), (b"no header\n", "no header")):
+    for line, text in (
+        (syslog("text", b"t"), "t"),
+        (syslog("json", b'{"text": "t"}'), "t"),
+        (b"no header\n", "no header"),
+    ):
         assert own(line, "named") == {"text": text, "team": "pay", "shift": 3, "labels": SAID}
 
 
@@ -104,8 +137,11 @@ def test_a_type_that_declares_none_of_them_is_as_it_was() -> None:
 
 def test_what_a_field_cannot_hold_is_not_put_there() -> None:
     assert own(b"t\n", "text", {"shift": "night", "team": "pay"}) == {
-        "text": "t", "team": "pay", "shift": 7, "labels": {"shift": "night", "team": "pay"},
-    }  # fmt: skip
+        "text": "t",
+        "team": "pay",
+        "shift": 7,
+        "labels": {"shift": "night", "team": "pay"},
+    }
 
 
 def test_a_field_without_a_default_is_there_by_them() -> None:
@@ -118,11 +154,19 @@ def test_what_is_redacted_stays_so() -> None:
 
 
 @given(
-    st.dictionaries(st.sampled_from(["text", "team", "shift", "labels", "env"]), st.text(max_size=6), max_size=4),
+    st.dictionaries(
+        st.sampled_from(["text", "team", "shift", "labels", "env"]), st.text(max_size=6), max_size=4
+    ),
     st.sampled_from(SOURCES),
-    st.lists(st.sampled_from([b"t", b'{"text": "t"}', b"{}", b"text=t", b"", b"\xff"]), min_size=1, max_size=5),
+    st.lists(
+        st.sampled_from([b"t", b'{"text": "t"}', b"{}", b"text=t", b"", b"\xff"]),
+        min_size=1,
+        max_size=5,
+    ),
 )
-def test_ids_times_and_counts_are_those_without_them(said: dict[str, str], source: Source, lines: list[bytes]) -> None:
+def test_ids_times_and_counts_are_those_without_them(
+    said: dict[str, str], source: Source, lines: list[bytes]
+) -> None:
     body = b"\n".join(lines) + b"\n"
     with_them, without = of(body, source.name, said), of(body, source.name, {})
     assert with_them == of(body, source.name, said)
@@ -137,6 +181,8 @@ def test_ids_times_and_counts_are_those_without_them(said: dict[str, str], sourc
 @with_service()
 async def test_over_http(h: Harness) -> None:
     assert (await h.post_range(syslog(), fields=range_fields(SAID))).status_code == 200
-    wrong = await h.post_range(syslog(), fields=range_fields(SAID), headers={"Hourmark-Fields": json.dumps({"a": 1})})
+    wrong = await h.post_range(
+        syslog(), fields=range_fields(SAID), headers={"Hourmark-Fields": json.dumps({"a": 1})}
+    )
     assert (wrong.status_code, wrong.json()["code"]) == (400, "headers")
     assert NOW_MS

@@ -7,7 +7,17 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.service.examples import NOW_MS, compiled, decoded, one, only, parsed, range_of, refused, syslog
+from tests.support.service.examples import (
+    NOW_MS,
+    compiled,
+    decoded,
+    one,
+    only,
+    parsed,
+    range_of,
+    refused,
+    syslog,
+)
 
 from hourmark.records.ranges import Part
 from hourmark.records.record_key import RecordKey
@@ -94,7 +104,9 @@ def test_the_position_is_the_byte_offset_of_each_line() -> None:
         (syslog(time="0001-01-01T00:00:00+23:59"), "too_late"),
     ],
 )
-def test_what_cannot_be_an_event_is_a_dead_letter_with_its_raw_bytes(line: bytes, reason: str) -> None:
+def test_what_cannot_be_an_event_is_a_dead_letter_with_its_raw_bytes(
+    line: bytes, reason: str
+) -> None:
     result = parsed(line, start=9)
     letter = only(result)
     assert (letter["reason"], letter["raw"]) == (reason, line[:-1])
@@ -104,23 +116,30 @@ def test_what_cannot_be_an_event_is_a_dead_letter_with_its_raw_bytes(line: bytes
         "/var/log/app.log",
         9,
     )
-    assert letter["event_time"] == moment("2026-11-21T01:40:00+00:00"), "its hour is always that of observed_at"
+    assert letter["event_time"] == moment("2026-11-21T01:40:00+00:00"), (
+        "its hour is always that of observed_at"
+    )
     assert letter["range_id"] == bytes(result.audit.range_id)
     assert (letter["range_start"], letter["range_end"]) == (9, 9 + len(line))
     assert (letter["rules"], letter["declared_source"]) == (compiled().id, "app")
     assert (result.lines, result.events, result.dead_letters) == (1, 0, 1)
 
 
-@pytest.mark.parametrize("time", ["2026-11-21T01:55:00.000Z", "2026-11-14T01:40:00Z", "2026-11-21T03:39:58.5+02:00"])
+@pytest.mark.parametrize(
+    "time", ["2026-11-21T01:55:00.000Z", "2026-11-14T01:40:00Z", "2026-11-21T03:39:58.5+02:00"]
+)
 def test_the_bounds_of_plausible_times_are_inside(time: str) -> None:
     assert one(syslog(time=time))["event_time"] == moment(time)
 
 
 def test_wrong_fields_are_named() -> None:
     details = [
-        one(syslog(msg=msg))["detail"] for msg in (b'{"user":"u"}', b'{"user":"u","ms":1,"more":2}', b'{"user":"u","ms":[]}')
+        one(syslog(msg=msg))["detail"]
+        for msg in (b'{"user":"u"}', b'{"user":"u","ms":1,"more":2}', b'{"user":"u","ms":[]}')
     ]
-    assert [name in detail for name, detail in zip(("ms", "more", "ms"), details, strict=True)] == [True] * 3
+    assert [name in detail for name, detail in zip(("ms", "more", "ms"), details, strict=True)] == [
+        True
+    ] * 3
 
 
 def test_a_dead_letter_of_a_known_type_says_which() -> None:
@@ -163,17 +182,26 @@ def test_the_nil_host_is_the_hosts_name() -> None:
 
 def test_without_a_timestamp_observed_types_take_the_observed_time() -> None:
     assert one(syslog("raw", time="-"))["event_time"] == moment("2026-11-21T01:40:00+00:00")
-    assert one(syslog("raw", time="2026-11-21T01:00:00Z"))["event_time"] == moment("2026-11-21T01:00:00+00:00")
+    assert one(syslog("raw", time="2026-11-21T01:00:00Z"))["event_time"] == moment(
+        "2026-11-21T01:00:00+00:00"
+    )
 
 
 def test_an_unknown_source_makes_dead_letters_of_all_lines() -> None:
     assert refused(syslog() + b"x\n\n", "nowhere") == ["unknown_source", "unknown_source"]
 
 
-@pytest.mark.parametrize("line", [b"no syslog\n", b"\xff\0\r\n", syslog("other"), syslog("-", b"x", time="-")])
+@pytest.mark.parametrize(
+    "line", [b"no syslog\n", b"\xff\0\r\n", syslog("other"), syslog("-", b"x", time="-")]
+)
 def test_catch_all_takes_whole_lines_that_fit_nothing_else(line: bytes) -> None:
     row = one(line, "caught")
-    assert (row["type"], row["line"], row["level"], row["host"]) == ("raw", line[:-1], None, "web-1")
+    assert (row["type"], row["line"], row["level"], row["host"]) == (
+        "raw",
+        line[:-1],
+        None,
+        "web-1",
+    )
     assert row["event_time"] == moment("2026-11-21T01:40:00+00:00")
 
 
@@ -226,7 +254,9 @@ def test_an_over_long_line_comes_in_chunks_each_a_dead_letter() -> None:
     assert (last["reason"], last["raw"], last["position"]) == ("line_too_long", b"c" * 10, 5002)
 
 
-def test_an_event_over_kafkas_limit_is_a_dead_letter_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_over_kafkas_limit_is_a_dead_letter_that_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("hourmark_delivery_service.parsing.records.EVENT_BYTES_MAX", 200)
     assert refused(syslog("note", b"x" * 100)) == ["event_too_large"]
 
@@ -241,7 +271,10 @@ def test_a_line_of_four_mebibytes_is_delivered() -> None:
 def test_paths_and_hosts_that_are_no_utf8_are_shown_as_well_as_can_be() -> None:
     row = only(
         parsed(
-            b"?\n", "app", path=b"/\xff/log".decode(errors="surrogateescape"), host_name=b"h\xfe".decode(errors="surrogateescape")
+            b"?\n",
+            "app",
+            path=b"/\xff/log".decode(errors="surrogateescape"),
+            host_name=b"h\xfe".decode(errors="surrogateescape"),
         )
     )
     assert (row["source"], row["host"]) == ("/\ufffd/log", "h\ufffd")
@@ -249,7 +282,12 @@ def test_paths_and_hosts_that_are_no_utf8_are_shown_as_well_as_can_be() -> None:
 
 @pytest.mark.parametrize(
     ("body", "more"),
-    [(b"no line feed", {}), (b"x", {"part": Part.LAST_CHUNK}), (b"x\n", {"end": 5}), (b"x\n", {"observed_at_ms": 1 << 62})],
+    [
+        (b"no line feed", {}),
+        (b"x", {"part": Part.LAST_CHUNK}),
+        (b"x\n", {"end": 5}),
+        (b"x\n", {"observed_at_ms": 1 << 62}),
+    ],
 )
 def test_a_range_that_contradicts_its_bytes_is_refused(body: bytes, more: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
@@ -261,7 +299,11 @@ def test_the_audit_record_counts_what_was_made() -> None:
     result = parsed(body)
     audit = result.audit
     promised = {(p.event_type, p.hour_start_s): p.count for p in audit.promised}
-    assert promised == {("click", 1_795_222_800): 2, ("click", 1_795_219_200): 1, ("dead-letters", 1_795_222_800): 1}
+    assert promised == {
+        ("click", 1_795_222_800): 2,
+        ("click", 1_795_219_200): 1,
+        ("dead-letters", 1_795_222_800): 1,
+    }
     assert (audit.kind, audit.lines, audit.blanks) == ("range", 5, 1)
     assert (audit.start, audit.end, audit.source) == (0, len(body), "app")
     assert audit.range_id == range_of(body).range_id(body)

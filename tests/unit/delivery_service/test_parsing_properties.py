@@ -30,13 +30,17 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 
 LINES = st.lists(
-    st.one_of(st.binary(max_size=60), mutated(), st.sampled_from(GOOD).map(lambda g: g[:-1])), min_size=1, max_size=12
+    st.one_of(st.binary(max_size=60), mutated(), st.sampled_from(GOOD).map(lambda g: g[:-1])),
+    min_size=1,
+    max_size=12,
 )
 SOURCE_NAMES = st.sampled_from([*(s.name for s in SOURCES), "nowhere"])
 
 
 @given(LINES, SOURCE_NAMES, st.integers(0, 1 << 40))
-def test_every_line_is_one_of_three_and_a_retry_is_the_same(lines: list[bytes], source: str, start: int) -> None:
+def test_every_line_is_one_of_three_and_a_retry_is_the_same(
+    lines: list[bytes], source: str, start: int
+) -> None:
     body = b"\n".join(lines) + b"\n"
     count = body.count(b"\n")
     result = parsed(body, source, start=start)
@@ -44,8 +48,15 @@ def test_every_line_is_one_of_three_and_a_retry_is_the_same(lines: list[bytes], 
     assert (result.lines, result.blanks) == (count, blanks)
     assert result.events + result.dead_letters == len(result.records) == count - blanks
     assert parsed(body, source, start=start) == result
-    assert sum(p.count for p in result.audit.promised) == len({r.key for r in result.records}) == count - blanks
-    wanted = {start + sum(len(line) + 1 for line in body.split(b"\n")[:n]): line for n, line in enumerate(body.split(b"\n")[:-1])}
+    assert (
+        sum(p.count for p in result.audit.promised)
+        == len({r.key for r in result.records})
+        == count - blanks
+    )
+    wanted = {
+        start + sum(len(line) + 1 for line in body.split(b"\n")[:n]): line
+        for n, line in enumerate(body.split(b"\n")[:-1])
+    }
     wanted = {offset: line for offset, line in wanted.items() if line.strip(b"\r")}
     for (offset, line), record in zip(wanted.items(), result.records, strict=True):
         row = decoded(record)
@@ -57,12 +68,22 @@ def test_every_line_is_one_of_three_and_a_retry_is_the_same(lines: list[bytes], 
         key = RecordKey.decode(record.key)
         assert key.event_id == row["event_id"]
         assert key.event_id.time_ms == round(row["event_time"].timestamp() * 1000)
-        assert record.hour_start_s * 1000 <= key.event_id.time_ms < (record.hour_start_s + 3600) * 1000
+        assert (
+            record.hour_start_s * 1000 <= key.event_id.time_ms < (record.hour_start_s + 3600) * 1000
+        )
 
 
 JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text()),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3)),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -91,10 +112,16 @@ def test_how_a_file_is_cut_into_ranges_does_not_change_ids(line: bytes, source: 
 
 
 def test_one_range_gives_exactly_these_ids() -> None:
-    """Golden: made once, kept for ever. If this fails, every retry in the world makes new events."""
+    """Golden: made once, kept for ever. If this fails, every retry in the world makes new
+    events.
+    """
     body = syslog() + syslog("note", b"words") + b"?\n"
     result = parsed(body, start=4096, rules="1-golden")
-    assert result.audit.range_id.hex() == range_of(body, start=4096, rules="1-golden").range_id(body).hex() == GOLDEN_RANGE
+    assert (
+        result.audit.range_id.hex()
+        == range_of(body, start=4096, rules="1-golden").range_id(body).hex()
+        == GOLDEN_RANGE
+    )
     assert [r.key[:16].hex() for r in result.records] == GOLDEN_IDS
     assert NOW_MS == 1_795_225_200_000
 

@@ -14,8 +14,19 @@ from hourmark.records.ranges import Part
 from hourmark_delivery_service.parsing import RangeParser, Record
 
 START = r"^(<\d|\d{4}-|S)"
-LINES = [syslog()[:-1], b"2026-11-21 02:39:58,123 INFO [t1] words", b"S", b"  at x", b"", b"\r", b"}", b"x" * 300]
-BODIES = st.lists(st.sampled_from(LINES), min_size=1, max_size=14).map(lambda lines: b"\n".join(lines) + b"\n")
+LINES = [
+    syslog()[:-1],
+    b"2026-11-21 02:39:58,123 INFO [t1] words",
+    b"S",
+    b"  at x",
+    b"",
+    b"\r",
+    b"}",
+    b"x" * 300,
+]
+BODIES = st.lists(st.sampled_from(LINES), min_size=1, max_size=14).map(
+    lambda lines: b"\n".join(lines) + b"\n"
+)
 
 
 def records_of(body: bytes) -> list[tuple[int, bytes]]:
@@ -35,12 +46,23 @@ def ids(records: tuple[Record, ...]) -> list[bytes]:
     return [record.key[:16] for record in records]
 
 
-@given(BODIES, st.sampled_from(["app", "caught", "servers", "anything", "nowhere"]), st.integers(0, 1 << 40))
-def test_every_record_is_one_of_three_and_a_retry_is_the_same(body: bytes, source: str, start: int) -> None:
+@given(
+    BODIES,
+    st.sampled_from(["app", "caught", "servers", "anything", "nowhere"]),
+    st.integers(0, 1 << 40),
+)
+def test_every_record_is_one_of_three_and_a_retry_is_the_same(
+    body: bytes, source: str, start: int
+) -> None:
     result = parsed(body, source, start=start, record_start=START)
     assert result == parsed(body, source, start=start, record_start=START)
     expected = records_of(body)
-    assert result.lines == result.events + result.dead_letters + result.blanks == result.audit.lines == len(expected)
+    assert (
+        result.lines
+        == result.events + result.dead_letters + result.blanks
+        == result.audit.lines
+        == len(expected)
+    )
     full = [(at, record) for at, record in expected if record.strip(b"\r\n")]
     assert result.blanks == len(expected) - len(full)
     for (at, raw), record in zip(full, result.records, strict=True):
@@ -50,7 +72,9 @@ def test_every_record_is_one_of_three_and_a_retry_is_the_same(body: bytes, sourc
 
 
 @given(BODIES, BODIES, st.integers(0, 1 << 40))
-def test_cut_at_a_record_or_not_the_ids_are_the_same(first: bytes, second: bytes, start: int) -> None:
+def test_cut_at_a_record_or_not_the_ids_are_the_same(
+    first: bytes, second: bytes, start: int
+) -> None:
     second = b"S" + second
     whole = parsed(first + second, "anything", start=start, record_start=START)
     apart = parsed(first, "anything", start=start, record_start=START)
@@ -75,11 +99,15 @@ def test_where_each_line_begins_a_record_it_is_as_without() -> None:
     assert [r.value for r in of_records.records if r.event_type != "dead-letters"] == [
         r.value for r in of_lines.records if r.event_type != "dead-letters"
     ]
-    assert of_records.audit.range_id != of_lines.audit.range_id, "what it is read by is part of what it is"
+    assert of_records.audit.range_id != of_lines.audit.range_id, (
+        "what it is read by is part of what it is"
+    )
 
 
 def test_json_over_several_lines_and_a_trace_are_events() -> None:
-    body = syslog(msg=b'{"user":\n "u",\n\n "ms": 1}') + syslog("note", b"Traceback:\n  at x\n  at y")
+    body = syslog(msg=b'{"user":\n "u",\n\n "ms": 1}') + syslog(
+        "note", b"Traceback:\n  at x\n  at y"
+    )
     click, note = (decoded(record) for record in parsed(body, record_start=r"^<\d").records)
     assert (click["user"], click["ms"], note["text"]) == ("u", 1, "Traceback:\n  at x\n  at y")
 
@@ -114,7 +142,9 @@ async def test_over_http(h: Harness) -> None:
     answer = await h.post_range(body, record_start=r"^<\d")
     assert (answer.status_code, answer.json()["events"]) == (200, 2)
     expected = parsed(body, record_start=r"^<\d")
-    assert {(r.key, r.value) for r in h.queue.records[:2]} == {(r.key, r.value) for r in expected.records}
+    assert {(r.key, r.value) for r in h.queue.records[:2]} == {
+        (r.key, r.value) for r in expected.records
+    }
     h.queue.records.clear()
     for pattern, said in (("(", "RE2"), (r"\Ax", "use ^"), ("[ab]{999}" * 2, "too large")):
         refused = await h.post_range(body, record_start=pattern)

@@ -45,7 +45,17 @@ def test_a_pattern_is_replaced_wherever_it_stands() -> None:
 
 
 def test_whole_values_are_replaced_by_a_word_or_left_out_whatever_they_were() -> None:
-    row = PAID.one(json.dumps({"user": ["x"], "password": SECRET, "amount": "x", "notes": [f"a {SECRET}"], "k": SECRET}).encode())
+    row = PAID.one(
+        json.dumps(
+            {
+                "user": ["x"],
+                "password": SECRET,
+                "amount": "x",
+                "notes": [f"a {SECRET}"],
+                "k": SECRET,
+            }
+        ).encode()
+    )
     assert {name: row[name] for name in ("user", "password", "amount", "notes", "rest")} == {
         "user": "somebody",
         "password": None,
@@ -67,7 +77,9 @@ def test_a_replacement_that_cuts_a_character_leaves_text() -> None:
 
 
 def test_replacements_are_taken_as_they_are() -> None:
-    tried = of_rule(TEXT, time="observed", redact=[{"field": "text", "pattern": "(a)(b)", "by": r"\1\\g<2>$1&"}])
+    tried = of_rule(
+        TEXT, time="observed", redact=[{"field": "text", "pattern": "(a)(b)", "by": r"\1\\g<2>$1&"}]
+    )
     assert tried.one(b'{"text":"ab"}')["text"] == r"\1\\g<2>$1&"
 
 
@@ -97,7 +109,9 @@ def test_a_dead_letter_of_a_redacting_source_says_nothing_of_its_line(line: byte
         (b'{"user":"%s', ""),
     ],
 )
-def test_what_was_wrong_is_told_as_far_as_it_tells_nothing_of_the_line(line: bytes, detail: str) -> None:
+def test_what_was_wrong_is_told_as_far_as_it_tells_nothing_of_the_line(
+    line: bytes, detail: str
+) -> None:
     letter = PAID.one(line % SECRET.encode())
     assert letter["detail"].startswith(f"{detail}; the line's" if detail else "the line's")
     assert SECRET not in str(letter)
@@ -113,14 +127,20 @@ def test_lines_of_no_declared_source_and_pieces_of_long_ones_are_withheld_too() 
 
 def test_other_sources_keep_their_raw_bytes() -> None:
     plain = EventType(name="plain", fields=TEXT)
-    redacting = EventType(name="t", fields=TEXT, line=LineRule(payload="text", field="text", redact=[CARD]))
+    redacting = EventType(
+        name="t", fields=TEXT, line=LineRule(payload="text", field="text", redact=[CARD])
+    )
     tried = Tried([plain, redacting], Source(name="s", types=["plain"]))
     assert tried.one(b"junk")["raw"] == b"junk"
 
 
 def test_events_of_the_api_are_redacted_and_their_dead_letters_withheld() -> None:
-    body = b'{"user":"u","password":"%s"}\n{"password":"%s"}\n{"user":"u","k":"%s"}' % ((SECRET.encode(),) * 3)
-    batch = Batch(event_type="t", client="c", key="k", observed_at_ms=1_795_225_200_000, rules=PAID.rules.id)
+    body = b'{"user":"u","password":"%s"}\n{"password":"%s"}\n{"user":"u","k":"%s"}' % (
+        (SECRET.encode(),) * 3
+    )
+    batch = Batch(
+        event_type="t", client="c", key="k", observed_at_ms=1_795_225_200_000, rules=PAID.rules.id
+    )
     parsed = BatchParser(batch, body, PAID.compiled).whole()
     assert (parsed.events, parsed.dead_letters) == (2, 1)
     assert not [record for record in parsed.records if SECRET.encode() in record.value]
@@ -140,8 +160,12 @@ def test_the_id_of_an_event_rests_on_the_line_as_it_was() -> None:
         ({"field": "text", "pattern": "("}, "line.redact.pattern: RE2 does not accept it"),
     ],
 )
-def test_a_redaction_that_cannot_be_done_is_a_problem_of_its_type(redaction: dict[str, str], said: str) -> None:
-    tried = of_rule([*TEXT, {"name": "n", "type": "long", "default": 0}], time="observed", redact=[redaction])
+def test_a_redaction_that_cannot_be_done_is_a_problem_of_its_type(
+    redaction: dict[str, str], said: str
+) -> None:
+    tried = of_rule(
+        [*TEXT, {"name": "n", "type": "long", "default": 0}], time="observed", redact=[redaction]
+    )
     (problem,) = tried.compiled.problems
     assert said in problem
     assert tried.reason(b'{"text":"x"}') == "wrong_field", "and none of its lines becomes an event"

@@ -1,4 +1,6 @@
-"""Syslog as it comes: RFC 5424, RFC 3164, and what daemons write into files, under the built-in type."""
+"""Syslog as it comes: RFC 5424, RFC 3164, and what daemons write into files, under the built-in
+type.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ def time(line: bytes, **more: Any) -> str:
         (b"2026-11-21T01:00:00Z h prog[1]: msg", ("h", "prog", "1", b"msg")),
         (b"<13>1 2026-11-21T01:00:00Z h prog 1 - - msg", ("h", "prog", "1", b"msg")),
         (b"<13>1 2026-11-21T01:00:00Z - - - - -", ("web-1", None, None, b"")),
-        (b"Nov 21 02:00:00 combo sshd(pam_unix)[19939]: a; b=c ", ("combo", "sshd(pam_unix)", "19939", b"a; b=c ")),
+        (
+            b"Nov 21 02:00:00 combo sshd(pam_unix)[19939]: a; b=c ",
+            ("combo", "sshd(pam_unix)", "19939", b"a; b=c "),
+        ),
         (b"Nov 21 02:00:00 h kernel: [ 1.5] x: y", ("h", "kernel", None, b"[ 1.5] x: y")),
         (b"Nov 21 02:00:00 h postfix/smtpd[1]: x", ("h", "postfix/smtpd", "1", b"x")),
         (b"Nov 21 02:00:00 h a::b[1]: x", ("h", "a::b", "1", b"x")),
@@ -44,8 +49,14 @@ def time(line: bytes, **more: Any) -> str:
         (b"Nov 21 02:00:00 h prog[1: x", ("h", None, None, b"prog[1: x")),
         (b"Nov 21 02:00:00 h [1]: x", ("h", None, None, b"[1]: x")),
         (b"Nov 21 02:00:00 h : x", ("h", None, None, b": x")),
-        (b"Nov 21 02:00:00 h syslogd 1.4.1: restart.", ("h", None, None, b"syslogd 1.4.1: restart.")),
-        (b"Nov 21 02:00:00 h last message repeated 2 times", ("h", None, None, b"last message repeated 2 times")),
+        (
+            b"Nov 21 02:00:00 h syslogd 1.4.1: restart.",
+            ("h", None, None, b"syslogd 1.4.1: restart."),
+        ),
+        (
+            b"Nov 21 02:00:00 h last message repeated 2 times",
+            ("h", None, None, b"last message repeated 2 times"),
+        ),
         (b"Nov 21 02:00:00 prog[1]: no host", ("web-1", "prog", "1", b"no host")),
         (b"Nov 21 02:00:00 fe80::1 prog: x", ("fe80::1", "prog", None, b"x")),
         (b"Nov 21 02:00:00 h prog: \xff\x00\t\r", ("h", "prog", None, b"\xff\x00\t\r")),
@@ -55,7 +66,9 @@ def time(line: bytes, **more: Any) -> str:
         (b"Nov 21 02:00:00 ", ("web-1", None, None, b"")),
     ],
 )
-def test_any_header_gives_host_program_pid_and_message(line: bytes, found: tuple[object, ...] | None) -> None:
+def test_any_header_gives_host_program_pid_and_message(
+    line: bytes, found: tuple[object, ...] | None
+) -> None:
     if found is None:
         assert SYSTEM.reason(line) == "too_late", "its time was read"
     else:
@@ -65,12 +78,18 @@ def test_any_header_gives_host_program_pid_and_message(line: bytes, found: tuple
 @pytest.mark.parametrize(
     "line",
     [
-        b"plain", b"Nov 21 02:00:00", b"nov 21 02:00:00 h p: x", b"\xef\xbb\xbfNov 21 02:00:00 h p: x",
+        b"plain",
+        b"Nov 21 02:00:00",
+        b"nov 21 02:00:00 h p: x",
+        b"\xef\xbb\xbfNov 21 02:00:00 h p: x",
         b" Nov 21 02:00:00 h p: x",
-        b"<192>Nov 21 02:00:00 h p: x", b"<013>Nov 21 02:00:00 h p: x", b"\0Nov 21 02:00:00 h p: x",
-        b"\tat org.example.Main(Main.java:1)", b"2026-11-21 02:00:00 h p: x",
+        b"<192>Nov 21 02:00:00 h p: x",
+        b"<013>Nov 21 02:00:00 h p: x",
+        b"\0Nov 21 02:00:00 h p: x",
+        b"\tat org.example.Main(Main.java:1)",
+        b"2026-11-21 02:00:00 h p: x",
     ],
-)  # fmt: skip
+)
 def test_what_has_no_header_of_syslog_is_a_dead_letter(line: bytes) -> None:
     assert SYSTEM.reason(line) == "not_syslog"
 
@@ -97,47 +116,78 @@ def test_a_time_that_cannot_be_one_is_told(line: bytes, reason: str) -> None:
 
 
 def test_times_are_cut_to_milliseconds_however_fine_they_are() -> None:
-    assert time(b"<13>1 2026-11-21T01:00:00.123999999Z h p - - - x") == "2026-11-21T01:00:00.123+00:00"
+    assert (
+        time(b"<13>1 2026-11-21T01:00:00.123999999Z h p - - - x") == "2026-11-21T01:00:00.123+00:00"
+    )
     assert time(b"2026-11-21T01:00:00.123999+00:00 h p: x") == "2026-11-21T01:00:00.123+00:00"
     assert time(b"Nov 21 02:00:00.1239 h p: x") == "2026-11-21T01:00:00.123+00:00"
 
 
 def test_a_time_without_a_year_is_the_latest_that_is_not_ahead() -> None:
     new_year = 1_798_761_600_000  # 2027-01-01T00:00:00Z
-    assert time(b"Dec 31 23:59:59 h p: x", observed_at_ms=new_year, zone="UTC") == "2026-12-31T23:59:59.000+00:00"
-    assert time(b"Jan  1 00:14:00 h p: x", observed_at_ms=new_year, zone="UTC") == "2027-01-01T00:14:00.000+00:00"
-    assert SYSTEM.reason(b"Jan  1 00:16:00 h p: x", observed_at_ms=new_year, zone="UTC") == "too_late", "of the year before"
+    assert (
+        time(b"Dec 31 23:59:59 h p: x", observed_at_ms=new_year, zone="UTC")
+        == "2026-12-31T23:59:59.000+00:00"
+    )
+    assert (
+        time(b"Jan  1 00:14:00 h p: x", observed_at_ms=new_year, zone="UTC")
+        == "2027-01-01T00:14:00.000+00:00"
+    )
+    assert (
+        SYSTEM.reason(b"Jan  1 00:16:00 h p: x", observed_at_ms=new_year, zone="UTC") == "too_late"
+    ), "of the year before"
     leap = 1_709_251_200_000  # 2024-03-01T00:00:00Z
-    assert time(b"Feb 29 12:00:00 h p: x", observed_at_ms=leap, zone="UTC") == "2024-02-29T12:00:00.000+00:00"
+    assert (
+        time(b"Feb 29 12:00:00 h p: x", observed_at_ms=leap, zone="UTC")
+        == "2024-02-29T12:00:00.000+00:00"
+    )
 
 
 def test_a_time_without_a_zone_is_of_the_ranges_also_where_clocks_change() -> None:
     assert time(b"Nov 21 02:00:00 h p: x", zone="Europe/Vienna") == "2026-11-21T01:00:00.000+00:00"
     autumn = 1_792_980_000_000  # 2026-10-26T02:00:00Z
-    assert time(b"Oct 25 02:30:00 h p: x", observed_at_ms=autumn, zone="Europe/Vienna") == "2026-10-25T01:30:00.000+00:00"
+    assert (
+        time(b"Oct 25 02:30:00 h p: x", observed_at_ms=autumn, zone="Europe/Vienna")
+        == "2026-10-25T01:30:00.000+00:00"
+    )
     spring = 1_774_828_800_000  # 2026-03-30T00:00:00Z
-    assert time(b"Mar 29 02:30:00 h p: x", observed_at_ms=spring, zone="Europe/Vienna") == "2026-03-29T01:30:00.000+00:00"
+    assert (
+        time(b"Mar 29 02:30:00 h p: x", observed_at_ms=spring, zone="Europe/Vienna")
+        == "2026-03-29T01:30:00.000+00:00"
+    )
     assert SYSTEM.reason(b"Nov 21 02:00:00 h p: x", zone="Nowhere/Else") == "bad_timestamp"
 
 
 def test_priority_and_structured_data_are_kept() -> None:
-    row = SYSTEM.one(rb'<165>1 2026-11-21T01:00:00Z h a p ID7 [x@1 a="1" b="\"\]\\\n" a="2"][empty][y@2 c=""] m')
+    row = SYSTEM.one(
+        rb'<165>1 2026-11-21T01:00:00Z h a p ID7 [x@1 a="1" b="\"\]\\\n" a="2"][empty][y@2 c=""] m'
+    )
     assert (row["facility"], row["severity"], row["msgid"]) == (20, 5, "ID7")
     assert row["structured_data"] == {"x@1 a": "2", "x@1 b": '"]\\\\n', "empty": "", "y@2 c": ""}
     older = SYSTEM.one(b"<0>Nov 21 02:00:00 h p: x")
-    assert (older["facility"], older["severity"], older["msgid"], older["structured_data"]) == (0, 0, None, {})
+    assert (older["facility"], older["severity"], older["msgid"], older["structured_data"]) == (
+        0,
+        0,
+        None,
+        {},
+    )
     assert SYSTEM.reason(b'<165>1 2026-11-21T01:00:00Z h a p - [x a="\xff"] m') == "not_utf8"
 
 
 def test_a_param_of_structured_data_fills_a_field_as_text_does() -> None:
-    fields: list[dict[str, Any]] = [{"name": "sequence", "type": "long", "default": -1}, {"name": "n", "type": "long"}]
+    fields: list[dict[str, Any]] = [
+        {"name": "sequence", "type": "long", "default": -1},
+        {"name": "n", "type": "long"},
+    ]
     for source_format in ("rfc5424", "syslog"):
         tried = of_rule(fields, source_format, header={"sequence": "[meta sequenceId]"})
         line = b'<13>1 2026-11-21T01:00:00Z h a p t [meta sequenceId="%s"] {"n":1}'
         assert tried.one(line % b"7")["sequence"] == 7
         assert tried.reason(line % b"seven") == "wrong_field"
         assert tried.one(line.replace(b"sequenceId", b"other"))["sequence"] == -1
-        assert tried.reason((line % b"7").replace(b'"n"', b'"sequence":1,"n"')) == "unknown_field", "the header's alone"
+        assert (
+            tried.reason((line % b"7").replace(b'"n"', b'"sequence":1,"n"')) == "unknown_field"
+        ), "the header's alone"
 
 
 def test_nine_digits_of_a_second_are_refused_where_rfc5424_itself_is_declared() -> None:
@@ -148,7 +198,9 @@ def test_nine_digits_of_a_second_are_refused_where_rfc5424_itself_is_declared() 
 
 def test_the_program_chooses_among_types() -> None:
     web = EventType(
-        name="web", fields=[{"name": "path", "type": "string"}], line=LineRule(payload="json", programs=["nginx", "caddy"])
+        name="web",
+        fields=[{"name": "path", "type": "string"}],
+        line=LineRule(payload="json", programs=["nginx", "caddy"]),
     )
     tried = Tried([web, SYSLOG], Source(name="s", format="syslog", types=["web", "syslog"]))
     assert tried.one(b'Nov 21 02:00:00 h nginx: {"path":"/"}')["path"] == "/"
@@ -157,7 +209,10 @@ def test_the_program_chooses_among_types() -> None:
     assert tried.reason(b'Nov 21 02:00:00 h nginx: {"path":1}') == "wrong_field"
     alone = Tried([web], Source(name="s", format="syslog", types=["web"]))
     letter = alone.one(b"Nov 21 02:00:00 h other: x")
-    assert (letter["reason"], letter["detail"]) == ("no_pattern", "no type fits the message; none takes its program: web")
+    assert (letter["reason"], letter["detail"]) == (
+        "no_pattern",
+        "no type fits the message; none takes its program: web",
+    )
 
 
 def test_a_source_may_say_that_events_are_of_the_host_they_were_read_on() -> None:
@@ -167,7 +222,12 @@ def test_a_source_may_say_that_events_are_of_the_host_they_were_read_on() -> Non
 
 
 def test_what_is_no_syslog_goes_to_the_catch_all() -> None:
-    rest = EventType(name="rest", fields=[{"name": "line", "type": "bytes"}],
-                     line=LineRule(payload="text", field="line", time="observed"))  # fmt: skip
-    tried = Tried([SYSLOG, rest], Source(name="s", format="syslog", types=["syslog"], catch_all="rest"))
+    rest = EventType(
+        name="rest",
+        fields=[{"name": "line", "type": "bytes"}],
+        line=LineRule(payload="text", field="line", time="observed"),
+    )
+    tried = Tried(
+        [SYSLOG, rest], Source(name="s", format="syslog", types=["syslog"], catch_all="rest")
+    )
     assert tried.one(b"\tat Main")["line"] == b"\tat Main"

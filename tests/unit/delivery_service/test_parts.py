@@ -25,6 +25,9 @@ async def test_an_idle_service_looks_once_a_second_whether_a_revision_needs_anot
             raise asyncio.CancelledError
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    with contextlib.closing(SchemaRegistry(Config().registry)) as registry, contextlib.suppress(asyncio.CancelledError):
+    with (
+        contextlib.closing(SchemaRegistry(Config().registry)) as registry,
+        contextlib.suppress(asyncio.CancelledError),
+    ):
         await parts._follow_framing(h.service, registry)
     assert slept == [1.0, 1.0, 1.0]

@@ -1,4 +1,6 @@
-"""Rules as a service meets them at odd moments: written by later software, by strangers, lost in part."""
+"""Rules as a service meets them at odd moments: written by later software, by strangers, lost in
+part.
+"""
 
 from __future__ import annotations
 
@@ -56,11 +58,15 @@ def test_a_service_that_cannot_use_the_newest_revision_does_not_hand_out_the_one
     """Services of two versions hand out 1 and 2 in turn, and both are ready."""
     first, second = revision(1, CLICK), revision(2, CLICK, VIEW)
     store = fed(*first.records(), of_newer_software(second))
-    assert store.latest is None, f"new ranges are given {store.latest.id}; lines of `view` are acknowledged as dead letters"
+    assert store.latest is None, (
+        f"new ranges are given {store.latest.id}; lines of `view` are acknowledged as dead letters"
+    )
 
 
 def test_a_service_that_read_a_strangers_revision_goes_on_once_the_topic_is_repaired() -> None:
-    """A second ledger's, a test's, or one of a time before ids were fixed; deleted topic, then `types repair`."""
+    """A second ledger's, a test's, or one of a time before ids were fixed; deleted topic, then
+    `types repair`.
+    """
     first, second = revision(1, CLICK), revision(2, CLICK, VIEW)
     types = {"dead-letters": first.types["dead-letters"], "other": TypeVersion(OTHER, 3)}
     stranger = dataclasses.replace(first, types=types, sources={})
@@ -69,7 +75,9 @@ def test_a_service_that_read_a_strangers_revision_goes_on_once_the_topic_is_repa
     store.feed(encoded(second.records()), anew=False)
     store.feed([], anew=True)
     store.feed(encoded([*first.records(), *second.records()]), anew=False)
-    assert store.latest is not None and store.latest.id == second.id, f"{store.latest and store.latest.id}; {store._unusable}"
+    assert store.latest is not None and store.latest.id == second.id, (
+        f"{store.latest and store.latest.id}; {store._unusable}"
+    )
 
 
 def unreadable(rules: Rules) -> list[Record]:
@@ -91,23 +99,35 @@ ODD = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_one_odd_record_does_not_end_the_thread_that_follows_rules(odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_odd_record_does_not_end_the_thread_that_follows_rules(
+    odd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store_follower, "POLL_S", 0.01)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     store = RulesStore(Metrics())
     follower = StoreFollower(Config(), TYPES, store)
     news = iter([(True, encoded(revision(1, CLICK).records())), (False, encoded([ODD[odd]]))])
     last = (False, encoded(revision(3, CLICK, VIEW).records()))
-    follower._follower = python_types.SimpleNamespace(poll=lambda: next(news, last), close=lambda: None)  # type: ignore[assignment]
+    follower._follower = python_types.SimpleNamespace(
+        poll=lambda: next(news, last), close=lambda: None
+    )  # type: ignore[assignment]
     follower.start()
     try:
-        wait_for(lambda: store.latest is not None and store.latest.id.startswith("3-"), "the newest revision is followed", 10)
+        wait_for(
+            lambda: store.latest is not None and store.latest.id.startswith("3-"),
+            "the newest revision is followed",
+            10,
+        )
     finally:
         follower.stop()
 
 
-def test_one_answer_that_the_topic_is_unknown_does_not_empty_a_running_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that just started answers UNKNOWN_TOPIC_OR_PARTITION until it has its metadata; `TopicFollower` believes one."""
+def test_one_answer_that_the_topic_is_unknown_does_not_empty_a_running_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker that just started answers UNKNOWN_TOPIC_OR_PARTITION until it has its metadata;
+    `TopicFollower` believes one.
+    """
     store = fed(*revision(1, CLICK).records())
     follower = TopicFollower(KafkaCluster(bootstrap="127.0.0.1:1"), "hourmark.types")
     follower._topic_id = "made once"
@@ -119,13 +139,19 @@ def test_one_answer_that_the_topic_is_unknown_does_not_empty_a_running_service(m
 
 @with_service()
 async def test_readyz_says_that_the_registry_has_no_schema_of_audit_records(h: Harness) -> None:
-    """After an upgrade that changed audit.avsc, each restarted service waits for `types apply`; only its log says so."""
+    """After an upgrade that changed audit.avsc, each restarted service waits for `types apply`;
+    only its log says so.
+    """
     h.service.framing = None
-    asking = asyncio.create_task(framing.find(MemoryRegistry(), {True}, h.rules.types_of_ids, h.service.waits_for_framing))
+    asking = asyncio.create_task(
+        framing.find(MemoryRegistry(), {True}, h.rules.types_of_ids, h.service.waits_for_framing)
+    )
     await asyncio.sleep(0.1)
     asking.cancel()
     reasons = (await h.client.get("/readyz")).json()["reasons"]
-    assert any("has no schema of hourmark.audit: `hourmark types apply`" in reason for reason in reasons)
+    assert any(
+        "has no schema of hourmark.audit: `hourmark types apply`" in reason for reason in reasons
+    )
 
 
 @with_service()
@@ -136,8 +162,12 @@ async def test_a_service_that_cannot_read_the_newest_revision_is_not_ready(h: Ha
 
 
 def test_a_service_does_not_go_back_to_an_older_revision_because_the_topic_lost_its_end() -> None:
-    """Restored from an older copy, or truncated: docs/operations.md says that it says so at /readyz and takes nothing new."""
+    """Restored from an older copy, or truncated: docs/operations.md says that it says so at /readyz
+    and takes nothing new.
+    """
     first, second = revision(1, CLICK), revision(2, CLICK, VIEW)
     store = fed(*first.records(), *second.records())
     store.feed(encoded(first.records()), anew=True)
-    assert store.latest is None or store.latest.id == second.id, f"hands out {store.latest.id} again, ready, and without a word"
+    assert store.latest is None or store.latest.id == second.id, (
+        f"hands out {store.latest.id} again, ready, and without a word"
+    )

@@ -1,4 +1,6 @@
-"""How services and tailers are told to stand: by /readyz, by the lock of the state folder, by their last reports."""
+"""How services and tailers are told to stand: by /readyz, by the lock of the state folder, by their
+last reports.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +48,17 @@ def report(host: str, seconds_ago: float, *, goodbye: bool = False) -> HostRepor
     ("code", "body", "said"),
     [
         (200, b'{"ready": true, "reasons": []}', "^ready at http://"),
-        (503, b'{"ready": false, "reasons": ["too few in-sync replicas"]}', "not ready: too few in-sync replicas$"),
+        (
+            503,
+            b'{"ready": false, "reasons": ["too few in-sync replicas"]}',
+            "not ready: too few in-sync replicas$",
+        ),
         (500, b"oh", "not ready: status 500$"),
     ],
 )
-def test_a_service_that_answers_runs_and_says_whether_it_is_ready(tmp_path: Path, code: int, body: bytes, said: str) -> None:
+def test_a_service_that_answers_runs_and_says_whether_it_is_ready(
+    tmp_path: Path, code: int, body: bytes, said: str
+) -> None:
     class Handler(Answering):
         def do_GET(self) -> None:
             assert self.path == "/readyz"
@@ -63,36 +71,66 @@ def test_a_service_that_answers_runs_and_says_whether_it_is_ready(tmp_path: Path
 
 
 @pytest.mark.parametrize("asks_clients", [False, True])
-def test_a_service_with_tls_is_known_by_its_own_certificate(tmp_path: Path, asks_clients: bool) -> None:
+def test_a_service_with_tls_is_known_by_its_own_certificate(
+    tmp_path: Path, asks_clients: bool
+) -> None:
     authority = Authority(tmp_path / "ca")
-    mine, another = authority.issue("service", "service.example"), authority.issue("another", "service.example")
-    tls = ServiceTls(certificate=mine.certificate, key=mine.key, client_ca=authority.ca if asks_clients else None)
+    mine, another = (
+        authority.issue("service", "service.example"),
+        authority.issue("another", "service.example"),
+    )
+    tls = ServiceTls(
+        certificate=mine.certificate, key=mine.key, client_ca=authority.ca if asks_clients else None
+    )
     with served(tls) as running:
         told = config(tmp_path, running.port)
         asked = told.service.model_copy(update={"tls": tls, "host": "0.0.0.0"})
         found = service(told.model_copy(update={"service": asked}), NOW_MS)
-        assert (found.state, found.detail) == (State.RUNNING, f"ready at https://127.0.0.1:{running.port}")
-        stranger = asked.model_copy(
-            update={"tls": tls.model_copy(update={"certificate": another.certificate, "key": another.key})}
+        assert (found.state, found.detail) == (
+            State.RUNNING,
+            f"ready at https://127.0.0.1:{running.port}",
         )
-        assert "does not answer" in service(told.model_copy(update={"service": stranger}), NOW_MS).detail
+        stranger = asked.model_copy(
+            update={
+                "tls": tls.model_copy(
+                    update={"certificate": another.certificate, "key": another.key}
+                )
+            }
+        )
+        assert (
+            "does not answer"
+            in service(told.model_copy(update={"service": stranger}), NOW_MS).detail
+        )
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_one_that_does_not_answer_is_known_by_its_folder_while_kafka_is_away_too(tmp_path: Path, held: bool) -> None:
-    locks = [StateFolder(tmp_path / name, name).lock() for name in ("service", "tailer")] if held else []
+def test_one_that_does_not_answer_is_known_by_its_folder_while_kafka_is_away_too(
+    tmp_path: Path, held: bool
+) -> None:
+    locks = (
+        [StateFolder(tmp_path / name, name).lock() for name in ("service", "tailer")]
+        if held
+        else []
+    )
     found = service(config(tmp_path), NOW_MS), tailers(config(tmp_path), NOW_MS)
     for lock in locks:
         lock.close()
-    assert [one.state for one in found] == ([State.RUNNING] * 2 if held else [State.NOT_RUNNING, State.UNKNOWN])
+    assert [one.state for one in found] == (
+        [State.RUNNING] * 2 if held else [State.NOT_RUNNING, State.UNKNOWN]
+    )
     assert all((one.pid is not None) is held for one in found)
     assert all("no broker of the edge cluster listens" in one.detail for one in found)
 
 
 def test_reports_tell_who_is_live_who_fell_silent_and_who_said_goodbye() -> None:
-    found = of_reports([report("web-1", 3), report("web-2", 900), report("web-3", 7200, goodbye=True)], NOW_MS)
+    found = of_reports(
+        [report("web-1", 3), report("web-2", 900), report("web-3", 7200, goodbye=True)], NOW_MS
+    )
     assert found.state is State.RUNNING
-    assert found.detail == "reported: web-1 (3 s ago); silent: web-2 (15 min ago); said goodbye: web-3 (2 h ago)"
+    assert (
+        found.detail
+        == "reported: web-1 (3 s ago); silent: web-2 (15 min ago); said goodbye: web-3 (2 h ago)"
+    )
     assert found.heard_at_ms == NOW_MS - 3000
     assert of_reports([report("web-2", FRESH_MS / 1000 + 1)], NOW_MS).state is State.SILENT
     assert of_reports([report("web-3", 1, goodbye=True)], NOW_MS).state is State.NOT_RUNNING

@@ -1,4 +1,6 @@
-"""What a request may say twice, leave empty, or send in another form than events: refused, with what to send instead."""
+"""What a request may say twice, leave empty, or send in another form than events: refused, with
+what to send instead.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,13 @@ def bare_deflate(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "compress"), [("x-gzip", gzip.compress), ("deflate", zlib.compress), ("deflate", bare_deflate)]
+    ("encoding", "compress"),
+    [("x-gzip", gzip.compress), ("deflate", zlib.compress), ("deflate", bare_deflate)],
 )
 @with_service()
-async def test_encodings_of_http_are_taken_whole_or_refused(h: Harness, encoding: str, compress: Any) -> None:
+async def test_encodings_of_http_are_taken_whole_or_refused(
+    h: Harness, encoding: str, compress: Any
+) -> None:
     sent = compress(LINE * 100)
     headers = {"Content-Encoding": encoding}
     answer = await h.client.post(EVENTS, content=sent, headers=headers)
@@ -41,12 +46,18 @@ async def test_encodings_of_http_are_taken_whole_or_refused(h: Harness, encoding
     assert len(h.queue.of("events.click")) == 100
 
 
-@pytest.mark.parametrize("name", ["Hourmark-Observed-At", "Hourmark-Rules", "Hourmark-Client", "Idempotency-Key"])
+@pytest.mark.parametrize(
+    "name", ["Hourmark-Observed-At", "Hourmark-Rules", "Hourmark-Client", "Idempotency-Key"]
+)
 @with_service()
-async def test_a_header_that_comes_twice_with_different_values_is_refused(h: Harness, name: str) -> None:
+async def test_a_header_that_comes_twice_with_different_values_is_refused(
+    h: Harness, name: str
+) -> None:
     rules = h.service.rules.latest
     assert rules is not None
-    value = {"Hourmark-Observed-At": str(h.clock.now_ms()), "Hourmark-Rules": rules.id}.get(name, "a")
+    value = {"Hourmark-Observed-At": str(h.clock.now_ms()), "Hourmark-Rules": rules.id}.get(
+        name, "a"
+    )
     other = [(name, value), (name.lower(), value + "0")]
     answer = await h.client.post(EVENTS, content=LINE, headers=other)
     assert (answer.status_code, answer.json()["code"]) == (400, "headers")
@@ -68,7 +79,10 @@ async def test_no_revision_is_no_name_of_one(h: Harness) -> None:
 @with_service()
 async def test_forms_are_refused_with_the_command_that_sends_events(h: Harness) -> None:
     for media_type, body in (
-        ("multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; name="f"\r\n\r\n' + LINE + b"\r\n--x--\r\n"),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="f"\r\n\r\n' + LINE + b"\r\n--x--\r\n",
+        ),
         (FORM, b"user=u&ms=1"),
         (f"{FORM}; charset=utf-8", b"%7B%22user%22%3A1%7D"),
     ):
@@ -81,7 +95,9 @@ async def test_forms_are_refused_with_the_command_that_sends_events(h: Harness) 
 @with_service()
 async def test_json_that_curl_calls_a_form_is_taken(h: Harness) -> None:
     for body in (LINE, b"[" + LINE + b"]", b" \n" + LINE):
-        assert (await h.client.post(EVENTS, content=body, headers={"Content-Type": FORM})).status_code == 200
+        assert (
+            await h.client.post(EVENTS, content=body, headers={"Content-Type": FORM})
+        ).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -90,10 +106,16 @@ async def test_json_that_curl_calls_a_form_is_taken(h: Harness) -> None:
         ({"bogus.prop": "hunter2"}, "bogus.prop", "no such property"),
         ({"security.protocol": "hunter2"}, "security.protocol", "cannot be used"),
         ({"acks": "hunter2"}, "request.required.acks", "cannot be used"),
-        ({"security.protocol": "ssl", "ssl.ca.location": "/hunter2"}, "ssl.ca.location", "cannot be used"),
+        (
+            {"security.protocol": "ssl", "ssl.ca.location": "/hunter2"},
+            "ssl.ca.location",
+            "cannot be used",
+        ),
     ],
 )
-def test_a_kafka_property_that_is_not_accepted_is_named_without_its_value(settings: dict[str, str], named: str, why: str) -> None:
+def test_a_kafka_property_that_is_not_accepted_is_named_without_its_value(
+    settings: dict[str, str], named: str, why: str
+) -> None:
     with pytest.raises(ConfigError, match=rf'kafka\.edge\.properties "{named}".*{why}') as found:
         make_producer({"bootstrap.servers": "127.0.0.1:1", **settings})
     assert "hunter2" not in str(found.value)
@@ -120,6 +142,8 @@ class Lacking:
         ({"cycle": Lacking}, r"cycle\.more_body"),
     ],
 )
-def test_another_uvicorn_is_found_before_the_service_starts(changed: dict[str, Any], named: str) -> None:
+def test_another_uvicorn_is_found_before_the_service_starts(
+    changed: dict[str, Any], named: str
+) -> None:
     with pytest.raises(Finding, match=named):
         check_uvicorn(**changed)

@@ -28,12 +28,20 @@ def test_every_reason_of_dead_letters_is_described() -> None:
 
 
 def test_every_header_is_described() -> None:
-    headers = [*wire.range_headers(range_of(b"x\n")), wire.CLOCK_HEADER, wire.IDEMPOTENCY_HEADER, wire.CLIENT_HEADER]
+    headers = [
+        *wire.range_headers(range_of(b"x\n")),
+        wire.CLOCK_HEADER,
+        wire.IDEMPOTENCY_HEADER,
+        wire.CLIENT_HEADER,
+    ]
     assert [header for header in headers if f"`{header}`" not in TEXT] == []
 
 
 def test_every_code_of_503_is_described() -> None:
-    code = "".join(file.read_text() for file in (ROOT / "delivery_service" / "hourmark_delivery_service").glob("*.py"))
+    code = "".join(
+        file.read_text()
+        for file in (ROOT / "delivery_service" / "hourmark_delivery_service").glob("*.py")
+    )
     codes = set(re.findall(r'NotNow\(\s*"(\w+)"', code))
     assert codes
     assert {found for found in codes if f"`{found}`" not in TEXT} == set()

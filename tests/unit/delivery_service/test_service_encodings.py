@@ -1,4 +1,7 @@
-"""Encoded bodies: whole, or refused. What can be read of a body that was cut short is never taken for all of it."""
+"""Encoded bodies: whole, or refused.
+
+What can be read of a body that was cut short is never taken for all of it.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +29,27 @@ FEW_EVENTS: Final = b"".join(EVENTS.splitlines(keepends=True)[:12])
 RANGE: Final = syslog() * 50
 REPORT: Final = report_to_json(
     HostReport(
-        host_id=HOST, host_name="web-1", kind="tailer", incarnation="i1", sequence=4, received_at_ms=0, goodbye=False, sources=()
+        host_id=HOST,
+        host_name="web-1",
+        kind="tailer",
+        incarnation="i1",
+        sequence=4,
+        received_at_ms=0,
+        goodbye=False,
+        sources=(),
     )
-)  # fmt: skip
+)
 PATHS: Final = ("events", "ranges", "reports")
 
 
 def streamed(body: bytes) -> bytes:
-    """As a client does that compresses while it reads: many blocks, flushed, no content size, with a checksum."""
+    """As a client does that compresses while it reads: many blocks, flushed, no content size, with
+    a checksum.
+    """
     packer = zstandard.ZstdCompressor(write_checksum=True).compressobj()
     parts = [
-        packer.compress(body[at : at + 999]) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for at in range(0, len(body), 999)
+        packer.compress(body[at : at + 999]) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+        for at in range(0, len(body), 999)
     ]
     return b"".join(parts) + packer.flush()
 
@@ -48,7 +61,11 @@ def repeated(body: bytes) -> bytes:
 
 def framed(body: bytes) -> bytes:
     """Several frames, and one to be skipped, as pzstd makes them."""
-    return zstandard.compress(body[:50]) + b"\x5e\x2a\x4d\x18\x03\0\0\0xyz" + zstandard.compress(body[50:])
+    return (
+        zstandard.compress(body[:50])
+        + b"\x5e\x2a\x4d\x18\x03\0\0\0xyz"
+        + zstandard.compress(body[50:])
+    )
 
 
 def members(body: bytes) -> bytes:
@@ -86,17 +103,27 @@ async def test_a_whole_body_is_taken(h: Harness, packer: str, path: str) -> None
 @with_service()
 async def test_a_run_of_one_byte_is_a_whole_body_too(h: Harness) -> None:
     assert (await h.post_events(repeated(EVENTS), Content_Encoding="zstd")).status_code == 200
-    assert code(await h.post_events(repeated(EVENTS)[:-1], Content_Encoding="zstd")) == (400, "broken_encoding")
+    assert code(await h.post_events(repeated(EVENTS)[:-1], Content_Encoding="zstd")) == (
+        400,
+        "broken_encoding",
+    )
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("packer", PACKERS)
 @with_service()
-async def test_a_body_that_is_cut_short_anywhere_is_refused(h: Harness, packer: str, path: str) -> None:
+async def test_a_body_that_is_cut_short_anywhere_is_refused(
+    h: Harness, packer: str, path: str
+) -> None:
     encoding, pack = PACKERS[packer]
     body = pack(plain(path))
-    between = {len(zstandard.compress(plain(path)[:50])) + more for more in (0, 11)} | {len(gzip.compress(plain(path)[:50]))}
-    for size in {*range(1, len(body), 7), *range(len(body) - 12, len(body))} - between:  # there, it ends with a whole frame
+    between = {len(zstandard.compress(plain(path)[:50])) + more for more in (0, 11)} | {
+        len(gzip.compress(plain(path)[:50]))
+    }
+    for size in {
+        *range(1, len(body), 7),
+        *range(len(body) - 12, len(body)),
+    } - between:  # there, it ends with a whole frame
         assert code(await post(h, path, encoding, body[:size])) == (400, "broken_encoding"), size
     assert h.queue.records == []
 
@@ -107,14 +134,23 @@ async def test_a_body_that_is_cut_short_anywhere_is_refused(h: Harness, packer: 
 async def test_a_body_that_something_follows_is_refused(h: Harness, packer: str, path: str) -> None:
     encoding, pack = PACKERS[packer]
     body = pack(plain(path))
-    for more in (b"x", b"\n", b"more than a few bytes of something else", body[:3], body[:-1], b"\0\x5e\x2a\x4d\x18\0\0\0\0"):
+    for more in (
+        b"x",
+        b"\n",
+        b"more than a few bytes of something else",
+        body[:3],
+        body[:-1],
+        b"\0\x5e\x2a\x4d\x18\0\0\0\0",
+    ):
         assert code(await post(h, path, encoding, body + more)) == (400, "broken_encoding"), more
     assert h.queue.records == []
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("packer", ["zstd", "gzip"])
-def test_a_long_body_is_inflated_beside_the_event_loop(packer: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_body_is_inflated_beside_the_event_loop(
+    packer: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One body of very many tiny frames takes a second: nobody else may wait for it."""
     threads: list[int] = []
 
@@ -128,7 +164,9 @@ def test_a_long_body_is_inflated_beside_the_event_loop(packer: str, path: str, m
 
     @with_service()
     async def posted(h: Harness) -> None:
-        assert (await post(h, path, encoding, pack(plain(path)) + nothing * (100_000 // len(nothing)))).status_code == 200
+        assert (
+            await post(h, path, encoding, pack(plain(path)) + nothing * (100_000 // len(nothing)))
+        ).status_code == 200
 
     posted()
     assert len(threads) == 1 and threads[0] != threading.get_ident()
@@ -137,8 +175,12 @@ def test_a_long_body_is_inflated_beside_the_event_loop(packer: str, path: str, m
 @with_service()
 async def test_zero_bytes_after_gzip_are_padding(h: Harness) -> None:
     """As RFC 1952's readers take them, and tape drives write them."""
-    assert (await h.post_events(gzip.compress(EVENTS) + bytes(512), Content_Encoding="gzip")).json()["events"] == 200
-    assert code(await h.post_events(gzip.compress(EVENTS) + bytes(512) + b"x", Content_Encoding="gzip")) == (
+    assert (
+        await h.post_events(gzip.compress(EVENTS) + bytes(512), Content_Encoding="gzip")
+    ).json()["events"] == 200
+    assert code(
+        await h.post_events(gzip.compress(EVENTS) + bytes(512) + b"x", Content_Encoding="gzip")
+    ) == (
         400,
         "broken_encoding",
     )
@@ -162,9 +204,13 @@ def flips(body: bytes) -> Iterator[bytes]:
         yield bytes(flipped)
 
 
-@pytest.mark.parametrize(("encoding", "body"), [("zstd", streamed(FEW_EVENTS)), ("gzip", gzip.compress(FEW_EVENTS))])
+@pytest.mark.parametrize(
+    ("encoding", "body"), [("zstd", streamed(FEW_EVENTS)), ("gzip", gzip.compress(FEW_EVENTS))]
+)
 @with_service()
-async def test_with_a_checksum_no_flipped_bit_changes_an_event(h: Harness, encoding: str, body: bytes) -> None:
+async def test_with_a_checksum_no_flipped_bit_changes_an_event(
+    h: Harness, encoding: str, body: bytes
+) -> None:
     for number, flipped in enumerate(flips(body)):
         answer = await h.post_events(flipped, Content_Encoding=encoding)
         if answer.status_code == 200:

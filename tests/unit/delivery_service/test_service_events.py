@@ -23,7 +23,9 @@ LINE = b'{"user":"u","ms":1}'
 def row(value: bytes) -> dict[str, Any]:
     schema_id, datum = unframe(value)
     found: Any = fastavro.schemaless_reader(
-        io.BytesIO(datum), fastavro.parse_schema(TYPES[schema_id - 1].schema(), named_schemas={}), None
+        io.BytesIO(datum),
+        fastavro.parse_schema(TYPES[schema_id - 1].schema(), named_schemas={}),
+        None,
     )
     return dict(found)
 
@@ -35,7 +37,8 @@ def named(**fields: object) -> bytes:
 @with_service()
 async def test_a_batch_is_delivered_with_its_audit_record(h: Harness) -> None:
     answer = await h.post_events(
-        LINE + b"\n" + named(event_time=NOW_MS - 1) + named(event_time="2026-11-21T00:00:00Z"), Hourmark_Client="shop"
+        LINE + b"\n" + named(event_time=NOW_MS - 1) + named(event_time="2026-11-21T00:00:00Z"),
+        Hourmark_Client="shop",
     )
     assert answer.json() == {
         "events": 3,
@@ -47,7 +50,9 @@ async def test_a_batch_is_delivered_with_its_audit_record(h: Harness) -> None:
         "repeat": {"Hourmark-Observed-At": str(NOW_MS), "Hourmark-Rules": compiled().id},
     }
     rows = [row(r.value) for r in h.queue.of("events.click")]
-    assert [(r["position"], r["file"], r["host"], r["source"]) for r in rows] == [(n, None, "shop", "shop") for n in range(3)]
+    assert [(r["position"], r["file"], r["host"], r["source"]) for r in rows] == [
+        (n, None, "shop", "shop") for n in range(3)
+    ]
     assert [round(r["event_time"].timestamp() * 1000) - NOW_MS for r in rows] == [0, -1, -6_000_000]
     audit = AuditRecord.decode(unframe(h.queue.records[-1].value)[1])
     assert (audit.kind, audit.host_id, audit.lines, audit.source, audit.path, audit.end) == (
@@ -79,7 +84,10 @@ async def test_a_retry_that_repeats_what_the_answer_said_is_the_same_batch(h: Ha
     h.clock.advance(90)
     second = await h.post_events(body, Idempotency_Key="k1", **first.json()["repeat"])
     assert first.json()["repeat"] == second.json()["repeat"]
-    assert (first.json()["delivery"], second.json()["delivery"]) == ("at least once", "exactly once")
+    assert (first.json()["delivery"], second.json()["delivery"]) == (
+        "at least once",
+        "exactly once",
+    )
     assert [r[:3] for r in once] == [r[:3] for r in h.queue.records]
 
 
@@ -118,7 +126,11 @@ async def test_a_bad_line_is_a_dead_letter_and_the_answer_counts_it(h: Harness) 
         b"[" * 5000: "bad_json",
     }
     answer = await h.post_events(LINE + b"\n" + b"\n".join(bad) + b"\n" + LINE)
-    assert (answer.status_code, answer.json()["events"], answer.json()["dead_letters"]) == (200, 2, len(bad))
+    assert (answer.status_code, answer.json()["events"], answer.json()["dead_letters"]) == (
+        200,
+        2,
+        len(bad),
+    )
     assert answer.json()["dead_letter_reasons"] == collections.Counter(bad.values())
     letters = [row(r.value) for r in h.queue.of("events.dead-letters")]
     assert [(x["raw"], x["reason"]) for x in letters] == list(bad.items())
@@ -159,7 +171,16 @@ async def post_named(h: Harness, header: bytes, value: bytes) -> httpx.Response:
 @with_service()
 async def test_names_that_are_not_utf8_are_refused_and_never_run_together(h: Harness) -> None:
     for header in (b"Idempotency-Key", b"Hourmark-Client"):
-        for value in (b"order-%ff", b"order-%fe", b"order-\xff", b"%c3", b"%ed%a0%80", b"%c0%80", b"\xe9", b"\xc3%28"):
+        for value in (
+            b"order-%ff",
+            b"order-%fe",
+            b"order-\xff",
+            b"%c3",
+            b"%ed%a0%80",
+            b"%c0%80",
+            b"\xe9",
+            b"\xc3%28",
+        ):
             answer = await post_named(h, header, value)
             assert code(answer) == (400, "headers"), value
             assert header.decode() in answer.json()["detail"]
@@ -184,7 +205,12 @@ async def test_a_path_that_is_not_utf8_names_no_type(h: Harness) -> None:
 async def test_an_event_id_is_the_types_and_the_times_whichever_client_sends_it(h: Harness) -> None:
     """A service that tries again under another client's name doubles nothing."""
     for client in ("billing", "billing-2"):
-        await h.post_events(named(event_id="order-1", event_time=NOW_MS - 5), Hourmark_Client=client)
+        await h.post_events(
+            named(event_id="order-1", event_time=NOW_MS - 5), Hourmark_Client=client
+        )
     await h.post_events(named(event_id="order-1", event_time=NOW_MS - 4))
     ids = [r.key[:16] for r in h.queue.of("events.click")]
-    assert ids == [bytes(client_event_id(ms, "click", "order-1")) for ms in (NOW_MS - 5, NOW_MS - 5, NOW_MS - 4)]
+    assert ids == [
+        bytes(client_event_id(ms, "click", "order-1"))
+        for ms in (NOW_MS - 5, NOW_MS - 5, NOW_MS - 4)
+    ]

@@ -138,7 +138,12 @@ async def test_a_record_that_was_not_delivered_fails_its_append(queue: KafkaQueu
         await queue.append(RECORDS)
     FakeProducer.answer = None
     await queue.append(RECORDS)
-    assert queue._metrics.registry.get_sample_value("hourmark_service_produce_errors_total", {"error": "_MSG_TIMED_OUT"}) == 3
+    assert (
+        queue._metrics.registry.get_sample_value(
+            "hourmark_service_produce_errors_total", {"error": "_MSG_TIMED_OUT"}
+        )
+        == 3
+    )
     assert len(FakeProducer.made) == 1, "one failure is no reason to suspect the producer"
 
 
@@ -155,7 +160,9 @@ async def test_a_full_producer_means_waiting_and_then_503_never_a_drop(queue: Ka
 
 
 @with_queue()
-async def test_a_producer_with_a_fatal_error_is_recreated_without_a_restart(queue: KafkaQueue) -> None:
+async def test_a_producer_with_a_fatal_error_is_recreated_without_a_restart(
+    queue: KafkaQueue,
+) -> None:
     FakeProducer.answer = "never"
     under_way = asyncio.create_task(queue.append(RECORDS))
     await asyncio.sleep(0.05)
@@ -171,7 +178,9 @@ async def test_a_producer_with_a_fatal_error_is_recreated_without_a_restart(queu
         await asyncio.sleep(0.01)
 
 
-FATAL = KafkaException(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "of librdkafka", fatal=True))
+FATAL = KafkaException(
+    KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "of librdkafka", fatal=True)
+)
 
 
 @with_queue()
@@ -182,7 +191,11 @@ async def test_a_fatal_error_that_is_raised_costs_requests_under_way_alone(
     FakeProducer.answer = "never"
     under_way = asyncio.create_task(queue.append(RECORDS))
     await asyncio.sleep(0.05)
-    FakeProducer.answer, FakeProducer.made[0].answer, FakeProducer.made[0].raises = None, "never", FATAL
+    FakeProducer.answer, FakeProducer.made[0].answer, FakeProducer.made[0].raises = (
+        None,
+        "never",
+        FATAL,
+    )
     with pytest.raises(NotDelivered):
         await under_way
     await queue.append(RECORDS)
@@ -219,7 +232,9 @@ async def test_a_producer_that_delivers_nothing_although_the_cluster_is_well_is_
     while asyncio.get_running_loop().time() < deadline:
         with pytest.raises(NotDelivered):
             await queue.append(RECORDS)
-    assert len(FakeProducer.made) == 1, "with the cluster in trouble a new producer would help nobody"
+    assert len(FakeProducer.made) == 1, (
+        "with the cluster in trouble a new producer would help nobody"
+    )
     well.clear()
     while len(FakeProducer.made) == 1:
         with pytest.raises(NotDelivered):
@@ -229,8 +244,12 @@ async def test_a_producer_that_delivers_nothing_although_the_cluster_is_well_is_
 
 
 @with_queue(delivery_timeout_seconds=0.05)
-async def test_a_producer_that_finds_no_broker_is_made_anew_once_with_those_named_since(queue: KafkaQueue) -> None:
-    """librdkafka, once it reaches none of the brokers it knew, goes back to those it was told of when it was made."""
+async def test_a_producer_that_finds_no_broker_is_made_anew_once_with_those_named_since(
+    queue: KafkaQueue,
+) -> None:
+    """librdkafka, once it reaches none of the brokers it knew, goes back to those it was told of
+    when it was made.
+    """
 
     async def fails_for(seconds: float) -> int:
         FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
@@ -248,13 +267,17 @@ async def test_a_producer_that_finds_no_broker_is_made_anew_once_with_those_name
 
 
 @with_queue()
-async def test_a_queue_that_does_not_answer_has_a_problem_and_raises_nothing(queue: KafkaQueue) -> None:
+async def test_a_queue_that_does_not_answer_has_a_problem_and_raises_nothing(
+    queue: KafkaQueue,
+) -> None:
     (problem,) = await queue.problems(["t"])
     assert "Kafka does not answer" in problem and "(kafka.edge.bootstrap)" in problem
     FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
     with pytest.raises(NotDelivered):
         await queue.append(RECORDS)
-    assert "nothing was delivered since 0 s" in await queue.problems(["t"]), "whatever the brokers say"
+    assert "nothing was delivered since 0 s" in await queue.problems(["t"]), (
+        "whatever the brokers say"
+    )
     FakeProducer.answer = None
     await queue.append(RECORDS)
     assert len(await queue.problems(["t"])) == 1

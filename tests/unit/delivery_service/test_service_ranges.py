@@ -37,11 +37,24 @@ async def test_events_come_before_their_audit_record_and_both_before_the_answer(
     answer = await h.post_range(BODY)
     assert (answer.status_code, answer.json()) == (
         200,
-        {"end": len(BODY), "events": 2, "dead_letters": 1, "blanks": 0, "dead_letter_reasons": {"not_rfc5424": 1}},
+        {
+            "end": len(BODY),
+            "events": 2,
+            "dead_letters": 1,
+            "blanks": 0,
+            "dead_letter_reasons": {"not_rfc5424": 1},
+        },
     )
-    assert [r.topic for r in h.queue.records] == ["events.click", "events.note", "events.dead-letters", "hourmark.audit"]
+    assert [r.topic for r in h.queue.records] == [
+        "events.click",
+        "events.note",
+        "events.dead-letters",
+        "hourmark.audit",
+    ]
     expected = parsed(BODY)
-    assert [(r.key, r.value) for r in h.queue.records[:3]] == [(r.key, r.value) for r in expected.records]
+    assert [(r.key, r.value) for r in h.queue.records[:3]] == [
+        (r.key, r.value) for r in expected.records
+    ]
     schema_id, datum = unframe(h.queue.records[-1].value)
     assert (schema_id, AuditRecord.decode(datum)) == (101, expected.audit)
     assert h.queue.records[-1].key == expected.audit.range_id
@@ -77,7 +90,9 @@ async def test_a_retry_gets_the_same_answer_and_makes_the_same_records(h: Harnes
 @pytest.mark.parametrize("encoding", ["zstd", "gzip", "identity"])
 @with_service()
 async def test_bodies_come_compressed_or_plain(h: Harness, encoding: str) -> None:
-    content = {"zstd": zstandard.compress(BODY), "gzip": gzip.compress(BODY), "identity": BODY}[encoding]
+    content = {"zstd": zstandard.compress(BODY), "gzip": gzip.compress(BODY), "identity": BODY}[
+        encoding
+    ]
     assert (await h.post_range(BODY, content=content, encoding=encoding)).status_code == 200
 
 
@@ -133,19 +148,29 @@ async def test_wrong_headers_are_named(h: Harness, headers: dict[str, str]) -> N
     assert h.queue.records == []
 
 
-@pytest.mark.parametrize("header", ["Hourmark-Offset", "Hourmark-End", "Hourmark-Generation", "Hourmark-Observed-At"])
+@pytest.mark.parametrize(
+    "header", ["Hourmark-Offset", "Hourmark-End", "Hourmark-Generation", "Hourmark-Observed-At"]
+)
 @pytest.mark.parametrize("number", [1 << 63, 10**19 - 1, 10**19])
 @with_service()
-async def test_a_number_over_63_bits_is_refused_by_the_name_of_its_header(h: Harness, header: str, number: int) -> None:
+async def test_a_number_over_63_bits_is_refused_by_the_name_of_its_header(
+    h: Harness, header: str, number: int
+) -> None:
     answer = await h.post_range(BODY, headers={header: str(number)})
     assert code(answer) == (400, "headers")
     assert header in answer.json()["detail"]
 
 
 @with_service()
-async def test_a_range_may_end_at_the_last_byte_that_63_bits_count_and_not_after_it(h: Harness) -> None:
+async def test_a_range_may_end_at_the_last_byte_that_63_bits_count_and_not_after_it(
+    h: Harness,
+) -> None:
     last = (1 << 63) - 1
-    headers = {"Hourmark-Offset": str(last - len(BODY)), "Hourmark-End": str(last), "Hourmark-Generation": str(last)}
+    headers = {
+        "Hourmark-Offset": str(last - len(BODY)),
+        "Hourmark-End": str(last),
+        "Hourmark-Generation": str(last),
+    }
     assert (await h.post_range(BODY, headers=headers)).json()["end"] == last
     h.queue.records.clear()
     after = {"Hourmark-Offset": str(last + 1 - len(BODY)), "Hourmark-End": str(last + 1)}
@@ -155,7 +180,9 @@ async def test_a_range_may_end_at_the_last_byte_that_63_bits_count_and_not_after
 
 @pytest.mark.parametrize("per_second", [1, 10**6, 10**9])
 @with_service()
-async def test_a_time_in_another_unit_is_refused_and_milliseconds_are_named(h: Harness, per_second: int) -> None:
+async def test_a_time_in_another_unit_is_refused_and_milliseconds_are_named(
+    h: Harness, per_second: int
+) -> None:
     wrong = str(NOW_MS * per_second // 1000)
     for answer in (
         await h.post_range(BODY, headers={"Hourmark-Observed-At": wrong}),
@@ -208,7 +235,9 @@ def bomb_of(encoding: str) -> bytes:
 @pytest.mark.parametrize("encoding", ["zstd", "gzip"])
 @with_service(line_bytes_max=1 << 20)
 async def test_a_two_gibibyte_request_does_not_kill_the_process(h: Harness, encoding: str) -> None:
-    """A small body that inflates without end is refused; no more than the limit is ever made of it."""
+    """A small body that inflates without end is refused; no more than the limit is ever made
+    of it.
+    """
     bomb = bomb_of(encoding)
     assert len(bomb) < 1 << 20
     assert code(await h.post_range(BODY, content=bomb, encoding=encoding)) == (413, "too_large")
@@ -228,15 +257,22 @@ async def test_an_endless_body_is_refused_while_it_comes(h: Harness) -> None:
     assert h.service.inflight.bytes == 0
 
 
-@pytest.mark.parametrize("error", [QueueUnavailable("full"), NotDelivered("too few in-sync replicas")])
+@pytest.mark.parametrize(
+    "error", [QueueUnavailable("full"), NotDelivered("too few in-sync replicas")]
+)
 @pytest.mark.parametrize("after", [0, 2, 3])
 @with_service()
-async def test_no_200_unless_every_record_and_the_audit_record_are_in_the_queue(h: Harness, error: Exception, after: int) -> None:
+async def test_no_200_unless_every_record_and_the_audit_record_are_in_the_queue(
+    h: Harness, error: Exception, after: int
+) -> None:
     """`after` 3: all events are in, the audit record is not."""
     h.queue.fail_with, h.queue.fail_after = error, after  # type: ignore[assignment]
     assert code(await h.post_range(BODY)) == (503, "queue")
     assert not h.queue.of("hourmark.audit")
-    assert h.metrics.registry.get_sample_value("hourmark_service_events_total", {"type": "click"}) is None
+    assert (
+        h.metrics.registry.get_sample_value("hourmark_service_events_total", {"type": "click"})
+        is None
+    )
     h.queue.fail_with = None
     assert (await h.post_range(BODY)).status_code == 200
     assert h.service.inflight.bytes == 0
@@ -245,8 +281,14 @@ async def test_no_200_unless_every_record_and_the_audit_record_are_in_the_queue(
 @with_service()
 async def test_what_cannot_be_judged_now_waits(h: Harness) -> None:
     assert code(await h.post_range(BODY, rules="7-unknown")) == (503, "rules_unknown")
-    assert code(await h.post_range(BODY, observed_at_ms=NOW_MS + 15 * 60_000 + 1)) == (503, "clock_behind")
-    assert code(await h.post_range(BODY, observed_at_ms=NOW_MS + 1000 * 365 * 86_400_000)) == (503, "clock_behind")
+    assert code(await h.post_range(BODY, observed_at_ms=NOW_MS + 15 * 60_000 + 1)) == (
+        503,
+        "clock_behind",
+    )
+    assert code(await h.post_range(BODY, observed_at_ms=NOW_MS + 1000 * 365 * 86_400_000)) == (
+        503,
+        "clock_behind",
+    )
     assert (await h.post_range(BODY, observed_at_ms=NOW_MS + 15 * 60_000)).status_code == 200
 
 
@@ -308,10 +350,21 @@ async def test_a_mebibyte_of_line_feeds_makes_an_audit_record_alone(h: Harness) 
     began_s = time.process_time()
     answer = await h.post_range(b"\n" * (1 << 20))
     assert time.process_time() - began_s < 0.2, "it was seconds, and hundreds of mebibytes"
-    assert answer.json() == {"end": 1 << 20, "events": 0, "dead_letters": 0, "blanks": 1 << 20, "dead_letter_reasons": {}}
+    assert answer.json() == {
+        "end": 1 << 20,
+        "events": 0,
+        "dead_letters": 0,
+        "blanks": 1 << 20,
+        "dead_letter_reasons": {},
+    }
     (record,) = h.queue.records
     audit = AuditRecord.decode(unframe(record.value)[1])
-    assert (record.topic, audit.lines, audit.blanks, audit.promised) == ("hourmark.audit", 1 << 20, 1 << 20, ())
+    assert (record.topic, audit.lines, audit.blanks, audit.promised) == (
+        "hourmark.audit",
+        1 << 20,
+        1 << 20,
+        (),
+    )
     assert h.metrics.registry.get_sample_value("hourmark_service_blank_lines_total") == 1 << 20
 
 
@@ -325,7 +378,9 @@ async def test_a_batch_of_a_mebibyte_of_line_feeds_makes_an_audit_record_alone(h
 @with_service()
 async def test_ranges_at_the_same_time_are_all_delivered(h: Harness) -> None:
     bodies = [syslog("note", f"{n}".encode()) * 300 for n in range(8)]
-    answers = await asyncio.gather(*(h.post_range(body, start=n << 20) for n, body in enumerate(bodies)))
+    answers = await asyncio.gather(
+        *(h.post_range(body, start=n << 20) for n, body in enumerate(bodies))
+    )
     assert [a.json()["events"] for a in answers] == [300] * 8
     assert len(h.queue.of("hourmark.audit")) == 8
     assert len({r.key for r in h.queue.of("events.note")}) == 2400
@@ -351,14 +406,31 @@ def test_range_headers_of_these_tests_name_known_rules() -> None:
 
 @with_service()
 async def test_paths_that_are_not_utf8_stay_apart_and_raw_bytes_are_refused(h: Harness) -> None:
-    """Linux names files by bytes: they travel percent-encoded, and not otherwise, lest two of them become one."""
+    """Linux names files by bytes: they travel percent-encoded, and not otherwise, lest two of them
+    become one.
+    """
     for path in (b"/log/\xff", b"/log/\xfe", b"/log/\xc3\xbf"):
-        assert (await h.post_range(BODY, path=path.decode(errors="surrogateescape"))).status_code == 200
+        assert (
+            await h.post_range(BODY, path=path.decode(errors="surrogateescape"))
+        ).status_code == 200
     audits = [r.value for r in h.queue.of("hourmark.audit")]
     assert len({AuditRecord.decode(unframe(value)[1]).range_id for value in audits}) == 3
-    for header in ("Hourmark-Path", "Hourmark-Source", "Hourmark-Host-Name", "Hourmark-Zone", "Hourmark-Rules", "Hourmark-Part"):
-        sent = [(k.encode(), v.encode()) for k, v in range_headers(range_of(BODY)).items() if k != header]
-        answer = await h.client.post("/v1/ranges", content=BODY, headers=[*sent, (header.encode(), b"app\xff")])
+    for header in (
+        "Hourmark-Path",
+        "Hourmark-Source",
+        "Hourmark-Host-Name",
+        "Hourmark-Zone",
+        "Hourmark-Rules",
+        "Hourmark-Part",
+    ):
+        sent = [
+            (k.encode(), v.encode())
+            for k, v in range_headers(range_of(BODY)).items()
+            if k != header
+        ]
+        answer = await h.client.post(
+            "/v1/ranges", content=BODY, headers=[*sent, (header.encode(), b"app\xff")]
+        )
         assert code(answer) == (400, "headers")
         assert header in answer.json()["detail"]
 
@@ -372,7 +444,9 @@ async def test_dead_letters_are_counted_by_claimed_type_source_and_reason(h: Har
     await h.post_range(syslog(msg=b"{") + b"no syslog\n" + syslog("nowhere"))
     assert letters(h, type="click", source="app", reason="bad_json") == 1
     assert letters(h, type="", source="app", reason="not_rfc5424") == 1
-    assert letters(h, type="", source="app", reason="unknown_type") == 1, "what a line says is no label"
+    assert letters(h, type="", source="app", reason="unknown_type") == 1, (
+        "what a line says is no label"
+    )
     await h.post_range(b"x\n", "mistyped")
     assert letters(h, type="", source="", reason="unknown_source") == 1, "nor what a tailer says"
     await h.post_events(b"{}", "click")
@@ -384,5 +458,10 @@ def test_series_of_dead_letters_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     counted = metrics.Metrics()
     for number in range(10):
         counted.count_dead_letters(f"type-{number}", "app", "bad_json", 1)
-    samples = [s for family in counted.registry.collect() for s in family.samples if s.name.endswith("dead_letters_total")]
+    samples = [
+        s
+        for family in counted.registry.collect()
+        for s in family.samples
+        if s.name.endswith("dead_letters_total")
+    ]
     assert {s.labels["type"]: s.value for s in samples} == {"type-0": 1, "type-1": 1, "(other)": 8}

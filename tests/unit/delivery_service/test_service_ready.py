@@ -42,7 +42,9 @@ def reason(rules: RulesStore) -> str:
     return run(ask)
 
 
-def test_a_rules_topic_without_a_leader_is_named_and_no_types_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rules_topic_without_a_leader_is_named_and_no_types_are_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     back = threading.Event()
 
     def poll(_: object) -> tuple[bool, list[KeyValue]]:
@@ -57,8 +59,9 @@ def test_a_rules_topic_without_a_leader_is_named_and_no_types_are_missed(monkeyp
     follower.start()
     try:
         wait_for(lambda: store.trouble != "", "the follower met the trouble")
-        assert (
-            reason(store) == "the rules topic was not read to its end yet: told no offset of hourmark.types-0: no leader answers"
+        assert reason(store) == (
+            "the rules topic was not read to its end yet: told no offset of "
+            "hourmark.types-0: no leader answers"
         )
         back.set()
         wait_for(lambda: store.caught_up and not store.trouble, "the follower reads again")
@@ -69,16 +72,26 @@ def test_a_rules_topic_without_a_leader_is_named_and_no_types_are_missed(monkeyp
 
 @pytest.mark.parametrize("now_ms", [0, OBSERVED_AT_MS_MIN - 1, TIME_MS_END])
 @with_service()
-async def test_a_clock_that_goes_wrong_is_told_to_nobody_and_nothing_is_taken_until_it_is_right(h: Harness, now_ms: int) -> None:
+async def test_a_clock_that_goes_wrong_is_told_to_nobody_and_nothing_is_taken_until_it_is_right(
+    h: Harness, now_ms: int
+) -> None:
     """Or tailers would write its time into ranges, and no service would take them ever."""
     h.service.clock = FakeClock(now_ms)
     report = h.client.post("/v1/reports", content=b"{}")
-    for posted in (h.client.get("/v1/hello"), h.post_range(syslog()), h.post_events(b'{"user":"u","ms":1}\n'), report):
+    for posted in (
+        h.client.get("/v1/hello"),
+        h.post_range(syslog()),
+        h.post_events(b'{"user":"u","ms":1}\n'),
+        report,
+    ):
         answer = await posted
         assert answer.status_code == 503
         error = answer.json()
         assert error["code"] == "not_ready"
-        assert f"this machine's clock says {now_ms} ms" in error["detail"] and "set it" in error["detail"]
+        assert (
+            f"this machine's clock says {now_ms} ms" in error["detail"]
+            and "set it" in error["detail"]
+        )
     assert h.queue.records == []
     assert "clock" in (await h.client.get("/readyz")).json()["reasons"][0]
     for path in ("/v1/hello", "/healthz", "/nothing"):
@@ -92,8 +105,18 @@ async def test_a_clock_that_goes_wrong_is_told_to_nobody_and_nothing_is_taken_un
     ("topics", "problem"),
     [
         ({}, "it does not exist"),
-        ({"t": SimpleNamespace(error=None, partitions={})}, "nobody tells the partitions of the topic t"),
-        ({"t": SimpleNamespace(error=None, partitions={0: SimpleNamespace(id=0, leader=-1, isrs=[])})}, "t-0 has no leader"),
+        (
+            {"t": SimpleNamespace(error=None, partitions={})},
+            "nobody tells the partitions of the topic t",
+        ),
+        (
+            {
+                "t": SimpleNamespace(
+                    error=None, partitions={0: SimpleNamespace(id=0, leader=-1, isrs=[])}
+                )
+            },
+            "t-0 has no leader",
+        ),
     ],
 )
 @with_queue()

@@ -1,4 +1,6 @@
-"""Events of a batch that cannot be taken: named in the answer, and where the client asks for it, a reason to take none."""
+"""Events of a batch that cannot be taken: named in the answer, and where the client asks for it, a
+reason to take none.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,17 @@ BAD: list[tuple[bytes, str, str | None]] = [
 
 @pytest.mark.parametrize(("line", "reason", "field"), BAD)
 @with_service()
-async def test_the_answer_names_field_reason_and_line(h: Harness, line: bytes, reason: str, field: str | None) -> None:
+async def test_the_answer_names_field_reason_and_line(
+    h: Harness, line: bytes, reason: str, field: str | None
+) -> None:
     answer = await h.post_events(b"\n".join([GOOD, line, b"", GOOD, line]))
     assert answer.status_code == 200
     said: dict[str, Any] = answer.json()
     assert (said["events"], said["dead_letters"]) == (2, 2)
-    assert [(row["index"], row["reason"], row["field"]) for row in said["rejected"]] == [(1, reason, field), (4, reason, field)]
+    assert [(row["index"], row["reason"], row["field"]) for row in said["rejected"]] == [
+        (1, reason, field),
+        (4, reason, field),
+    ]
     assert all(row["detail"] for row in said["rejected"])
 
 
@@ -46,7 +53,9 @@ async def test_an_element_of_an_array_has_its_index(h: Harness) -> None:
 
 
 @with_service()
-async def test_an_answer_names_a_thousand_at_most_and_nothing_where_all_are_taken(h: Harness) -> None:
+async def test_an_answer_names_a_thousand_at_most_and_nothing_where_all_are_taken(
+    h: Harness,
+) -> None:
     answer = (await h.post_events(b"{}\n" * 3000)).json()
     assert (answer["dead_letters"], len(answer["rejected"])) == (3000, 1000)
     assert "rejected" not in (await h.post_events(GOOD)).json()
@@ -54,7 +63,9 @@ async def test_an_answer_names_a_thousand_at_most_and_nothing_where_all_are_take
 
 @pytest.mark.parametrize("line", [line for line, _, _ in BAD])
 @with_service()
-async def test_of_an_atomic_batch_with_a_bad_event_nothing_is_written(h: Harness, line: bytes) -> None:
+async def test_of_an_atomic_batch_with_a_bad_event_nothing_is_written(
+    h: Harness, line: bytes
+) -> None:
     answer = await h.post_events(b"\n".join([*[GOOD] * 5000, line]), **ATOMIC)
     said = answer.json()
     assert (answer.status_code, said["code"]) == (422, "rejected")
@@ -83,11 +94,16 @@ async def test_atomic_is_true_or_false(h: Harness) -> None:
 async def test_of_a_type_that_redacts_the_answer_quotes_nothing(h: Harness) -> None:
     kind = EventType(
         name="secret",
-        fields=[{"name": "user", "type": "string"}, {"name": "ms", "type": {"type": "enum", "name": "E", "symbols": ["A"]}}],
+        fields=[
+            {"name": "user", "type": "string"},
+            {"name": "ms", "type": {"type": "enum", "name": "E", "symbols": ["A"]}},
+        ],
         line=LineRule(redact=[{"field": "user", "pattern": "u"}]),
     )
     types = {t.name: TypeVersion(t, number) for number, t in enumerate((kind, DEAD_LETTERS), 1)}
-    h.rules.feed(encoded(Rules(sequence=2, types=types, sources={}, parsing=Parsing()).records()), anew=True)
+    h.rules.feed(
+        encoded(Rules(sequence=2, types=types, sources={}, parsing=Parsing()).records()), anew=True
+    )
     answer = await h.post_events(b'{"user": "u", "ms": "hunter2"}', "secret")
     assert answer.json()["rejected"] == [{"index": 0, "reason": "wrong_field", "field": "ms"}]
     assert "hunter2" not in json.dumps(answer.json())

@@ -48,7 +48,12 @@ async def test_a_report_is_stamped_and_never_claims_the_future(h: Harness) -> No
 async def test_what_is_no_report_is_refused(h: Harness) -> None:
     good = json.loads(report_to_json(REPORT))
     wrong = [
-        b"", b"[]", b"{", b"\xff", b"[" * 100_000, b"null",
+        b"",
+        b"[]",
+        b"{",
+        b"\xff",
+        b"[" * 100_000,
+        b"null",
         json.dumps({**good, "kind": "other"}).encode(),
         json.dumps({**good, "sequence": 1 << 70}).encode(),
         json.dumps({**good, "host_id": "short"}).encode(),
@@ -57,22 +62,31 @@ async def test_what_is_no_report_is_refused(h: Harness) -> None:
             for name in ("lost_bytes", "pending_bytes", "unknown_losses")
         ),
         json.dumps({**good, "host_name": "\ud800"}).encode(),
-        *(json.dumps({**good, name: f"a{chr(0)}b"}).encode() for name in ("host_name", "incarnation")),
+        *(
+            json.dumps({**good, name: f"a{chr(0)}b"}).encode()
+            for name in ("host_name", "incarnation")
+        ),
         json.dumps({**good, "host_id": chr(0) * 32}).encode(),
         json.dumps({**good, "sources": [{**good["sources"][0], "source": f"a{chr(0)}"}]}).encode(),
         json.dumps({**good, "more": 1}).encode(),
         json.dumps({**good, "sources": [{"source": "a"}]}).encode(),
-    ]  # fmt: skip
+    ]
     for body in wrong:
         assert code(await h.client.post("/v1/reports", content=body)) == (400, "report"), body[:80]
-    assert code(await h.client.post("/v1/reports", content=b"x" * ((1 << 20) + 1))) == (413, "too_large")
+    assert code(await h.client.post("/v1/reports", content=b"x" * ((1 << 20) + 1))) == (
+        413,
+        "too_large",
+    )
     assert h.queue.records == []
 
 
 @with_service()
 async def test_a_report_that_was_not_kept_is_not_acknowledged(h: Harness) -> None:
     h.queue.fail_with = NotDelivered("planted")
-    assert code(await h.client.post("/v1/reports", content=report_to_json(REPORT))) == (503, "queue")
+    assert code(await h.client.post("/v1/reports", content=report_to_json(REPORT))) == (
+        503,
+        "queue",
+    )
 
 
 @with_service()
@@ -91,10 +105,16 @@ async def test_the_own_report_never_claims_beyond_a_request_under_way(h: Harness
     await post
     await reporter.report(goodbye=True)
     reports = stored(h)
-    assert [r.sources[0].caught_up_at_ms for r in reports] == [NOW_MS, NOW_MS + 10_000, NOW_MS + 110_000]
+    assert [r.sources[0].caught_up_at_ms for r in reports] == [
+        NOW_MS,
+        NOW_MS + 10_000,
+        NOW_MS + 110_000,
+    ]
     assert [(r.sequence, r.goodbye, r.kind, r.sources[0].source) for r in reports] == [
-        (0, False, "service", "api"), (1, False, "service", "api"), (2, True, "service", "api"),
-    ]  # fmt: skip
+        (0, False, "service", "api"),
+        (1, False, "service", "api"),
+        (2, True, "service", "api"),
+    ]
 
 
 @with_service()
@@ -110,7 +130,9 @@ async def test_a_clock_set_back_takes_no_claim_back(h: Harness) -> None:
 async def test_the_first_own_report_precedes_the_first_event(h: Harness) -> None:
     h.service.reported = False
     h.queue.fail_with = NotDelivered("planted")
-    task = asyncio.create_task(Reporter(h.service, Identity("5" * 32, "svc", "i1"), h.service.inflight).run())
+    task = asyncio.create_task(
+        Reporter(h.service, Identity("5" * 32, "svc", "i1"), h.service.inflight).run()
+    )
     await asyncio.sleep(0.05)
     assert code(await h.post_range(syslog())) == (503, "not_ready")
     h.queue.fail_with = None
@@ -124,13 +146,21 @@ async def test_the_first_own_report_precedes_the_first_event(h: Harness) -> None
 @with_service()
 async def test_probes(h: Harness) -> None:
     assert (await h.client.get("/healthz")).status_code == 200
-    assert (await h.client.get("/readyz")).json() == {"ready": True, "reasons": [], "warnings": [], "native_pass": True}
+    assert (await h.client.get("/readyz")).json() == {
+        "ready": True,
+        "reasons": [],
+        "warnings": [],
+        "native_pass": True,
+    }
     h.queue.missing = ["Kafka does not answer"]
     h.clock.advance(2)
     h.service.framing = None
     answer = await h.client.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["reasons"] == ["the schema ids of audit records are not known yet", "Kafka does not answer"]
+    assert answer.json()["reasons"] == [
+        "the schema ids of audit records are not known yet",
+        "Kafka does not answer",
+    ]
     assert (await h.client.get("/healthz")).status_code == 200, "alive, though not ready"
 
 

@@ -1,6 +1,8 @@
-"""POST /v1/events/{type}: `exactly once` is said of exactly those batches that a plain retry does not double.
+"""POST /v1/events/{type}: `exactly once` is said of exactly those batches that a plain retry does
+not double.
 
-A plain retry has the same headers and body, comes a minute later, and finds another rules revision in force.
+A plain retry has the same headers and body, comes a minute later, and finds another rules revision
+in force.
 """
 
 from __future__ import annotations
@@ -30,7 +32,13 @@ def ulid(time_ms: int) -> str:
     return "".join(ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))
 
 
-KEYS = {"none": None, "plain": "order-7", "uuid7": uuid7(MADE_MS), "ulid": ulid(MADE_MS), "uuid4": str(uuid.uuid4())}
+KEYS = {
+    "none": None,
+    "plain": "order-7",
+    "uuid7": uuid7(MADE_MS),
+    "ulid": ulid(MADE_MS),
+    "uuid4": str(uuid.uuid4()),
+}
 HEADERS = {
     "none": {},
     "rules": {"Hourmark_Rules": compiled().id},
@@ -45,12 +53,15 @@ BODIES = {
     "both": named(event_id="a", event_time=EVENT_TIME) + named(event_id="b", event_time=EVENT_TIME),
     "one without id": named(event_id="a", event_time=EVENT_TIME) + named(event_time=EVENT_TIME),
     "one without time": named(event_id="a", event_time=EVENT_TIME) + named(event_id="b"),
-    "one dead letter": named(event_id="a", event_time=EVENT_TIME) + named(event_id="b", event_time=EVENT_TIME, x=1),
+    "one dead letter": named(event_id="a", event_time=EVENT_TIME)
+    + named(event_id="b", event_time=EVENT_TIME, x=1),
 }
 
 
 async def retried(h: Harness, body: bytes, headers: dict[str, str]) -> tuple[set[str], bool]:
-    """What two posts said of their delivery, and whether they left more records than the body has lines."""
+    """What two posts said of their delivery, and whether they left more records than the body has
+    lines.
+    """
     first = await h.post_events(body, **headers)
     h.clock.advance(60)
     h.rules.feed(encoded(rules_of(2).records()), anew=False)
@@ -77,7 +88,9 @@ async def test_exactly_once_is_said_where_a_plain_retry_doubles_nothing_and_nowh
 
 @pytest.mark.parametrize("key", ["uuid7", "ulid"])
 @with_service()
-async def test_a_key_with_a_time_makes_a_plain_retry_the_same_byte_for_byte(h: Harness, key: str) -> None:
+async def test_a_key_with_a_time_makes_a_plain_retry_the_same_byte_for_byte(
+    h: Harness, key: str
+) -> None:
     body = LINE + b"\n" + named(event_time=MADE_MS) + b"broken\n"
     first = await h.post_events(body, Idempotency_Key=str(KEYS[key]))
     once, h.queue.records = h.queue.records, []
@@ -90,21 +103,32 @@ async def test_a_key_with_a_time_makes_a_plain_retry_the_same_byte_for_byte(h: H
 
 @with_service()
 async def test_a_time_in_the_headers_comes_before_that_of_the_key(h: Harness) -> None:
-    answer = await h.post_events(LINE, Idempotency_Key=uuid7(MADE_MS), Hourmark_Observed_At=str(MADE_MS - 1))
+    answer = await h.post_events(
+        LINE, Idempotency_Key=uuid7(MADE_MS), Hourmark_Observed_At=str(MADE_MS - 1)
+    )
     assert answer.json()["repeat"]["Hourmark-Observed-At"] == str(MADE_MS - 1)
 
 
 @pytest.mark.parametrize("time_ms", [0, 946_684_799_999, 4_102_444_800_000, (1 << 48) - 1])
 @with_service()
-async def test_a_key_whose_time_is_not_of_this_century_is_a_name_only(h: Harness, time_ms: int) -> None:
+async def test_a_key_whose_time_is_not_of_this_century_is_a_name_only(
+    h: Harness, time_ms: int
+) -> None:
     for key in (uuid7(time_ms), ulid(time_ms)):
         answer = (await h.post_events(LINE, Idempotency_Key=key)).json()
-        assert (answer["delivery"], answer["repeat"]["Hourmark-Observed-At"]) == ("at least once", str(NOW_MS))
+        assert (answer["delivery"], answer["repeat"]["Hourmark-Observed-At"]) == (
+            "at least once",
+            str(NOW_MS),
+        )
 
 
 @with_service()
-async def test_a_key_ahead_of_the_clock_waits_until_it_is_not_and_doubles_nothing(h: Harness) -> None:
-    """Taken at once as of the service's time, it would be doubled by the retry that finds it plausible."""
+async def test_a_key_ahead_of_the_clock_waits_until_it_is_not_and_doubles_nothing(
+    h: Harness,
+) -> None:
+    """Taken at once as of the service's time, it would be doubled by the retry that finds it
+    plausible.
+    """
     key = uuid7(NOW_MS + 16 * 60_000)
     assert code(await h.post_events(LINE, Idempotency_Key=key)) == (503, "clock_behind")
     assert h.queue.records == []
@@ -113,16 +137,22 @@ async def test_a_key_ahead_of_the_clock_waits_until_it_is_not_and_doubles_nothin
 
 
 @with_service()
-async def test_a_line_that_newer_rules_take_stays_a_dead_letter_too_and_nothing_is_doubled(h: Harness) -> None:
+async def test_a_line_that_newer_rules_take_stays_a_dead_letter_too_and_nothing_is_doubled(
+    h: Harness,
+) -> None:
     body, key = named() + named(x=1), uuid7(MADE_MS)
-    click = CLICK.model_copy(update={"fields": [*CLICK.fields, {"name": "x", "type": ["null", "long"], "default": None}]})
+    click = CLICK.model_copy(
+        update={"fields": [*CLICK.fields, {"name": "x", "type": ["null", "long"], "default": None}]}
+    )
     newer = Rules(
         sequence=2,
         types={**rules_of().types, "click": TypeVersion(click, len(TYPES) + 1)},
         sources=rules_of().sources,
         parsing=rules_of().parsing,
     )
-    assert (await h.post_events(body, Idempotency_Key=key)).json()["dead_letter_reasons"] == {"unknown_field": 1}
+    assert (await h.post_events(body, Idempotency_Key=key)).json()["dead_letter_reasons"] == {
+        "unknown_field": 1
+    }
     h.rules.feed(encoded(newer.records()), anew=False)
     for _ in range(2):
         assert (await h.post_events(body, Idempotency_Key=key)).json()["events"] == 2
@@ -131,10 +161,20 @@ async def test_a_line_that_newer_rules_take_stays_a_dead_letter_too_and_nothing_
 
 
 def test_times_of_keys() -> None:
-    for key in (uuid7(MADE_MS), uuid7(MADE_MS).upper(), f'"{uuid7(MADE_MS)}"', ulid(MADE_MS), ulid(MADE_MS).lower()):
+    for key in (
+        uuid7(MADE_MS),
+        uuid7(MADE_MS).upper(),
+        f'"{uuid7(MADE_MS)}"',
+        ulid(MADE_MS),
+        ulid(MADE_MS).lower(),
+    ):
         assert time_of_key(key) == MADE_MS
-    assert time_of_key("01ARZ3NDEKTSV4RRFFQ69G5FAV") == 1_469_922_850_259  # the example of ULID's specification
-    assert time_of_key("017F22E2-79B0-7CC3-98C4-DC0C0C07398F") == 1_645_557_742_000  # RFC 9562, appendix A.6
+    assert (
+        time_of_key("01ARZ3NDEKTSV4RRFFQ69G5FAV") == 1_469_922_850_259
+    )  # the example of ULID's specification
+    assert (
+        time_of_key("017F22E2-79B0-7CC3-98C4-DC0C0C07398F") == 1_645_557_742_000
+    )  # RFC 9562, appendix A.6
     no_times = (
         "",
         "order-7",

@@ -1,4 +1,6 @@
-"""Before the first request: settings that cannot work, rules as they come, schemas while the registry is away."""
+"""Before the first request: settings that cannot work, rules as they come, schemas while the
+registry is away.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,14 @@ def test_a_topic_that_lost_the_newest_revision_is_said_and_ranges_stay_readable(
 def test_a_record_that_is_no_rule_disturbs_nothing() -> None:
     store = RulesStore(Metrics())
     store.feed(
-        [(b"\xff", b"x"), (b"rules/1-x", b"{}"), (None, b"x"), *encoded(rules_of(1).records()), (b"type/a/b", None)], anew=True
+        [
+            (b"\xff", b"x"),
+            (b"rules/1-x", b"{}"),
+            (None, b"x"),
+            *encoded(rules_of(1).records()),
+            (b"type/a/b", None),
+        ],
+        anew=True,
     )
     assert store.latest is not None
 
@@ -101,11 +110,16 @@ def test_schema_ids_are_asked_for_however_long_the_registry_is_away_or_gives_ids
     async def main() -> framing.Framing:
         async with asyncio.timeout(10):
             return await framing.find(
-                Registry(), {True}, lambda: dict.fromkeys((7, 8), "click") if Registry.calls < 13 else {}, said.append
+                Registry(),
+                {True},
+                lambda: dict.fromkeys((7, 8), "click") if Registry.calls < 13 else {},
+                said.append,
             )
 
     with caplog.at_level("WARNING"):
-        assert asyncio.run(main()) == framing.Framing(audit={True: b"\0\0\0\0\x07"}, hosts=b"\0\0\0\0\x08")
+        assert asyncio.run(main()) == framing.Framing(
+            audit={True: b"\0\0\0\0\x07"}, hosts=b"\0\0\0\0\x08"
+        )
     assert "has no schema of hourmark.audit" in caplog.text
     assert any("has no schema of hourmark.audit" in why for why in said)
     assert "gives id 7 for hourmark.audit, which the rules know as that of click" in caplog.text
@@ -120,11 +134,16 @@ def test_only_the_schemas_of_audit_records_that_known_rules_need_are_asked_for()
         async with asyncio.timeout(0.4):
             return await framing.find(registry, needed, dict, lambda _: None)
 
-    assert asyncio.run(found({False})).audit == {False: b"\0\0\0\0\x02"}, "before `types apply` of this version"
+    assert asyncio.run(found({False})).audit == {False: b"\0\0\0\0\x02"}, (
+        "before `types apply` of this version"
+    )
     with pytest.raises(TimeoutError):
         asyncio.run(found({False, True}))
     registry.register("hourmark.audit", audit.SCHEMA)
-    assert asyncio.run(found({False, True})).audit == {False: b"\0\0\0\0\x02", True: b"\0\0\0\0\x03"}
+    assert asyncio.run(found({False, True})).audit == {
+        False: b"\0\0\0\0\x02",
+        True: b"\0\0\0\0\x03",
+    }
 
 
 def test_before_types_are_applied_by_this_version_audit_records_have_no_checksums() -> None:
@@ -136,9 +155,17 @@ def test_before_types_are_applied_by_this_version_audit_records_have_no_checksum
     def found() -> framing.Framing:
         return asyncio.run(framing.find(registry, {True}, dict, lambda _: None))
 
-    assert (found().audit, found().has_checksums, found().is_newest) == ({True: b"\0\0\0\0\x02"}, False, False)
+    assert (found().audit, found().has_checksums, found().is_newest) == (
+        {True: b"\0\0\0\0\x02"},
+        False,
+        False,
+    )
     registry.register("hourmark.audit", audit.SCHEMA)
-    assert (found().audit, found().has_checksums, found().is_newest) == ({True: b"\0\0\0\0\x03"}, True, True)
+    assert (found().audit, found().has_checksums, found().is_newest) == (
+        {True: b"\0\0\0\0\x03"},
+        True,
+        True,
+    )
 
 
 def test_help_has_examples() -> None:
@@ -147,15 +174,21 @@ def test_help_has_examples() -> None:
     assert "hourmark serve --config" in result.output
 
 
-@pytest.mark.parametrize(("soft", "hard", "then"), [(300, 400, 356), (300, 355, None), (390, 400, 390)])
-def test_there_are_files_for_as_many_connections_as_are_allowed(soft: int, hard: int, then: int | None) -> None:
+@pytest.mark.parametrize(
+    ("soft", "hard", "then"), [(300, 400, 356), (300, 355, None), (390, 400, 390)]
+)
+def test_there_are_files_for_as_many_connections_as_are_allowed(
+    soft: int, hard: int, then: int | None
+) -> None:
     """In a process of its own: a limit that was lowered stays low."""
     program = (
         f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, ({soft}, {hard}))\n"
         "from hourmark_delivery_service.process.server import allow_connections\n"
         "allow_connections(100); print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     if then is not None:
         assert (ended.stdout, ended.returncode) == (f"{then}\n", 0)
     else:

@@ -42,7 +42,11 @@ class Scene:
 
     def pids(self) -> set[int]:
         """Of the workers that tell and do not drain."""
-        return {c.process.pid for c in self.supervisor._children if c.told and not c.drains and c.process.pid is not None}
+        return {
+            c.process.pid
+            for c in self.supervisor._children
+            if c.told and not c.drains and c.process.pid is not None
+        }
 
     def end(self) -> None:
         self.supervisor.drain()
@@ -51,7 +55,9 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Scene]:
+def scene(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Scene]:
     (tmp_path / "metrics").mkdir()
     monkeypatch.setenv(METRICS_VARIABLE, str(tmp_path / "metrics"))
     scene = Scene(tmp_path, settings(2, getattr(request, "param", "info")))
@@ -70,7 +76,9 @@ def test_a_worker_that_is_killed_is_started_again_in_a_slot_that_is_free(scene: 
     assert scene.claims.requests == 0, "it was drained well: there may be a goodbye"
 
 
-def test_a_worker_that_hangs_holds_the_claim_and_is_killed_in_the_end(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_hangs_holds_the_claim_and_is_killed_in_the_end(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = scene.pids()
     os.kill(min(first), signal.SIGSTOP)
     scene.until(lambda: True)
@@ -83,7 +91,9 @@ def test_a_worker_that_hangs_holds_the_claim_and_is_killed_in_the_end(scene: Sce
 
 
 @pytest.mark.parametrize("scene", ["error"], indirect=True)
-def test_a_worker_that_leaves_requests_unanswered_at_the_end_forbids_the_goodbye(scene: Scene) -> None:
+def test_a_worker_that_leaves_requests_unanswered_at_the_end_forbids_the_goodbye(
+    scene: Scene,
+) -> None:
     scene.end()
     assert scene.claims.requests == 2, "one of each"
 
@@ -98,7 +108,9 @@ def test_a_worker_killed_while_all_drain_forbids_the_goodbye(scene: Scene) -> No
     assert scene.claims.requests == 2
 
 
-def test_a_worker_that_did_not_serve_yet_has_nothing_to_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_did_not_serve_yet_has_nothing_to_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "metrics").mkdir()
     monkeypatch.setenv(METRICS_VARIABLE, str(tmp_path / "metrics"))
     scene = Scene(tmp_path, settings(1))
@@ -129,7 +141,9 @@ def test_workers_are_replaced_one_after_the_other(scene: Scene) -> None:
     assert not scene.pids() & first
 
 
-def test_a_configuration_with_which_none_serves_changes_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_with_which_none_serves_changes_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_REPLACED_S", 5.0)
     first = scene.pids()
     with pytest.raises(TimeoutError):
@@ -138,7 +152,9 @@ def test_a_configuration_with_which_none_serves_changes_nothing(scene: Scene, mo
     scene.until(lambda: scene.supervisor.running == 2)
 
 
-def test_workers_that_end_at_once_are_started_later_and_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_end_at_once_are_started_later_and_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "metrics").mkdir()
     monkeypatch.setenv(METRICS_VARIABLE, str(tmp_path / "metrics"))
     scene = Scene(tmp_path, settings(1, "debug"))

@@ -1,4 +1,6 @@
-"""TLS of the port: who is served, who is refused and how soon, and certificates that are replaced while it runs."""
+"""TLS of the port: who is served, who is refused and how soon, and certificates that are replaced
+while it runs.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def served(pair: Pair, **more: Any) -> Tls:
     return Tls(ServiceTls(certificate=pair.certificate, key=pair.key, **more))
 
 
-def client(authority: Authority, pair: Pair | None = None, *, newest: ssl.TLSVersion | None = None) -> ssl.SSLContext:
+def client(
+    authority: Authority, pair: Pair | None = None, *, newest: ssl.TLSVersion | None = None
+) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=authority.ca)
     if newest is not None:
         context.maximum_version = newest
@@ -64,7 +68,9 @@ async def asked(net: Network, context: ssl.SSLContext, host: str = "localhost") 
     return (await net.exchange(HELLO, tls=context, host=host)).status
 
 
-def test_requests_are_served_over_tls_of_1_2_or_newer_with_or_without_a_name(authority: Authority) -> None:
+def test_requests_are_served_over_tls_of_1_2_or_newer_with_or_without_a_name(
+    authority: Authority,
+) -> None:
     pair = authority.issue("service")
 
     async def main() -> None:
@@ -74,14 +80,19 @@ def test_requests_are_served_over_tls_of_1_2_or_newer_with_or_without_a_name(aut
             assert await asked(net, client(authority, newest=ssl.TLSVersion.TLSv1_2)) == 200
             with pytest.raises(REFUSED), pytest.warns(DeprecationWarning):
                 old = client(authority)
-                old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_1
+                old.minimum_version, old.maximum_version = (
+                    ssl.TLSVersion.TLSv1_1,
+                    ssl.TLSVersion.TLSv1_1,
+                )
                 old.set_ciphers("ALL:@SECLEVEL=0")
                 await asked(net, old)
 
     run(main)
 
 
-def test_a_plain_request_to_the_tls_port_and_tls_to_the_plain_port_end_at_once(authority: Authority) -> None:
+def test_a_plain_request_to_the_tls_port_and_tls_to_the_plain_port_end_at_once(
+    authority: Authority,
+) -> None:
     pair = authority.issue("service")
 
     async def main() -> None:
@@ -134,7 +145,9 @@ def test_certificates_and_cas_are_replaced_while_it_runs_and_a_bad_one_changes_n
             for bad in (b"", b"nonsense", good[: len(good) // 2], new.certificate.read_bytes()):
                 pair.certificate.write_bytes(bad)
                 assert not tls.reload()
-                assert "service.tls.certificate" in caplog.text and "stay as they were" in caplog.text
+                assert (
+                    "service.tls.certificate" in caplog.text and "stay as they were" in caplog.text
+                )
                 assert await asked(net, first) == 200
             pair.certificate.unlink()
             assert not tls.reload()
@@ -145,7 +158,9 @@ def test_certificates_and_cas_are_replaced_while_it_runs_and_a_bad_one_changes_n
             assert await asked(net, client(after, new_client, newest=newest)) == 200
             with pytest.raises(REFUSED):
                 await asked(net, client(authority, mine, newest=newest))
-            with pytest.raises(REFUSED):  # the new certificate is trusted, the old CA of clients is not
+            with pytest.raises(
+                REFUSED
+            ):  # the new certificate is trusted, the old CA of clients is not
                 await asked(net, client(after, mine, newest=newest))
 
     run(main)
@@ -208,7 +223,9 @@ def test_sighup_reads_certificates_again_and_without_any_ends_nothing(authority:
     tls = served(pair)
 
     async def hang_up(server: Server) -> None:
-        serving = asyncio.create_task(server.serve(sockets=[socket.create_server(("127.0.0.1", 0))]))
+        serving = asyncio.create_task(
+            server.serve(sockets=[socket.create_server(("127.0.0.1", 0))])
+        )
         while not server.started:
             await asyncio.sleep(0.01)
         os.kill(os.getpid(), signal.SIGHUP)
@@ -221,7 +238,9 @@ def test_sighup_reads_certificates_again_and_without_any_ends_nothing(authority:
         async with running() as harness, networked(tls) as net:
             before = await net.certificate(client(authority))
             authority.issue("service")
-            await hang_up(Server(uvicorn_config(harness.service, harness.config, tls), on_hangup=tls.reload))
+            await hang_up(
+                Server(uvicorn_config(harness.service, harness.config, tls), on_hangup=tls.reload)
+            )
             assert await net.certificate(client(authority)) != before
             await hang_up(Server(uvicorn_config(harness.service, harness.config)))
 
@@ -240,7 +259,9 @@ def test_a_handshake_that_does_not_come_or_comes_slowly_ends(authority: Authorit
         async with networked(served(pair), header_seconds=0.3) as net, asyncio.timeout(10):
             assert await asked(net, client(authority)) == 200
             assert await net.exchange_all(b"") == b""
-            with contextlib.suppress(ConnectionError, RuntimeError):  # uvloop's, on writing to a connection that was reset
+            with contextlib.suppress(
+                ConnectionError, RuntimeError
+            ):  # uvloop's, on writing to a connection that was reset
                 assert await net.exchange_all(*hello_of(client(authority), pieces=20)) == b""
             assert await asked(net, client(authority)) == 200
 
@@ -251,12 +272,18 @@ def test_handshakes_take_places_and_give_way(authority: Authority) -> None:
     pair = authority.issue("service")
 
     async def main() -> None:
-        async with networked(served(pair), connections_max=8) as net, net.connected(20) as pairs, asyncio.timeout(10):
+        async with (
+            networked(served(pair), connections_max=8) as net,
+            net.connected(20) as pairs,
+            asyncio.timeout(10),
+        ):
             for reader, _ in pairs[:12]:
                 with contextlib.suppress(ConnectionError):
                     assert await reader.read() == b"", "it gave way to those after it"
             assert await asked(net, client(authority)) == 200
-            assert sum(reader.at_eof() or reader.exception() is not None for reader, _ in pairs) in (13, 14)
+            assert sum(
+                reader.at_eof() or reader.exception() is not None for reader, _ in pairs
+            ) in (13, 14)
 
     in_both_loops(main)
 
@@ -293,7 +320,9 @@ def test_who_has_no_token_is_refused_before_the_body_is_read(authority: Authorit
             two = b"Authorization: Bearer " + token.text.encode() + b"\r\n"
             assert (await net.exchange_all(head + two + two + b"\r\n")).startswith(b"HTTP/1.1 401 ")
             folded = HELLO[:-2] + two[:-2] + b"\r\n \r\n\r\n"
-            assert (await net.exchange(HELLO[:-2] + two.replace(b"Auth", b"aUTH") + b"\r\n")).status == 200
+            assert (
+                await net.exchange(HELLO[:-2] + two.replace(b"Auth", b"aUTH") + b"\r\n")
+            ).status == 200
             assert not (await net.exchange_all(folded)).startswith(b"HTTP/1.1 200")
 
     run(main)

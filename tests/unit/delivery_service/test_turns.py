@@ -1,4 +1,6 @@
-"""Whose turn it is: nobody is starved, small work is not held up by large work, and a lane outlives whoever leaves it."""
+"""Whose turn it is: nobody is starved, small work is not held up by large work, and a lane outlives
+whoever leaves it.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,12 @@ from tests.support.service.harness import run
 from hourmark_delivery_service.work.turns import Job, Lane, Line
 
 
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.lists(st.integers(0, 3), max_size=80))
-def test_each_that_waits_gets_a_turn_within_two_rounds(had: list[int], newcomers: list[int]) -> None:
+@given(
+    st.lists(st.integers(0, 50), min_size=1, max_size=30), st.lists(st.integers(0, 3), max_size=80)
+)
+def test_each_that_waits_gets_a_turn_within_two_rounds(
+    had: list[int], newcomers: list[int]
+) -> None:
     """Though new ones come without end, each with fewer turns than any other."""
     line = Line()
     first = [Job(turns) for turns in had]

@@ -1,4 +1,6 @@
-"""The same request twice at once: one delivery, one answer for both, and never an acknowledgement that was not earned."""
+"""The same request twice at once: one delivery, one answer for both, and never an acknowledgement
+that was not earned.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,9 @@ def test_work_ends_with_the_last_that_waited_and_nobody_joins_what_is_ending() -
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_work_that_must_last_goes_on_when_all_left_and_a_retry_joins_it(fails: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_work_that_must_last_goes_on_when_all_left_and_a_retry_joins_it(
+    fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scene() -> None:
         bench, peers = Bench(), [Peer(), Peer()]
         bench.lasts, bench.fails = True, fails
@@ -132,7 +136,9 @@ def test_work_that_must_last_goes_on_when_all_left_and_a_retry_joins_it(fails: b
         await settle()
         gc.collect()
         assert (bench.cancelled, len(bench.twins)) == (0, 0)
-        assert "never retrieved" not in caplog.text, "its failure was told to nobody, for there was nobody"
+        assert "never retrieved" not in caplog.text, (
+            "its failure was told to nobody, for there was nobody"
+        )
 
     run(scene)
 
@@ -191,9 +197,15 @@ async def test_no_twin_is_acknowledged_if_their_delivery_failed(h: Harness, afte
 @with_service()
 async def test_a_batch_joins_only_where_its_time_is_the_same(h: Harness) -> None:
     h.queue.hold = asyncio.Event()
-    sent = {"Idempotency-Key": "01a1fbc3-5f52-7a60-9c1e-3b8f0d6e2a47", "Hourmark-Observed-At": str(h.clock.now_ms())}
+    sent = {
+        "Idempotency-Key": "01a1fbc3-5f52-7a60-9c1e-3b8f0d6e2a47",
+        "Hourmark-Observed-At": str(h.clock.now_ms()),
+    }
     line = b'{"user":"u","ms":1}\n'
-    posts = [asyncio.create_task(h.post_events(line, **headers)) for headers in (sent, sent, {"Idempotency-Key": "a"}, {})]
+    posts = [
+        asyncio.create_task(h.post_events(line, **headers))
+        for headers in (sent, sent, {"Idempotency-Key": "a"}, {})
+    ]
     while len(h.service._twins) < 3:
         await asyncio.sleep(0)
     await settle()

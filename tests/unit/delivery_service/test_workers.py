@@ -38,7 +38,9 @@ async def begun(workers: Workers, *clients: str) -> AsyncIterator[list[str]]:
 def test_a_client_has_one_waiting_place_and_leaves_the_others_theirs() -> None:
     async def main() -> None:
         workers = Workers()
-        async with begun(workers, "greedy", "greedy", "greedy", "greedy", "greedy", "other", "third") as done:
+        async with begun(
+            workers, "greedy", "greedy", "greedy", "greedy", "greedy", "other", "third"
+        ) as done:
             assert done == ["greedy"]
         assert done == ["greedy", "greedy", "other", "third"]
 

@@ -1,4 +1,6 @@
-"""docs/configuration.md is what the settings say of themselves, and every setting says something."""
+"""docs/configuration.md is what the settings say of themselves, and every setting says
+something.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def test_every_row_has_as_many_cells_as_its_header() -> None:
 
 
 def test_every_variable_of_the_page_is_one_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = re.findall(r"^\| `\w+` \| [^|]* \| `(.*?)`[^|]* \| `(HOURMARK_\w+)`", page(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `\w+` \| [^|]* \| `(.*?)`[^|]* \| `(HOURMARK_\w+)`", page(), re.MULTILINE
+    )
     assert len(rows) > 50
     for default, variable in rows:
         monkeypatch.setenv(variable, default.strip('"'))
@@ -39,6 +43,8 @@ def test_every_variable_of_the_page_is_one_that_is_read(monkeypatch: pytest.Monk
     assert read == {variable for _, variable in rows}
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.toml")), ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "examples").glob("*.toml")), ids=lambda file: file.name
+)
 def test_an_example_is_a_right_configuration(file: Path) -> None:
     assert load_config(file) != Config()

@@ -22,20 +22,32 @@ def test_files_are_found_in_documents() -> None:
 
 
 def test_what_is_not_there_is_noticed() -> None:
-    text = "`u/test_ids.py::test_nothing_of_the_kind`, `tests/nowhere.py`, `…::test_x`, [a](docs/nothing.md#b), `storage/none.py`"
+    text = (
+        "`u/test_ids.py::test_nothing_of_the_kind`, `tests/nowhere.py`, `…::test_x`, "
+        "[a](docs/nothing.md#b), `storage/none.py`"
+    )
     assert missing(text) == [
-        "docs/nothing.md", "tests/unit/etl/test_ids.py::test_nothing_of_the_kind", "tests/nowhere.py", "tests/nowhere.py",
+        "docs/nothing.md",
+        "tests/unit/etl/test_ids.py::test_nothing_of_the_kind",
+        "tests/nowhere.py",
+        "tests/nowhere.py",
         "storage/none.py",
-    ]  # fmt: skip
+    ]
 
 
 def test_what_is_there_by_a_short_name_is_found() -> None:
     assert (
-        missing("`storage/interface.py`, `README.md`, `types/sources.toml`, `/metrics`, `a/b c`, [x](https://example.org)") == []
+        missing(
+            "`storage/interface.py`, `README.md`, `types/sources.toml`, `/metrics`, `a/b "
+            "c`, [x](https://example.org)"
+        )
+        == []
     )
 
 
-@pytest.mark.parametrize("line", [line for line in console_lines(CONTRIBUTING) if line.startswith("./hourmark test")])
+@pytest.mark.parametrize(
+    "line", [line for line in console_lines(CONTRIBUTING) if line.startswith("./hourmark test")]
+)
 def test_a_command_of_contributing_parses(line: str) -> None:
     command, arguments = resolved(shlex.split(line)[1:])
     with command.make_context(command.name, arguments):

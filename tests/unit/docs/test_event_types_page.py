@@ -18,11 +18,21 @@ EXAMPLES = re.findall(r"```toml\n(.*?)```\s+```text\n(.*?)```", PAGE, re.DOTALL)
 
 def test_there_is_an_example_of_each_form() -> None:
     told = "".join(toml for toml, _ in EXAMPLES)
-    for form in ('"syslog"', '"rfc5424"', '"free"', '"json"', '"logfmt"', '"tsv"', "[[line.redact]]"):
+    for form in (
+        '"syslog"',
+        '"rfc5424"',
+        '"free"',
+        '"json"',
+        '"logfmt"',
+        '"tsv"',
+        "[[line.redact]]",
+    ):
         assert form in told
 
 
-@pytest.mark.parametrize(("toml", "lines"), EXAMPLES, ids=[toml.splitlines()[0] for toml, _ in EXAMPLES])
+@pytest.mark.parametrize(
+    ("toml", "lines"), EXAMPLES, ids=[toml.splitlines()[0] for toml, _ in EXAMPLES]
+)
 def test_an_example_does_what_is_said(toml: str, lines: str, tmp_path: Path) -> None:
     sources = toml
     if "[[source]]" not in toml:
@@ -32,7 +42,13 @@ def test_an_example_does_what_is_said(toml: str, lines: str, tmp_path: Path) -> 
         sources = f'[[source]]\nname = "x"\nformat = "{source_format}"\ntypes = ["{name}"]\n'
     (tmp_path / "sources.toml").write_text(sources)
     declared = read_folder(tmp_path)
-    place = Place(observed_at_ms=1_795_262_400_000, zone="UTC", host="web-1")  # 2026-11-21T12:00:00Z
-    tried = list(Trial.of(declared).of_lines(source_of(declared, None, None).name, lines.encode().splitlines(), place))
+    place = Place(
+        observed_at_ms=1_795_262_400_000, zone="UTC", host="web-1"
+    )  # 2026-11-21T12:00:00Z
+    tried = list(
+        Trial.of(declared).of_lines(
+            source_of(declared, None, None).name, lines.encode().splitlines(), place
+        )
+    )
     assert [(one.reason, one.detail) for one in tried] == [(None, None)] * lines.count("\n")
     assert not re.search("4111|ann", str([one.fields for one in tried])) or "redact" not in toml

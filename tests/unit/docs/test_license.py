@@ -1,4 +1,6 @@
-"""Each room names its license, and carries its whole text: it is installed apart from the others."""
+"""Each room names its license, and carries its whole text: it is installed apart from the
+others.
+"""
 
 from __future__ import annotations
 
@@ -18,4 +20,7 @@ def test_a_room_carries_the_license_that_it_names(room: str) -> None:
     carried = ROOT / room / "LICENSE"
     assert not carried.is_symlink()  # a source distribution would hold a link to nothing
     assert carried.read_bytes() == (ROOT / "LICENSE").read_bytes()
-    assert "Version 2.0, January 2004" in carried.read_text() and "END OF TERMS AND CONDITIONS" in carried.read_text()
+    assert (
+        "Version 2.0, January 2004" in carried.read_text()
+        and "END OF TERMS AND CONDITIONS" in carried.read_text()
+    )

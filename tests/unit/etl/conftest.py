@@ -65,14 +65,23 @@ def hdfs(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHdfs]:
 @pytest.fixture
 def storage(hdfs: FakeHdfs) -> Storage:
     """The client of that server."""
-    return WebHdfs(namenode="hdfs://namenode:8020", root="/root", http=hdfs.address, user="tester", replication=1)
+    return WebHdfs(
+        namenode="hdfs://namenode:8020",
+        root="/root",
+        http=hdfs.address,
+        user="tester",
+        replication=1,
+    )
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A configuration: its root and its ledger are in the test's folder."""
     made = tmp_path / "hourmark.toml"
-    made.write_text(f'[storage]\nroot = "file://{tmp_path}/root"\n[etl]\nledger = "sqlite:///{tmp_path}/ledger.sqlite"\n')
+    made.write_text(
+        f'[storage]\nroot = "file://{tmp_path}/root"\n[etl]\nledger = '
+        f'"sqlite:///{tmp_path}/ledger.sqlite"\n'
+    )
     return made
 
 

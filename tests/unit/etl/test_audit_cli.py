@@ -1,4 +1,6 @@
-"""`hourmark audit` on a real ledger and real staged files: it adds up, and each difference planted names stage, hosts, ranges."""
+"""`hourmark audit` on a real ledger and real staged files: it adds up, and each difference planted
+names stage, hosts, ranges.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class World(Life):
             self.promise("click", range_id, found)
         self.stage()
 
-    def forget(self, *conditions: ColumnElement[bool], of: Sequence[Table] = (tables.groups,)) -> None:
+    def forget(
+        self, *conditions: ColumnElement[bool], of: Sequence[Table] = (tables.groups,)
+    ) -> None:
         """Rows of these tables are lost."""
         with self.database.transaction() as connection:
             for table in of:
@@ -75,7 +79,9 @@ def run(file: Path) -> Run:
 
     def invoke(*arguments: str, finds: bool = False) -> str:
         result = CliRunner().invoke(audit, [*arguments, "--config", str(file)])
-        assert isinstance(result.exception, Finding) if finds else result.exit_code == 0, result.exception
+        assert isinstance(result.exception, Finding) if finds else result.exit_code == 0, (
+            result.exception
+        )
         return result.stdout
 
     return invoke
@@ -103,8 +109,14 @@ def test_a_closed_hour_with_duplicates_and_unaudited_adds_up(world: World, run: 
     assert text.splitlines()[0].split()[:3] == ["hour", "state", "promised"]
     assert text.endswith(f"the books add up: of 2 hours of click from {HOUR} on, 1 is closed\n")
     assert looked_at(said) == {
-        "type": "click", "from": str(HOUR), "to": None, "types": 1, "hours": 2, "closed": 1, "verdict": "adds up",
-    }  # fmt: skip
+        "type": "click",
+        "from": str(HOUR),
+        "to": None,
+        "types": 1,
+        "hours": 2,
+        "closed": 1,
+        "verdict": "adds up",
+    }
     assert run(*FROM).splitlines()[1].split()[:5] == ["click", "2", "3", "8", "4"]
 
 
@@ -117,8 +129,13 @@ def test_a_promise_on_its_way_is_no_difference_until_a_proof_has_failed_and_then
     world.freeze("click")
     frontiers.unfreeze_all(world.database, world.closer, [(world.frontier("click"), ["range …"])])
     said = run("click", *FROM, finds=True)
-    assert f"click {HOUR} [arrival] 4 events are promised, 3 rows are staged, and the last proof failed" in said
-    assert f"range {ONE.hex()} (range of web: /log [0, 10) generation 0): 3 promised, 2 found" in said
+    assert (
+        f"click {HOUR} [arrival] 4 events are promised, 3 rows are staged, and the last "
+        "proof failed"
+    ) in said
+    assert (
+        f"range {ONE.hex()} (range of web: /log [0, 10) generation 0): 3 promised, 2 found" in said
+    )
     assert TWO.hex() not in said
 
 
@@ -134,18 +151,27 @@ def test_a_bucket_that_does_not_hold_what_it_took_in_is_told(world: World, run: 
     world.deliver(WHOLE, WHOLE)
     world.close("click", Book(rows=3, events=2, promised=3, unaudited=0))
     run(*FROM)  # it says that one was a duplicate, and counts agree: …
-    run(*FROM, "--ranges")  # … what is staged keeps the promise. The bucket's own check and the proof compare ids
+    run(
+        *FROM, "--ranges"
+    )  # … what is staged keeps the promise. The bucket's own check and the proof compare ids
     with world.database.transaction() as connection:
-        (text,) = connection.execute(tables.buckets.select().with_only_columns(tables.buckets.c.manifest)).one()
+        (text,) = connection.execute(
+            tables.buckets.select().with_only_columns(tables.buckets.c.manifest)
+        ).one()
         lying = rewritten(text.encode(), duplicates_removed=0)
         connection.execute(update(tables.buckets).values(manifest=lying.decode()))
     said = run(*FROM, "--json", finds=True)
     (difference,) = json.loads(said)["differences"]
     assert (difference["stage"], difference["hour"]) == ("writing", str(HOUR))
-    assert "it took in 3 rows, but accounts for 2 events and 0 duplicates removed" in difference["detail"]
+    assert (
+        "it took in 3 rows, but accounts for 2 events and 0 duplicates removed"
+        in difference["detail"]
+    )
 
 
-def test_duplicates_that_hide_a_loss_from_counts_do_not_hide_it_from_ranges(world: World, run: Run) -> None:
+def test_duplicates_that_hide_a_loss_from_counts_do_not_hide_it_from_ranges(
+    world: World, run: Run
+) -> None:
     world.deliver([(ONE, ids(1, 2)), (ONE, ids(1))], WHOLE)
     world.close("click", Book(rows=3, events=2, promised=3, unaudited=0))
     run(*FROM)
@@ -169,7 +195,9 @@ def test_a_bucket_that_timed_out_waives_what_is_missing(world: World, run: Run) 
     assert (hours(said)[str(HOUR)]["waived"], hours(said)[str(HOUR)]["state"]) == (3, "timed_out")
 
 
-def test_the_books_of_hours_whose_staged_files_are_cleaned_away_come_from_manifests(world: World, run: Run) -> None:
+def test_the_books_of_hours_whose_staged_files_are_cleaned_away_come_from_manifests(
+    world: World, run: Run
+) -> None:
     world.deliver(WHOLE, WHOLE)
     world.close("click", Book(rows=3, events=3, promised=3, unaudited=0))
     before = run("click", *FROM, "--json")
@@ -177,7 +205,9 @@ def test_the_books_of_hours_whose_staged_files_are_cleaned_away_come_from_manife
     assert run("click", *FROM, "--ranges", "--json") == before
 
 
-def test_a_damaged_staged_file_is_said_where_ranges_cannot_be_told(world: World, run: Run, tmp_path: Path) -> None:
+def test_a_damaged_staged_file_is_said_where_ranges_cannot_be_told(
+    world: World, run: Run, tmp_path: Path
+) -> None:
     world.deliver([(TWO, ids(4))], WHOLE)
     world.close("click", Book(rows=1, events=1, promised=3, unaudited=1))
     for found in (tmp_path / "root" / "_staging").rglob("events-*"):
@@ -205,30 +235,50 @@ def test_wrong_use_is_refused(world: World, file: Path, arguments: list[str], me
     assert isinstance(result.exception, UsageError) and message in str(result.exception)
 
 
-def test_on_the_first_day_there_is_nothing_to_compare_and_that_is_said(world: World, run: Run) -> None:
+def test_on_the_first_day_there_is_nothing_to_compare_and_that_is_said(
+    world: World, run: Run
+) -> None:
     said = run(*FROM)
     assert "add up" not in said
-    assert f"nothing to compare yet: of hours from {HOUR} on, no event, promise or bucket is known" in said
+    assert (
+        f"nothing to compare yet: of hours from {HOUR} on, no event, promise or bucket is known"
+        in said
+    )
     assert "`hourmark bucket ls`" in said
     found = looked_at(run(*FROM, "--json"))
-    assert (found["verdict"], found["hours"], found["closed"], found["from"]) == ("nothing to compare", 0, 0, str(HOUR))
+    assert (found["verdict"], found["hours"], found["closed"], found["from"]) == (
+        "nothing to compare",
+        0,
+        0,
+        str(HOUR),
+    )
 
 
 def test_hours_that_are_open_alone_are_nothing_to_compare(world: World, run: Run) -> None:
     world.deliver([(ONE, ids(1, 2))], [(ONE, ids(1, 2))])
     said = run(*FROM)
-    assert f"nothing to compare yet: 1 hour from {HOUR} on is open, and none is closed" in said and "add up" not in said
+    assert (
+        f"nothing to compare yet: 1 hour from {HOUR} on is open, and none is closed" in said
+        and "add up" not in said
+    )
     found = looked_at(run(*FROM, "--json"))
     assert (found["verdict"], found["hours"], found["closed"]) == ("nothing to compare", 1, 0)
 
 
-def test_closed_buckets_before_the_span_are_said_to_be_there_with_the_way_to_look_at_them(world: World, run: Run) -> None:
+def test_closed_buckets_before_the_span_are_said_to_be_there_with_the_way_to_look_at_them(
+    world: World, run: Run
+) -> None:
     world.deliver(WHOLE, WHOLE)
     world.close("click", Book(rows=3, events=3, promised=3, unaudited=0))
     later = NEXT
     said = run("click", "--from", str(later), "--to", str(later))
-    assert f"nothing to compare: of hours of click from {later} to {later}, no event, promise or bucket is known" in said
-    assert f"the oldest bucket is of {HOUR}: `hourmark audit click --from {HOUR}` looks at all" in said
+    assert (
+        f"nothing to compare: of hours of click from {later} to {later}, no event, "
+        "promise or bucket is known"
+    ) in said
+    assert (
+        f"the oldest bucket is of {HOUR}: `hourmark audit click --from {HOUR}` looks at all" in said
+    )
     said = run()  # as far back as promises are kept
     assert "nothing to compare: " in said and f"`hourmark audit --from {HOUR}` looks at all" in said
 

@@ -24,15 +24,24 @@ ENVELOPE_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "event_time": st.integers(0, 2**47),
     "host": st.text(max_size=20),
     "source": st.text(max_size=20),
-    "file": st.none() | st.fixed_dictionaries({"id": st.text(max_size=8), "generation": st.integers(0, 2**63 - 1)}),
+    "file": st.none()
+    | st.fixed_dictionaries({"id": st.text(max_size=8), "generation": st.integers(0, 2**63 - 1)}),
     "position": st.integers(-(2**63), 2**63 - 1),
 }
 # Logical types are left out of the datums compared: what is proved is bytes in, bytes out.
-EVENT = event_schema("end-song", [{"name": "line", "type": "bytes"}, {"name": "ms", "type": ["null", "double"]}])
+EVENT = event_schema(
+    "end-song", [{"name": "line", "type": "bytes"}, {"name": "ms", "type": ["null", "double"]}]
+)
 CASES: list[tuple[dict[str, Any], st.SearchStrategy[Any]]] = [
     (
         EVENT,
-        st.fixed_dictionaries({**ENVELOPE_VALUES, "line": st.binary(max_size=300), "ms": st.none() | st.floats(allow_nan=False)}),
+        st.fixed_dictionaries(
+            {
+                **ENVELOPE_VALUES,
+                "line": st.binary(max_size=300),
+                "ms": st.none() | st.floats(allow_nan=False),
+            }
+        ),
     ),
     ({"type": "string"}, st.text(max_size=100)),
     ({"type": "array", "items": "long"}, st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20)),
@@ -95,7 +104,9 @@ def test_any_reader_finds_the_datums_that_were_appended(
 
 
 def test_a_container_that_is_cut_off_or_changed_is_no_shorter_container() -> None:
-    content = written((encode({"type": "string"}, f"text {n}") for n in range(50)), block_bytes=10).getvalue()
+    content = written(
+        (encode({"type": "string"}, f"text {n}") for n in range(50)), block_bytes=10
+    ).getvalue()
     for end in range(len(content) - 1, len(content) - 60, -1):
         with suppress(EOFError):
             assert sum(b.records for b in ContainerReader(io.BytesIO(content[:end]))) < 50

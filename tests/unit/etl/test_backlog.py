@@ -1,4 +1,6 @@
-"""A round is bounded, every ready type takes part, and a backlog's hours join while there is room."""
+"""A round is bounded, every ready type takes part, and a backlog's hours join while there is
+room.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +18,36 @@ def later(hours: int) -> Hour:
 
 def test_a_backlog_goes_as_far_as_the_watermark() -> None:
     watermarks = {"click": later(3).end_ms, "view": HOUR.end_ms + 5}
-    assert plan_round([frontier("click"), frontier("view")], watermarks, {}) == {"click": later(3), "view": HOUR}
+    assert plan_round([frontier("click"), frontier("view")], watermarks, {}) == {
+        "click": later(3),
+        "view": HOUR,
+    }
 
 
 def test_a_frontier_hour_takes_part_however_large_and_then_nothing_joins() -> None:
     sizes = {("click", HOUR.start_s): 100}
-    assert plan_round([frontier("click")], {"click": later(3).end_ms}, sizes, bytes_max=10) == {"click": HOUR}
+    assert plan_round([frontier("click")], {"click": later(3).end_ms}, sizes, bytes_max=10) == {
+        "click": HOUR
+    }
 
 
 def test_an_hour_that_does_not_fit_ends_its_types_chain_but_no_other() -> None:
     sizes = {("click", later(1).start_s): 50, ("view", later(1).start_s): 5}
     planned = plan_round(
-        [frontier("click"), frontier("view")], {"click": later(2).end_ms, "view": later(2).end_ms}, sizes, bytes_max=10
+        [frontier("click"), frontier("view")],
+        {"click": later(2).end_ms, "view": later(2).end_ms},
+        sizes,
+        bytes_max=10,
     )
     assert planned == {"click": HOUR, "view": later(2)}
 
 
 @given(
-    st.dictionaries(st.text("abc", min_size=1, max_size=3), st.tuples(st.integers(0, 5), st.integers(0, 6)), min_size=1),
+    st.dictionaries(
+        st.text("abc", min_size=1, max_size=3),
+        st.tuples(st.integers(0, 5), st.integers(0, 6)),
+        min_size=1,
+    ),
     st.integers(1, 12),
     st.integers(0, 40),
     st.integers(0, 9),
@@ -45,7 +59,9 @@ def test_a_round_is_bounded_and_within_every_watermark(
     watermarks = {t: later(at + more).end_ms for t, (at, more) in types.items()}
     sizes = {(t, later(n).start_s): size for t in types for n in range(12)}
     planned = plan_round(ready, watermarks, sizes, hours_max=hours_max, bytes_max=bytes_max)
-    count = sum((last.start_s - later(types[t][0]).start_s) // 3600 + 1 for t, last in planned.items())
+    count = sum(
+        (last.start_s - later(types[t][0]).start_s) // 3600 + 1 for t, last in planned.items()
+    )
     assert len(planned) == min(len(types), hours_max)
     assert count <= hours_max
     assert (count - len(planned)) * size <= bytes_max

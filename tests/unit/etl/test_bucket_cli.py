@@ -1,4 +1,6 @@
-"""`hourmark bucket` on a root of its own: what is listed, shown, checked and printed, with and without a ledger."""
+"""`hourmark bucket` on a root of its own: what is listed, shown, checked and printed, with and
+without a ledger.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,12 @@ def test_ls_shows_what_is_closed_and_makes_no_ledger(plan: Plan, run: Run, tmp_p
     assert row.split() == [TYPE, str(HOUR), "proved", "35", "5", "2", "0", str(size), "0.0"]
     assert "closed buckets only" in result.stderr and not (tmp_path / "ledger.sqlite").exists()
     (listed,) = json.loads(run("ls", TYPE, "--json").stdout)
-    assert (listed["events"], listed["late"], listed["grade"], listed["state"]) == (35, 5, "proved", "closed")
+    assert (listed["events"], listed["late"], listed["grade"], listed["state"]) == (
+        35,
+        5,
+        "proved",
+        "closed",
+    )
 
 
 def test_ls_of_an_empty_root_says_so(run: Run) -> None:
@@ -72,11 +79,17 @@ def test_ls_shows_a_bucket_with_a_broken_marker(folder: Path, plan: Plan, run: R
 def test_show_prints_the_manifest(plan: Plan, run: Run) -> None:
     manifest = plan.close()
     text = run("show", TYPE, str(HOUR)).stdout
-    assert "proved, 35 events" in text and "part-00001.avro  10 events" in text and "5 events of 2026-11-21T04" in text
+    assert (
+        "proved, 35 events" in text
+        and "part-00001.avro  10 events" in text
+        and "5 events of 2026-11-21T04" in text
+    )
     assert Manifest.decode(run("show", TYPE, str(HOUR), "--json").stdout_bytes) == manifest
 
 
-def test_show_says_what_hosts_lost_and_what_nobody_knows_beside_the_grade(folder: Path, plan: Plan, run: Run) -> None:
+def test_show_says_what_hosts_lost_and_what_nobody_knows_beside_the_grade(
+    folder: Path, plan: Plan, run: Run
+) -> None:
     manifest = plan.close().model_copy(update={"lost": {"app": 70}, "unknown": {"app": 2}})
     (folder / MARKER).write_bytes(manifest.encode())
     text = run("show", TYPE, str(HOUR)).stdout
@@ -87,11 +100,15 @@ def test_show_says_what_hosts_lost_and_what_nobody_knows_beside_the_grade(folder
     )
 
 
-def test_show_names_sources_that_cannot_be_asked_again_and_others_have_no_such_field(folder: Path, plan: Plan, run: Run) -> None:
+def test_show_names_sources_that_cannot_be_asked_again_and_others_have_no_such_field(
+    folder: Path, plan: Plan, run: Run
+) -> None:
     manifest = plan.close()
     assert b"unrepeatable" not in manifest.encode(), "readers of before know no such field"
     (folder / MARKER).write_bytes(manifest.model_copy(update={"unrepeatable": ["net"]}).encode())
-    assert "source net: what never reached a disk of its hosts" in run("show", TYPE, str(HOUR)).stdout
+    assert (
+        "source net: what never reached a disk of its hosts" in run("show", TYPE, str(HOUR)).stdout
+    )
 
 
 def test_verify_passes_a_bucket_that_is_right(plan: Plan, run: Run) -> None:
@@ -122,14 +139,22 @@ def test_verify_of_a_type_names_an_hour_left_out(storage: Storage, plan: Plan, r
 
 def test_cat_prints_every_event(storage: Storage, run: Run) -> None:
     lines = [b"plain", "ünï".encode(), b"\xff\x00\n", b""]
-    Plan(storage, HOUR, {"part-00000.avro": [make_event(HOUR, n, line) for n, line in enumerate(lines)]}).close()
-    events = [json.loads(line) for line in run("cat", TYPE, str(HOUR), "--json").stdout.splitlines()]
+    Plan(
+        storage,
+        HOUR,
+        {"part-00000.avro": [make_event(HOUR, n, line) for n, line in enumerate(lines)]},
+    ).close()
+    events = [
+        json.loads(line) for line in run("cat", TYPE, str(HOUR), "--json").stdout.splitlines()
+    ]
     assert [event["line"] for event in events] == ["plain", "ünï", {"base64": "/wAK"}, ""]
     assert events[1]["event_id"] == str(make_event(HOUR, 1, lines[1])[0])
     assert events[1]["event_time"] == "2026-11-21T05:00:00.001Z"
     assert events[1]["file"] == {"id": "file-1", "generation": 0}
     first, _ = run("cat", TYPE, str(HOUR), "--limit", "2").stdout.splitlines()
-    assert first == '2026-11-21T05:00:00.000Z host-1 /var/log/app.log:0 {"line": "plain", "ms": 1.5}'
+    assert (
+        first == '2026-11-21T05:00:00.000Z host-1 /var/log/app.log:0 {"line": "plain", "ms": 1.5}'
+    )
 
 
 def test_cat_of_a_damaged_bucket_says_what_to_do(folder: Path, plan: Plan, run: Run) -> None:
@@ -152,7 +177,9 @@ def test_a_bucket_not_closed_yet_is_said_to_be(plan: Plan, run: Run, command: st
 def test_an_unknown_type_is_said_to_have_no_buckets(plan: Plan, run: Run) -> None:
     plan.close()
     result = run("ls", "start-song")
-    assert isinstance(result.exception, NotClosed) and "types with buckets: end-song" in str(result.exception)
+    assert isinstance(result.exception, NotClosed) and "types with buckets: end-song" in str(
+        result.exception
+    )
 
 
 @pytest.mark.parametrize("label", ["yesterday", "2026-11-21T05:07", "2026-13-01T00"])

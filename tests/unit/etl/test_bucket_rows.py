@@ -44,23 +44,38 @@ def at(n: int) -> Hour:
 
 
 def bucket(event_type: str, n: int) -> Manifest:
-    """Every tenth hour has late events of the hour eight before, and is forced; hours 30 to 40 are empty."""
+    """Every tenth hour has late events of the hour eight before, and is forced; hours 30 to 40 are
+    empty.
+    """
     late = {str(at(n - 8)): 3} if n % 10 == 0 and n >= 8 else {}
     is_forced = n % 10 == 0
     return manifest(
-        at(n), type=event_type, events=0 if 30 <= n < 40 else 5, late=late, closed_at_ms=at(n).end_ms + 5,
-        grade="forced" if is_forced else "proved", evidence=evidence(waived=[f"not kept: range {n:016x}"] if is_forced else []),
-    ).sealed()  # fmt: skip
+        at(n),
+        type=event_type,
+        events=0 if 30 <= n < 40 else 5,
+        late=late,
+        closed_at_ms=at(n).end_ms + 5,
+        grade="forced" if is_forced else "proved",
+        evidence=evidence(waived=[f"not kept: range {n:016x}"] if is_forced else []),
+    ).sealed()
 
 
 @pytest.fixture
 def ledger(ledger_url: str) -> Iterator[Database]:
     """Twelve days of two types, all closed but the last hour."""
     with Database(ledger_url) as made:
-        usual = dict.fromkeys(("first_hour", "settled_next"), FIRST_DAY_S) | dict.fromkeys(("shard", "sources"), "[]")
+        usual = dict.fromkeys(("first_hour", "settled_next"), FIRST_DAY_S) | dict.fromkeys(
+            ("shard", "sources"), "[]"
+        )
         with made.transaction() as connection:
             for event_type in TYPES:
-                row = {"type": event_type, "hour": at(HOURS - 1).start_s, "state": "open", "digest": b"", "seal": None}
+                row = {
+                    "type": event_type,
+                    "hour": at(HOURS - 1).start_s,
+                    "state": "open",
+                    "digest": b"",
+                    "seal": None,
+                }
                 connection.execute(tables.frontiers.insert(), [usual | row])
                 put_buckets(connection, [(at(n), bucket(event_type, n)) for n in range(HOURS - 1)])
         yield made
@@ -76,11 +91,17 @@ def everything(ledger: Database) -> dict[str, object]:
     with ledger.reading() as connection:
         return {
             "rows": sorted(bucket_rows(connection)),
-            "of a type": list(bucket_rows(connection, "view", from_s=at(20).start_s, to_s=at(HOURS - 30).start_s)),
+            "of a type": list(
+                bucket_rows(connection, "view", from_s=at(20).start_s, to_s=at(HOURS - 30).start_s)
+            ),
             "late": buckets_with_late(connection, origins),
-            "manifests": manifests_of(connection, {("click", at(n).start_s) for n in (0, 23, 24, HOURS - 2, HOURS + 5)}),
+            "manifests": manifests_of(
+                connection, {("click", at(n).start_s) for n in (0, 23, 24, HOURS - 2, HOURS + 5)}
+            ),
             "spans": closed_spans(connection),
-            "newest": [newest_closed_before(connection, "click", at(n).end_ms) for n in (0, 1, 30, HOURS)],
+            "newest": [
+                newest_closed_before(connection, "click", at(n).end_ms) for n in (0, 1, 30, HOURS)
+            ],
             "closed": closed_buckets(ledger, origins, 3600),
             "lacks": lacked_since(ledger, "click", at(15).start_s),
             "types": closed_types(ledger),
@@ -96,7 +117,10 @@ def test_packed_rows_give_the_same_answers(ledger: Database) -> None:
     left = ledger.ask(select(func.count()).select_from(tables.buckets)).scalar_one()
     assert left == 2 * (KEPT_DAYS * 24 - 1)
     found = closed_buckets(ledger, {"click": [at(2).start_s]}, 3600)["click"]
-    assert [(of.hour_s, of.holds) for of in found] == [(at(2).start_s, (at(2),)), (at(10).start_s, (at(2),))]
+    assert [(of.hour_s, of.holds) for of in found] == [
+        (at(2).start_s, (at(2),)),
+        (at(10).start_s, (at(2),)),
+    ]
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
@@ -126,7 +150,10 @@ def test_a_check_of_late_events_names_a_row_too_few_and_one_too_many(ledger: Dat
     found = [(finding.where, finding.detail) for finding in check_late_hours(ledger, 3600)]
     assert found == [
         ("click, table late_hours", f"it lacks late events of {at(2)} in the bucket {at(10)}"),
-        ("view, table late_hours", f"it has, and no manifest names, late events of {at(3)} in the bucket {at(11)}"),
+        (
+            "view, table late_hours",
+            f"it has, and no manifest names, late events of {at(3)} in the bucket {at(11)}",
+        ),
     ]
 
 
@@ -136,13 +163,31 @@ def test_a_round_packs_no_more_than_it_may(ledger: Database) -> None:
 
 def test_a_day_whose_staged_rows_are_still_there_is_not_packed(ledger: Database) -> None:
     with ledger.transaction() as connection:
-        file = {"path": "f", "batch": "b", "kind": "events", "rows": 1, "compared": False, "spans": b"", "digest": b""}
+        file = {
+            "path": "f",
+            "batch": "b",
+            "kind": "events",
+            "rows": 1,
+            "compared": False,
+            "spans": b"",
+            "digest": b"",
+        }
         key = connection.execute(tables.staged_files.insert().values(file)).inserted_primary_key
         assert key is not None
         group = {
-            "file_id": key[0], "type": "click", "hour": at(30).start_s, "listed_hour": at(30).start_s, "rows": 1, "bytes": 1,
-            "low64_sum": 0, "schema_ids": "[1]", "first_row": 0, "first_id": b"", "last_id": b"", "digest": b"",
-        }  # fmt: skip
+            "file_id": key[0],
+            "type": "click",
+            "hour": at(30).start_s,
+            "listed_hour": at(30).start_s,
+            "rows": 1,
+            "bytes": 1,
+            "low64_sum": 0,
+            "schema_ids": "[1]",
+            "first_row": 0,
+            "first_id": b"",
+            "last_id": b"",
+            "digest": b"",
+        }
         connection.execute(tables.groups.insert().values(group))
     assert [pack(ledger) for _ in range(4)] == [2, 1, 1, 1], "of click only the day before"
 
@@ -153,13 +198,22 @@ def test_a_damaged_row_keeps_its_days_rows_and_a_damaged_day_is_named(ledger: Da
         connection.execute(update(tables.buckets).where(*hit).values(manifest="{}"))
     assert [pack(ledger) for _ in range(2)] == [1, 1]
     days = tables.bucket_days
-    content = ledger.ask(select(days.c.content).where(days.c.type == "view").order_by(days.c.day)).scalars().first()
+    content = (
+        ledger.ask(select(days.c.content).where(days.c.type == "view").order_by(days.c.day))
+        .scalars()
+        .first()
+    )
     assert content is not None
     for place in (6, len(content) // 2, len(content) - 2):
         changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
         with ledger.transaction() as connection:
-            connection.execute(update(days).where(days.c.day == FIRST_DAY_S).values(content=changed))
-        with pytest.raises(DamagedRow, match=r"bucket_days \(type 'view', day"), ledger.reading() as connection:
+            connection.execute(
+                update(days).where(days.c.day == FIRST_DAY_S).values(content=changed)
+            )
+        with (
+            pytest.raises(DamagedRow, match=r"bucket_days \(type 'view', day"),
+            ledger.reading() as connection,
+        ):
             manifests_of(connection, [("view", FIRST_DAY_S)])
 
 
@@ -171,12 +225,20 @@ def test_a_packed_day_under_another_day_or_with_other_hours_is_named(ledger: Dat
     hit = (days.c.type == "view", days.c.day == FIRST_DAY_S)
     with ledger.transaction() as connection:
         connection.execute(update(days).where(*hit).values(day=FIRST_DAY_S ^ 1 << 40))
-        connection.execute(update(days).where(days.c.type == "click", days.c.day == FIRST_DAY_S).values(hours=9))
+        connection.execute(
+            update(days).where(days.c.type == "click", days.c.day == FIRST_DAY_S).values(hours=9)
+        )
     named = [row.key.split(",")[0] for row in damaged_rows(ledger) if row.table == "bucket_days"]
     assert sorted(named) == ["type 'click'", "type 'view'"]
-    with pytest.raises(DamagedRow, match=r"bucket_days \(type 'click'"), ledger.reading() as connection:
+    with (
+        pytest.raises(DamagedRow, match=r"bucket_days \(type 'click'"),
+        ledger.reading() as connection,
+    ):
         manifests_of(connection, [("click", FIRST_DAY_S)])
-    with pytest.raises(DamagedRow, match=r"bucket_days \(type 'view'"), ledger.reading() as connection:
+    with (
+        pytest.raises(DamagedRow, match=r"bucket_days \(type 'view'"),
+        ledger.reading() as connection,
+    ):
         list(bucket_rows(connection, "view"))
 
 
@@ -185,7 +247,13 @@ def test_a_check_of_the_ledger_names_a_damaged_day_and_goes_on(ledger: Database)
         pass
     with ledger.transaction() as connection:
         days = tables.bucket_days
-        connection.execute(update(days).where(days.c.day == FIRST_DAY_S, days.c.type == "click").values(hours=25))
+        connection.execute(
+            update(days).where(days.c.day == FIRST_DAY_S, days.c.type == "click").values(hours=25)
+        )
     assert list(check_late_hours(ledger, 3600)) == []
-    assert [str(damaged) for damaged in damaged_rows(ledger) if damaged.table == "bucket_days"] != []
-    assert {damaged.table for damaged in damaged_rows(ledger, is_start=True)} == {"frontiers"}, "a start does not read all days"
+    assert [
+        str(damaged) for damaged in damaged_rows(ledger) if damaged.table == "bucket_days"
+    ] != []
+    assert {damaged.table for damaged in damaged_rows(ledger, is_start=True)} == {"frontiers"}, (
+        "a start does not read all days"
+    )

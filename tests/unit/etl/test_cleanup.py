@@ -1,4 +1,6 @@
-"""Cleaning up: what stands in closed buckets goes, what may still be read stays, whatever was interrupted in between."""
+"""Cleaning up: what stands in closed buckets goes, what may still be read stays, whatever was
+interrupted in between.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def life(ledger_url: str) -> Iterator[Life]:
 
 @pytest.fixture
 def cleaner(life: Life) -> Cleaner:
-    return Cleaner(life.storage, life.database, Config(etl=Etl(staged_keep_seconds=KEEP_S)), SystemClock())
+    return Cleaner(
+        life.storage, life.database, Config(etl=Etl(staged_keep_seconds=KEEP_S)), SystemClock()
+    )
 
 
 def clean(life: Life, cleaner: Cleaner, now_ms: int = LONG_AFTER) -> Cleaned:
@@ -52,12 +56,16 @@ def named(life: Life) -> list[str]:
         return sorted(connection.execute(select(tables.staged_files.c.path)).scalars())
 
 
-def test_event_files_go_once_their_buckets_are_closed_and_not_before(life: Life, cleaner: Cleaner) -> None:
+def test_event_files_go_once_their_buckets_are_closed_and_not_before(
+    life: Life, cleaner: Cleaner
+) -> None:
     batch = life.take_in("click", FIRST, 3)
     events = next(f.path for f in batch.files if f.kind == "events")
     assert clean(life, cleaner).event_files == 0
     life.close("click")
-    assert clean(life, cleaner, FIRST.end_ms + round(KEEP_S * 1000)).event_files == 0, "the bucket was closed just now"
+    assert clean(life, cleaner, FIRST.end_ms + round(KEEP_S * 1000)).event_files == 0, (
+        "the bucket was closed just now"
+    )
     assert clean(life, cleaner, FIRST.end_ms + round(KEEP_S * 1000) + 1).event_files == 1
     assert not life.storage.exists(events) and events not in named(life)
     assert all(life.storage.exists(path) for path in named(life)) and named(life)
@@ -72,13 +80,17 @@ def test_a_file_with_one_open_group_stays(life: Life, cleaner: Cleaner) -> None:
     assert clean(life, cleaner).event_files == 1
 
 
-def test_audit_files_stay_as_long_as_a_second_copy_may_come_and_then_the_whole_folder_goes(life: Life, cleaner: Cleaner) -> None:
+def test_audit_files_stay_as_long_as_a_second_copy_may_come_and_then_the_whole_folder_goes(
+    life: Life, cleaner: Cleaner
+) -> None:
     batch = life.take_in("click", FIRST, 3)
     close_hours(life, "click", "dead-letters")
     kept_ms = (Config().kafka.retention_hours + 24) * HOUR_MS
     assert clean(life, cleaner, FIRST.end_ms + kept_ms).audit_files == 0
     assert clean(life, cleaner, FIRST.end_ms + kept_ms + 1).audit_files == 1
-    assert named(life) == [] and not life.storage.exists(batch.folder), "the folder goes with the last file"
+    assert named(life) == [] and not life.storage.exists(batch.folder), (
+        "the folder goes with the last file"
+    )
 
 
 def close_hours(life: Life, *types: str) -> None:
@@ -87,7 +99,9 @@ def close_hours(life: Life, *types: str) -> None:
             life.close(event_type)
 
 
-def test_promises_that_came_with_those_of_an_open_hour_stay_so_that_a_rebuild_finds_no_gap(life: Life, cleaner: Cleaner) -> None:
+def test_promises_that_came_with_those_of_an_open_hour_stay_so_that_a_rebuild_finds_no_gap(
+    life: Life, cleaner: Cleaner
+) -> None:
     life.take_in("dead-letters", FIRST, 3)
     close_hours(life, "dead-letters")  # while click's first hour is open
     assert clean(life, cleaner).audit_files == 0
@@ -101,7 +115,9 @@ def test_promises_of_an_open_hour_stay_however_old(life: Life, cleaner: Cleaner)
     assert clean(life, cleaner).audit_files == 0
 
 
-def test_an_old_file_that_is_needed_holds_up_no_newer_one(life: Life, cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_file_that_is_needed_holds_up_no_newer_one(
+    life: Life, cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hourmark_etl.closing.cleanup.FILES_AT_ONCE", 1)
     life.take_in("click", FIRST.next(), 1)
     for _ in range(3):
@@ -110,7 +126,9 @@ def test_an_old_file_that_is_needed_holds_up_no_newer_one(life: Life, cleaner: C
     assert sum(clean(life, cleaner).event_files for _ in range(5)) == 3
 
 
-def test_folders_that_no_commit_can_name_any_more_go_and_those_of_a_batch_under_way_stay(life: Life, cleaner: Cleaner) -> None:
+def test_folders_that_no_commit_can_name_any_more_go_and_those_of_a_batch_under_way_stay(
+    life: Life, cleaner: Cleaner
+) -> None:
     before = life.database.acquire("consumer:default").epoch
     now = life.database.acquire("consumer:default").epoch
     folders = {
@@ -125,12 +143,19 @@ def test_folders_that_no_commit_can_name_any_more_go_and_those_of_a_batch_under_
     assert {folder: life.storage.exists(folder) for folder in folders} == folders
 
 
-def test_folders_that_the_ledger_does_not_know_stay_while_records_are_lost(life: Life, cleaner: Cleaner) -> None:
+def test_folders_that_the_ledger_does_not_know_stay_while_records_are_lost(
+    life: Life, cleaner: Cleaner
+) -> None:
     folder = f"_staging/{life.database.acquire('consumer:default').epoch:012d}-default-{'a' * 32}"
     life.database.acquire("consumer:default")
     life.storage.write_new(f"{folder}/events", b"rows")
-    gap = OffsetGap(topic="events.click", accepted_at_ms=None, what="offsets [0, 3) are lost to retention")
-    for known, deleted in ((gap, 0), (dataclasses.replace(gap, accepted_at_ms=1, reason="an override"), 1)):
+    gap = OffsetGap(
+        topic="events.click", accepted_at_ms=None, what="offsets [0, 3) are lost to retention"
+    )
+    for known, deleted in (
+        (gap, 0),
+        (dataclasses.replace(gap, accepted_at_ms=1, reason="an override"), 1),
+    ):
         with life.database.transaction() as connection:
             put_gaps(connection, [known])
         assert clean(life, cleaner).folders == deleted
@@ -143,10 +168,19 @@ def test_they_stay_while_an_hour_is_open_that_a_log_may_have_lost_events_of(
     folder = f"_staging/{life.database.acquire('consumer:default').epoch:012d}-default-{'a' * 32}"
     life.database.acquire("consumer:default")
     life.storage.write_new(f"{folder}/events", b"rows")
-    position = Position(cluster_id="c", topic_id="t", topic="events.click", partition=0, next_offset=9)
+    position = Position(
+        cluster_id="c", topic_id="t", topic="events.click", partition=0, next_offset=9
+    )
     found = lost_behind("events.click", position)
     with life.database.transaction() as connection:  # an older copy of the ledger took it over
-        put_gaps(connection, [dataclasses.replace(found, accepted_at_ms=FIRST.start_s * 1000 - before_ms, reason="staged again")])
+        put_gaps(
+            connection,
+            [
+                dataclasses.replace(
+                    found, accepted_at_ms=FIRST.start_s * 1000 - before_ms, reason="staged again"
+                )
+            ],
+        )
     assert clean(life, cleaner).folders == deleted
 
 
@@ -185,7 +219,9 @@ def test_uploads_that_a_crash_cut_short_go_after_a_day(ledger_url: str, tmp_path
     database.close()
 
 
-def test_what_may_not_be_deleted_holds_up_nothing_else(life: Life, cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_not_be_deleted_holds_up_nothing_else(
+    life: Life, cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uploads = [f"{SCRATCH}/{n}" for n in range(3)]
     for path in [*uploads, f"{INDEX_FOLDER}/20200101T000000-old.ids"]:
         life.storage.write_new(path, b"x")
@@ -202,7 +238,9 @@ def test_what_may_not_be_deleted_holds_up_nothing_else(life: Life, cleaner: Clea
     assert not life.storage.exists(f"{INDEX_FOLDER}/20200101T000000-old.ids")
 
 
-def test_some_are_deleted_at_a_time(life: Life, cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_some_are_deleted_at_a_time(
+    life: Life, cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Closing waits meanwhile, and after a ledger was restored there are hundreds of folders."""
     both = threading.Barrier(2, timeout=30)
     for n in range(2):

@@ -1,6 +1,8 @@
-"""The closing machine by scripted histories: idle partitions, hosts that vanish and return, clocks that lie, overrides.
+"""The closing machine by scripted histories: idle partitions, hosts that vanish and return, clocks
+that lie, overrides.
 
-Everything of closing is real; clusters, mirror and clock are played (tests/support/simulator/world.py).
+Everything of closing is real; clusters, mirror and clock are played
+(tests/support/simulator/world.py).
 """
 
 from __future__ import annotations
@@ -49,7 +51,11 @@ assert CLICK.topic == events_topic("click")
 
 def drop_one(world: World) -> None:
     """The mirror drops an event that was sent once."""
-    logs = {p: [r for r in log.records if r] for p, log in world.producers.edge.logs.items() if p.topic.startswith("events.")}
+    logs = {
+        p: [r for r in log.records if r]
+        for p, log in world.producers.edge.logs.items()
+        if p.topic.startswith("events.")
+    }
     times = collections.Counter(r.key[:16] for records in logs.values() for r in records)
     for p, records in logs.items():
         for at, record in enumerate(records):
@@ -59,7 +65,9 @@ def drop_one(world: World) -> None:
     raise AssertionError("every event was sent more than once")
 
 
-def test_types_without_traffic_and_idle_partitions_close_within_a_poll_of_the_last_condition(world: World) -> None:
+def test_types_without_traffic_and_idle_partitions_close_within_a_poll_of_the_last_condition(
+    world: World,
+) -> None:
     settle(world, FIRST_HOUR)
     assert all(grade(world, t) == "proved" and manifest(world, t).files == [] for t in TYPES)
     assert open_hours(world) == {hour(1)}
@@ -82,11 +90,15 @@ def test_a_backlog_of_many_hours_and_types_is_one_proof_a_layer_and_one_write(
             asked.append(len(frozen))
             return super().prove(frozen, audit_next)
 
-        def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
+        def write(
+            self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str
+        ) -> list[WrittenHour]:
             written.append(len(sealed))
             return super().write(sealed, schemas, folder)
 
-    monkeypatch.setattr(world, "engine", lambda database: Counting(world.storage, database, world.config))
+    monkeypatch.setattr(
+        world, "engine", lambda database: Counting(world.storage, database, world.config)
+    )
     world.start_closer()
     for n in range(5):
         line(world)
@@ -97,7 +109,9 @@ def test_a_backlog_of_many_hours_and_types_is_one_proof_a_layer_and_one_write(
     world.judge.check_end()
 
 
-def test_a_host_that_vanishes_is_waived_after_the_deadline_by_name_and_not_awaited_again(world: World) -> None:
+def test_a_host_that_vanishes_is_waived_after_the_deadline_by_name_and_not_awaited_again(
+    world: World,
+) -> None:
     line(world)
     world.producers.host_dies(0)
     settle(world, FIRST_HOUR)
@@ -109,7 +123,10 @@ def test_a_host_that_vanishes_is_waived_after_the_deadline_by_name_and_not_await
     settle(world, FIRST_HOUR, 7200)
     closed = manifest(world)
     assert closed.grade.value == "timed_out"
-    assert "source app of tailer host-0" in closed.evidence.waived[0] and len(closed.evidence.waived) == 1
+    assert (
+        "source app of tailer host-0" in closed.evidence.waived[0]
+        and len(closed.evidence.waived) == 1
+    )
     assert [r.host_name for r in reporters(world.database) if r.waived] == ["host-0"]
     settle(world)
     assert grade(world, "click", hour(1)) == "proved", "who was waived once is not awaited again"
@@ -123,10 +140,18 @@ def test_another_types_sources_are_not_held_up_by_a_host_that_vanished(world: Wo
     assert frontier(world, "view").hour == FIRST_HOUR
 
 
-def test_a_host_that_returns_after_two_days_is_awaited_again_and_its_old_events_are_late_and_proved(world: World) -> None:
+def test_a_host_that_returns_after_two_days_is_awaited_again_and_its_old_events_are_late_and_proved(
+    world: World,
+) -> None:
     for seed in range(40):  # until the host that dies holds something
         world.producers.cut_range(seed)
-    held = [e for r in world.producers.ranges if r.host == 0 for e in r.events if e.event_type == "click"]
+    held = [
+        e
+        for r in world.producers.ranges
+        if r.host == 0
+        for e in r.events
+        if e.event_type == "click"
+    ]
     assert held
     world.producers.host_dies(0)
     world.producers.send_all(0)
@@ -148,7 +173,9 @@ def test_a_host_that_returns_after_two_days_is_awaited_again_and_its_old_events_
     world.judge.check_end()
 
 
-def test_a_host_that_reports_and_stays_behind_times_out_each_hour_by_its_own_deadline(world: World) -> None:
+def test_a_host_that_reports_and_stays_behind_times_out_each_hour_by_its_own_deadline(
+    world: World,
+) -> None:
     for seed in range(40):
         world.producers.cut_range(seed)  # nothing is sent
     settle(world, FIRST_HOUR, 7200)
@@ -179,7 +206,9 @@ def test_a_closers_clock_that_runs_ahead_closes_nothing_and_is_named(world: Worl
 def test_a_services_clock_that_runs_ahead_closes_nothing_and_is_named(world: World) -> None:
     until(world, FIRST_HOUR)
     world.producers.report(0)
-    world.producers.say("service", "6" * 32, 1, "api", world.clock.now_ms() + 8 * 3_600_000, ahead_ms=8 * 3_600_000)
+    world.producers.say(
+        "service", "6" * 32, 1, "api", world.clock.now_ms() + 8 * 3_600_000, ahead_ms=8 * 3_600_000
+    )
     poll(world)
     assert world.judge.manifests == {}
     assert "service host-6 source api" in wait_of(world).what[0]
@@ -238,7 +267,9 @@ def test_an_override_closes_an_hour_whatever_is_missing_and_names_it_all(world: 
     world.judge.check_end()
 
 
-def test_a_gap_keeps_its_type_open_until_an_override_accepts_it_and_then_hours_are_proved_again(world: World) -> None:
+def test_a_gap_keeps_its_type_open_until_an_override_accepts_it_and_then_hours_are_proved_again(
+    world: World,
+) -> None:
     line(world)
     settle(world)  # the mirror is known to stand somewhere
     line(world, 10)
@@ -252,7 +283,11 @@ def test_a_gap_keeps_its_type_open_until_an_override_accepts_it_and_then_hours_a
     settle(world)
     assert grade(world) == "forced"
     assert any("accepted" in e or "may be missing" in e for e in manifest(world).evidence.waived)
-    for later in (hour(1), hour(2), hour(3)):  # the mirror has nothing to copy, and its position stays before the gap
+    for later in (
+        hour(1),
+        hour(2),
+        hour(3),
+    ):  # the mirror has nothing to copy, and its position stays before the gap
         settle(world, later, 10_000)
         assert grade(world, "click", later) == "proved"
 
@@ -269,7 +304,9 @@ def test_a_gap_in_promises_holds_all_types_and_takes_an_override_for_each(world:
     override(world)
     settle(world)
     assert grade(world) == "forced"
-    assert frontier(world, "view").hour == FIRST_HOUR, "one type's override accepts nothing for the others"
+    assert frontier(world, "view").hour == FIRST_HOUR, (
+        "one type's override accepts nothing for the others"
+    )
     settle(world, hour(1))
     assert frontier(world).hour == hour(1), "nor for its own later hours"
     assert override_all(world) == {"click": hour(1), "view": FIRST_HOUR}
@@ -280,7 +317,9 @@ def test_a_gap_in_promises_holds_all_types_and_takes_an_override_for_each(world:
     assert grade(world, "view", hour(3)) == "proved"
 
 
-def test_storage_that_refuses_is_waited_for_and_closing_goes_on_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_refuses_is_waited_for_and_closing_goes_on_by_itself(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = world.storage.make_folder
 
     def refuse(path: str) -> None:
@@ -312,10 +351,14 @@ def test_an_unreadable_staged_file_is_staged_again_and_the_hour_closes(world: Wo
     world.judge.check_end()
 
 
-def test_two_live_incarnations_of_one_host_are_an_alarm_and_no_more(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_two_live_incarnations_of_one_host_are_an_alarm_and_no_more(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     for n, incarnation in enumerate(("one", "two", "one", "two")):
         world.clock.advance(2)
-        world.producers.say("tailer", "0" * 32, n + 5, "app", world.clock.now_ms(), incarnation=incarnation)
+        world.producers.say(
+            "tailer", "0" * 32, n + 5, "app", world.clock.now_ms(), incarnation=incarnation
+        )
         with caplog.at_level(logging.ERROR):
             poll(world)
     assert sum("two live incarnations" in r.message for r in caplog.records) == 2
@@ -341,12 +384,18 @@ def test_a_paused_closer_that_wakes_after_another_published_changes_nothing(worl
 
 
 @pytest.mark.parametrize("kind", ["flip", "remove"])
-def test_no_hour_follows_a_damaged_marker_and_a_closer_that_stood_still_follows_what_was_closed(world: World, kind: str) -> None:
+def test_no_hour_follows_a_damaged_marker_and_a_closer_that_stood_still_follows_what_was_closed(
+    world: World, kind: str
+) -> None:
     line(world)
     settle(world, FIRST_HOUR)
     for point in range(0, 40, 3):
         last = max(hour for event_type, hour in world.judge.closed if event_type == "click")
-        world.damages.spoil(FileFault(kind, MARKERS, 1), f"{last.bucket_path('click')}/{MARKER}", bit=8 * (60 + 20 * point))
+        world.damages.spoil(
+            FileFault(kind, MARKERS, 1),
+            f"{last.bucket_path('click')}/{MARKER}",
+            bit=8 * (60 + 20 * point),
+        )
         world.check()
         until(world, last.next())
         world.pause(point)
@@ -360,9 +409,13 @@ def test_no_hour_follows_a_damaged_marker_and_a_closer_that_stood_still_follows_
     assert world.seen["closer woken"] > 5
 
 
-def test_markers_of_a_type_are_chained_through_a_backlog_and_wait_for_one_that_is_gone(world: World, tmp_path: Path) -> None:
+def test_markers_of_a_type_are_chained_through_a_backlog_and_wait_for_one_that_is_gone(
+    world: World, tmp_path: Path
+) -> None:
     line(world)
-    settle(world, hour(3))  # four hours in one round; the judge compares each marker with the one before it
+    settle(
+        world, hour(3)
+    )  # four hours in one round; the judge compares each marker with the one before it
     assert len(world.judge.manifests) == 4 * len(TYPES)
     path = f"{hour(3).bucket_path('click')}/{MARKER}"
     content = world.storage.read(path)

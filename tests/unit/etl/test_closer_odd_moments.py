@@ -1,4 +1,6 @@
-"""What happens between two steps of a cut, or again and again: nothing is proved falsely, and nobody waits unnamed."""
+"""What happens between two steps of a cut, or again and again: nothing is proved falsely, and
+nobody waits unnamed.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +52,15 @@ from hourmark_etl.model import AuditOffsets, Frontier, State
 from hourmark_etl.storage import BadBlocks, Storage
 
 
-def test_an_override_in_the_middle_of_a_cut_does_not_bring_settled_promises_back(world: World) -> None:
+def test_an_override_in_the_middle_of_a_cut_does_not_bring_settled_promises_back(
+    world: World,
+) -> None:
     send(world, ["click", "view"])
     until(world, hour(1))
     world.producers.report(0)
-    send(world, ["view"], hour(1).start_s * 1000 + 5)  # the mirror lags behind with it, and the cut waits
+    send(
+        world, ["view"], hour(1).start_s * 1000 + 5
+    )  # the mirror lags behind with it, and the cut waits
     arrive(world, HOSTS, AUDIT, events_topic("click"))
     assert isinstance(world.closer.step(), Waiting)
     send(world, ["click"], FIRST_HOUR.start_s * 1000 + 9000)  # past the audit end of the cut
@@ -80,7 +86,9 @@ def test_the_mirrors_position_in_an_older_topic_hides_no_gap_in_the_new_one(worl
     for _ in range(3):
         world.closer.step()
     for p in EDGE_PARTITIONS:
-        world.pipeline.mirror.positions[p] = 0  # the mirror finds its position out of range, and begins at the earliest
+        world.pipeline.mirror.positions[p] = (
+            0  # the mirror finds its position out of range, and begins at the earliest
+        )
     for n in range(5):
         send(world, ["click"], hour(3).start_s * 1000 + n)
     settle(world, hour(3))
@@ -114,7 +122,9 @@ def test_types_that_are_refused_in_turn_do_not_keep_the_closer_in_one_poll(world
     for event_type, at in (("click", 0), ("view", 1)):
         send(world, [event_type], hour(at).start_s * 1000 + 7)
         lost = Partition(events_topic(event_type), 0)
-        world.pipeline.mirror.positions[lost] = len(world.producers.edge.logs[lost].records)  # jumped over
+        world.pipeline.mirror.positions[lost] = len(
+            world.producers.edge.logs[lost].records
+        )  # jumped over
     until(world, hour(1))
     report(world)
     for _ in range(3):
@@ -122,13 +132,17 @@ def test_types_that_are_refused_in_turn_do_not_keep_the_closer_in_one_poll(world
     assert frontier(world).hour == FIRST_HOUR and frontier(world, "view").hour == hour(1)
 
 
-def test_hosts_that_appear_in_every_cut_are_named_and_after_the_deadline_waived(world: World) -> None:
+def test_hosts_that_appear_in_every_cut_are_named_and_after_the_deadline_waived(
+    world: World,
+) -> None:
     until(world, FIRST_HOUR)
     number = iter(range(100, 200))
 
     def another_cut() -> None:
         report(world)
-        world.producers.say("tailer", f"{next(number):032x}", 1, "app", world.clock.now_ms())  # not mirrored yet
+        world.producers.say(
+            "tailer", f"{next(number):032x}", 1, "app", world.clock.now_ms()
+        )  # not mirrored yet
         world.closer.step()
         report(world)
         world.closer.step()
@@ -143,11 +157,15 @@ def test_hosts_that_appear_in_every_cut_are_named_and_after_the_deadline_waived(
         another_cut()
     world.check()
     assert grade(world) == "timed_out"
-    assert any("appeared while the hour was being cut" in e for e in manifest(world).evidence.waived)
+    assert any(
+        "appeared while the hour was being cut" in e for e in manifest(world).evidence.waived
+    )
 
 
 @pytest.mark.parametrize("in_a_cut", [False, True])
-def test_a_topic_that_is_gone_from_the_edge_holds_up_its_own_type_alone(world: World, in_a_cut: bool) -> None:
+def test_a_topic_that_is_gone_from_the_edge_holds_up_its_own_type_alone(
+    world: World, in_a_cut: bool
+) -> None:
     until(world, FIRST_HOUR)
     world.producers.report(0)
     if in_a_cut:
@@ -170,7 +188,9 @@ def forget_schema(world: World, schema_id: int, **others: str) -> Callable[[], N
     row = dict(world.database.ask(select(table).where(own)).mappings().one())
     changed = with_digest(table, {**row, **others}) if "type" in others else others
     with world.database.transaction() as connection:
-        connection.execute(update(table).where(own).values(**changed) if others else delete(table).where(own))
+        connection.execute(
+            update(table).where(own).values(**changed) if others else delete(table).where(own)
+        )
 
     def undo() -> None:
         with world.database.transaction() as connection:
@@ -183,17 +203,24 @@ def forget_schema(world: World, schema_id: int, **others: str) -> Callable[[], N
     ("others", "said"),
     [
         ({}, "the ledger knows no schema with the id 1"),
-        ({"type": "view"}, "schema id 1, under which events of click were written, stands for view"),
+        (
+            {"type": "view"},
+            "schema id 1, under which events of click were written, stands for view",
+        ),
     ],
 )
-def test_an_id_that_does_not_stand_for_its_type_holds_up_that_type_alone(world: World, others: dict[str, str], said: str) -> None:
+def test_an_id_that_does_not_stand_for_its_type_holds_up_that_type_alone(
+    world: World, others: dict[str, str], said: str
+) -> None:
     send(world, ["click", "view"])
     arrive(world)
     undo = forget_schema(world, schema_of(world, "click"), **others)
     settle(world, FIRST_HOUR)
     assert grades(world, "view") == ["proved"] and grades(world) == []
     assert said in wait_of(world).what[0]
-    assert (wait_of(world).phase, frontier(world).state) == ("unwritable", State.OPEN), "it is not sealed"
+    assert (wait_of(world).phase, frontier(world).state) == ("unwritable", State.OPEN), (
+        "it is not sealed"
+    )
     undo()
     world.clock.advance(11)
     settle(world)
@@ -205,7 +232,10 @@ def test_a_schema_that_was_changed_in_the_ledger_is_written_into_no_bucket(world
     undo = forget_schema(world, schema_of(world, "click"), schema='{"type":"string"}')
     settle(world, FIRST_HOUR)
     assert (grades(world), grades(world, "view")) == ([], ["proved"])
-    assert "the ledger's row of schemas (schema_id 1) is not as it was written" in wait_of(world).what[0]
+    assert (
+        "the ledger's row of schemas (schema_id 1) is not as it was written"
+        in wait_of(world).what[0]
+    )
     assert [str(d) for d in damaged_rows(world.database)] == [wait_of(world).what[0]]
     undo()
     for _ in range(2):  # what is damaged is looked at again after a pause
@@ -219,7 +249,9 @@ def schema_of(world: World, event_type: str) -> int:
     return int.from_bytes(value[1:5], "big")
 
 
-def test_a_damaged_file_that_kafka_no_longer_holds_sets_back_the_types_in_it_alone(world: World) -> None:
+def test_a_damaged_file_that_kafka_no_longer_holds_sets_back_the_types_in_it_alone(
+    world: World,
+) -> None:
     def lost(lease: Lease, path: str) -> str:
         raise DataLoss(f"{path} cannot be staged again")
 
@@ -267,7 +299,9 @@ def test_an_override_for_all_types_waits_for_a_sealed_hour_because_its_close_wou
         world.producers.edge.logs[p] = Log(f"anew-{p.topic}")
         world.pipeline.mirror.positions[p] = 0
     until(world, hour(1))
-    with pytest.raises(UsageError, match=rf"about to be published .* click {FIRST_HOUR}, view .*; order again"):
+    with pytest.raises(
+        UsageError, match=rf"about to be published .* click {FIRST_HOUR}, view .*; order again"
+    ):
         override_all(world)
     assert overrides(world.database) == {}
     world.start_closer()
@@ -277,7 +311,9 @@ def test_an_override_for_all_types_waits_for_a_sealed_hour_because_its_close_wou
     assert any(h.topic == AUDIT for h in accepted_gaps(world.database))
 
 
-def test_promises_that_several_types_have_settled_are_read_once_for_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_promises_that_several_types_have_settled_are_read_once_for_all(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     send(world, ["click", "view"])
     sent = world.producers.ranges[-1]
     settle(world, FIRST_HOUR)

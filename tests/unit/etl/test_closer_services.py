@@ -1,8 +1,22 @@
-"""Who speaks for an hour: with no live delivery service it stays open, and no clock but the driver's own says who is silent."""
+"""Who speaks for an hour: with no live delivery service it stays open, and no clock but the
+driver's own says who is silent.
+"""
 
 from __future__ import annotations
 
-from tests.support.closing import arrive, frontier, grade, hour, manifest, override, poll, send, settle, until, wait_of
+from tests.support.closing import (
+    arrive,
+    frontier,
+    grade,
+    hour,
+    manifest,
+    override,
+    poll,
+    send,
+    settle,
+    until,
+    wait_of,
+)
 from tests.support.records import host_report
 from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
@@ -18,9 +32,17 @@ DEADLINE_S = 7200
 
 
 def report(
-    world: World, host_id: str, source: str = API_SOURCE, *, ahead_s: float = 0, behind_s: float = 0, goodbye: bool = False
+    world: World,
+    host_id: str,
+    source: str = API_SOURCE,
+    *,
+    ahead_s: float = 0,
+    behind_s: float = 0,
+    goodbye: bool = False,
 ) -> None:
-    """Of a service, or of a tailer's source: its clock is `ahead_s` ahead, and it had caught up `behind_s` ago."""
+    """Of a service, or of a tailer's source: its clock is `ahead_s` ahead, and it had caught up
+    `behind_s` ago.
+    """
     now_ms = world.clock.now_ms() + round(1000 * ahead_s)
     kind = "service" if source == API_SOURCE else "tailer"
     sources = (SourceReport(source, now_ms - round(1000 * behind_s), 0, 0),)
@@ -55,7 +77,9 @@ def test_after_all_goodbyes_a_closers_clock_ten_hours_ahead_closes_nothing(world
     assert "`hourmark serve`" in wait_of(world).what[0]
 
 
-def test_without_a_live_service_no_deadline_waives_anything_and_a_report_closes_it(world: World) -> None:
+def test_without_a_live_service_no_deadline_waives_anything_and_a_report_closes_it(
+    world: World,
+) -> None:
     send(world, ["click"])
     settle(world)
     all_leave(world)
@@ -66,7 +90,9 @@ def test_without_a_live_service_no_deadline_waives_anything_and_a_report_closes_
     assert grade(world) == "proved"
 
 
-def test_without_a_live_service_an_override_closes_an_hour_and_says_what_was_missing(world: World) -> None:
+def test_without_a_live_service_an_override_closes_an_hour_and_says_what_was_missing(
+    world: World,
+) -> None:
     send(world, ["click"])
     settle(world)
     all_leave(world)
@@ -81,14 +107,18 @@ def test_without_a_live_service_an_override_closes_an_hour_and_says_what_was_mis
     assert frontier(world, "view").hour == FIRST_HOUR
 
 
-def test_a_service_whose_clock_lags_by_minutes_is_awaited_beside_one_that_is_ahead(world: World) -> None:
+def test_a_service_whose_clock_lags_by_minutes_is_awaited_beside_one_that_is_ahead(
+    world: World,
+) -> None:
     settle(world)
     until(world, FIRST_HOUR, seconds=200)
     for _ in range(3):
         world.clock.advance(2)
         world.producers.report(0)
         report(world, SERVICE, ahead_s=120)
-        report(world, OTHER, ahead_s=-120, behind_s=240)  # a request is under way since before the hour's end
+        report(
+            world, OTHER, ahead_s=-120, behind_s=240
+        )  # a request is under way since before the hour's end
         outcome = poll(world)
     assert f"service host-6 source api ({OTHER}): caught up" in outcome.by_type["click"][1][0]
     report(world, OTHER, ahead_s=-120)
@@ -96,7 +126,9 @@ def test_a_service_whose_clock_lags_by_minutes_is_awaited_beside_one_that_is_ahe
     assert grade(world) == "proved"
 
 
-def test_a_service_that_died_without_goodbye_is_awaited_for_a_minute_whatever_the_others_clock_says(world: World) -> None:
+def test_a_service_that_died_without_goodbye_is_awaited_for_a_minute_whatever_the_others_clock_says(
+    world: World,
+) -> None:
     report(world, OTHER)
     settle(world)
     until(world, FIRST_HOUR, seconds=-30)

@@ -1,4 +1,6 @@
-"""A range that was read in two ways holds what either reading names, and nothing else, until an override."""
+"""A range that was read in two ways holds what either reading names, and nothing else, until an
+override.
+"""
 
 from __future__ import annotations
 
@@ -72,10 +74,15 @@ def test_readings_of_two_hours_hold_both_until_an_override_and_each_manifest_nam
     until(world, hour(3))
     with caplog.at_level(logging.ERROR):
         settle(world)
-    assert [r.message for r in caplog.records if "audit records that differ" in r.message], caplog.text
+    assert [r.message for r in caplog.records if "audit records that differ" in r.message], (
+        caplog.text
+    )
     assert standing(world) == ({"click": [0, 1]}, {"click": 0, "view": 4})
     said = wait_of(world)
-    assert said.phase == "conflict" and f"range {sent.id} has 2 audit records that differ" in said.what[0]
+    assert (
+        said.phase == "conflict"
+        and f"range {sent.id} has 2 audit records that differ" in said.what[0]
+    )
     for at in (0, 1):
         override(world)
         settle(world)
@@ -89,7 +96,9 @@ def test_readings_of_two_hours_hold_both_until_an_override_and_each_manifest_nam
     assert blockers(world.database, 3600) == {}
 
 
-def test_a_time_that_moved_within_its_hour_is_told_though_counts_and_sums_are_equal(world: World) -> None:
+def test_a_time_that_moved_within_its_hour_is_told_though_counts_and_sums_are_equal(
+    world: World,
+) -> None:
     """The tail of an id knows no time: both records promise one event with the same sum."""
     read_in_two_ways(world, 1)
     settle(world, hour(1))
@@ -146,7 +155,9 @@ def test_a_record_that_comes_again_as_it_was_is_no_conflict(world: World) -> Non
     assert {m.grade.value for m in world.judge.manifests.values()} == {"proved"}
 
 
-def test_a_second_reading_of_a_closed_hour_holds_the_hour_that_would_list_it_as_late(world: World) -> None:
+def test_a_second_reading_of_a_closed_hour_holds_the_hour_that_would_list_it_as_late(
+    world: World,
+) -> None:
     start_ms = world.clock.now_ms()
     send(world, ["click", "click"])
     settle(world, FIRST_HOUR)
@@ -160,7 +171,9 @@ def test_a_second_reading_of_a_closed_hour_holds_the_hour_that_would_list_it_as_
     world.producers.promise(sent, sent.otherwise)
     world.producers.promise(sent, sent.events)
     settle(world, hour(2))
-    assert standing(world) == ({}, {"click": 3, "view": 3}), "both are known: copies say nothing new"
+    assert standing(world) == ({}, {"click": 3, "view": 3}), (
+        "both are known: copies say nothing new"
+    )
     assert grade(world, "click", hour(2)) == "proved"
 
 
@@ -176,7 +189,9 @@ def test_a_third_reading_is_found_too(world: World) -> None:
     assert "has 3 audit records that differ" in wait_of(world).what[0]
 
 
-def test_what_is_sealed_already_is_published_and_the_hour_after_it_is_held(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_sealed_already_is_published_and_the_hour_after_it_is_held(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start_ms = world.clock.now_ms()
     send(world, ["click", "click"])
     until(world, FIRST_HOUR)
@@ -228,10 +243,14 @@ def test_a_rebuilt_ledger_finds_it_again(world: World) -> None:
         settle(world)
     lose_ledger(world)
     settle(world, hour(2))
-    assert (hours_held(world), frontiers(world)["click"]) == ({}, 3), "both stand in closed buckets, which name the range"
+    assert (hours_held(world), frontiers(world)["click"]) == ({}, 3), (
+        "both stand in closed buckets, which name the range"
+    )
 
 
-def test_an_audit_file_that_nothing_makes_readable_holds_its_own_types_until_an_override(world: World) -> None:
+def test_an_audit_file_that_nothing_makes_readable_holds_its_own_types_until_an_override(
+    world: World,
+) -> None:
     send(world, ["view"])
     arrive(world)
     (path,) = staged_files(world, "audit")
@@ -255,17 +274,26 @@ def test_an_audit_file_that_nothing_makes_readable_holds_its_own_types_until_an_
     assert grade(world, "view") == "forced"
 
 
-DAMAGE = ("found_at_ms = found_at_ms + 1", "type = 'climk'", "hour = hour - 7200", "hour = hour + 4294967296")
+DAMAGE = (
+    "found_at_ms = found_at_ms + 1",
+    "type = 'climk'",
+    "hour = hour - 7200",
+    "hour = hour + 4294967296",
+)
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_row_releases_nothing_and_is_found_anew_by_the_next_cut(world: World, damage: str) -> None:
+def test_a_damaged_row_releases_nothing_and_is_found_anew_by_the_next_cut(
+    world: World, damage: str
+) -> None:
     read_in_two_ways(world, 3 * HOUR_MS)
     settle(world, hour(5))
     found = hours_held(world)
     assert found == {"click": [0, 3]}
     with world.database.transaction() as connection:
-        connection.exec_driver_sql(f"UPDATE conflicts SET {damage} WHERE hour = (SELECT max(hour) FROM conflicts)")
+        connection.exec_driver_sql(
+            f"UPDATE conflicts SET {damage} WHERE hour = (SELECT max(hour) FROM conflicts)"
+        )
     settle(world, hour(6))
     assert standing(world) == (found, {"click": 0, "view": 7})
     for at in (0, 3):
@@ -275,8 +303,12 @@ def test_a_damaged_row_releases_nothing_and_is_found_anew_by_the_next_cut(world:
     assert standing(world) == ({}, {"click": 7, "view": 7})
 
 
-def test_only_files_of_ranges_observed_at_the_same_time_are_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of three files that are compared already, a copy of a range of the second one needs that alone."""
+def test_only_files_of_ranges_observed_at_the_same_time_are_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three files that are compared already, a copy of a range of the second one needs that
+    alone.
+    """
     comparer = Comparer(Runner(), world.storage, world.database)
     sent = []
     for _ in range(3):
@@ -294,7 +326,9 @@ def test_only_files_of_ranges_observed_at_the_same_time_are_read_again(world: Wo
     read: list[Sequence[AuditFile]] = []
     real = Comparer._read
 
-    def noting(self: Comparer, work: functools.partial[pa.Table], files: Sequence[AuditFile]) -> pa.Table:
+    def noting(
+        self: Comparer, work: functools.partial[pa.Table], files: Sequence[AuditFile]
+    ) -> pa.Table:
         read.append(files)
         return real(self, work, files)
 

@@ -33,9 +33,16 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
     second = TaskResult(StagedPiece((last,)), (click[1],))
     batch = batch_of([second, first], "cluster", "default", 0)
     assert batch.folder == "_staging/f"
-    assert {(p.topic, p.next_offset) for p in batch.starts} == {("events.click", 0), (AUDIT_TOPIC, 3)}
+    assert {(p.topic, p.next_offset) for p in batch.starts} == {
+        ("events.click", 0),
+        (AUDIT_TOPIC, 3),
+    }
     assert {(p.topic, p.next_offset) for p in batch.ends} == {("events.click", 9), (AUDIT_TOPIC, 4)}
-    assert {f.path[-1]: f.spans for f in batch.files} == {"a": (click[0],), "b": (audit,), "c": (click[1],)}
+    assert {f.path[-1]: f.spans for f in batch.files} == {
+        "a": (click[0],),
+        "b": (audit,),
+        "c": (click[1],),
+    }
 
 
 @pytest.mark.parametrize(
@@ -46,7 +53,11 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
             DataLoss,
             "topic x partition 1: gone",
         ),
-        ("hourmark_etl.storage.errors.SafeMode: /a (hdfs://x): read-only", Unavailable, "read-only"),
+        (
+            "hourmark_etl.storage.errors.SafeMode: /a (hdfs://x): read-only",
+            Unavailable,
+            "read-only",
+        ),
         (
             "hourmark.kafka.clients.NoLeader: a\n\nhourmark.errors.Unavailable: the broker is away",
             Unavailable,
@@ -57,15 +68,22 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
         ("KeyError: 'x'", EtlStop, "KeyError"),
     ],
 )
-def test_the_kind_of_error_is_found_in_what_spark_hands_on(text: str, kind: type[Exception], said: str) -> None:
+def test_the_kind_of_error_is_found_in_what_spark_hands_on(
+    text: str, kind: type[Exception], said: str
+) -> None:
     found = cause_of(text)
     assert type(found) is kind
     assert said in str(found)
 
 
-def test_a_relative_scratch_folder_is_one_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_scratch_folder_is_one_of_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    assert checkpoint_of(Path("scratch"), "all").as_uri() == f"{tmp_path.as_uri()}/scratch/checkpoint-all"
+    assert (
+        checkpoint_of(Path("scratch"), "all").as_uri()
+        == f"{tmp_path.as_uri()}/scratch/checkpoint-all"
+    )
     assert checkpoint_of(Path("/var/tmp/x"), "all").as_uri() == "file:///var/tmp/x/checkpoint-all"
 
 

@@ -1,4 +1,6 @@
-"""Steps at which drivers are killed are steps of today's code: with an argument renamed they would never come, or never end."""
+"""Steps at which drivers are killed are steps of today's code: with an argument renamed they would
+never come, or never end.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class Arguments(dict[str, Any]):
         super().__init__({name: MagicMock() for name in names})
 
 
-@pytest.mark.parametrize(("step", "function"), [(s, f) for s, step in STEPS.items() for f in step.functions])
+@pytest.mark.parametrize(
+    ("step", "function"), [(s, f) for s, step in STEPS.items() for f in step.functions]
+)
 def test_a_step_asks_for_arguments_that_its_function_has(step: str, function: str) -> None:
     module, _, qualified = function.partition(":")
     found: Any = functools.reduce(getattr, qualified.split("."), importlib.import_module(module))

@@ -13,7 +13,15 @@ from tests.support.records import DEADLINE_S, END, HOUR, frontier, service, tail
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, CONTROL, HOSTS
-from hourmark_etl.closing.cut.cut import LAGGARD_SECONDS, OVERDUE_MS, STANDING_SECONDS, Cut, CutTaker, EdgeEnds, Waiting
+from hourmark_etl.closing.cut.cut import (
+    LAGGARD_SECONDS,
+    OVERDUE_MS,
+    STANDING_SECONDS,
+    Cut,
+    CutTaker,
+    EdgeEnds,
+    Waiting,
+)
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap
 from hourmark_etl.model import FIRST_SITE, AuditOffsets, Phase, Reporter
 
@@ -22,7 +30,9 @@ SERVICE, TAILER = service(), tailer()
 
 
 class FakeSites:
-    """Logs on both clusters as mere ends; the mirror and the ledger move only when a test says so."""
+    """Logs on both clusters as mere ends; the mirror and the ledger move only when a test
+    says so.
+    """
 
     def __init__(self) -> None:
         self.edge = {Partition(HOSTS, 0): 10, Partition(AUDIT, 0): 20, CLICK: 30, VIEW: 40}
@@ -34,16 +44,24 @@ class FakeSites:
 
     def edge_ends(self, topics: Sequence[str]) -> EdgeEnds:
         self.asked += topics
-        return {FIRST_SITE: {p: end for t in topics for p, end in self.edge.items() if p.topic == t}}
+        return {
+            FIRST_SITE: {p: end for t in topics for p, end in self.edge.items() if p.topic == t}
+        }
 
     def not_mirrored(self, cut: EdgeEnds) -> dict[str, str]:
-        return {p.topic: f"{p} behind" for p, end in cut[FIRST_SITE].items() if self.mirrored[p] < end}
+        return {
+            p.topic: f"{p} behind" for p, end in cut[FIRST_SITE].items() if self.mirrored[p] < end
+        }
 
     def gaps(self) -> dict[str, str]:
         return self.bad
 
     def central_ends(self, topics: Collection[str]) -> dict[Partition, int]:
-        return {dataclasses.replace(p, topic=f"edge.{p.topic}"): end for p, end in self.mirrored.items() if p.topic in topics}
+        return {
+            dataclasses.replace(p, topic=f"edge.{p.topic}"): end
+            for p, end in self.mirrored.items()
+            if p.topic in topics
+        }
 
     def check(self, types: Collection[str]) -> None:
         pass
@@ -55,7 +73,9 @@ class FakeSites:
         pass
 
     def staged_next(self, partition: Partition) -> int:
-        return self.staged[dataclasses.replace(partition, topic=partition.topic.removeprefix("edge."))]
+        return self.staged[
+            dataclasses.replace(partition, topic=partition.topic.removeprefix("edge."))
+        ]
 
     def reporters(self) -> list[Reporter]:
         return self.known
@@ -75,7 +95,9 @@ class FakeSites:
 
 
 def taker(sites: FakeSites, clock: FakeClock | None = None) -> CutTaker:
-    return CutTaker(sites, sites, {f"edge.{AUDIT}": FIRST_SITE}, clock or FakeClock(END + 5), float(DEADLINE_S))
+    return CutTaker(
+        sites, sites, {f"edge.{AUDIT}": FIRST_SITE}, clock or FakeClock(END + 5), float(DEADLINE_S)
+    )
 
 
 def phase(step: Cut | Waiting) -> Phase:
@@ -95,7 +117,9 @@ def test_a_cut_passes_all_phases_in_their_order() -> None:
     assert sites.asked == list(CONTROL), "hosts, then audit, and no events yet"
     sites.mirror_all()
     assert phase(cuts.poll(types)) is Phase.PROMISES
-    sites.edge[CLICK] = 31  # an event that arrives after the promises' cut is still before the events' cut
+    sites.edge[CLICK] = (
+        31  # an event that arrives after the promises' cut is still before the events' cut
+    )
     sites.stage_all()
     assert phase(cuts.poll(types)) is Phase.EVENTS
     assert sites.asked == [*CONTROL, "events.click"]
@@ -123,7 +147,9 @@ def test_a_type_that_cannot_be_read_while_its_cut_is_taken_holds_up_no_other() -
 
 
 def hung() -> tuple[FakeSites, FakeClock, CutTaker]:
-    """Clicks and views are there but for the last of each; the query of the clicks' shard hangs, views go on."""
+    """Clicks and views are there but for the last of each; the query of the clicks' shard hangs,
+    views go on.
+    """
     sites, clock = FakeSites(), FakeClock(END + 5)
     sites.catch_up()
     sites.edge |= {CLICK: 31, VIEW: 41}
@@ -152,12 +178,18 @@ def test_it_holds_up_none_of_their_later_hours_for_longer() -> None:
     click, view, closed = frontier("click"), frontier("view"), 0
     for _ in range(3 * 360):  # three hours, a poll each ten seconds
         clock.advance(10)
-        sites.known = [dataclasses.replace(r, caught_up_at_ms=clock.now_ms(), received_at_ms=clock.now_ms()) for r in sites.known]
+        sites.known = [
+            dataclasses.replace(r, caught_up_at_ms=clock.now_ms(), received_at_ms=clock.now_ms())
+            for r in sites.known
+        ]
         sites.edge[VIEW] += 1
         sites.mirror_all()
         sites.staged = {**sites.mirrored, CLICK: 30}
         if isinstance(step := cuts.poll([click, view]), Cut):
-            assert set(step.watermarks_ms) == {"view"} and clock.now_ms() - view.hour.end_ms < 2 * STANDING_SECONDS * 1000
+            assert (
+                set(step.watermarks_ms) == {"view"}
+                and clock.now_ms() - view.hour.end_ms < 2 * STANDING_SECONDS * 1000
+            )
             view, closed = dataclasses.replace(view, hour=view.hour.next()), closed + 1
     assert closed == 3
     sites.stage_all()
@@ -171,11 +203,17 @@ def test_a_query_whose_batches_take_long_does_not_hang(batch_s: int, beside: boo
     """Each is planned as it begins and committed as it ends; there is always more."""
     sites, clock, begun_s, planned = FakeSites(), FakeClock(END + 5), 0, 30
     sites.catch_up()
-    cuts, open_hours = taker(sites, clock), {t: frontier(t) for t in ("click", "view")[: 1 + beside]}
+    cuts, open_hours = (
+        taker(sites, clock),
+        {t: frontier(t) for t in ("click", "view")[: 1 + beside]},
+    )
     closed: Counter[str] = Counter()
     for now_s in range(0, 6 * 3600, 5):
         clock.advance(5)
-        sites.known = [dataclasses.replace(r, caught_up_at_ms=clock.now_ms(), received_at_ms=clock.now_ms()) for r in sites.known]
+        sites.known = [
+            dataclasses.replace(r, caught_up_at_ms=clock.now_ms(), received_at_ms=clock.now_ms())
+            for r in sites.known
+        ]
         sites.edge = {**sites.edge, CLICK: sites.edge[CLICK] + 1, VIEW: sites.edge[VIEW] + 1}
         sites.mirror_all()
         sites.staged = {**sites.mirrored, CLICK: sites.staged[CLICK]}
@@ -183,7 +221,9 @@ def test_a_query_whose_batches_take_long_does_not_hang(batch_s: int, beside: boo
             sites.staged[CLICK], planned, begun_s = planned, sites.mirrored[CLICK], now_s
         if isinstance(step := cuts.poll(open_hours.values()), Cut):
             for event_type in step.watermarks_ms:
-                open_hours[event_type] = dataclasses.replace(of := open_hours[event_type], hour=of.hour.next())
+                open_hours[event_type] = dataclasses.replace(
+                    of := open_hours[event_type], hour=of.hour.next()
+                )
                 closed[event_type] += 1
     assert min(closed[t] for t in open_hours) >= 5, closed
 
@@ -203,7 +243,9 @@ def test_it_leaves_the_cut_though_nobody_leads_its_central_partition() -> None:
     with pytest.raises(Unavailable):
         cuts.poll(types)
     clock.advance(1)
-    assert set(taken(cuts.poll(types)).watermarks_ms) == {"view"}, "it is asked again each ten seconds alone"
+    assert set(taken(cuts.poll(types)).watermarks_ms) == {"view"}, (
+        "it is asked again each ten seconds alone"
+    )
 
 
 def test_a_type_stays_while_one_of_its_partitions_is_staged() -> None:
@@ -216,7 +258,9 @@ def test_a_type_stays_while_one_of_its_partitions_is_staged() -> None:
         clock.advance(STANDING_SECONDS - 1)
         sites.staged[second] += 30
     sites.staged[second] = 100
-    assert set(taken(cuts.poll(types)).watermarks_ms) == {"view"}, "the other one is all that is awaited"
+    assert set(taken(cuts.poll(types)).watermarks_ms) == {"view"}, (
+        "the other one is all that is awaited"
+    )
 
 
 def test_a_type_that_is_staged_step_by_step_is_waited_for() -> None:
@@ -235,7 +279,10 @@ def test_a_type_that_is_staged_step_by_step_is_waited_for() -> None:
 
 def test_a_type_that_stands_costs_nothing_while_another_is_staged() -> None:
     sites, clock, cuts = hung()
-    seen, types = Partition("events.seen", 0), [frontier("click"), frontier("view"), frontier("seen")]
+    seen, types = (
+        Partition("events.seen", 0),
+        [frontier("click"), frontier("view"), frontier("seen")],
+    )
     for of in (sites.edge, sites.mirrored, sites.staged):
         of[seen] = 50
     sites.edge[VIEW] = sites.mirrored[VIEW] = 43
@@ -306,7 +353,9 @@ def test_a_mirror_that_lags_on_promises_is_waited_for() -> None:
     cuts, types = taker(sites, clock), [frontier("click")]
     for _ in range(3):
         assert phase(cuts.poll(types)) is Phase.CONTROL
-        sites.edge[Partition(AUDIT, 0)] += 1  # it goes on to grow, and what was asked first is the cut
+        sites.edge[Partition(AUDIT, 0)] += (
+            1  # it goes on to grow, and what was asked first is the cut
+        )
         clock.advance(LAGGARD_SECONDS)
     sites.mirrored |= {Partition(HOSTS, 0): 10, Partition(AUDIT, 0): 20}
     assert phase(cuts.poll(types)) is Phase.PROMISES
@@ -316,7 +365,9 @@ def test_a_type_with_a_gap_is_not_cut_and_holds_nobody_up() -> None:
     sites = FakeSites()
     sites.bad = {"events.view": "recreated"}
     sites.catch_up()
-    assert set(taken(taker(sites).poll([frontier("click"), frontier("view")])).watermarks_ms) == {"click"}
+    assert set(taken(taker(sites).poll([frontier("click"), frontier("view")])).watermarks_ms) == {
+        "click"
+    }
 
 
 def test_a_gap_in_promises_or_reports_stops_all_closing() -> None:
@@ -330,11 +381,16 @@ def test_a_gap_in_promises_or_reports_stops_all_closing() -> None:
 
 
 def gone_and_present(now_ms: int) -> list[Reporter]:
-    present = [dataclasses.replace(r, caught_up_at_ms=now_ms, received_at_ms=now_ms) for r in (SERVICE, TAILER)]
+    present = [
+        dataclasses.replace(r, caught_up_at_ms=now_ms, received_at_ms=now_ms)
+        for r in (SERVICE, TAILER)
+    ]
     return [*present, tailer(host_id="g" * 32, host_name="gone", caught_up_at_ms=END - 1)]
 
 
-def test_past_the_deadline_a_cut_waives_who_is_still_behind_when_the_reports_of_now_are_staged() -> None:
+def test_past_the_deadline_a_cut_waives_who_is_still_behind_when_the_reports_of_now_are_staged() -> (
+    None
+):
     sites, clock = FakeSites(), FakeClock(END + 7_200_000)
     sites.known = gone_and_present(clock.now_ms())
     cuts = taker(sites, clock)
@@ -350,8 +406,12 @@ def test_old_reports_of_an_etl_that_was_down_waive_nobody() -> None:
     cuts = taker(sites, clock)
     cuts.poll([frontier("click")])
     sites.catch_up()
-    sites.known = [dataclasses.replace(r, caught_up_at_ms=clock.now_ms(), sequence=1) for r in sites.known]
-    assert phase(cuts.poll([frontier("click")])) is Phase.REPORTS, "it had caught up all the time: the reports lay unread"
+    sites.known = [
+        dataclasses.replace(r, caught_up_at_ms=clock.now_ms(), sequence=1) for r in sites.known
+    ]
+    assert phase(cuts.poll([frontier("click")])) is Phase.REPORTS, (
+        "it had caught up all the time: the reports lay unread"
+    )
     cut = taken(cuts.poll([frontier("click")]))
     assert cut.waived == {}
 
@@ -368,7 +428,11 @@ def test_nothing_closes_while_clocks_are_apart_and_each_type_says_so() -> None:
 
 def test_waits_are_told_by_type() -> None:
     sites = FakeSites()
-    sites.known = [SERVICE, TAILER, tailer(host_id="x" * 32, source="slow", caught_up_at_ms=END - 1)]
+    sites.known = [
+        SERVICE,
+        TAILER,
+        tailer(host_id="x" * 32, source="slow", caught_up_at_ms=END - 1),
+    ]
     slow = frontier("view", sources=frozenset({"slow"}))
     step = taker(sites).poll([frontier("click"), slow])
     assert isinstance(step, Waiting)

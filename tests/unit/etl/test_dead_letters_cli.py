@@ -1,4 +1,7 @@
-"""`hourmark dead-letters` on a closed bucket, and its parts. The topic is read in tests/integration/test_delivery_service.py."""
+"""`hourmark dead-letters` on a closed bucket, and its parts.
+
+The topic is read in tests/integration/test_delivery_service.py.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +43,18 @@ def run(file: Path, tmp_path: Path) -> Run:
     with storage.create(f"{folder}/part-00000.avro") as out:
         fastavro.writer(out, DEAD_LETTERS.schema(), rows)
     listed = BucketFile(
-        name="part-00000.avro", records=len(rows), bytes=1, blake2b="0" * 32, schema_id=1, schema_fingerprint="0" * 16
+        name="part-00000.avro",
+        records=len(rows),
+        bytes=1,
+        blake2b="0" * 32,
+        schema_id=1,
+        schema_fingerprint="0" * 16,
     )
     told = manifest(HOUR, type=DEAD_LETTERS.name, files=[listed], events=len(rows))
     storage.write_new(f"{folder}/{MARKER}", told.encode())
-    return lambda *arguments: CliRunner().invoke(dead_letters, [*arguments, "--from", "buckets", "--config", str(file)])
+    return lambda *arguments: CliRunner().invoke(
+        dead_letters, [*arguments, "--from", "buckets", "--config", str(file)]
+    )
 
 
 def test_ls_counts_by_reason_type_and_source(run: Run) -> None:
@@ -58,7 +68,9 @@ def test_ls_counts_by_reason_type_and_source(run: Run) -> None:
         ("not_rfc5424", "-", "app", "1"),
         ("unknown_source", "-", "mistyped", "1"),
     }
-    assert "4 of 4 dead letters that were looked at, back to 2026-11-21T01:40:00.000Z" in result.stderr
+    assert (
+        "4 of 4 dead letters that were looked at, back to 2026-11-21T01:40:00.000Z" in result.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,9 +95,16 @@ def test_filters_are_held_by_both_commands(run: Run, options: list[str], count: 
 def test_ls_counts_by_host_and_hour(run: Run) -> None:
     groups = json.loads(run("ls", "--by", "hour", "--json").stdout)["groups"]
     assert groups == [
-        {"hour": "2026-11-21T01", "letters": 4, "first": "2026-11-21T01:40:00.000Z", "last": "2026-11-21T01:40:00.000Z"}
+        {
+            "hour": "2026-11-21T01",
+            "letters": 4,
+            "first": "2026-11-21T01:40:00.000Z",
+            "last": "2026-11-21T01:40:00.000Z",
+        }
     ]
-    assert {g["host"] for g in json.loads(run("ls", "--by", "host", "--json").stdout)["groups"]} == {"web-1", "web-2"}
+    assert {
+        g["host"] for g in json.loads(run("ls", "--by", "host", "--json").stdout)["groups"]
+    } == {"web-1", "web-2"}
 
 
 def test_show_says_what_is_wrong_and_keeps_a_lines_bytes_from_the_terminal(run: Run) -> None:
@@ -103,12 +122,21 @@ def test_show_prints_a_command_that_prints_the_line_from_its_file(tmp_path: Path
     for letter in made(path=str(path)):
         (there,) = [line for line in described(letter) if line.startswith("  there")]
         command = there.removeprefix("  there").partition("    (")[0]
-        assert subprocess.run(["bash", "-c", command], capture_output=True, check=True).stdout == letter["raw"] + b"\n"
+        assert (
+            subprocess.run(["bash", "-c", command], capture_output=True, check=True).stdout
+            == letter["raw"] + b"\n"
+        )
 
 
 def test_a_letter_that_lies_in_every_field_writes_one_printable_line_each() -> None:
     (letter,) = made(b"\x1b\n")
-    odd = {**letter, "detail": "a\nb\x1b", "host": "h\r", "declared_source": "\u202e", "source": "/x\n"}
+    odd = {
+        **letter,
+        "detail": "a\nb\x1b",
+        "host": "h\r",
+        "declared_source": "\u202e",
+        "source": "/x\n",
+    }
     assert all(line.isprintable() for line in described(odd))
     assert not any(line.startswith("  there") for line in described(odd))
 
@@ -121,7 +149,12 @@ def test_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(letters, "GROUPS_MAX", 3)
     (letter,) = made(b"x\n")
     counts = counted_by(["host"], ({**letter, "host": f"h{n}"} for n in range(10)))
-    assert {key[0]: count.letters for key, count in counts.items()} == {"h0": 1, "h1": 1, "h2": 1, "(other)": 7}
+    assert {key[0]: count.letters for key, count in counts.items()} == {
+        "h0": 1,
+        "h1": 1,
+        "h2": 1,
+        "(other)": 7,
+    }
 
 
 def test_times_are_read() -> None:

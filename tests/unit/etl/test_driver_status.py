@@ -24,7 +24,10 @@ NOW_MS = 1_800_000_000_000
 
 
 def ask(folder: Path, port: int, now_ms: int = NOW_MS) -> ComponentStatus:
-    etl, storage = Etl(ledger=f"sqlite:///{folder}/ledger.sqlite", metrics_port=port), Storage(root=f"file://{folder}/root")
+    etl, storage = (
+        Etl(ledger=f"sqlite:///{folder}/ledger.sqlite", metrics_port=port),
+        Storage(root=f"file://{folder}/root"),
+    )
     return driver(Config(etl=etl, storage=storage), now_ms)
 
 
@@ -41,7 +44,9 @@ def test_a_ledger_that_no_driver_ever_had_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("seconds_ago", "state"), [(50, State.RUNNING), (600, State.NOT_RUNNING)])
-def test_without_metrics_the_last_sign_of_life_tells_as_bucket_why_does(tmp_path: Path, seconds_ago: int, state: State) -> None:
+def test_without_metrics_the_last_sign_of_life_tells_as_bucket_why_does(
+    tmp_path: Path, seconds_ago: int, state: State
+) -> None:
     seen_ms = NOW_MS - seconds_ago * 1000
     with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
         beat(database, database.acquire(CLOSER), seen_ms)
@@ -55,7 +60,9 @@ def test_without_metrics_the_last_sign_of_life_tells_as_bucket_why_does(tmp_path
     [(4, 600, State.RUNNING), (4, None, State.RUNNING), (600, 4, State.NOT_RUNNING)],
     ids=["hosts are silent", "no host reported yet", "a driver without the closer stages reports"],
 )
-def test_reports_of_hosts_say_nothing_of_the_driver(tmp_path: Path, sign_s: int, report_s: int | None, state: State) -> None:
+def test_reports_of_hosts_say_nothing_of_the_driver(
+    tmp_path: Path, sign_s: int, report_s: int | None, state: State
+) -> None:
     with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
         lease = database.acquire(CLOSER)
         beat(database, lease, NOW_MS - sign_s * 1000)

@@ -1,10 +1,23 @@
-"""Every state that an hour can be held in has an exit: what `bucket why` names next, or an override that takes effect."""
+"""Every state that an hour can be held in has an exit: what `bucket why` names next, or an override
+that takes effect.
+"""
 
 from __future__ import annotations
 
 import pytest
 from sqlalchemy import delete, update
-from tests.support.closing import frontier, grade, hour, override, report, send, settle, until, wait_of, with_engine_alone
+from tests.support.closing import (
+    frontier,
+    grade,
+    hour,
+    override,
+    report,
+    send,
+    settle,
+    until,
+    wait_of,
+    with_engine_alone,
+)
 from tests.support.simulator.truth import FIRST_HOUR, SCHEMA_IDS
 from tests.support.simulator.world import World
 
@@ -51,7 +64,8 @@ def test_an_hour_after_a_bucket_whose_marker_is_lost_closes_by_an_override_with_
     if fault == "damaged":
         world.storage.write_new(path, marker.replace(b"proved", b"pruved"))
     send(world, ["click"], world.clock.now_ms() + 1)
-    world.check = lambda: None  # type: ignore[method-assign]  # the judge knows of no bucket that is lost
+    # the judge knows of no bucket that is lost
+    world.check = lambda: None  # type: ignore[method-assign]
     settle(world, hour(1))
     wait = wait_of(world)
     assert (frontier(world).state, wait.phase) == (State.SEALED, Phase.UNWRITABLE)
@@ -61,11 +75,18 @@ def test_an_hour_after_a_bucket_whose_marker_is_lost_closes_by_an_override_with_
     polls(world)
     assert frontier(world).hour > hour(1)
     following = read_manifest(world.storage, "click", hour(1))
-    assert following.grade.value == "forced" and following.previous == Previous.of(str(FIRST_HOUR), marker)
-    assert any(str(FIRST_HOUR) in text and text.startswith("not verified: ") for text in following.evidence.waived)
+    assert following.grade.value == "forced" and following.previous == Previous.of(
+        str(FIRST_HOUR), marker
+    )
+    assert any(
+        str(FIRST_HOUR) in text and text.startswith("not verified: ")
+        for text in following.evidence.waived
+    )
 
 
-def test_a_sealed_hour_whose_late_events_cannot_be_compared_with_a_lost_bucket_closes_by_an_override(world: World) -> None:
+def test_a_sealed_hour_whose_late_events_cannot_be_compared_with_a_lost_bucket_closes_by_an_override(
+    world: World,
+) -> None:
     start_ms = closed_first_hour(world)
     with world.database.transaction() as connection:
         connection.execute(delete(tables.id_indexes))
@@ -73,7 +94,8 @@ def test_a_sealed_hour_whose_late_events_cannot_be_compared_with_a_lost_bucket_c
     for path in [p for p in world.storage.content(folder) if p.endswith(".avro")]:
         world.storage.delete(path)
     send(world, ["click"], start_ms + 1)
-    world.check = lambda: None  # type: ignore[method-assign]  # the judge knows of no bucket that is lost
+    # the judge knows of no bucket that is lost
+    world.check = lambda: None  # type: ignore[method-assign]
     settle(world, hour(1))
     wait = wait_of(world)
     assert (frontier(world).state, wait.phase) == (State.SEALED, Phase.UNWRITABLE)

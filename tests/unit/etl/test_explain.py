@@ -1,4 +1,6 @@
-"""`bucket why`: every state of an hour is told, whoever holds it is named, and each reason has a next step."""
+"""`bucket why`: every state of an hour is told, whoever holds it is named, and each reason has a
+next step.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,32 @@ from hourmark_etl.operators.explain import REASONS_SHOWN, Explanation, Facts, Re
 PHASES = tuple(Phase)
 FIRST = Hour(HOUR.start_s - 2 * 3600)
 TAILER = tailer(received_at_ms=END + 60_000, caught_up_at_ms=END + 60_000, heard_at_ms=END + 60_000)
-SERVICE = dataclasses.replace(TAILER, host_id="s" * 32, source="api", host_name="svc", kind="service")
+SERVICE = dataclasses.replace(
+    TAILER, host_id="s" * 32, source="api", host_name="svc", kind="service"
+)
 
 
 def behind(**changes: Any) -> Reporter:
     """A tailer that is."""
-    usual: dict[str, Any] = {"host_id": "b" * 32, "host_name": "db", "caught_up_at_ms": END - 9_000, "pending_bytes": 1234}
+    usual: dict[str, Any] = {
+        "host_id": "b" * 32,
+        "host_name": "db",
+        "caught_up_at_ms": END - 9_000,
+        "pending_bytes": 1234,
+    }
     return dataclasses.replace(TAILER, **usual | changes)
 
 
 BEHIND = behind()
 FRONTIER = frontier(first_hour=FIRST)
 SEALED = dataclasses.replace(FRONTIER, state=State.SEALED, seal=seal(grade="forced"))
-OVERRIDE = Override(event_type="click", hour_s=HOUR.start_s, reason="ticket 17", requested_by="ann@ops", requested_at_ms=END + 1)
+OVERRIDE = Override(
+    event_type="click",
+    hour_s=HOUR.start_s,
+    reason="ticket 17",
+    requested_by="ann@ops",
+    requested_at_ms=END + 1,
+)
 
 
 def facts(hour: Hour = HOUR, **changes: Any) -> Facts:
@@ -52,7 +67,14 @@ def facts(hour: Hour = HOUR, **changes: Any) -> Facts:
 
 def closed(grade: Grade = Grade.PROVED, *waived: str) -> Manifest:
     proof = evidence(audit_records=7, promised=1200, waived=list(waived))
-    return manifest(FIRST, grade=grade, evidence=proof, events=1205, unaudited=5, closed_at_ms=FIRST.end_ms + 90_000)
+    return manifest(
+        FIRST,
+        grade=grade,
+        evidence=proof,
+        events=1205,
+        unaudited=5,
+        closed_at_ms=FIRST.end_ms + 90_000,
+    )
 
 
 def told(**changes: Any) -> list[Reason]:
@@ -77,7 +99,9 @@ def test_a_source_that_is_behind_is_named_with_what_to_do_and_the_deadline() -> 
         f"tailer db source app ({'b' * 32}) had caught up 9 s before the hour's end; "
         "its last report is 1 s old, 1,234 bytes pending"
     )
-    assert "it reports: it is catching up, or a file of source app on db cannot be read" in reason.do
+    assert (
+        "it reports: it is catching up, or a file of source app on db cannot be read" in reason.do
+    )
     assert reason.since_ms == END - 9_000
     assert answer.times_out_at_ms == END + 7_200_000
     assert "in 119 min: then it closes as timed_out" in text(answer)
@@ -87,7 +111,10 @@ def test_a_host_that_is_silent_is_to_be_started_or_drained() -> None:
     silent = behind(heard_at_ms=END - 300_000)
     reason = only(reporters=(SERVICE, silent))
     assert "its last report is 6 min old" in reason.what
-    assert "start the tailer on db (`hourmark tail`)" in reason.do and "`hourmark tail --drain`" in reason.do
+    assert (
+        "start the tailer on db (`hourmark tail`)" in reason.do
+        and "`hourmark tail --drain`" in reason.do
+    )
 
 
 def test_a_service_that_holds_an_hour_is_told_apart_from_a_tailer() -> None:
@@ -102,22 +129,38 @@ def test_a_service_that_holds_an_hour_is_told_apart_from_a_tailer() -> None:
 def test_a_ledger_into_which_nothing_is_staged_says_so_first() -> None:
     stale = dataclasses.replace(SERVICE, received_at_ms=END - 200_000)
     first, second = told(reporters=(stale, behind(received_at_ms=END - 200_000)))
-    assert "the newest report in the ledger is 4.3 min old" in first.what and "the log of `hourmark etl run`" in first.do
+    assert (
+        "the newest report in the ledger is 4.3 min old" in first.what
+        and "the log of `hourmark etl run`" in first.do
+    )
     assert "tailer db" in second.what
 
 
 DEAD = END - 46 * 60_000  # when a driver was last seen, 47 minutes before these questions
 
 
-def test_a_driver_that_is_dead_is_told_first_and_nobody_is_blamed_for_reports_that_it_did_not_read() -> None:
+def test_a_driver_that_is_dead_is_told_first_and_nobody_is_blamed_for_reports_that_it_did_not_read() -> (
+    None
+):
     service = dataclasses.replace(SERVICE, caught_up_at_ms=DEAD - 3_000)
-    said = [dataclasses.replace(r, received_at_ms=DEAD - 2_000, heard_at_ms=DEAD - 2_000) for r in (service, BEHIND)]
+    said = [
+        dataclasses.replace(r, received_at_ms=DEAD - 2_000, heard_at_ms=DEAD - 2_000)
+        for r in (service, BEHIND)
+    ]
     answer = why(facts(reporters=tuple(said), driver_seen_ms=DEAD))
     first, *others = answer.reasons
-    assert first.what == "no driver runs: its last sign in the ledger is 47 min old, and what follows is as old as that"
+    assert first.what == (
+        "no driver runs: its last sign in the ledger is 47 min old, and what follows is "
+        "as old as that"
+    )
     assert first.do.startswith("start it: `hourmark etl run`") and first.since_ms == DEAD
-    assert len(others) == 2 and all("its last report was 2 s old then" in reason.what for reason in others)
-    assert all("`hourmark serve`" not in reason.do and "`hourmark tail`" not in reason.do for reason in answer.reasons)
+    assert len(others) == 2 and all(
+        "its last report was 2 s old then" in reason.what for reason in others
+    )
+    assert all(
+        "`hourmark serve`" not in reason.do and "`hourmark tail`" not in reason.do
+        for reason in answer.reasons
+    )
     assert answer.times_out_at_ms is None, "without a driver nothing closes, by no deadline either"
 
 
@@ -136,7 +179,9 @@ def test_a_driver_that_is_dead_is_told_before_an_hour_has_ended_too() -> None:
 def test_what_was_known_of_services_when_the_driver_died_is_told_after_it() -> None:
     gone = dataclasses.replace(SERVICE, goodbye=True)
     first, second = told(reporters=(gone,), driver_seen_ms=DEAD)
-    assert "no driver runs" in first.what and "every delivery service has said goodbye" in second.what
+    assert (
+        "no driver runs" in first.what and "every delivery service has said goodbye" in second.what
+    )
 
 
 def test_a_source_that_never_caught_up_says_so() -> None:
@@ -146,7 +191,9 @@ def test_a_source_that_never_caught_up_says_so() -> None:
 
 def test_without_any_service_one_is_to_be_started() -> None:
     reason = only(reporters=())
-    assert "no delivery service has reported yet" in reason.what and reason.do.startswith("start one: `hourmark serve`")
+    assert "no delivery service has reported yet" in reason.what and reason.do.startswith(
+        "start one: `hourmark serve`"
+    )
 
 
 def test_where_all_services_have_left_an_operator_may_start_one_or_force_and_is_told_once() -> None:
@@ -171,7 +218,9 @@ def test_what_the_closer_waits_for_is_told_with_a_step_for_each_phase(phase: Pha
 
 
 def test_a_source_that_the_closer_names_too_is_told_once() -> None:
-    wait = blocker(Phase.REPORTS, f"tailer db source app ({'b' * 32}): caught up 9.0 s before its end")
+    wait = blocker(
+        Phase.REPORTS, f"tailer db source app ({'b' * 32}): caught up 9.0 s before its end"
+    )
     assert len(why(facts(reporters=(SERVICE, BEHIND), wait=wait)).reasons) == 1
 
 
@@ -183,7 +232,10 @@ def test_what_the_closer_waited_for_in_an_earlier_hour_is_not_told() -> None:
 def test_promises_that_are_not_kept_are_named() -> None:
     alarm = ("range 00ff (range of web: /log [0, 9)): 5 events promised, 4 found",)
     reason = only(frontier=frontier(alarm=alarm))
-    assert "range 00ff" in reason.what and f"`hourmark audit click --from {HOUR} --to {HOUR}`" in reason.do
+    assert (
+        "range 00ff" in reason.what
+        and f"`hourmark audit click --from {HOUR} --to {HOUR}`" in reason.do
+    )
 
 
 def test_an_override_is_told() -> None:
@@ -194,7 +246,9 @@ def test_an_override_is_told() -> None:
 def test_records_that_were_set_aside_are_named_after_what_holds_the_hour() -> None:
     first, last = why(facts(set_aside=20)).reasons
     assert first.what == "nothing that the ledger knows of"
-    assert last.what.startswith("20 records on the type's topic cannot be in a bucket and were set aside.")
+    assert last.what.startswith(
+        "20 records on the type's topic cannot be in a bucket and were set aside."
+    )
     assert "`hourmark etl set-aside ls click`" in last.do
 
 
@@ -230,7 +284,10 @@ def test_a_later_hour_waits_for_those_before_it_and_tells_why_they_wait() -> Non
 
 
 def test_frozen_and_sealed_hours_say_what_is_done_with_them() -> None:
-    assert "listed and being proved" in why(facts(frontier=dataclasses.replace(FRONTIER, state=State.FROZEN))).summary
+    assert (
+        "listed and being proved"
+        in why(facts(frontier=dataclasses.replace(FRONTIER, state=State.FROZEN))).summary
+    )
     answer = why(facts(frontier=SEALED))
     assert "sealed as forced" in answer.summary and answer.times_out_at_ms is None
 
@@ -238,7 +295,10 @@ def test_frozen_and_sealed_hours_say_what_is_done_with_them() -> None:
 def test_a_closed_hour_tells_grade_delay_and_evidence() -> None:
     answer = why(facts(FIRST, manifest=closed()))
     assert answer.state == "closed"
-    assert "closed as proved" in answer.summary and "90 s after its end, with 1,205 events" in answer.summary
+    assert (
+        "closed as proved" in answer.summary
+        and "90 s after its end, with 1,205 events" in answer.summary
+    )
     assert "1,200 events promised by 7 audit records; 5 unaudited events" in answer.reasons[0].what
 
 
@@ -292,18 +352,27 @@ reporters = st.lists(
     reporters,
     st.sampled_from(State),
     st.integers(-3, 3),
-    st.none() | st.builds(
-        Blocker, event_type=st.just("click"), hour=st.sampled_from([FIRST, HOUR]), phase=st.sampled_from(PHASES),
-        what=st.lists(st.text(max_size=5), max_size=2).map(tuple), since_ms=st.integers(0, END),
+    st.none()
+    | st.builds(
+        Blocker,
+        event_type=st.just("click"),
+        hour=st.sampled_from([FIRST, HOUR]),
+        phase=st.sampled_from(PHASES),
+        what=st.lists(st.text(max_size=5), max_size=2).map(tuple),
+        since_ms=st.integers(0, END),
     ),
     st.integers(-4_000_000, 8_000_000),
-)  # fmt: skip
+)
 def test_whatever_the_ledger_says_there_is_a_reason_with_a_next_step(
     said: list[Reporter], state: State, hours: int, wait: Blocker | None, since_end_ms: int
 ) -> None:
     asked = Hour(HOUR.start_s + hours * 3600)
-    opened = dataclasses.replace(FRONTIER, state=state, alarm=("row of frontiers",) if state is State.DAMAGED else ())
-    answer = why(facts(asked, frontier=opened, reporters=tuple(said), wait=wait, now_ms=END + since_end_ms))
+    opened = dataclasses.replace(
+        FRONTIER, state=state, alarm=("row of frontiers",) if state is State.DAMAGED else ()
+    )
+    answer = why(
+        facts(asked, frontier=opened, reporters=tuple(said), wait=wait, now_ms=END + since_end_ms)
+    )
     assert answer.reasons
     assert all(reason.what and reason.do for reason in answer.reasons)
     assert json.loads(json.dumps(dataclasses.asdict(answer)))["state"] == answer.state

@@ -8,13 +8,16 @@ from hourmark.errors import Unavailable
 from hourmark_etl.errors import EtlStop
 from hourmark_etl.staging.consumer import cause_of, told_of
 
-PYTHON = "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n  File x\n"
+PYTHON = (
+    "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n  File x\n"
+)
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "hourmark_etl.storage.webhdfs_http.Lost: a/b (hdfs://n/a/b): no answer from http://d:9864 (ConnectionRefusedError)",
+        "hourmark_etl.storage.webhdfs_http.Lost: a/b (hdfs://n/a/b): no answer from "
+        "http://d:9864 (ConnectionRefusedError)",
         "ConnectionRefusedError: [Errno 111] Connection refused",
         "ConnectionResetError: [Errno 104] Connection reset by peer",
         "BrokenPipeError: [Errno 32] Broken pipe",
@@ -35,14 +38,17 @@ def test_a_server_or_worker_that_is_away_is_begun_again(line: str) -> None:
 
 
 class Ended(Exception):
-    """As PySpark has a query's end: its own words are Java's, and those of its cause, where it came from, stand apart."""
+    """As PySpark has a query's end: its own words are Java's, and those of its cause, where it came
+    from, stand apart.
+    """
 
     def __init__(self, said: str, kind: str) -> None:
         super().__init__(f"{said}\n=== Streaming Query ===\nCurrent State: ACTIVE")
         self._cause = Exception(said)
         self._cause._stackTrace = (  # type: ignore[attr-defined]
             f"{kind}\n\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)\n"
-            "\tat org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner.partitions("
+            "\tat "
+            "org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner.partitions("
             "PythonStreamingSourceRunner.scala:173)"
         )
 
@@ -76,6 +82,7 @@ def test_a_fault_of_the_program_stops_the_driver_and_says_what(line: str) -> Non
 
 def test_an_error_of_ours_outweighs_what_the_network_said_beside_it() -> None:
     text = (
-        f"{PYTHON}ConnectionResetError: Connection reset by peer\n{PYTHON}hourmark_etl.errors.TopicReplaced: it is another topic"
+        f"{PYTHON}ConnectionResetError: Connection reset by "
+        f"peer\n{PYTHON}hourmark_etl.errors.TopicReplaced: it is another topic"
     )
     assert not isinstance(cause_of(text), Unavailable)

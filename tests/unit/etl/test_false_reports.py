@@ -1,4 +1,6 @@
-"""What a false report of a host can do to closing, from a client that may report for one host, or found another one's host id."""
+"""What a false report of a host can do to closing, from a client that may report for one host, or
+found another one's host id.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ BEHIND = (SourceReport("app", END - 1000, 9, 0),)
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
     made = Database(f"sqlite:///{tmp_path}/ledger.sqlite")
-    put(made, host_report(END, host_id=SERVICE, host_name="events-1", kind="service", incarnation="s"))
+    put(
+        made,
+        host_report(END, host_id=SERVICE, host_name="events-1", kind="service", incarnation="s"),
+    )
     put(made, host_report(END, host_name="web-1", sources=BEHIND))
     yield made
     made.close()
@@ -37,7 +42,9 @@ def put(database: Database, *reports: HostReport) -> None:
 
 def false(at_ms: int, **changes: Any) -> HostReport:
     """A goodbye in the name of the host that is behind."""
-    return host_report(at_ms, **{"host_name": "web-1", "incarnation": "false", "goodbye": True, **changes})
+    return host_report(
+        at_ms, **{"host_name": "web-1", "incarnation": "false", "goodbye": True, **changes}
+    )
 
 
 def real(at_ms: int, sequence: int) -> HostReport:
@@ -46,7 +53,12 @@ def real(at_ms: int, sequence: int) -> HostReport:
 
 def waits_for(database: Database, now_ms: int) -> tuple[str, ...]:
     """What the hour that ends at END waits for."""
-    return readiness(frontier(hour=Hour(END // 1000 - 3600, 3600)), Reports(reporters(database)), now_ms, DEADLINE_MS).waits_for
+    return readiness(
+        frontier(hour=Hour(END // 1000 - 3600, 3600)),
+        Reports(reporters(database)),
+        now_ms,
+        DEADLINE_MS,
+    ).waits_for
 
 
 def test_a_false_goodbye_lasts_until_the_hosts_next_report(database: Database) -> None:
@@ -60,24 +72,44 @@ def test_a_false_goodbye_lasts_until_the_hosts_next_report(database: Database) -
 def test_a_false_sequence_silences_a_host_for_minutes_not_for_good(database: Database) -> None:
     put(database, false(END + 1000, incarnation="one", sequence=(1 << 63) - 1))
     put(database, real(END + 2000, 1))
-    assert not waits_for(database, END + 2500), "it may have been sent before the other, through another service"
+    assert not waits_for(database, END + 2500), (
+        "it may have been sent before the other, through another service"
+    )
     put(database, real(END + 1000 + CLOCKS_APART_MS_MAX, 2))
     assert len(waits_for(database, END + 1000 + CLOCKS_APART_MS_MAX)) == 1
 
 
-def test_who_reports_for_another_name_cannot_say_goodbye_for_a_live_host(database: Database) -> None:
+def test_who_reports_for_another_name_cannot_say_goodbye_for_a_live_host(
+    database: Database,
+) -> None:
     put(database, false(END + 1000, host_name="db-1"))
     assert len(waits_for(database, END + 1500)) == 1
 
 
-def test_a_host_that_was_renamed_is_believed_after_its_goodbye_or_a_minute(database: Database) -> None:
+def test_a_host_that_was_renamed_is_believed_after_its_goodbye_or_a_minute(
+    database: Database,
+) -> None:
     renamed = host_report(END + 1000, host_name="web-2", incarnation="two")
     put(database, renamed)
     assert {r.host_name for r in reporters(database)} == {"events-1", "web-1"}
-    put(database, host_report(END + RENAMED_AFTER_MS, host_name="web-2", incarnation="two", sequence=1))
+    put(
+        database,
+        host_report(END + RENAMED_AFTER_MS, host_name="web-2", incarnation="two", sequence=1),
+    )
     assert {r.host_name for r in reporters(database)} == {"events-1", "web-2"}
-    put(database, host_report(END + RENAMED_AFTER_MS + 1000, host_name="web-2", incarnation="two", sequence=2, goodbye=True))
-    put(database, host_report(END + RENAMED_AFTER_MS + 2000, host_name="web-3", incarnation="three"))
+    put(
+        database,
+        host_report(
+            END + RENAMED_AFTER_MS + 1000,
+            host_name="web-2",
+            incarnation="two",
+            sequence=2,
+            goodbye=True,
+        ),
+    )
+    put(
+        database, host_report(END + RENAMED_AFTER_MS + 2000, host_name="web-3", incarnation="three")
+    )
     assert {r.host_name for r in reporters(database)} == {"events-1", "web-3"}
 
 
@@ -90,7 +122,12 @@ def test_no_tailer_says_goodbye_for_a_delivery_service(database: Database) -> No
 
 def test_a_service_takes_its_host_id_back_from_a_tailer(database: Database) -> None:
     put(database, host_report(END, host_id="6" * 32, host_name="events-2"))
-    put(database, host_report(END + 1000, host_id="6" * 32, host_name="events-2", kind="service", incarnation="s"))
+    put(
+        database,
+        host_report(
+            END + 1000, host_id="6" * 32, host_name="events-2", kind="service", incarnation="s"
+        ),
+    )
     assert {r.kind for r in reporters(database) if r.host_id == "6" * 32} == {"service"}
 
 
@@ -101,11 +138,26 @@ def test_losses_without_end_add_up_to_what_a_marker_can_hold() -> None:
 
 
 def test_an_incarnation_of_a_tailer_does_not_become_a_delivery_service(database: Database) -> None:
-    """One bit of a report: a service that falls silent is awaited no more, and a tailer is not believed in its place."""
-    put(database, host_report(END + 1000, host_name="web-1", kind="service", sequence=1, sources=BEHIND))
+    """One bit of a report: a service that falls silent is awaited no more, and a tailer is not
+    believed in its place.
+    """
+    put(
+        database,
+        host_report(END + 1000, host_name="web-1", kind="service", sequence=1, sources=BEHIND),
+    )
     put(database, real(END + 2000, 2))
     later_ms = END + RENAMED_AFTER_MS + 2000
-    put(database, host_report(later_ms, host_id=SERVICE, host_name="events-1", kind="service", incarnation="s", sequence=1))
+    put(
+        database,
+        host_report(
+            later_ms,
+            host_id=SERVICE,
+            host_name="events-1",
+            kind="service",
+            incarnation="s",
+            sequence=1,
+        ),
+    )
     put(database, real(later_ms, 3))
     assert len(waits_for(database, later_ms)) == 1, "the host is awaited"
     (host,) = (r for r in reporters(database) if r.host_name == "web-1")
@@ -116,12 +168,26 @@ def test_a_service_that_died_and_whose_last_report_has_a_time_in_the_future_stop
     database: Database,
 ) -> None:
     """One bit of that time: nobody reports for the service again."""
-    gone = host_report(END + (1 << 40), host_id="7" * 32, host_name="e-3", kind="service", incarnation="s")
+    gone = host_report(
+        END + (1 << 40), host_id="7" * 32, host_name="e-3", kind="service", incarnation="s"
+    )
     with database.transaction() as connection:
         put_reports(connection, [reporters_of(gone, END + 1000)])
     assert clocks_apart(Reports(reporters(database)), END + 1500)
     later_ms = END + 1000 + SILENT_MS + 1
-    put(database, host_report(later_ms, host_id=SERVICE, host_name="events-1", kind="service", incarnation="s", sequence=1))
+    put(
+        database,
+        host_report(
+            later_ms,
+            host_id=SERVICE,
+            host_name="events-1",
+            kind="service",
+            incarnation="s",
+            sequence=1,
+        ),
+    )
     known = Reports(reporters(database))
     assert clocks_apart(known, later_ms + 500) is None
-    assert {r.host_id for group in known.awaited(frontier()) for r in group if r.kind == "service"} == {SERVICE}
+    assert {
+        r.host_id for group in known.awaited(frontier()) for r in group if r.kind == "service"
+    } == {SERVICE}

@@ -1,4 +1,6 @@
-"""What is late, how far behind sources are, which buckets are overdue: by the ledger's words alone."""
+"""What is late, how far behind sources are, which buckets are overdue: by the ledger's words
+alone.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,14 @@ from hourmark.records.hours import Hour
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger.overview import Fixed, fixed_hours
 from hourmark_etl.model import AUDIT, StagedBatch, State
-from hourmark_etl.telemetry.gauges import LagWindow, gauges_of, open_ages_s, slowest, staged_of, watermarks_ms
+from hourmark_etl.telemetry.gauges import (
+    LagWindow,
+    gauges_of,
+    open_ages_s,
+    slowest,
+    staged_of,
+    watermarks_ms,
+)
 from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, Staged
 
 OPEN = {"click": Fixed(HOUR.start_s, HOUR.start_s)}
@@ -47,7 +56,13 @@ def staged(fixed: dict[str, Fixed], *groups: tuple[str, int, int]) -> Staged:
 
 def test_events_of_the_open_hour_and_later_ones_are_timely() -> None:
     found = staged(OPEN, ("click", HOUR.start_s, 5), ("click", HOUR.end_s, 2))
-    assert (found.timely, found.late, found.late_seconds, found.bytes, found.promised) == (7, 0, 0.0, 70, 12)
+    assert (found.timely, found.late, found.late_seconds, found.bytes, found.promised) == (
+        7,
+        0,
+        0.0,
+        70,
+        12,
+    )
     assert (found.event_files, found.audit_files) == (1, 1)
 
 
@@ -60,7 +75,11 @@ def test_events_of_closed_hours_are_late_by_the_time_since_the_end_of_their_hour
 
 def test_events_of_an_hour_that_is_sealed_and_not_yet_published_are_falsely_late() -> None:
     fixed = {"click": Fixed(HOUR.start_s, HOUR.end_s)}
-    groups = (("click", HOUR.start_s - 3600, 2), ("click", HOUR.start_s, 4), ("click", HOUR.end_s, 1))
+    groups = (
+        ("click", HOUR.start_s - 3600, 2),
+        ("click", HOUR.start_s, 4),
+        ("click", HOUR.end_s, 1),
+    )
     found = staged(fixed, *groups)
     assert (found.timely, found.late, found.falsely_late) == (1, 6, 4)
 
@@ -87,7 +106,11 @@ def test_events_of_a_type_that_the_ledger_does_not_know_yet_are_timely() -> None
 def test_a_type_is_behind_by_its_slowest_source() -> None:
     slow = tailer(host_id="u" * 32, caught_up_at_ms=HOUR.start_s * 1000 + 5)
     other = tailer(host_id="v" * 32, source="other", caught_up_at_ms=HOUR.start_s * 1000 + 9)
-    types = [frontier(), frontier("view", sources={"other"}), frontier(DEAD_LETTERS, sources={"app", "other"})]
+    types = [
+        frontier(),
+        frontier("view", sources={"other"}),
+        frontier(DEAD_LETTERS, sources={"app", "other"}),
+    ]
     found = watermarks_ms(types, [SERVICE, TAILER, slow, other], END)
     start = HOUR.start_s * 1000
     assert found == {"click": start + 5, "view": start + 9, DEAD_LETTERS: start + 5}
@@ -148,6 +171,11 @@ def test_how_things_stand_is_counted() -> None:
     )
     assert found.types == {"open": 1, "frozen": 0, "sealed": 1, "damaged": 0}
     assert found.reporters == {"live": 2, "waived": 1, "gone": 1}
-    assert (found.pending_bytes, found.lost_bytes, found.unknown_losses, found.types_in_alarm) == (14, 9, 6, 1)
+    assert (found.pending_bytes, found.lost_bytes, found.unknown_losses, found.types_in_alarm) == (
+        14,
+        9,
+        6,
+        1,
+    )
     assert found.oldest_open == {"click": 5.0, "view": 5.0}
     assert found.open_bucket_age == 5.0

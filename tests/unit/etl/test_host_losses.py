@@ -26,7 +26,14 @@ def database(tmp_path: Path) -> Iterator[Database]:
     made.close()
 
 
-def report(database: Database, at_ms: int, caught_up_at_ms: int | None, lost: int, unknown: int, sequence: int) -> None:
+def report(
+    database: Database,
+    at_ms: int,
+    caught_up_at_ms: int | None,
+    lost: int,
+    unknown: int,
+    sequence: int,
+) -> None:
     source = SourceReport("app", caught_up_at_ms, 0, lost, unknown)
     said = dataclasses.replace(host_report(at_ms, sources=(source,)), sequence=sequence)
     with database.transaction() as connection:
@@ -45,15 +52,25 @@ def test_a_loss_concerns_the_hours_after_the_last_claim_and_no_other(database: D
     assert losses_of(FIRST, {"db"}, found) == ({}, {})
 
 
-def test_a_source_that_never_claimed_anything_may_have_lost_lines_of_any_hour(database: Database) -> None:
+def test_a_source_that_never_claimed_anything_may_have_lost_lines_of_any_hour(
+    database: Database,
+) -> None:
     report(database, END + 1000, None, 0, 0, 0)
     report(database, END + 2000, None, 9, 0, 1)
     assert losses_of(Hour(0, HOUR_S), {"app"}, losses(database)) == ({"app": 9}, {})
 
 
-def test_a_source_is_unrepeatable_from_hosts_that_were_there_in_the_hour(database: Database) -> None:
-    for host_id, source, goodbye in (("1" * 32, "net", False), ("2" * 32, "left", True), ("3" * 32, "other", False)):
-        said = host_report(END, sources=(SourceReport(source, END, 0, 0, 0, True), SourceReport("app", END, 0, 0)))
+def test_a_source_is_unrepeatable_from_hosts_that_were_there_in_the_hour(
+    database: Database,
+) -> None:
+    for host_id, source, goodbye in (
+        ("1" * 32, "net", False),
+        ("2" * 32, "left", True),
+        ("3" * 32, "other", False),
+    ):
+        said = host_report(
+            END, sources=(SourceReport(source, END, 0, 0, 0, True), SourceReport("app", END, 0, 0))
+        )
         said = dataclasses.replace(said, host_id=host_id, goodbye=goodbye)
         with database.transaction() as connection:
             put_reports(connection, [reporters_of(said, END)])

@@ -1,4 +1,6 @@
-"""Which ids closed buckets hold: the same answer by index and by containers, and little is read for few ids."""
+"""Which ids closed buckets hold: the same answer by index and by containers, and little is read for
+few ids.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.asked_ids import Opened, asked, bucket_of
-from tests.support.bucket_world import FIRST, PARSED, SCHEMAS, World, an_id, datum, hour_at, some_ids
+from tests.support.bucket_world import (
+    FIRST,
+    PARSED,
+    SCHEMAS,
+    World,
+    an_id,
+    datum,
+    hour_at,
+    some_ids,
+)
 from tests.support.containers import append_all
 
 from hourmark.errors import Finding
@@ -38,7 +49,14 @@ def world(tmp_path: Path) -> World:
 def incompressible(event_id: bytes) -> bytes:
     """The datum of an event of some 1.2 kB."""
     file, drawn = io.BytesIO(), random.Random(event_id)
-    value = {"event_id": event_id, "event_time": 0, "host": drawn.randbytes(600).hex(), "source": "s", "position": 1, "n": 5}
+    value = {
+        "event_id": event_id,
+        "event_time": 0,
+        "host": drawn.randbytes(600).hex(),
+        "source": "s",
+        "position": 1,
+        "n": 5,
+    }
     fastavro.schemaless_writer(file, PARSED[1], value)
     return file.getvalue()
 
@@ -47,8 +65,13 @@ def put_index(storage: Storage, buckets: Mapping[str, list[bytes]]) -> dict[str,
     """The index of one task, of one bucket of each type; nothing else of them is there."""
     with storage.create("written.ids") as file:
         index = ids_module.IndexWriter(file, "written.ids")
-        rows = [np.frombuffer(b"".join(sorted(ids)), np.uint8).reshape(-1, 16) for ids in buckets.values()]
-        firsts = [index.write(event_type, 0, own) for event_type, own in zip(buckets, rows, strict=True)]
+        rows = [
+            np.frombuffer(b"".join(sorted(ids)), np.uint8).reshape(-1, 16)
+            for ids in buckets.values()
+        ]
+        firsts = [
+            index.write(event_type, 0, own) for event_type, own in zip(buckets, rows, strict=True)
+        ]
         index.finish()
     storage.rename_new("written.ids", path := f"index-{index.digest}.ids")
     return {
@@ -67,15 +90,24 @@ def put_index(storage: Storage, buckets: Mapping[str, list[bytes]]) -> dict[str,
 def test_an_index_is_opened_once_for_all_types_that_it_speaks_of() -> None:
     storage = Opened()
     own = {f"type-{n}": [an_id(FIRST, 100 * n + i) for i in range(9)] for n in range(50)}
-    buckets, others = put_index(storage, own), put_index(storage, {t: [an_id(FIRST, -1)] for t in own})
+    buckets, others = (
+        put_index(storage, own),
+        put_index(storage, {t: [an_id(FIRST, -1)] for t in own}),
+    )
     wanted = {t: [*ids[::2], an_id(FIRST, 9_999)] for t, ids in own.items()}
     storage.opened.clear()
-    found = held(storage, [Asked([buckets[t], others[t]], np.array(ids, "S16")) for t, ids in wanted.items()])
+    found = held(
+        storage, [Asked([buckets[t], others[t]], np.array(ids, "S16")) for t, ids in wanted.items()]
+    )
     assert [list(f) for f in found if not isinstance(f, Finding)] == [[True] * 5 + [False]] * 50
-    assert sorted(storage.opened) == sorted({run.path for b in (buckets, others) for run in b["type-0"].index})
+    assert sorted(storage.opened) == sorted(
+        {run.path for b in (buckets, others) for run in b["type-0"].index}
+    )
 
 
-def test_the_index_of_an_hour_of_several_containers_spares_reading_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_of_an_hour_of_several_containers_spares_reading_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A container that is full ends a run of rows anywhere within a block of the index."""
     monkeypatch.setattr(containers, "_STEP_BYTES", 64 << 10)
     world = World(tmp_path, storage := Opened(), target_file_bytes=1 << 20, tasks=1)
@@ -88,20 +120,30 @@ def test_the_index_of_an_hour_of_several_containers_spares_reading_them(tmp_path
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_a_bucket_is_asked_only_for_ids_of_hours_that_it_holds(tmp_path: Path, indexed: bool) -> None:
+def test_a_bucket_is_asked_only_for_ids_of_hours_that_it_holds(
+    tmp_path: Path, indexed: bool
+) -> None:
     """Else each of K units that were staged again reads all of K buckets."""
     world = World(tmp_path, storage := Opened())
     late = {n: an_id(hour_at(n), 99) for n in range(6)}  # each comes two buckets later
     own = {n: some_ids(10, hour_at(n)) for n in range(8)}
     for n, ids in own.items():
-        world.close(hour_at(n), world.stage([*ids, *([late[n - 2]] if n > 1 else [])]), indexed=indexed)
+        world.close(
+            hour_at(n), world.stage([*ids, *([late[n - 2]] if n > 1 else [])]), indexed=indexed
+        )
     origins = {hour_at(n).start_s for n in own}
     buckets = closed_buckets(world.database, {"click": origins}, 3600)["click"]
     storage.opened.clear()
-    (found,) = held(storage, [Asked(buckets, np.array([*own[3], late[3], an_id(hour_at(3), 77)], "S16"))])
+    (found,) = held(
+        storage, [Asked(buckets, np.array([*own[3], late[3], an_id(hour_at(3), 77)], "S16"))]
+    )
     assert not isinstance(found, Finding) and list(found) == [True] * 11 + [False]
     of = [buckets[3], buckets[5]]
-    expected = [run.path for b in of for run in b.index] if indexed else [path for b in of for path, _ in b.files]
+    expected = (
+        [run.path for b in of for run in b.index]
+        if indexed
+        else [path for b in of for path, _ in b.files]
+    )
     assert sorted(storage.opened) == sorted(expected)
 
 
@@ -121,13 +163,21 @@ def test_a_bucket_of_which_the_storage_lost_content_concerns_its_own_type_alone(
         return real(self, path, size=size)
 
     monkeypatch.setattr(LocalDisk, "open", refused)
-    first, second = held(world.storage, [Asked([b], np.array(own[n], "S16")) for n, b in enumerate((lost, whole))])
+    first, second = held(
+        world.storage, [Asked([b], np.array(own[n], "S16")) for n, b in enumerate((lost, whole))]
+    )
     assert not isinstance(second, Finding) and second.all()
-    assert isinstance(first, Finding) and lost.files[0][0] in str(first) and "no live replica has it" in str(first)
+    assert (
+        isinstance(first, Finding)
+        and lost.files[0][0] in str(first)
+        and "no live replica has it" in str(first)
+    )
     assert "Restore it, and closing goes on" in str(first)
 
 
-@pytest.mark.parametrize("trouble", [MemoryError(), StorageError("part", "hdfs://x/part", "no answer")])
+@pytest.mark.parametrize(
+    "trouble", [MemoryError(), StorageError("part", "hdfs://x/part", "no answer")]
+)
 def test_what_is_no_fault_of_a_bucket_is_not_said_to_be_one(
     trouble: Exception, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,7 +191,9 @@ def test_what_is_no_fault_of_a_bucket_is_not_said_to_be_one(
         asked(world.storage, bucket_of(world), ids)
 
 
-def test_ids_that_cannot_be_used_concern_their_own_bucket_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_ids_that_cannot_be_used_concern_their_own_bucket_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     storage = Opened()
     own = {t: [an_id(FIRST, n) for n in range(9)] for t in ("click", "damaged", "view")}
     buckets = put_index(storage, own)
@@ -150,13 +202,21 @@ def test_ids_that_cannot_be_used_concern_their_own_bucket_alone(caplog: pytest.L
     content[run.first_row * 16] ^= 1
     storage.delete(run.path)
     storage.write_new(run.path, bytes(content))
-    first, of_it, last = held(storage, [Asked([buckets[t]], np.array(ids, "S16")) for t, ids in own.items()])
-    assert not isinstance(first, Finding) and not isinstance(last, Finding) and [*first, *last] == [True] * 18
+    first, of_it, last = held(
+        storage, [Asked([buckets[t]], np.array(ids, "S16")) for t, ids in own.items()]
+    )
+    assert (
+        not isinstance(first, Finding)
+        and not isinstance(last, Finding)
+        and [*first, *last] == [True] * 18
+    )
     assert isinstance(of_it, Finding) and "it is listed by a closed bucket" in str(of_it)
     assert "an index of ids cannot be used" in caplog.text and "damaged" in caplog.text
 
 
-@given(st.sets(st.integers(0, 300)), st.lists(st.integers(0, 300), max_size=20), st.integers(20, 2000))
+@given(
+    st.sets(st.integers(0, 300)), st.lists(st.integers(0, 300), max_size=20), st.integers(20, 2000)
+)
 @settings(max_examples=40, deadline=None)
 def test_index_and_containers_give_the_same_exact_answer(
     tmp_path_factory: pytest.TempPathFactory, inside: set[int], wanted: list[int], block_bytes: int
@@ -178,18 +238,35 @@ def test_index_and_containers_give_the_same_exact_answer(
         append_all(writer, (datum(event_id) for event_id in own))
         digest = writer.close().blake2b
     indexed = ClosedBucket(
-        event_type="click", hour_s=0, holds=(FIRST,), events=len(own), index=(IdRun(path, first, len(own)),), files=()
+        event_type="click",
+        hour_s=0,
+        holds=(FIRST,),
+        events=len(own),
+        index=(IdRun(path, first, len(own)),),
+        files=(),
     )
-    read = ClosedBucket(event_type="click", hour_s=0, holds=(FIRST,), events=len(own), index=(), files=(("part", digest),))
+    read = ClosedBucket(
+        event_type="click",
+        hour_s=0,
+        holds=(FIRST,),
+        events=len(own),
+        index=(),
+        files=(("part", digest),),
+    )
     ids = [an_id(FIRST, n) for n in wanted] + [b"\xff" * 16, bytes(16)]
     expected = [n in inside for n in wanted] + [False, False]
     assert asked(storage, indexed, ids) == expected
     assert asked(storage, read, ids) == expected if own else True
 
 
-@pytest.mark.parametrize(("error", "read"), [(BadBlocks, ["type-3"]), (StorageError, [f"type-{n}" for n in range(3, 9)])])
+@pytest.mark.parametrize(
+    ("error", "read"), [(BadBlocks, ["type-3"]), (StorageError, [f"type-{n}" for n in range(3, 9)])]
+)
 def test_a_place_that_cannot_be_read_concerns_its_own_bucket_and_a_server_that_is_away_those_behind(
-    error: type[StorageError], read: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    error: type[StorageError],
+    read: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     storage = Opened()
     own = {f"type-{n}": [an_id(FIRST, 100 * n + i) for i in range(5000)] for n in range(9)}
@@ -203,12 +280,18 @@ def test_a_place_that_cannot_be_read_concerns_its_own_bucket_and_a_server_that_i
 
     monkeypatch.setattr(ids_module, "_read_at", refused)
     found = held(storage, [Asked([buckets[t]], np.array(ids[:3], "S16")) for t, ids in own.items()])
-    assert [t for t, of in zip(own, found, strict=True) if isinstance(of, Finding)] == read, "their containers are gone"
-    assert [list(of) for of in found if not isinstance(of, Finding)] == [[True] * 3] * (9 - len(read))
+    assert [t for t, of in zip(own, found, strict=True) if isinstance(of, Finding)] == read, (
+        "their containers are gone"
+    )
+    assert [list(of) for of in found if not isinstance(of, Finding)] == [[True] * 3] * (
+        9 - len(read)
+    )
     assert caplog.text.count("an index of ids cannot be used") == 1
 
 
-def test_a_block_is_believed_whatever_byte_its_digest_ends_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_is_believed_whatever_byte_its_digest_ends_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """numpy drops zeros at the end of a text: of 256 blocks one seemed damaged."""
     monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 1)
     storage, own = LocalDisk(tmp_path), sorted(an_id(FIRST, n) for n in range(2000))
@@ -219,14 +302,23 @@ def test_a_block_is_believed_whatever_byte_its_digest_ends_with(tmp_path: Path, 
     path = f"index-{index.digest}.ids"
     storage.rename_new("index.ids", path)
     indexed = ClosedBucket(
-        event_type="click", hour_s=0, holds=(FIRST,), events=len(own), index=(IdRun(path, 0, len(own)),), files=()
+        event_type="click",
+        hour_s=0,
+        holds=(FIRST,),
+        events=len(own),
+        index=(IdRun(path, 0, len(own)),),
+        files=(),
     )
     assert all(asked(storage, indexed, own))
 
 
-def test_few_ids_read_few_row_groups_and_decode_few_blocks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_ids_read_few_row_groups_and_decode_few_blocks(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 100)
-    monkeypatch.setattr(ContainerWriter.__init__, "__kwdefaults__", {**_defaults(), "block_bytes": 2_000})
+    monkeypatch.setattr(
+        ContainerWriter.__init__, "__kwdefaults__", {**_defaults(), "block_bytes": 2_000}
+    )
     ids = some_ids(5_000)
     world.close(FIRST, world.stage(ids))
     bucket = bucket_of(world)
@@ -248,7 +340,9 @@ def test_few_ids_read_few_row_groups_and_decode_few_blocks(world: World, monkeyp
         return whole(container)
 
     monkeypatch.setattr(ids_module, "_ids_of", counted)
-    assert asked(LocalDisk(world.root), dataclasses.replace(bucket, index=()), [ids[7], ids[8]]) == [True, True]
+    assert asked(
+        LocalDisk(world.root), dataclasses.replace(bucket, index=()), [ids[7], ids[8]]
+    ) == [True, True]
     assert 1 <= len(decoded) <= 2
 
 
@@ -283,11 +377,15 @@ def test_containers_that_are_not_sorted_are_decoded_whole(tmp_path: Path) -> Non
         writer = ContainerWriter(file, json.dumps(SCHEMAS[1]), block_bytes=1)
         append_all(writer, (datum(event_id) for event_id in ids))
         digest = writer.close().blake2b
-    read = ClosedBucket(event_type="click", hour_s=0, holds=(FIRST,), events=60, index=(), files=(("part", digest),))
+    read = ClosedBucket(
+        event_type="click", hour_s=0, holds=(FIRST,), events=60, index=(), files=(("part", digest),)
+    )
     assert all(asked(storage, read, ids))
 
 
-def test_a_lost_index_costs_reading_the_bucket_and_says_so(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lost_index_costs_reading_the_bucket_and_says_so(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     ids = some_ids(20)
     world.close(FIRST, world.stage(ids))
     for file in (world.root / INDEX_FOLDER).iterdir():
@@ -299,10 +397,14 @@ def test_a_lost_index_costs_reading_the_bucket_and_says_so(world: World, caplog:
 def test_blocks_of_buckets_are_walked_as_they_were_written(world: World) -> None:
     world.close(FIRST, world.stage(some_ids(20)))
     ((path, _),) = bucket_of(world).files
-    assert sum(block.records for block in ContainerReader(io.BytesIO(world.storage.read(path)))) == 20
+    assert (
+        sum(block.records for block in ContainerReader(io.BytesIO(world.storage.read(path)))) == 20
+    )
 
 
-def test_no_flipped_bit_of_an_index_or_a_container_hides_an_id(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_flipped_bit_of_an_index_or_a_container_hides_an_id(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 8)
     ids = some_ids(50)
     world.close(FIRST, world.stage(ids))
@@ -334,5 +436,9 @@ def test_rows_of_another_bucket_are_not_an_index_of_this_one(world: World) -> No
     world.close(FIRST, world.stage(ids))
     world.close(hour_at(1), world.stage(some_ids(20, hour_at(1))))
     first, second = bucket_of(world), bucket_of(world, 1)
-    for run in (second.index[0], dataclasses.replace(first.index[0], first_row=1), dataclasses.replace(first.index[0], path="x")):
+    for run in (
+        second.index[0],
+        dataclasses.replace(first.index[0], first_row=1),
+        dataclasses.replace(first.index[0], path="x"),
+    ):
         assert all(asked(LocalDisk(world.root), dataclasses.replace(first, index=(run,)), ids))

@@ -38,7 +38,10 @@ def test_what_an_index_says_of_buckets_is_found_again_by_their_markers(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 7)
-    manifests = {n: world.close(hour_at(n), world.stage([*some_ids(30, hour_at(n)), an_id(FIRST, n)])) for n in range(3)}
+    manifests = {
+        n: world.close(hour_at(n), world.stage([*some_ids(30, hour_at(n)), an_id(FIRST, n)]))
+        for n in range(3)
+    }
     world.storage.write_new(f"{INDEX_FOLDER}/20300101T000000-before-names-told-it.ids", b"")
     files = kept_files(world.storage)
     assert sorted(files.values()) == sorted(m.attempt for m in manifests.values())
@@ -47,8 +50,12 @@ def test_what_an_index_says_of_buckets_is_found_again_by_their_markers(
         others = [("click", hour_at(n + 1).start_s), ("view", hour_at(n).start_s)]
         found = kept_runs(world.storage, path, [("click", hour_at(n).start_s), *others])
         bucket = dataclasses.replace(bucket_of(world, n), index=tuple(run for *_, run in found))
-        assert {(event_type, hour_s) for event_type, hour_s, _ in found} == {("click", hour_at(n).start_s)}
-        assert bucket.is_indexed and sum(asked(world.storage, bucket, some_ids(30, hour_at(n)))) == 30
+        assert {(event_type, hour_s) for event_type, hour_s, _ in found} == {
+            ("click", hour_at(n).start_s)
+        }
+        assert (
+            bucket.is_indexed and sum(asked(world.storage, bucket, some_ids(30, hour_at(n)))) == 30
+        )
         assert kept_runs(world.storage, path, others) == []
     (world.root / path).write_bytes((world.root / path).read_bytes()[:-1])
     assert kept_runs(world.storage, path, [("click", hour_at(2).start_s)]) == []
@@ -56,7 +63,8 @@ def test_what_an_index_says_of_buckets_is_found_again_by_their_markers(
 
 
 @pytest.mark.parametrize(
-    ("trouble", "goes_on"), [(BadBlocks, True), (NotFound, True), (AccessDenied, True), (StorageError, False)]
+    ("trouble", "goes_on"),
+    [(BadBlocks, True), (NotFound, True), (AccessDenied, True), (StorageError, False)],
 )
 def test_an_index_that_is_lost_is_left_out_and_a_server_that_is_away_is_waited_for(
     trouble: type[StorageError], goes_on: bool, world: World, monkeypatch: pytest.MonkeyPatch
@@ -90,7 +98,11 @@ def test_a_storage_that_refuses_an_index_holds_nothing_up(
 ) -> None:
 
     def refuse(self: LocalDisk, source: str, target: str) -> None:
-        raise AccessDenied(target, "file:///x", "denied") if target.startswith(INDEX_FOLDER) else AssertionError(source)
+        raise (
+            AccessDenied(target, "file:///x", "denied")
+            if target.startswith(INDEX_FOLDER)
+            else AssertionError(source)
+        )
 
     listed = world.stage([an_id(FIRST, 1)])
     manifest = world.close(FIRST, listed, indexed=False).model_copy(update={"attempt": "mine"})
@@ -108,7 +120,13 @@ def test_old_and_large_indexes_are_forgotten_and_their_files_deleted(world: Worl
 
     def clean(hours_max: int, bytes_max: int) -> list[bool]:
         clean_indexes(
-            world.storage, world.database, world.lease, hours_max=hours_max, bytes_max=bytes_max, now_ms=now_ms, files_max=2
+            world.storage,
+            world.database,
+            world.lease,
+            hours_max=hours_max,
+            bytes_max=bytes_max,
+            now_ms=now_ms,
+            files_max=2,
         )
         return [bucket_of(world, number).is_indexed for number in range(6)]
 

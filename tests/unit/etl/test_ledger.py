@@ -1,5 +1,5 @@
-"""The ledger's contract, on SQLite and PostgreSQL: offsets move whole or not at all, a stale driver changes nothing, each step
-of closing is taken once.
+"""The ledger's contract, on SQLite and PostgreSQL: offsets move whole or not at all, a stale driver
+changes nothing, each step of closing is taken once.
 """
 
 from __future__ import annotations
@@ -65,10 +65,18 @@ def database(config: Config) -> Iterator[Database]:
     made.close()
 
 
-def batch(end: int, *groups: StagedGroup, start: int = 0, audits: tuple[AuditGroup, ...] = ()) -> StagedBatch:
+def batch(
+    end: int, *groups: StagedGroup, start: int = 0, audits: tuple[AuditGroup, ...] = ()
+) -> StagedBatch:
     paths = {g.path: (EVENTS, g.rows) for g in groups} | {a.path: (AUDIT, a.rows) for a in audits}
     files = tuple(staged_file(path, *of, spans=(span(start, end),)) for path, of in paths.items())
-    return staged_batch(starts=(position(start),), ends=(position(end),), files=files, groups=groups, audit_groups=audits)
+    return staged_batch(
+        starts=(position(start),),
+        ends=(position(end),),
+        files=files,
+        groups=groups,
+        audit_groups=audits,
+    )
 
 
 def consuming(database: Database) -> Lease:
@@ -103,13 +111,19 @@ def test_a_batch_moves_offsets_and_lists_its_groups(database: Database) -> None:
     batches.commit_batch(database, lease, batch(7, group("a", rows=3, low64_sum=2**64 - 1)))
     assert offsets(database) == [7]
     frontiers.freeze(database, database.acquire("closer"), [opened(database)], TOPICS)
-    assert ledger_queries.listed_groups(database, "click", HOUR) == [group("a", rows=3, low64_sum=2**64 - 1)]
+    assert ledger_queries.listed_groups(database, "click", HOUR) == [
+        group("a", rows=3, low64_sum=2**64 - 1)
+    ]
 
 
-def test_a_batch_that_does_not_begin_at_the_ledgers_offset_changes_nothing(database: Database) -> None:
+def test_a_batch_that_does_not_begin_at_the_ledgers_offset_changes_nothing(
+    database: Database,
+) -> None:
     lease = consuming(database)
     batches.commit_batch(database, lease, batch(7, group("a")))
-    with pytest.raises(StaleDriver, match=r"events.click partition 0: the ledger is not at offset 0"):
+    with pytest.raises(
+        StaleDriver, match=r"events.click partition 0: the ledger is not at offset 0"
+    ):
         batches.commit_batch(database, lease, batch(9, group("b")))
     assert offsets(database) == [7]
     frontiers.freeze(database, database.acquire("closer"), [opened(database)], TOPICS)
@@ -126,7 +140,9 @@ def test_a_second_driver_fences_the_first(database: Database) -> None:
 
 def test_a_topic_recreated_is_noticed(database: Database) -> None:
     lease = consuming(database)
-    with pytest.raises(TopicReplaced, match=r"events.click has id id-2, the ledger remembers id of events.click"):
+    with pytest.raises(
+        TopicReplaced, match=r"events.click has id id-2, the ledger remembers id of events.click"
+    ):
         batches.begin_positions(database, lease, [position(topic_id="id-2")])
 
 
@@ -134,13 +150,18 @@ def test_beginning_again_keeps_the_offsets(database: Database) -> None:
     lease = consuming(database)
     batches.commit_batch(database, lease, batch(7))
     batches.begin_positions(database, lease, [START, position(partition=1)])
-    assert sorted((p.partition, p.next_offset) for p in batches.positions(database, "cluster")) == [(0, 7), (1, 0)]
+    assert sorted((p.partition, p.next_offset) for p in batches.positions(database, "cluster")) == [
+        (0, 7),
+        (1, 0),
+    ]
 
 
 def test_a_hosts_last_report_replaces_all_it_said_before(database: Database) -> None:
     lease = consuming(database)
     one, two, later = tailer(), tailer(source="other"), tailer(sequence=1, caught_up_at_ms=9)
-    with_reports = dataclasses.replace(batch(1), reports=((one, two), (later,), (later,), (one, two)))
+    with_reports = dataclasses.replace(
+        batch(1), reports=((one, two), (later,), (later,), (one, two))
+    )
     batches.commit_batch(database, lease, with_reports)
     assert reporters(database) == [later]
 
@@ -150,22 +171,32 @@ def test_an_hour_goes_its_way_once_and_the_next_one_opens(database: Database) ->
     batches.commit_batch(database, consumer, batch(7, group("a"), group("b", HOUR.next())))
     (begun,) = frontiers.freeze(database, closer, [opened(database)], TOPICS)["click"]
     assert begun.next_offset == 7
-    batches.commit_batch(database, consumer, batch(8, group("late"), start=7))  # after the freeze: belongs to a later bucket
+    batches.commit_batch(
+        database, consumer, batch(8, group("late"), start=7)
+    )  # after the freeze: belongs to a later bucket
     assert opened(database).state is State.FROZEN
     frontiers.seal(database, closer, {"click": [seal(audit_next=11)]}, [opened(database)])
     frontiers.close_all(database, closer, [frontiers.Closing(opened(database), manifest())])
     reopened = opened(database)
-    assert (reopened.hour, reopened.state, reopened.settled_next) == (HOUR.next(), State.OPEN, AuditOffsets.of(11))
+    assert (reopened.hour, reopened.state, reopened.settled_next) == (
+        HOUR.next(),
+        State.OPEN,
+        AuditOffsets.of(11),
+    )
     assert listed(database) == ["a"]
     frontiers.freeze(database, closer, [reopened], TOPICS)
     assert listed(database, HOUR.next()) == ["b", "late"]
-    assert [g.path for g in ledger_queries.listed_before(database, "click", HOUR.next(), {HOUR.start_s})] == ["a"]
+    assert [
+        g.path for g in ledger_queries.listed_before(database, "click", HOUR.next(), {HOUR.start_s})
+    ] == ["a"]
 
 
 STEPS: dict[str, Callable[[Database, Lease, Frontier], object]] = {
     "freeze": lambda database, lease, f: frontiers.freeze(database, lease, [f], TOPICS),
     "seal": lambda database, lease, f: frontiers.seal(database, lease, {"click": [seal()]}, [f]),
-    "close": lambda database, lease, f: frontiers.close_all(database, lease, [frontiers.Closing(f, manifest())]),
+    "close": lambda database, lease, f: frontiers.close_all(
+        database, lease, [frontiers.Closing(f, manifest())]
+    ),
     "unfreeze": lambda database, lease, f: frontiers.unfreeze_all(database, lease, [(f, ["why"])]),
 }
 
@@ -201,7 +232,9 @@ def test_promises_are_found_by_hour_and_offset(database: Database) -> None:
     batches.commit_batch(database, consumer, batch(7, audits=audits))
 
     def found(hour: Hour, at_least: int, below: int) -> list[AuditGroup]:
-        return promises_between(database, "click", {hour.start_s}, AuditOffsets.of(at_least), AuditOffsets.of(below))
+        return promises_between(
+            database, "click", {hour.start_s}, AuditOffsets.of(at_least), AuditOffsets.of(below)
+        )
 
     assert found(HOUR, 0, 6) == [audits[0]]
     assert found(HOUR, 0, 5) == []
@@ -209,7 +242,9 @@ def test_promises_are_found_by_hour_and_offset(database: Database) -> None:
     assert found(before, 9, 20) == []
 
 
-def test_a_types_first_hour_is_fixed_once_and_its_sources_are_renewed(config: Config, database: Database) -> None:
+def test_a_types_first_hour_is_fixed_once_and_its_sources_are_renewed(
+    config: Config, database: Database
+) -> None:
     assert put_rules(config, [CLICK], [APP, WEB], Hour(HOUR.end_s)) == []
     row = opened(database)
     assert row.first_hour == HOUR
@@ -218,7 +253,9 @@ def test_a_types_first_hour_is_fixed_once_and_its_sources_are_renewed(config: Co
         put_rules(config, [CLICK], [APP], Hour(HOUR.start_s, 60))
 
 
-def test_a_source_taken_from_a_type_is_awaited_until_its_hosts_say_goodbye(config: Config, database: Database) -> None:
+def test_a_source_taken_from_a_type_is_awaited_until_its_hosts_say_goodbye(
+    config: Config, database: Database
+) -> None:
     lease = consuming(database)
     batches.commit_batch(database, lease, dataclasses.replace(batch(1), reports=((tailer(),),)))
     put_rules(config, [CLICK], [WEB], HOUR)
@@ -231,7 +268,9 @@ def test_a_source_taken_from_a_type_is_awaited_until_its_hosts_say_goodbye(confi
 
 def test_another_bucket_length_is_refused_at_the_start(database: Database) -> None:
     check_other_bucket_length(database, 3600)
-    with pytest.raises(UsageError, match=r"parsing\.bucket_seconds is 60, but the ledger's buckets have 3600 s"):
+    with pytest.raises(
+        UsageError, match=r"parsing\.bucket_seconds is 60, but the ledger's buckets have 3600 s"
+    ):
         check_other_bucket_length(database, 60)
 
 
@@ -248,5 +287,8 @@ def test_every_change_counts_the_commit_number_up(database: Database) -> None:
 
 
 def test_epochs_of_all_leases_are_in_one_order(database: Database) -> None:
-    taken = [database.acquire(name).epoch for name in ("closer", "consumer:default", "closer", "consumer:big")]
+    taken = [
+        database.acquire(name).epoch
+        for name in ("closer", "consumer:default", "closer", "consumer:big")
+    ]
     assert taken == sorted(set(taken))

@@ -1,4 +1,6 @@
-"""The check finds nothing in a sound ledger at any step of its life, and each planted fault by its kind."""
+"""The check finds nothing in a sound ledger at any step of its life, and each planted fault by its
+kind.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,11 @@ def delete_needed_file(life: Life) -> None:
 def files(life: Life, kind: str) -> list[str]:
     """Staged files of the newest batch."""
     folder = life.batches[-1]
-    return [f"{folder}/{entry.name}" for entry in life.storage.list(folder) if entry.name.startswith(kind)]
+    return [
+        f"{folder}/{entry.name}"
+        for entry in life.storage.list(folder)
+        if entry.name.startswith(kind)
+    ]
 
 
 def damage_needed_file(life: Life) -> None:
@@ -91,28 +97,52 @@ FAULTS: dict[str, tuple[LedgerFault, Callable[[Life], object]]] = {
         LedgerFault.CHAIN,
         lambda life: put_frontier(life, "click", hour=FIRST.start_s),
     ),
-    "sealed without a seal": (LedgerFault.SEAL, lambda life: put_frontier(life, "view", state="sealed")),
+    "sealed without a seal": (
+        LedgerFault.SEAL,
+        lambda life: put_frontier(life, "view", state="sealed"),
+    ),
     "listed for an open hour": (
         LedgerFault.LISTING,
-        lambda life: sql(life, f"UPDATE staged_groups SET listed_hour = {SECOND.start_s} WHERE listed_hour IS NULL"),
+        lambda life: sql(
+            life,
+            f"UPDATE staged_groups SET listed_hour = {SECOND.start_s} WHERE listed_hour IS NULL",
+        ),
     ),
     "listed for an earlier hour": (
         LedgerFault.LISTING,
-        lambda life: sql(life, f"UPDATE staged_groups SET listed_hour = {FIRST.start_s} WHERE hour = {SECOND.start_s}"),
+        lambda life: sql(
+            life,
+            f"UPDATE staged_groups SET listed_hour = {FIRST.start_s} WHERE hour = {SECOND.start_s}",
+        ),
     ),
-    "a group lost": (LedgerFault.SUMS, lambda life: sql(life, "DELETE FROM staged_groups WHERE type = 'view'")),
-    "promises lost": (LedgerFault.SUMS, lambda life: sql(life, "DELETE FROM audit_groups WHERE type = 'view'")),
-    "a marker lost": (LedgerFault.MARKER, lambda life: life.storage.delete(f"{FIRST.bucket_path('click')}/{MARKER}")),
+    "a group lost": (
+        LedgerFault.SUMS,
+        lambda life: sql(life, "DELETE FROM staged_groups WHERE type = 'view'"),
+    ),
+    "promises lost": (
+        LedgerFault.SUMS,
+        lambda life: sql(life, "DELETE FROM audit_groups WHERE type = 'view'"),
+    ),
+    "a marker lost": (
+        LedgerFault.MARKER,
+        lambda life: life.storage.delete(f"{FIRST.bucket_path('click')}/{MARKER}"),
+    ),
     "a marker changed": (LedgerFault.MARKER, change_marker),
     "a marker that the ledger does not know": (LedgerFault.OLDER_COPY, publish_unknown),
     "a staged file lost": (LedgerFault.FILE, delete_needed_file),
     "a staged file cut off": (LedgerFault.FILE, damage_needed_file),
-    "a row too many in a file": (LedgerFault.FILE, lambda life: sql(life, "UPDATE staged_files SET rows = rows + 1")),
+    "a row too many in a file": (
+        LedgerFault.FILE,
+        lambda life: sql(life, "UPDATE staged_files SET rows = rows + 1"),
+    ),
     "an offset beyond the topic": (
         LedgerFault.POSITION,
         lambda life: sql(life, "UPDATE positions SET next_offset = 99 WHERE topic = 'events.view'"),
     ),
-    "an offset below the log start": (LedgerFault.POSITION, lambda life: life.topics.log_starts.update({"events.view": 9})),
+    "an offset below the log start": (
+        LedgerFault.POSITION,
+        lambda life: life.topics.log_starts.update({"events.view": 9}),
+    ),
     "a topic recreated": (
         LedgerFault.POSITION,
         lambda life: sql(life, "UPDATE positions SET topic_id = 'x' WHERE topic = 'events.view'"),

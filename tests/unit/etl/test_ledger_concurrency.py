@@ -1,4 +1,6 @@
-"""Several drivers on one ledger, each with connections of its own, as processes on several machines have: exactly one wins."""
+"""Several drivers on one ledger, each with connections of its own, as processes on several machines
+have: exactly one wins.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,12 @@ def batch(name: str, start: int, end: int) -> StagedBatch:
     path = f"_staging/{name}/events.parquet"
     file = staged_file(path, rows=end - start, spans=(span(start, end),))
     return staged_batch(
-        folder=f"_staging/{name}", starts=(position(start),), ends=(position(end),), files=(file,),
+        folder=f"_staging/{name}",
+        starts=(position(start),),
+        ends=(position(end),),
+        files=(file,),
         groups=(group(path, rows=end - start),),
-    )  # fmt: skip
+    )
 
 
 def at_once(tasks: list[Callable[[], object]]) -> list[object]:
@@ -60,14 +65,21 @@ def refused(outcomes: list[object]) -> int:
     return sum(isinstance(o, StaleDriver) for o in outcomes)
 
 
-def test_of_batches_that_begin_at_one_offset_exactly_one_is_committed(drivers: list[Database]) -> None:
+def test_of_batches_that_begin_at_one_offset_exactly_one_is_committed(
+    drivers: list[Database],
+) -> None:
     lease = drivers[0].acquire("consumer:default")
 
     def commit(database: Database, staged: StagedBatch) -> None:
         batches.commit_batch(database, lease, staged)
 
     for begin in range(0, 50, 5):
-        outcomes = at_once([partial(commit, d, batch(f"{begin}-{n}", begin, begin + 5)) for n, d in enumerate(drivers)])
+        outcomes = at_once(
+            [
+                partial(commit, d, batch(f"{begin}-{n}", begin, begin + 5))
+                for n, d in enumerate(drivers)
+            ]
+        )
         assert refused(outcomes) == DRIVERS - 1
     assert [p.next_offset for p in batches.positions(drivers[0], "cluster")] == [50]
     (opened,) = frontiers.frontiers(drivers[0], 3600)
@@ -86,7 +98,8 @@ def test_whoever_took_the_lease_last_is_the_only_one_to_commit(drivers: list[Dat
 
 def test_leases_taken_at_once_have_different_epochs(drivers: list[Database]) -> None:
     leases = at_once([partial(d.acquire, "closer") for d in drivers])
-    assert len({lease.epoch for lease in leases}) == DRIVERS  # type: ignore[attr-defined]  # none is refused
+    # none is refused
+    assert len({lease.epoch for lease in leases}) == DRIVERS  # type: ignore[attr-defined]
 
 
 def test_of_closers_that_freeze_one_hour_exactly_one_does(drivers: list[Database]) -> None:
@@ -97,13 +110,17 @@ def test_of_closers_that_freeze_one_hour_exactly_one_does(drivers: list[Database
     assert [f.state for f in frontiers.frontiers(drivers[1], 3600)] == [State.FROZEN]
 
 
-def test_a_batch_is_listed_whole_or_not_at_all_whenever_the_freeze_comes(drivers: list[Database]) -> None:
+def test_a_batch_is_listed_whole_or_not_at_all_whenever_the_freeze_comes(
+    drivers: list[Database],
+) -> None:
     consumer, closer = drivers[0].acquire("consumer:default"), drivers[1].acquire("closer")
     for begin in range(0, 100, 10):
         (opened,) = frontiers.frontiers(drivers[1], 3600)
         _, offsets = at_once(
             [
-                partial(batches.commit_batch, drivers[0], consumer, batch(str(begin), begin, begin + 10)),
+                partial(
+                    batches.commit_batch, drivers[0], consumer, batch(str(begin), begin, begin + 10)
+                ),
                 partial(frontiers.freeze, drivers[1], closer, [opened], TOPICS),
             ]
         )
@@ -113,7 +130,9 @@ def test_a_batch_is_listed_whole_or_not_at_all_whenever_the_freeze_comes(drivers
         frontiers.unfreeze_all(drivers[1], closer, [(frontiers.frontiers(drivers[1], 3600)[0], ())])
 
 
-def test_a_transaction_that_fails_leaves_nothing_and_holds_up_nobody(drivers: list[Database]) -> None:
+def test_a_transaction_that_fails_leaves_nothing_and_holds_up_nobody(
+    drivers: list[Database],
+) -> None:
     before = drivers[0].identity()
     with pytest.raises(UsageError), drivers[0].transaction() as connection:
         connection.exec_driver_sql("UPDATE positions SET next_offset = 99")
@@ -131,7 +150,9 @@ def test_a_reader_sees_one_moment_while_others_write(drivers: list[Database]) ->
             first = connection.exec_driver_sql("SELECT next_offset FROM positions").scalar_one()
             seen_first.set()
             assert written.wait(30)
-            return first, connection.exec_driver_sql("SELECT next_offset FROM positions").scalar_one()
+            return first, connection.exec_driver_sql(
+                "SELECT next_offset FROM positions"
+            ).scalar_one()
 
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read)

@@ -1,4 +1,6 @@
-"""Copies of a ledger where others are at work on it: of one commit, of this ledger, and never newer than whom they are for."""
+"""Copies of a ledger where others are at work on it: of one commit, of this ledger, and never newer
+than whom they are for.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +37,24 @@ def engine(ledger_url: str) -> Iterator[Engine]:
 
 
 def older_copy(url: str) -> str:
-    """Made when a ledger of the first release's form was migrated. The ledger is of this version again."""
+    """Made when a ledger of the first release's form was migrated.
+
+    The ledger is of this version again.
+    """
     later = step_down(url, OLD)
     with Database(url) as database:
         commit = database.identity()[1]
-    return re.sub(r"revision(.)\d+(.)commit(.)\d+", rf"revision\g<1>{OLD}\g<2>commit\g<3>{commit}", later)
+    return re.sub(
+        r"revision(.)\d+(.)commit(.)\d+", rf"revision\g<1>{OLD}\g<2>commit\g<3>{commit}", later
+    )
 
 
-def waits_for_the_driver(engine: Engine, database: Database, change: Callable[[], object]) -> object:
-    """What comes of the change, begun while a driver was in the middle of a commit that closes a bucket."""
+def waits_for_the_driver(
+    engine: Engine, database: Database, change: Callable[[], object]
+) -> object:
+    """What comes of the change, begun while a driver was in the middle of a commit that closes a
+    bucket.
+    """
     with ThreadPoolExecutor(1) as pool:
         with database.transaction() as connection:
             begun = pool.submit(change)
@@ -59,12 +70,16 @@ def test_a_copy_is_of_one_commit_while_a_driver_is_at_work(ledger_url: str, engi
         assert database.identity()[1] == 2
     with beside(engine, copy) as (connection, schema):
         of_copy = {"schema_translate_map": {None: schema}}
-        assert connection.execute(select(tables.buckets.c.hour), execution_options=of_copy).scalars().all() == [3600]
+        assert connection.execute(
+            select(tables.buckets.c.hour), execution_options=of_copy
+        ).scalars().all() == [3600]
         asked = select(tables.meta.c.value).where(tables.meta.c.key == "commit")
         assert connection.execute(asked, execution_options=of_copy).scalar() == "1"
 
 
-def test_what_a_driver_closes_meanwhile_keeps_a_copy_from_being_put_back(ledger_url: str, engine: Engine) -> None:
+def test_what_a_driver_closes_meanwhile_keeps_a_copy_from_being_put_back(
+    ledger_url: str, engine: Engine
+) -> None:
     Database(ledger_url).close()
     copy = older_copy(ledger_url)
     with Database(ledger_url) as database:
@@ -87,7 +102,9 @@ def test_a_commit_that_waits_while_a_copy_is_put_back_is_told_to_stop(postgres: 
                 pass
 
         asked = held.begin()
-        held.execute(text("LOCK TABLE buckets IN ACCESS EXCLUSIVE MODE"))  # puts the copy back, and stops in the middle
+        held.execute(
+            text("LOCK TABLE buckets IN ACCESS EXCLUSIVE MODE")
+        )  # puts the copy back, and stops in the middle
         back = pool.submit(put_back, url, copy)
         with pytest.raises(StillWaiting):
             back.result(timeout=2)
@@ -102,7 +119,9 @@ def test_a_commit_that_waits_while_a_copy_is_put_back_is_told_to_stop(postgres: 
     engine.dispose()
 
 
-def test_a_commit_number_is_not_given_twice_where_the_copy_is_ahead(ledger_url: str, engine: Engine) -> None:
+def test_a_commit_number_is_not_given_twice_where_the_copy_is_ahead(
+    ledger_url: str, engine: Engine
+) -> None:
     with Database(ledger_url) as database:
         for _ in range(3):
             database.acquire("closer")
@@ -111,11 +130,17 @@ def test_a_commit_number_is_not_given_twice_where_the_copy_is_ahead(ledger_url: 
         connection.execute(text("UPDATE meta SET value = '1' WHERE key = 'commit'"))
     put_back(ledger_url, copy)
     with Database(ledger_url) as database:
-        assert (database.identity()[1], database.epoch("closer")) == (5, 6), "fenced, and again as it was migrated"
+        assert (database.identity()[1], database.epoch("closer")) == (5, 6), (
+            "fenced, and again as it was migrated"
+        )
 
 
-def test_a_copy_of_another_ledger_is_neither_written_over_nor_taken_for_one(ledger_url: str, engine: Engine) -> None:
-    """Of a lost ledger that stood here, or, on PostgreSQL, of one in another schema of the database."""
+def test_a_copy_of_another_ledger_is_neither_written_over_nor_taken_for_one(
+    ledger_url: str, engine: Engine
+) -> None:
+    """Of a lost ledger that stood here, or, on PostgreSQL, of one in another schema of the
+    database.
+    """
     Database(ledger_url).close()
     copy = step_down(ledger_url, OLD)
     Database(ledger_url).close()
@@ -124,9 +149,14 @@ def test_a_copy_of_another_ledger_is_neither_written_over_nor_taken_for_one(ledg
         connection.execute(text("UPDATE meta SET value = '0' WHERE key = 'commit'"))
     with pytest.raises(Unavailable, match="is a copy of another ledger"):
         step_down(ledger_url, OLD)
-    with Database(ledger_url, may_migrate=False) as database, beside(engine, copy) as (connection, schema):
+    with (
+        Database(ledger_url, may_migrate=False) as database,
+        beside(engine, copy) as (connection, schema),
+    ):
         asked = select(tables.meta.c.value).where(tables.meta.c.key == "uuid")
-        of_copy = connection.execute(asked, execution_options={"schema_translate_map": {None: schema}}).scalar()
+        of_copy = connection.execute(
+            asked, execution_options={"schema_translate_map": {None: schema}}
+        ).scalar()
         assert database.identity() == ("another", 0)
         assert of_copy not in (None, "another")
 
@@ -135,18 +165,28 @@ def test_the_ledger_itself_is_no_copy_of_it(ledger_url: str, engine: Engine) -> 
     with Database(ledger_url) as database:
         with database.transaction() as connection:
             connection.execute(tables.buckets.insert(), [BUCKET])
-        itself = "public" if engine.dialect.name == "postgresql" else ledger_url.removeprefix("sqlite:///")
+        itself = (
+            "public"
+            if engine.dialect.name == "postgresql"
+            else ledger_url.removeprefix("sqlite:///")
+        )
         with pytest.raises(UsageError, match="is the ledger itself"):
             put_back(ledger_url, itself)
         assert database.ask(select(tables.buckets.c.hour)).scalars().all() == [3600]
 
 
-def test_what_is_no_copy_of_any_ledger_is_named_as_that(ledger_url: str, engine: Engine, tmp_path: Path) -> None:
+def test_what_is_no_copy_of_any_ledger_is_named_as_that(
+    ledger_url: str, engine: Engine, tmp_path: Path
+) -> None:
     Database(ledger_url).close()
     other = "information_schema"
     if engine.dialect.name == "sqlite":
         (tmp_path / "notes").write_text(
-            "of the operator, and longer than what SQLite begins a file with: its name, sizes, counts" * 9
+            (
+                "of the operator, and longer than what SQLite begins a file with: its name, "
+                "sizes, counts"
+            )
+            * 9
         )
         other = f"{tmp_path}/notes"
     with pytest.raises(UsageError, match=f"{other} is no copy of a ledger"):
@@ -162,7 +202,9 @@ def test_a_ledger_that_does_not_answer_is_told_of_as_one(postgres: Postgres, how
     with (
         Database(url) as database,
         database.transaction(),
-        pytest.raises(Unavailable, match=r"does not answer: canceling statement due to lock timeout"),
+        pytest.raises(
+            Unavailable, match=r"does not answer: canceling statement due to lock timeout"
+        ),
     ):
         step_down(impatient, OLD) if how == "step_down" else put_back(impatient, copy)
 
@@ -173,21 +215,35 @@ def test_a_ledger_that_does_not_answer_is_told_of_as_one(postgres: Postgres, how
 @pytest.fixture
 def config_file(tmp_path: Path) -> Path:
     file = tmp_path / "hourmark.toml"
-    file.write_text(f'[storage]\nroot = "file://{tmp_path}/root"\n[etl]\nledger = "sqlite:///{tmp_path}/ledger.sqlite"\n')
+    file.write_text(
+        f'[storage]\nroot = "file://{tmp_path}/root"\n[etl]\nledger = '
+        f'"sqlite:///{tmp_path}/ledger.sqlite"\n'
+    )
     Database(f"sqlite:///{tmp_path}/ledger.sqlite").close()
     return file
 
 
 def downgraded(config_file: Path, *arguments: str) -> BaseException | None:
-    return CliRunner().invoke(commands.ledger, ["downgrade", "--to", "0.2.0", *arguments, "--config", str(config_file)]).exception
+    return (
+        CliRunner()
+        .invoke(
+            commands.ledger,
+            ["downgrade", "--to", "0.2.0", *arguments, "--config", str(config_file)],
+        )
+        .exception
+    )
 
 
-def test_a_copy_that_the_older_version_could_not_open_is_not_put_back(config_file: Path, tmp_path: Path) -> None:
+def test_a_copy_that_the_older_version_could_not_open_is_not_put_back(
+    config_file: Path, tmp_path: Path
+) -> None:
     url = f"sqlite:///{tmp_path}/ledger.sqlite"
     copy = step_down(url, OLD)  # what was there before it, of this version
     Database(url).close()
     refused = downgraded(config_file, "--restore", copy)
-    assert isinstance(refused, Finding) and f"has schema version {migrations.newest()}" in str(refused)
+    assert isinstance(refused, Finding) and f"has schema version {migrations.newest()}" in str(
+        refused
+    )
 
 
 @pytest.mark.parametrize("how", ["step_down", "put_back"])

@@ -1,4 +1,6 @@
-"""A row of the ledger that changed by itself is a finding, and leads to no bucket that is proved and lacks something."""
+"""A row of the ledger that changed by itself is a finding, and leads to no bucket that is proved
+and lacks something.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,18 @@ from typing import Any, Final
 
 import pytest
 from sqlalchemy import ColumnElement, Table, select, update
-from tests.support.closing import frontier, grade, manifest, poll, report, send, settle, until, wait_of, with_engine_alone
+from tests.support.closing import (
+    frontier,
+    grade,
+    manifest,
+    poll,
+    report,
+    send,
+    settle,
+    until,
+    wait_of,
+    with_engine_alone,
+)
 from tests.support.simulator.truth import FIRST_HOUR, TYPES
 from tests.support.simulator.world import World
 
@@ -23,7 +36,13 @@ from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.model import State
 
-DIGESTED: Final = (tables.positions, tables.frontiers, tables.staged_files, tables.groups, tables.audit_groups)
+DIGESTED: Final = (
+    tables.positions,
+    tables.frontiers,
+    tables.staged_files,
+    tables.groups,
+    tables.audit_groups,
+)
 
 
 def staged(world: World) -> None:
@@ -41,9 +60,13 @@ def flipped(value: Any) -> Iterator[Any]:
     if isinstance(value, int):
         yield from (value ^ (1 << bit) for bit in (0, 1, 7, 12, 33, 60))
     elif isinstance(value, str):
-        yield from (value[:at] + chr(ord(value[at]) ^ 1) + value[at + 1 :] for at in range(len(value)))
+        yield from (
+            value[:at] + chr(ord(value[at]) ^ 1) + value[at + 1 :] for at in range(len(value))
+        )
     elif isinstance(value, bytes):
-        yield from (value[:at] + bytes([value[at] ^ 16]) + value[at + 1 :] for at in range(len(value)))
+        yield from (
+            value[:at] + bytes([value[at] ^ 16]) + value[at + 1 :] for at in range(len(value))
+        )
 
 
 def first_row(world: World, table: Table, *conditions: ColumnElement[bool]) -> dict[str, Any]:
@@ -54,12 +77,16 @@ def put(database: Database, table: Table, row: Any, column: str, value: Any) -> 
     own = [c == row[c.name] for c in table.primary_key if c.name != column]
     with database.transaction() as connection:
         connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
-        changed = connection.execute(update(table).where(*own, table.c[column] == row[column]).values({column: value}))
+        changed = connection.execute(
+            update(table).where(*own, table.c[column] == row[column]).values({column: value})
+        )
         assert changed.rowcount == 1
 
 
 @pytest.mark.parametrize("table", DIGESTED, ids=lambda t: t.name)
-def test_every_changed_byte_of_a_digested_row_is_found_and_named(world: World, table: Table) -> None:
+def test_every_changed_byte_of_a_digested_row_is_found_and_named(
+    world: World, table: Table
+) -> None:
     staged(world)
     assert damaged_rows(world.database) == []
     row = first_row(world, table)
@@ -70,7 +97,9 @@ def test_every_changed_byte_of_a_digested_row_is_found_and_named(world: World, t
         values = [*flipped(row[column.name])]
         for value in values[:: 1 + len(values) // 10] or ["[]"]:
             put(world.database, table, row, column.name, value)
-            (found,) = {(d.table, str(d)) for d in damaged_rows(world.database) if d.table == table.name}
+            (found,) = {
+                (d.table, str(d)) for d in damaged_rows(world.database) if d.table == table.name
+            }
             assert "`hourmark ledger check`" in found[1] and "restore the newest copy" in found[1]
             put(world.database, table, row | {column.name: value}, column.name, row[column.name])
             changes += 1
@@ -78,14 +107,23 @@ def test_every_changed_byte_of_a_digested_row_is_found_and_named(world: World, t
 
 
 UNSEEN: Final = (("audit_groups", "type"), ("audit_groups", "hour"))
-OVERLOOKED: Final = ((tables.groups, "bytes"), (tables.audit_groups, "promised"), (tables.frontiers, "settled_next"))
+OVERLOOKED: Final = (
+    (tables.groups, "bytes"),
+    (tables.audit_groups, "promised"),
+    (tables.frontiers, "settled_next"),
+)
 CLOSING: Final = [
-    (t, c.name) for t in (tables.groups, tables.audit_groups, tables.frontiers) for c in t.columns if c.name != "id"
+    (t, c.name)
+    for t in (tables.groups, tables.audit_groups, tables.frontiers)
+    for c in t.columns
+    if c.name != "id"
 ]
 
 
 @pytest.mark.parametrize(("table", "column"), CLOSING, ids=lambda x: getattr(x, "name", x))
-def test_a_changed_row_closes_nothing_falsely_and_holds_its_own_type_alone(world: World, table: Table, column: str) -> None:
+def test_a_changed_row_closes_nothing_falsely_and_holds_its_own_type_alone(
+    world: World, table: Table, column: str
+) -> None:
     changed_row(world, table, column)
 
 
@@ -102,22 +140,33 @@ def test_the_checker_notices_digests_that_are_switched_off(
 
 def changed_row(world: World, table: Table, column: str) -> None:
     staged(world)
-    row = dict(world.database.ask(select(table).where(table.c.type == "click")).mappings().all()[-1])
+    row = dict(
+        world.database.ask(select(table).where(table.c.type == "click")).mappings().all()[-1]
+    )
     if column == "file_id":
-        value: Any = max(world.database.ask(select(tables.staged_files.c.id)).scalars()) - row[column] + 1
+        value: Any = (
+            max(world.database.ask(select(tables.staged_files.c.id)).scalars()) - row[column] + 1
+        )
     else:
-        value = next(flipped(row[column]), "[]" if column in ("seal", "alarm") else FIRST_HOUR.start_s - 3600)
+        value = next(
+            flipped(row[column]), "[]" if column in ("seal", "alarm") else FIRST_HOUR.start_s - 3600
+        )
     put(world.database, table, row, column, value)
     for _ in range(6):
         world.closer.step()
         world.check()
         world.clock.advance(11)
     assert grade(world, "view") == "proved", "another type"
-    if (table.name, column) in UNSEEN:  # no question finds it; its rows are listed, and count as unaudited rows
+    if (
+        table.name,
+        column,
+    ) in UNSEEN:  # no question finds it; its rows are listed, and count as unaudited rows
         assert manifest(world).events == 2
     else:
         assert not any(event_type == "click" for event_type, _ in world.judge.manifests)
-    assert column == "listed_hour" or {d.table for d in damaged_rows(world.database)} == {table.name}
+    assert column == "listed_hour" or {d.table for d in damaged_rows(world.database)} == {
+        table.name
+    }
 
 
 def test_a_damaged_group_says_so_to_operators(world: World) -> None:
@@ -128,8 +177,18 @@ def test_a_damaged_group_says_so_to_operators(world: World) -> None:
         pass
     world.check()
     wait = wait_of(world)
-    assert wait.phase == "ledger" and "row of staged_groups" in wait.what[0] and "`hourmark ledger rebuild`" in wait.what[0]
-    put(world.database, tables.groups, row | {"low64_sum": row["low64_sum"] ^ 4}, "low64_sum", row["low64_sum"])
+    assert (
+        wait.phase == "ledger"
+        and "row of staged_groups" in wait.what[0]
+        and "`hourmark ledger rebuild`" in wait.what[0]
+    )
+    put(
+        world.database,
+        tables.groups,
+        row | {"low64_sum": row["low64_sum"] ^ 4},
+        "low64_sum",
+        row["low64_sum"],
+    )
     world.clock.advance(60)
     poll(world)
     assert grade(world) == "proved"
@@ -142,7 +201,9 @@ def test_a_damaged_frontier_is_a_state_of_its_own(world: World) -> None:
     assert frontier(world).state is State.DAMAGED
     poll(world)
     assert wait_of(world).phase == "ledger"
-    assert [f.event_type for f in frontiers(world.database, 3600) if f.state is State.DAMAGED] == ["click"]
+    assert [f.event_type for f in frontiers(world.database, 3600) if f.state is State.DAMAGED] == [
+        "click"
+    ]
 
 
 @pytest.mark.parametrize("listed", [None, FIRST_HOUR.start_s - 7200, FIRST_HOUR.start_s + 3600])
@@ -155,14 +216,23 @@ def test_a_sealed_hour_whose_listing_changed_is_not_written(
 
     def publish(self: Any, sealed: Any) -> Any:
         with world.database.transaction() as connection:
-            one = select(tables.groups.c.id).where(tables.groups.c.type == "click").limit(1).scalar_subquery()
-            connection.execute(update(tables.groups).where(tables.groups.c.id == one).values(listed_hour=listed))
+            one = (
+                select(tables.groups.c.id)
+                .where(tables.groups.c.type == "click")
+                .limit(1)
+                .scalar_subquery()
+            )
+            connection.execute(
+                update(tables.groups).where(tables.groups.c.id == one).values(listed_hour=listed)
+            )
         return real(self, sealed)
 
     monkeypatch.setattr(publisher, "publish", publish)
     poll(world)
     world.check()
-    assert frontier(world).state is State.SEALED and ("click", FIRST_HOUR) not in world.judge.manifests
+    assert (
+        frontier(world).state is State.SEALED and ("click", FIRST_HOUR) not in world.judge.manifests
+    )
     assert "which was sealed with 2" in wait_of(world).what[0]
     assert grade(world, "view") == "proved"
 
@@ -187,7 +257,11 @@ def test_single_bits_of_an_sqlite_ledger_never_lead_to_a_false_proof(world: Worl
     with world.database.transaction():
         pass
     world.database.close()
-    whole, files, folders = world.ledger.read_bytes(), dict(world.storage._files), set(world.storage._folders)
+    whole, files, folders = (
+        world.ledger.read_bytes(),
+        dict(world.storage._files),
+        set(world.storage._folders),
+    )
     outcomes: dict[str, int] = {}
     for _ in range(int(os.environ.get("HOURMARK_LEDGER_BITS", "30"))):
         for other in world.ledger.parent.glob(f"{world.ledger.name}-*"):

@@ -1,4 +1,6 @@
-"""Ledger URLs: what is refused, by the name of the setting and without a password; what an unreachable server is called."""
+"""Ledger URLs: what is refused, by the name of the setting and without a password; what an
+unreachable server is called.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ sshfs#x /mnt/ssh fuse.sshfs rw 0 0
         "postgresql:/me:secret@host",
     ],
 )
-def test_a_wrong_ledger_url_is_refused_by_the_name_of_the_setting_and_without_its_password(url: str) -> None:
+def test_a_wrong_ledger_url_is_refused_by_the_name_of_the_setting_and_without_its_password(
+    url: str,
+) -> None:
     with pytest.raises(ConfigError, match=r"etl\.ledger") as refused:
         Database(url)
     assert "secret" not in str(refused.value)
@@ -47,7 +51,9 @@ def test_a_password_is_never_shown() -> None:
 
 
 def test_a_server_that_is_away_is_unavailable_without_its_password(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match=r"etl\.ledger = postgresql.*check that its server runs") as refused:
+    with pytest.raises(
+        Unavailable, match=r"etl\.ledger = postgresql.*check that its server runs"
+    ) as refused:
         Database(f"postgresql://me:secret@/db?host={tmp_path}")
     assert "secret" not in str(refused.value)
 
@@ -81,7 +87,9 @@ def test_a_server_outlives_the_thread_that_started_it(postgres: Postgres) -> Non
     database.close()
 
 
-def test_a_connection_lost_within_a_transaction_is_unavailable_and_changes_nothing(postgres: Postgres) -> None:
+def test_a_connection_lost_within_a_transaction_is_unavailable_and_changes_nothing(
+    postgres: Postgres,
+) -> None:
     database = Database(postgres.new_database())
     before = database.identity()
     with pytest.raises(Unavailable), database.transaction() as connection:
@@ -105,7 +113,10 @@ def test_readers_cannot_write_on_postgresql(postgres: Postgres) -> None:
 
 @pytest.mark.parametrize(
     "conf",
-    [{"spark.submit.deployMode": "cluster"}, {"spark.submit.deployMode": "client", "spark.kubernetes.submitInDriver": "true"}],
+    [
+        {"spark.submit.deployMode": "cluster"},
+        {"spark.submit.deployMode": "client", "spark.kubernetes.submitInDriver": "true"},
+    ],
 )
 def test_a_file_is_refused_where_the_cluster_places_the_driver(conf: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="Use PostgreSQL"):
@@ -113,7 +124,9 @@ def test_a_file_is_refused_where_the_cluster_places_the_driver(conf: dict[str, s
     check_moving_driver(POSTGRESQL, conf)
 
 
-@pytest.mark.parametrize("conf", [{}, {"spark.master": "yarn", "spark.submit.deployMode": "client"}])
+@pytest.mark.parametrize(
+    "conf", [{}, {"spark.master": "yarn", "spark.submit.deployMode": "client"}]
+)
 def test_a_file_is_fine_where_the_driver_stays(conf: dict[str, str]) -> None:
     check_moving_driver(SQLITE, conf)
 
@@ -124,6 +137,9 @@ def test_a_file_on_a_network_file_system_is_refused(file: str) -> None:
         check_network_disk(Path(file), MOUNTS)
 
 
-@pytest.mark.parametrize("file", ["/srv/shared files/local/ledger.sqlite", "/srv/sharedfiles/ledger.sqlite", "/ledger.sqlite"])
+@pytest.mark.parametrize(
+    "file",
+    ["/srv/shared files/local/ledger.sqlite", "/srv/sharedfiles/ledger.sqlite", "/ledger.sqlite"],
+)
 def test_a_file_on_a_disk_is_fine(file: str) -> None:
     check_network_disk(Path(file), MOUNTS)

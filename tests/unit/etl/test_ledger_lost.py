@@ -1,4 +1,6 @@
-"""The ledger is gone and the root holds buckets: every command says `ledger rebuild`, and none makes an empty ledger there."""
+"""The ledger is gone and the root holds buckets: every command says `ledger rebuild`, and none
+makes an empty ledger there.
+"""
 
 from __future__ import annotations
 
@@ -75,14 +77,20 @@ def test_with_buckets_on_the_root_a_ledger_that_is_gone_is_to_be_rebuilt(
     with pytest.raises(Unavailable) as refused:
         COMMANDS[command](file)
     said = str(refused.value)
-    assert f"`hourmark ledger rebuild --into sqlite:///{path}`" in said and "types apply" not in said
+    assert (
+        f"`hourmark ledger rebuild --into sqlite:///{path}`" in said and "types apply" not in said
+    )
     assert str(path) in said and f"{tmp_path}/root" in said and TYPE in said
     assert path.exists() == stood, "no command makes one"
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"types apply"}))
-def test_where_nothing_was_closed_yet_types_apply_makes_the_ledger(command: str, file: Path, tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match=r"there is no ledger at .*`hourmark types apply --dir types` makes it"):
+def test_where_nothing_was_closed_yet_types_apply_makes_the_ledger(
+    command: str, file: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        Unavailable, match=r"there is no ledger at .*`hourmark types apply --dir types` makes it"
+    ):
         COMMANDS[command](file)
     assert not (tmp_path / "ledger.sqlite").exists()
     apply_types(file)
@@ -91,7 +99,10 @@ def test_where_nothing_was_closed_yet_types_apply_makes_the_ledger(command: str,
 
 def test_a_ledger_that_knows_no_types_is_waited_for(file: Path) -> None:
     apply_types(file)
-    with pytest.raises(Unavailable, match=r"the ledger knows no event types yet; `hourmark types apply --dir types`") as told:
+    with pytest.raises(
+        Unavailable,
+        match=r"the ledger knows no event types yet; `hourmark types apply --dir types`",
+    ) as told:
         COMMANDS["etl run"](file)
     assert told.value.exit_code == 1, "a unit starts it again"
 
@@ -104,7 +115,9 @@ def test_where_storage_does_not_answer_it_is_said_that_nobody_can_tell(
     file.write_text(away + file.read_text().partition("\n[etl]")[2].join(["[etl]", ""]))
     with pytest.raises(Unavailable, match="cannot be told") as refused:
         existing_ledger(load_config(file))
-    assert "`hourmark ledger rebuild" in str(refused.value) and "`hourmark types apply" in str(refused.value)
+    assert "`hourmark ledger rebuild" in str(refused.value) and "`hourmark types apply" in str(
+        refused.value
+    )
     apply_types(file)
     assert (tmp_path / "ledger.sqlite").exists(), "a first ledger needs no storage"
     with pytest.raises(Unavailable, match=r"is empty; whether it is lost cannot be told"):

@@ -1,4 +1,6 @@
-"""A driver with an older copy of the ledger, or another one, is stopped at its start; first hours are kept on storage too."""
+"""A driver with an older copy of the ledger, or another one, is stopped at its start; first hours
+are kept on storage too.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ def copied(tmp_path: Path) -> Iterator[list[Database]]:
 
 def copy_of(folder: Path, copied: list[Database]) -> Database:
     """The ledger as it is now, as a backup would keep it."""
-    with sqlite3.connect(folder / "ledger.sqlite") as source, sqlite3.connect(folder / "copy.sqlite") as kept:
+    with (
+        sqlite3.connect(folder / "ledger.sqlite") as source,
+        sqlite3.connect(folder / "copy.sqlite") as kept,
+    ):
         source.backup(kept)
     source.close()
     kept.close()
@@ -76,7 +81,11 @@ def test_yesterdays_copy_is_refused(
     for _ in range(closed_since):
         life.close("click")
     with pytest.raises(
-        ForeignLedger, match=r"click .* older copy, or another; restore the newest copy, or .*hourmark ledger rebuild"
+        ForeignLedger,
+        match=(
+            r"click .* older copy, or another; restore the newest copy, or .*hourmark ledger "
+            r"rebuild"
+        ),
     ):
         check(life, older)
 
@@ -87,13 +96,17 @@ def test_a_copy_that_had_sealed_what_was_closed_since_goes_on_unless_more_was(
     life.close("click", in_ledger=False)
     older = copy_of(tmp_path, copied)
     check(life, older)
-    manifest = rewritten(life.storage.read(f"{FIRST.bucket_path('click')}/_SUCCESS"), hour=str(FIRST.next()))
+    manifest = rewritten(
+        life.storage.read(f"{FIRST.bucket_path('click')}/_SUCCESS"), hour=str(FIRST.next())
+    )
     life.storage.write_new(f"{FIRST.next().bucket_path('click')}/_SUCCESS", manifest)
     with pytest.raises(ForeignLedger, match="has not even sealed it"):
         check(life, older)
 
 
-def test_a_new_ledger_on_an_old_root_is_refused(life: Life, tmp_path: Path, copied: list[Database]) -> None:
+def test_a_new_ledger_on_an_old_root_is_refused(
+    life: Life, tmp_path: Path, copied: list[Database]
+) -> None:
     life.close("click")
     url = f"sqlite:///{tmp_path}/new.sqlite"
     copied.append(Database(url))
@@ -106,7 +119,14 @@ def test_a_new_ledger_on_an_old_root_is_refused(life: Life, tmp_path: Path, copi
 
 
 @pytest.mark.parametrize(
-    "stray", ["click", FIRST.next().bucket_path("click"), FIRST.bucket_path("view"), "other", FIRST.bucket_path("other")]
+    "stray",
+    [
+        "click",
+        FIRST.next().bucket_path("click"),
+        FIRST.bucket_path("view"),
+        "other",
+        FIRST.bucket_path("other"),
+    ],
 )
 def test_folders_without_a_marker_say_nothing_of_the_ledger(life: Life, stray: str) -> None:
     life.storage.make_folder(stray)
@@ -121,20 +141,32 @@ def test_a_bucket_of_a_later_commit_than_the_ledgers_is_refused(life: Life, tmp_
         check(life)
 
 
-def test_first_hours_are_recorded_once_and_new_types_beside_them(life: Life, ledger_url: str) -> None:
+def test_first_hours_are_recorded_once_and_new_types_beside_them(
+    life: Life, ledger_url: str
+) -> None:
     ledger = life.database.identity()[0]
     record_first_hours(life.storage, life.database, LENGTH_S)
     (only,) = read_first_hours(life.storage)
-    assert (only.ledger, only.first_hours_s) == (ledger, {"click": FIRST.start_s, "view": FIRST.start_s})
+    assert (only.ledger, only.first_hours_s) == (
+        ledger,
+        {"click": FIRST.start_s, "view": FIRST.start_s},
+    )
     more = life.declared[0].model_copy(update={"name": "more"})
-    put_rules(Config(etl=Etl(ledger=ledger_url)), [*life.declared, more], life.sources, FIRST.next())
+    put_rules(
+        Config(etl=Etl(ledger=ledger_url)), [*life.declared, more], life.sources, FIRST.next()
+    )
     record_first_hours(life.storage, life.database, LENGTH_S)
-    assert [r.first_hours_s for r in read_first_hours(life.storage)][1:] == [{"more": FIRST.next().start_s}]
+    assert [r.first_hours_s for r in read_first_hours(life.storage)][1:] == [
+        {"more": FIRST.next().start_s}
+    ]
 
 
 def test_a_damaged_record_of_first_hours_is_named(life: Life) -> None:
     life.storage.write_new("_ledger/first-hours-x.json", b"{}")
-    with pytest.raises(Finding, match=r"(?s)first-hours-x\.json: no record of first hours.* Bring it back from a copy"):
+    with pytest.raises(
+        Finding,
+        match=r"(?s)first-hours-x\.json: no record of first hours.* Bring it back from a copy",
+    ):
         read_first_hours(life.storage)
     record = FirstHours(format=1, ledger="l", commit=1, first_hours_s={"a": 2})
     assert FirstHours.decode(record.encode()) == record
@@ -162,7 +194,9 @@ def test_a_record_of_first_hours_that_cannot_be_read_stops_no_driver_and_is_made
     with pytest.raises(Finding, match="Bring it back from a copy; where there is none, delete it"):
         read_first_hours(life.storage)
     life.storage.delete(f"_ledger/{entry.name}")
-    assert [r.first_hours_s for r in read_first_hours(life.storage)] == [{"click": FIRST.start_s, "view": FIRST.start_s}]
+    assert [r.first_hours_s for r in read_first_hours(life.storage)] == [
+        {"click": FIRST.start_s, "view": FIRST.start_s}
+    ]
 
 
 @pytest.mark.parametrize("trouble", ["damaged", "lost"])

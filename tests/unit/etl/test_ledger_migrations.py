@@ -1,4 +1,6 @@
-"""One way to make and change the tables, which agrees with how the code sees them; other versions are refused."""
+"""One way to make and change the tables, which agrees with how the code sees them; other versions
+are refused.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def test_opening_again_changes_nothing(ledger_url: str) -> None:
 def test_a_newer_ledger_is_refused_with_both_numbers(engine: Engine, ledger_url: str) -> None:
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '99'"))
-    with pytest.raises(EtlStop, match=rf"schema version 99, this software knows {migrations.newest()}"):
+    with pytest.raises(
+        EtlStop, match=rf"schema version 99, this software knows {migrations.newest()}"
+    ):
         Database(ledger_url)
 
 

@@ -1,4 +1,6 @@
-"""A ledger lost as a whole is rebuilt with the same frontiers, and all that open hours need, from storage and topics."""
+"""A ledger lost as a whole is rebuilt with the same frontiers, and all that open hours need, from
+storage and topics.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def go_on(life: Life, target: Database) -> None:
 
 
 def dumped(database: Database) -> dict[str, Any]:
-    """What must be the same: everything but row numbers, commit number, leases and what is only a closer's memory."""
+    """What must be the same: everything but row numbers, commit number, leases and what is only a
+    closer's memory.
+    """
     with database.reading() as connection:
         files = {row.id: row.path for row in connection.execute(select(tables.staged_files))}
         found: dict[str, Any] = {}
@@ -80,7 +84,9 @@ def dumped(database: Database) -> dict[str, Any]:
     return found
 
 
-def test_frontiers_buckets_and_what_is_settled_are_found_again(life: Life, target: Database) -> None:
+def test_frontiers_buckets_and_what_is_settled_are_found_again(
+    life: Life, target: Database
+) -> None:
     life.report("web1")
     life.produce("click", FIRST, 5)
     life.take_in("view", FIRST, 2)
@@ -102,7 +108,9 @@ def test_the_rebuilt_ledger_goes_on(life: Life, target: Database) -> None:
     life.take_in("click", SECOND, 1)
     go_on(life, target)
     life.take_in("click", FIRST, 2)
-    assert unlisted(target)["click"] == {FIRST.start_s: 7, SECOND.start_s: 1}, "what is closed, too: its ids drop it"
+    assert unlisted(target)["click"] == {FIRST.start_s: 7, SECOND.start_s: 1}, (
+        "what is closed, too: its ids drop it"
+    )
     manifest = life.close("click")
     assert (manifest.ledger, manifest.hour) == (closed[0], str(SECOND))
     assert manifest.ledger_commit > closed[1]
@@ -113,7 +121,9 @@ def unlisted(database: Database) -> dict[str, dict[int, int]]:
     groups = tables.groups
     found: dict[str, dict[int, int]] = {}
     with database.reading() as connection:
-        for g in connection.execute(select(groups).where(groups.c.listed_hour.is_(None))).mappings():
+        for g in connection.execute(
+            select(groups).where(groups.c.listed_hour.is_(None))
+        ).mappings():
             of_type = found.setdefault(g["type"], {})
             of_type[g["hour"]] = of_type.get(g["hour"], 0) + g["rows"]
     return found
@@ -129,7 +139,9 @@ def put_index(storage: Storage, attempt: str, buckets: Sequence[tuple[str, Hour]
     return path
 
 
-def test_an_index_of_ids_is_taken_over_for_buckets_that_its_attempt_published(life: Life, target: Database) -> None:
+def test_an_index_of_ids_is_taken_over_for_buckets_that_its_attempt_published(
+    life: Life, target: Database
+) -> None:
     life.take_in("click", FIRST, 5)
     attempt = life.close("click").attempt
     path = put_index(life.storage, attempt, [("view", FIRST), ("click", FIRST), ("click", SECOND)])
@@ -140,7 +152,9 @@ def test_an_index_of_ids_is_taken_over_for_buckets_that_its_attempt_published(li
     assert paths(target) == {path}
 
 
-def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(life: Life, target: Database) -> None:
+def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(
+    life: Life, target: Database
+) -> None:
     life.produce("click", FIRST, 5)
     life.take_in("view", FIRST, 5)
     life.freeze("click")
@@ -160,7 +174,9 @@ def lose(life: Life, path: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["as it was", "damaged", "gone"])
-def test_a_marker_says_nothing_of_later_hours_below_its_offset(life: Life, target: Database, how: str) -> None:
+def test_a_marker_says_nothing_of_later_hours_below_its_offset(
+    life: Life, target: Database, how: str
+) -> None:
     life.produce("click", FIRST, 3)
     batch = life.take_in("click", SECOND, 5)
     life.close("click")
@@ -178,7 +194,9 @@ def proved(life: Life) -> Proof:
     opened = life.frontier("click")
     frontiers.freeze(life.database, life.closer, [opened], {"click": ["events.click"]})
     below = len(life.topics.logs["hourmark.audit"])
-    return Engine(life.storage, life.database, Config()).prove([opened], AuditOffsets.of(below))["click"]
+    return Engine(life.storage, life.database, Config()).prove([opened], AuditOffsets.of(below))[
+        "click"
+    ]
 
 
 def unlisted_of(life: Life, hour: Hour) -> int:
@@ -211,7 +229,9 @@ def test_a_restored_copy_that_is_lost_later_knows_no_less(tmp_path: Path, target
     life.database.close()
 
 
-def test_what_kafka_no_longer_holds_is_listed_from_staged_files(life: Life, target: Database) -> None:
+def test_what_kafka_no_longer_holds_is_listed_from_staged_files(
+    life: Life, target: Database
+) -> None:
     life.produce("click", FIRST, 3)
     life.take_in("view", FIRST, 2)
     life.close("view")
@@ -225,7 +245,9 @@ def test_what_kafka_no_longer_holds_is_listed_from_staged_files(life: Life, targ
 
 
 @pytest.mark.parametrize("how", ["damaged", "gone"])
-def test_promises_that_neither_kafka_nor_a_file_holds_are_a_gap(life: Life, target: Database, how: str) -> None:
+def test_promises_that_neither_kafka_nor_a_file_holds_are_a_gap(
+    life: Life, target: Database, how: str
+) -> None:
     batch = life.take_in("click", FIRST, 3)
     life.take_in("click", FIRST, 4)
     life.topics.log_starts = {"events.click": 7, "hourmark.audit": 2}
@@ -234,7 +256,9 @@ def test_promises_that_neither_kafka_nor_a_file_holds_are_a_gap(life: Life, targ
     done = rebuilt(life, target)
     assert done.lost == ["topic hourmark.audit partition 0: offsets [0, 1) are lost to retention"]
     assert [h.topic for h in open_gaps(target)] == ["hourmark.audit"]
-    assert [note for note in done.notes if audit in note] == done.notes and bool(done.notes) == (how == "damaged")
+    assert [note for note in done.notes if audit in note] == done.notes and bool(done.notes) == (
+        how == "damaged"
+    )
 
 
 def test_promises_of_closed_hours_need_not_be_found(life: Life, target: Database) -> None:
@@ -246,8 +270,12 @@ def test_promises_of_closed_hours_need_not_be_found(life: Life, target: Database
     life.storage.delete("_staging")
     assert rebuilt(life, target).lost == []
     life.topics.log_starts = {"events.click": 6, "hourmark.audit": 3}
-    other = Database(f"sqlite:///{Path(str(target._changing.url.database)).with_name('other.sqlite')}")
-    assert rebuilt(life, other).lost == ["topic hourmark.audit partition 0: offsets [2, 3) are lost to retention"]
+    other = Database(
+        f"sqlite:///{Path(str(target._changing.url.database)).with_name('other.sqlite')}"
+    )
+    assert rebuilt(life, other).lost == [
+        "topic hourmark.audit partition 0: offsets [2, 3) are lost to retention"
+    ]
     other.close()
 
 
@@ -257,7 +285,10 @@ def test_lost_events_are_named_and_hold_nothing(life: Life, target: Database) ->
     life.storage.delete(next(f.path for f in batch.files if f.kind == "events"))
     assert rebuilt(life, target).lost == []
     (gap,) = accepted_gaps(target)
-    assert (gap.topic, gap.what) == ("events.click", "topic events.click partition 0: offsets [0, 3) are lost to retention")
+    assert (gap.topic, gap.what) == (
+        "events.click",
+        "topic events.click partition 0: offsets [0, 3) are lost to retention",
+    )
     assert open_gaps(target) == []
 
 
@@ -282,9 +313,13 @@ def test_a_filled_ledger_is_refused(life: Life) -> None:
         rebuilt(life, life.database)
 
 
-def test_buckets_of_two_ledgers_are_refused_and_nothing_is_written(life: Life, target: Database) -> None:
+def test_buckets_of_two_ledgers_are_refused_and_nothing_is_written(
+    life: Life, target: Database
+) -> None:
     manifest = life.close("click")
-    other = manifest.model_copy(update={"type": "view", "ledger": "another", "software": "hourmark 0.3.0"}).sealed()
+    other = manifest.model_copy(
+        update={"type": "view", "ledger": "another", "software": "hourmark 0.3.0"}
+    ).sealed()
     life.storage.write_new(f"{FIRST.bucket_path('view')}/_SUCCESS", other.encode())
     with pytest.raises(Finding, match="buckets of several ledgers"):
         rebuilt(life, target)
@@ -305,26 +340,40 @@ def close_one(life: Life) -> None:
     life.close("click")
 
 
-def test_the_rules_are_those_of_the_topic_and_an_id_keeps_its_meaning(life: Life, target: Database) -> None:
+def test_the_rules_are_those_of_the_topic_and_an_id_keeps_its_meaning(
+    life: Life, target: Database
+) -> None:
     close_one(life)
     rebuilt(life, target)
     assert LedgerRules(target).book().latest == life.rules
     assert known_schemas(target)[1].meaning == life.rules.types["click"].meaning
 
 
-def test_markers_and_rules_that_contradict_each_other_stop_a_rebuild(life: Life, target: Database) -> None:
+def test_markers_and_rules_that_contradict_each_other_stop_a_rebuild(
+    life: Life, target: Database
+) -> None:
     close_one(life)
     other = EventType(name="click", fields=[{"name": "m", "type": "string"}])
-    others = dataclasses.replace(life.rules, types={**life.rules.types, "click": TypeVersion(other, 1)})
+    others = dataclasses.replace(
+        life.rules, types={**life.rules.types, "click": TypeVersion(other, 1)}
+    )
     with pytest.raises(Finding, match=r"contradict each other.*schema id 1 stands for click"):
-        rebuild(dataclasses.replace(life.outside(), rules=RulesBook(others.records())), target, lambda _: None)
+        rebuild(
+            dataclasses.replace(life.outside(), rules=RulesBook(others.records())),
+            target,
+            lambda _: None,
+        )
 
 
 def test_without_the_topic_ids_of_markers_keep_their_meaning(life: Life, target: Database) -> None:
     """A registry that is recreated then cannot give them another."""
     close_one(life)
     done = rebuild(dataclasses.replace(life.outside(), rules=RulesBook()), target, lambda _: None)
-    assert [note for note in done.notes if "no rules revision has the schema ids 1 of closed buckets" in note]
+    assert [
+        note
+        for note in done.notes
+        if "no rules revision has the schema ids 1 of closed buckets" in note
+    ]
     assert len(set(done.notes)) == len(done.notes), "each is told once"
     schema = known_schemas(target)[1]
     assert (schema.meaning, schema.text) == (life.rules.types["click"].meaning, "")
@@ -347,17 +396,26 @@ def put_unaudited(life: Life, hour: Hour, rows: int) -> str:
     return write_unaudited(life.storage, 7, opened, pa.table(found, schema=UNAUDITED_SCHEMA)).path
 
 
-def test_unaudited_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(life: Life, target: Database) -> None:
-    paths = {(rows, hour): put_unaudited(life, hour, rows) for rows in (2, 3) for hour in (FIRST, SECOND)}
+def test_unaudited_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(
+    life: Life, target: Database
+) -> None:
+    paths = {
+        (rows, hour): put_unaudited(life, hour, rows) for rows in (2, 3) for hour in (FIRST, SECOND)
+    }
     life.take_in("click", FIRST, 4)
     life.close("click", Book(rows=4, events=4, promised=1, unaudited=3))
     rebuilt(life, target)
     with target.reading() as connection:
         (row,) = connection.execute(select(tables.unaudited)).mappings().all()
     assert dict(row) == {
-        "type": "click", "hour": FIRST.start_s, "path": paths[3, FIRST], "rows": 3,
-        "audit_next": 1, "sealed_at_ms": FIRST.end_ms, "audit_further": None,
-    }  # fmt: skip
+        "type": "click",
+        "hour": FIRST.start_s,
+        "path": paths[3, FIRST],
+        "rows": 3,
+        "audit_next": 1,
+        "sealed_at_ms": FIRST.end_ms,
+        "audit_further": None,
+    }
 
 
 def test_damaged_unaudited_is_told_of(life: Life, target: Database) -> None:

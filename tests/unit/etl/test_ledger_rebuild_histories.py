@@ -1,4 +1,6 @@
-"""Any history of staging, orphans, takeovers, closing, crashes and retention: the rebuilt ledger has all that open hours need."""
+"""Any history of staging, orphans, takeovers, closing, crashes and retention: the rebuilt ledger
+has all that open hours need.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ TYPES = ("click", "view")
 ACTIONS = st.lists(
     st.one_of(
         st.tuples(st.just("produce"), st.sampled_from(TYPES), st.integers(0, 3)),
-        st.tuples(st.sampled_from(["close", "publish", "recover"]), st.sampled_from(TYPES), st.just(0)),
+        st.tuples(
+            st.sampled_from(["close", "publish", "recover"]), st.sampled_from(TYPES), st.just(0)
+        ),
         st.tuples(st.sampled_from(["stage", "orphan"]), st.just(""), st.integers(1, 3)),
         st.tuples(st.sampled_from(["report", "take over"]), st.just(""), st.just(0)),
         st.tuples(st.just("retention"), st.just(""), st.integers(0, 3)),
@@ -46,7 +50,9 @@ class Played:
     def act(self, action: str, event_type: str, number: int) -> None:
         life = self.life
         match action:
-            case "produce":  # an hour from before the frontier to after it, of those that have begun
+            case (
+                "produce"
+            ):  # an hour from before the frontier to after it, of those that have begun
                 start = life.frontier(event_type).hour.start_s + (number - 2) * LENGTH_S
                 begun = Hour.of(life.now_ms).start_s + LENGTH_S
                 life.produce(event_type, Hour(min(max(start, FIRST.start_s), begun)), number + 1)
@@ -65,12 +71,21 @@ class Played:
                 life.start_driver()
             case "retention":  # of what is staged, as much as it likes
                 for p in life.positions():
-                    self.life.topics.log_starts[p.topic] = max(p.next_offset - number, life.topics.log_starts.get(p.topic, 0))
+                    self.life.topics.log_starts[p.topic] = max(
+                        p.next_offset - number, life.topics.log_starts.get(p.topic, 0)
+                    )
 
 
 def needed(database: Database, storage: Storage) -> tuple[Needed, Needed]:
-    """What open hours need: events that stand in no bucket, and promises that are of open hours or not settled, each once."""
-    groups, audits, files, frontiers = tables.groups, tables.audit_groups, tables.staged_files, tables.frontiers
+    """What open hours need: events that stand in no bucket, and promises that are of open hours or
+    not settled, each once.
+    """
+    groups, audits, files, frontiers = (
+        tables.groups,
+        tables.audit_groups,
+        tables.staged_files,
+        tables.frontiers,
+    )
     events: set[tuple[str, int, bytes]] = set()
     promises: set[tuple[str, int, bytes]] = set()
     with database.reading() as connection:
@@ -78,11 +93,16 @@ def needed(database: Database, storage: Storage) -> tuple[Needed, Needed]:
         frontier = {row.type: row for row in connection.execute(select(frontiers))}
         for g in connection.execute(select(groups)):
             if g.listed_hour is None or g.listed_hour >= frontier[g.type].hour:
-                table, _ = read_rows(storage, paths[g.file_id], [Rows(g.first_row, g.rows)], ["event_id"])
+                table, _ = read_rows(
+                    storage, paths[g.file_id], [Rows(g.first_row, g.rows)], ["event_id"]
+                )
                 events |= {(g.type, g.hour, i) for i in table.column("event_id").to_pylist()}
         for path in {paths[a.file_id] for a in connection.execute(select(audits))}:
             for row in read_all(storage, path, ["type", "hour", "offset"]).to_pylist():
-                if row["hour"] >= frontier[row["type"]].hour or row["offset"] >= frontier[row["type"]].settled_next:
+                if (
+                    row["hour"] >= frontier[row["type"]].hour
+                    or row["offset"] >= frontier[row["type"]].settled_next
+                ):
                     promises.add((row["type"], row["hour"], row["offset"].to_bytes(8, "big")))
     return Counter(events), Counter(promises)
 
@@ -122,8 +142,12 @@ def compared(actions: list[Action], folder: str) -> Compared:
 
 @given(actions=ACTIONS)
 @settings(max_examples=25, deadline=None)
-def test_nothing_that_an_open_hour_needs_is_missing(actions: list[Action], tmp_path_factory: pytest.TempPathFactory) -> None:
-    assert compared(actions, str(tmp_path_factory.mktemp("life"))) == Compared(Counter(), Counter(), False, False)
+def test_nothing_that_an_open_hour_needs_is_missing(
+    actions: list[Action], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert compared(actions, str(tmp_path_factory.mktemp("life"))) == Compared(
+        Counter(), Counter(), False, False
+    )
 
 
 PRODUCE, STAGE, CLOSE = ("produce", "click", 2), ("stage", "", 3), ("close", "click", 0)
@@ -136,7 +160,9 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_planted_fault_is_noticed(
+    fault: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert compared(FAULTS[fault], str(tmp_path)) == Compared(Counter(), Counter(), False, False)
     (tmp_path / "again").mkdir()
     match fault:
@@ -146,7 +172,12 @@ def test_a_planted_fault_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch,
             monkeypatch.setattr("hourmark_etl.recovery.relisting.read_notes", lambda *_: ())
         case "looks for no promise":
             monkeypatch.setattr("hourmark_etl.recovery.relisting.read_notes", lambda *_: ())
-            monkeypatch.setattr("hourmark_etl.recovery.rebuild._Rebuild._first_promise", lambda _: AuditOffsets.of(1 << 60))
+            monkeypatch.setattr(
+                "hourmark_etl.recovery.rebuild._Rebuild._first_promise",
+                lambda _: AuditOffsets.of(1 << 60),
+            )
     found = compared(FAULTS[fault], str(tmp_path / "again"))
     assert found.missing or found.missing_promises
-    assert found.held == (fault == "lists no staged file"), "where promises are looked for, a gap is told of"
+    assert found.held == (fault == "lists no staged file"), (
+        "where promises are looked for, a gap is told of"
+    )

@@ -1,4 +1,6 @@
-"""A ledger is not rebuilt from a marker that is not as it was written: it would begin to stage behind what it never had."""
+"""A ledger is not rebuilt from a marker that is not as it was written: it would begin to stage
+behind what it never had.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def changed(life: Life, hour: Hour, *, with_digest: bool) -> None:
 
 
 @pytest.mark.parametrize(("hour", "with_digest"), [(FIRST, True), (SECOND, True), (FIRST, False)])
-def test_an_altered_marker_is_named_and_nothing_is_written(closed: Life, target: Database, hour: Hour, with_digest: bool) -> None:
+def test_an_altered_marker_is_named_and_nothing_is_written(
+    closed: Life, target: Database, hour: Hour, with_digest: bool
+) -> None:
     changed(closed, hour, with_digest=with_digest)
     with pytest.raises(BadMarker, match=r"bring it\s+back from a copy"):
         rebuild(closed.outside(), target, lambda _: None)

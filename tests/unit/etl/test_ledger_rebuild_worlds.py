@@ -1,4 +1,6 @@
-"""A ledger is lost, and the world goes on with the rebuilt one: every acknowledged event is closed once, and `proved` is true."""
+"""A ledger is lost, and the world goes on with the rebuilt one: every acknowledged event is closed
+once, and `proved` is true.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,19 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.support.closing import arrive, frontier, grade, grades, hour, manifests, override_all, report, send, until, wait_of
+from tests.support.closing import (
+    arrive,
+    frontier,
+    grade,
+    grades,
+    hour,
+    manifests,
+    override_all,
+    report,
+    send,
+    until,
+    wait_of,
+)
 from tests.support.forking import fork
 from tests.support.rebuilding import begin, lose_ledger, next_offsets, staged_files
 from tests.support.restaging import play_restager, retention_passes
@@ -39,7 +53,9 @@ def now(world: World) -> Hour:
 
 
 def live(world: World, count: int) -> None:
-    """An hour after the other: events of it, some late, all staged in several batches, and closed."""
+    """An hour after the other: events of it, some late, all staged in several batches, and
+    closed.
+    """
     for _ in range(count):
         start = now(world).start_s * 1000
         for n in range(3):
@@ -50,7 +66,9 @@ def live(world: World, count: int) -> None:
 
 
 def poll(world: World, at: Hour | None = None) -> None:
-    """Everything that can arrive does, and what can close closes; after the hour's end, where one is named."""
+    """Everything that can arrive does, and what can close closes; after the hour's end, where one
+    is named.
+    """
     if at is not None:
         until(world, at)
     for _ in range(3):
@@ -91,7 +109,9 @@ def test_a_rebuilt_ledger_closes_everything_whole_and_stages_little_again(world:
     assert (done.lost, done.notes, done.staged_files) == ([], [], 0)
     after = next_offsets(world)
     events = [p for p in after if "events." in p.topic and before[p]]
-    assert events and all(before[p] / 2 < after[p] < before[p] for p in events), "two of six hours, and what is open"
+    assert events and all(before[p] / 2 < after[p] < before[p] for p in events), (
+        "two of six hours, and what is open"
+    )
     live(world, 2)
     finish(world)
     assert {*grades(world), *grades(world, "view")} == {"proved"}
@@ -113,7 +133,9 @@ def test_no_staged_file_need_stand_where_kafka_has_its_records(world: World, how
 
 
 def held_open(world: World) -> None:
-    """Hours are closed; the next ones stay open until Kafka has let go of all their records, which are staged."""
+    """Hours are closed; the next ones stay open until Kafka has let go of all their records, which
+    are staged.
+    """
     live(world, 4)
     for n in range(4):
         start = now(world).start_s * 1000
@@ -157,11 +179,15 @@ def test_a_lost_file_of_events_can_only_be_forced_and_names_its_offsets(world: W
     world.judge.given_up |= world.producers.events.keys()
     poll(world, hour(30))
     poll(world)
-    said = {at: m for (t, at), m in world.judge.manifests.items() if t == "click" and at >= open_from}
+    said = {
+        at: m for (t, at), m in world.judge.manifests.items() if t == "click" and at >= open_from
+    }
     wrong = {at: m for at, m in said.items() if m.grade.value != "proved"}
     assert wrong and {m.grade.value for m in wrong.values()} == {"forced"}
     for m in wrong.values():
-        assert any("events.click partition" in text and "offsets [" in text for text in m.evidence.waived)
+        assert any(
+            "events.click partition" in text and "offsets [" in text for text in m.evidence.waived
+        )
 
 
 def test_a_lost_file_of_promises_holds_every_type_until_an_override_for_all(world: World) -> None:
@@ -171,7 +197,9 @@ def test_a_lost_file_of_promises_holds_every_type_until_an_override_for_all(worl
     (lost,) = (done := lose(world)).lost
     assert "hourmark.audit partition 0: offsets [" in lost and done.staged_files > 0
     poll(world, now(world))
-    assert len(world.judge.manifests) == closed_before and [h.what for h in open_gaps(world.database)] == [lost]
+    assert len(world.judge.manifests) == closed_before and [
+        h.what for h in open_gaps(world.database)
+    ] == [lost]
     override_all(world)
     begun_by = now(world)
     poll(world)
@@ -179,7 +207,9 @@ def test_a_lost_file_of_promises_holds_every_type_until_an_override_for_all(worl
     new = list(world.judge.manifests.values())[closed_before:]
     assert any(m.hour > str(begun_by.next()) for m in new)
     for m in new:
-        assert m.grade.value == ("forced" if m.hour <= str(begun_by) else "proved") or m.hour == str(begun_by.next())
+        assert m.grade.value == (
+            "forced" if m.hour <= str(begun_by) else "proved"
+        ) or m.hour == str(begun_by.next())
         assert m.grade.value == "proved" or any(lost in text for text in m.evidence.waived)
 
 
@@ -205,7 +235,10 @@ def test_whichever_file_is_lost_nothing_is_proved_that_is_not_whole(world: World
 def test_a_restored_copy_that_is_lost_later_knows_no_less(world: World, tmp_path: Path) -> None:
     live(world, 2)
     copy = tmp_path / "copy.sqlite"
-    with contextlib.closing(sqlite3.connect(world.ledger)) as now, contextlib.closing(sqlite3.connect(copy)) as made:
+    with (
+        contextlib.closing(sqlite3.connect(world.ledger)) as now,
+        contextlib.closing(sqlite3.connect(copy)) as made,
+    ):
         now.backup(made)
     for _ in range(2):  # the time that is forgotten: restarts and batches
         send(world, ["click"])
@@ -228,7 +261,9 @@ def test_a_restored_copy_that_is_lost_later_knows_no_less(world: World, tmp_path
     assert set(grades(world)) == {"proved"}
 
 
-def test_storage_away_for_longer_than_retention_is_forced_by_overrides_that_name_the_offsets(world: World) -> None:
+def test_storage_away_for_longer_than_retention_is_forced_by_overrides_that_name_the_offsets(
+    world: World,
+) -> None:
     live(world, 3)
     send(world, ["click"])
     world.pipeline.mirror_all(0)  # and nothing is staged
@@ -242,7 +277,9 @@ def test_storage_away_for_longer_than_retention_is_forced_by_overrides_that_name
     poll(world)
     new = list(world.judge.manifests.values())[closed_before:]
     assert new and {m.grade.value for m in new} == {"forced"}
-    assert all(any(f"{AUDIT} partition 0: offsets [" in text for text in m.evidence.waived) for m in new)
+    assert all(
+        any(f"{AUDIT} partition 0: offsets [" in text for text in m.evidence.waived) for m in new
+    )
     assert open_gaps(world.database) == [] and len(accepted_gaps(world.database)) == 2
     poll(world, hour(12))
     assert grade(world, "click", hour(12)) == "proved"
@@ -256,7 +293,10 @@ def test_what_the_edge_deleted_after_it_was_copied_holds_nothing(world: World) -
     world.ledgers.keep_checks(0)
     for n in range(len(EDGE_PARTITIONS)):
         world.pipeline.retention(n)
-    assert all(world.pipeline.edge.logs[Partition(t, 0)].start > 0 for t in (*CONTROL, events_topic("click")))
+    assert all(
+        world.pipeline.edge.logs[Partition(t, 0)].start > 0
+        for t in (*CONTROL, events_topic("click"))
+    )
     done = lose(world)
     assert (done.lost, done.notes) == ([], [])
     live(world, 1)
@@ -265,7 +305,9 @@ def test_what_the_edge_deleted_after_it_was_copied_holds_nothing(world: World) -
 
 
 @pytest.mark.parametrize("kept", ["before", "never", "damaged"])
-def test_what_may_never_have_been_copied_holds_its_types_until_an_override(world: World, kept: str) -> None:
+def test_what_may_never_have_been_copied_holds_its_types_until_an_override(
+    world: World, kept: str
+) -> None:
     live(world, 2)
     if kept != "never":
         world.ledgers.keep_checks(0)
@@ -287,7 +329,10 @@ def test_what_may_never_have_been_copied_holds_its_types_until_an_override(world
     override_all(world)
     poll(world)
     poll(world, hour(12))
-    assert {m.grade.value for m in list(world.judge.manifests.values())[closed_before:]} == {"forced", "proved"}
+    assert {m.grade.value for m in list(world.judge.manifests.values())[closed_before:]} == {
+        "forced",
+        "proved",
+    }
 
 
 def test_accepted_gaps_are_known_and_their_hours_are_not_proved(world: World) -> None:
@@ -305,7 +350,10 @@ def test_accepted_gaps_are_known_and_their_hours_are_not_proved(world: World) ->
     lose(world)
     assert [gap.topic for gap in accepted_gaps(world.database)] == [AUDIT]
     live(world, 3)
-    assert [grade(world, "view", at) for at in (begun_by, begun_by.next().next())] == ["forced", "proved"]
+    assert [grade(world, "view", at) for at in (begun_by, begun_by.next().next())] == [
+        "forced",
+        "proved",
+    ]
 
 
 def test_an_accepted_gap_of_the_central_cluster_is_not_found_again(world: World) -> None:
@@ -327,7 +375,9 @@ def test_an_accepted_gap_of_the_central_cluster_is_not_found_again(world: World)
         world.ledgers.keep_checks(0)
 
 
-def test_promises_that_the_central_cluster_has_lost_hold_every_type_after_a_rebuild(world: World) -> None:
+def test_promises_that_the_central_cluster_has_lost_hold_every_type_after_a_rebuild(
+    world: World,
+) -> None:
     live(world, 2)
     send(world, ["click"])
     arrive(world)
@@ -367,7 +417,9 @@ def test_a_central_log_that_lost_records_holds_every_type_and_no_event_that_come
     assert len(world.judge.manifests) == closed_before
     override_all(world)
     poll(world)
-    assert open_gaps(world.database) == [gap], "while it is shorter, promises come that nobody reads"
+    assert open_gaps(world.database) == [gap], (
+        "while it is shorter, promises come that nobody reads"
+    )
     for _ in range(4):
         send(world, ["click"])
         arrive(world)
@@ -377,5 +429,8 @@ def test_a_central_log_that_lost_records_holds_every_type_and_no_event_that_come
     for at in (begun_by, begun_by.next(), begun_by.next().next()):
         poll(world, at)
     assert open_gaps(world.database) == []
-    assert [grade(world, "click", h) for h in (begun_by, begun_by.next().next())] == ["forced", "proved"]
+    assert [grade(world, "click", h) for h in (begun_by, begun_by.next().next())] == [
+        "forced",
+        "proved",
+    ]
     world.judge.check_end()

@@ -1,4 +1,6 @@
-"""A ledger that was made in place of a lost one is filled by a rebuild, while it holds nothing of its own."""
+"""A ledger that was made in place of a lost one is filled by a rebuild, while it holds nothing of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,17 @@ SECOND = FIRST.next()
 def content(database: Database) -> dict[str, Any]:
     """Of every table, but for the commit number, which every look in a transaction counts up."""
     with database.reading() as connection:
-        found = {t.name: sorted(map(tuple, connection.execute(select(t))), key=repr) for t in tables.metadata.sorted_tables}
+        found = {
+            t.name: sorted(map(tuple, connection.execute(select(t))), key=repr)
+            for t in tables.metadata.sorted_tables
+        }
     return found | {"meta": [row for row in found["meta"] if row[0] != "commit"]}
 
 
 def started_over(life: Life, url: str, first: Hour = SECOND) -> Database:
-    """A ledger that `types repair --adopt` and `types apply` made after the loss, with a type more; the topic has its rules."""
+    """A ledger that `types repair --adopt` and `types apply` made after the loss, with a type more;
+    the topic has its rules.
+    """
     made = Database(url)
     LedgerRules(made).adopt(RulesBook(life.rules.records()), first)
     new = life.declared[0].model_copy(update={"name": "new"})
@@ -49,10 +56,14 @@ def started_over(life: Life, url: str, first: Hour = SECOND) -> Database:
 
 def filled(life: Life, made: Database) -> Rebuilt:
     """The same, where the topic has the rules of this ledger."""
-    return rebuild(dataclasses.replace(life.outside(), rules=LedgerRules(made).book()), made, lambda _: None)
+    return rebuild(
+        dataclasses.replace(life.outside(), rules=LedgerRules(made).book()), made, lambda _: None
+    )
 
 
-def test_a_ledger_that_types_apply_alone_has_filled_is_filled_anew(life: Life, tmp_path: Path) -> None:
+def test_a_ledger_that_types_apply_alone_has_filled_is_filled_anew(
+    life: Life, tmp_path: Path
+) -> None:
     target = Database(f"sqlite:///{tmp_path}/empty.sqlite")
     life.take_in("click", FIRST, 5)
     life.close("click")
@@ -69,7 +80,9 @@ def test_a_ledger_that_types_apply_alone_has_filled_is_filled_anew(life: Life, t
 
 def change_frontier(made: Database, **changes: object) -> None:
     with made.transaction() as connection:
-        connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == "new").values(**changes))
+        connection.execute(
+            update(tables.frontiers).where(tables.frontiers.c.type == "new").values(**changes)
+        )
 
 
 def say(made: Database) -> None:
@@ -81,8 +94,12 @@ def say(made: Database) -> None:
 HELD: dict[str, Callable[[Life, Database], object]] = {
     "a frontier that has moved": lambda life, made: change_frontier(made, hour=SECOND.end_s),
     "a sealed hour": lambda life, made: change_frontier(made, state="sealed"),
-    "an override": lambda life, made: put_override(made, "new", SECOND, "ticket 17", "ann", SECOND.end_ms),
-    "a position": lambda life, made: begin_positions(made, made.acquire("consumer:default"), [position(topic="events.new")]),
+    "an override": lambda life, made: put_override(
+        made, "new", SECOND, "ticket 17", "ann", SECOND.end_ms
+    ),
+    "a position": lambda life, made: begin_positions(
+        made, made.acquire("consumer:default"), [position(topic="events.new")]
+    ),
     "a revision of its own": lambda life, made: put_rules(
         Config(etl=Etl(ledger=made._changing.url.render_as_string())), life.declared, [], SECOND
     ),
@@ -91,7 +108,9 @@ HELD: dict[str, Callable[[Life, Database], object]] = {
 
 
 @pytest.mark.parametrize("what", HELD)
-def test_a_ledger_that_holds_anything_of_its_own_is_never_filled(life: Life, tmp_path: Path, what: str) -> None:
+def test_a_ledger_that_holds_anything_of_its_own_is_never_filled(
+    life: Life, tmp_path: Path, what: str
+) -> None:
     life.close("click")
     made = started_over(life, f"sqlite:///{tmp_path}/made-anew.sqlite")
     outside = dataclasses.replace(life.outside(), rules=LedgerRules(made).book())
@@ -103,7 +122,9 @@ def test_a_ledger_that_holds_anything_of_its_own_is_never_filled(life: Life, tmp
     made.close()
 
 
-def test_rules_of_a_ledger_recreated_that_contradict_the_markers_stop_a_rebuild(life: Life, tmp_path: Path) -> None:
+def test_rules_of_a_ledger_recreated_that_contradict_the_markers_stop_a_rebuild(
+    life: Life, tmp_path: Path
+) -> None:
     life.take_in("click", FIRST, 1)
     life.close("click")
     url = f"sqlite:///{tmp_path}/made-anew.sqlite"

@@ -41,26 +41,37 @@ def begun(ledger: LedgerRules) -> Rules:
 
 
 def sources_of(database: Database, event_type: str) -> frozenset[str]:
-    return frozenset(next(f for f in frontiers(database, 3600) if f.event_type == event_type).sources)
+    return frozenset(
+        next(f for f in frontiers(database, 3600) if f.event_type == event_type).sources
+    )
 
 
-def test_rules_schemas_and_frontiers_stand_together(database: Database, ledger: LedgerRules) -> None:
+def test_rules_schemas_and_frontiers_stand_together(
+    database: Database, ledger: LedgerRules
+) -> None:
     first = revision(1, CLICK)
     assert ledger.put(first, None, HOUR) == ["click", "dead-letters"]
     assert ledger.book().latest == first
     checks: dict[int, SchemaCheck] = {}
     add_checks(database, checks)
-    assert {schema_id: of.event_type for schema_id, of in checks.items()} == {1: "dead-letters", 2: "click"}
+    assert {schema_id: of.event_type for schema_id, of in checks.items()} == {
+        1: "dead-letters",
+        2: "click",
+    }
     assert known_schemas(database)[2].meaning == first.types["click"].meaning
     assert sources_of(database, "click") == {"app"}
     assert ledger.put(first, first, HOUR) == [], "it can be repeated"
 
 
-def test_the_second_of_two_operators_is_refused_and_told_what_changed(database: Database, ledger: LedgerRules) -> None:
+def test_the_second_of_two_operators_is_refused_and_told_what_changed(
+    database: Database, ledger: LedgerRules
+) -> None:
     """Both began from revision 1: one adds a source, the other a type."""
     first = begun(ledger)
     ledger.put(revision(2, CLICK, sources=(APP, WEB)), first, HOUR)
-    with pytest.raises(UsageError, match=r"another `types apply` came first: revision 2-.* \(source web added\)"):
+    with pytest.raises(
+        UsageError, match=r"another `types apply` came first: revision 2-.* \(source web added\)"
+    ):
         ledger.put(revision(2, CLICK, VIEW), first, HOUR)
     assert sources_of(database, "click") == {"app", "web"}
     assert "view" not in {f.event_type for f in frontiers(database, 3600)}
@@ -86,14 +97,22 @@ def test_of_many_operators_at_once_one_is_first(ledger_url: str) -> None:
         latest = LedgerRules(database).book().latest
         assert latest is not None
         assert taken == [latest.id]
-        assert sources_of(database, "click") == set(latest.sources), "frontier rows and revision moved together"
+        assert sources_of(database, "click") == set(latest.sources), (
+            "frontier rows and revision moved together"
+        )
 
 
-def test_an_id_never_gets_a_second_meaning_and_nothing_of_such_a_revision_is_put(database: Database, ledger: LedgerRules) -> None:
+def test_an_id_never_gets_a_second_meaning_and_nothing_of_such_a_revision_is_put(
+    database: Database, ledger: LedgerRules
+) -> None:
     first = begun(ledger)
-    grown = EventType(name="click", fields=[*CLICK.fields, {"name": "m", "type": ["null", "string"]}])
+    grown = EventType(
+        name="click", fields=[*CLICK.fields, {"name": "m", "type": ["null", "string"]}]
+    )
     for other in (grown, VIEW):
-        wrong = dataclasses.replace(first, sequence=2, types={**first.types, other.name: TypeVersion(other, 2)})
+        wrong = dataclasses.replace(
+            first, sequence=2, types={**first.types, other.name: TypeVersion(other, 2)}
+        )
         with pytest.raises(Finding, match="schema id 2 stands for click"):
             ledger.put(wrong, first, HOUR)
     assert ledger.book().latest == first
@@ -111,17 +130,25 @@ def test_what_only_the_topic_has_is_taken_unless_it_contradicts(ledger: LedgerRu
     assert ledger.book().latest == second
 
 
-def test_a_source_without_a_report_yet_stays_awaited(database: Database, ledger: LedgerRules) -> None:
-    """The driver was down: reports of its hosts may be on their way, and with them promises of the type."""
+def test_a_source_without_a_report_yet_stays_awaited(
+    database: Database, ledger: LedgerRules
+) -> None:
+    """The driver was down: reports of its hosts may be on their way, and with them promises of the
+    type.
+    """
     first = revision(1, CLICK, VIEW, sources=(APP, Source(name="old", types=["click", "view"])))
     ledger.put(first, None, HOUR)
-    ledger.put(revision(2, CLICK, VIEW, sources=(APP, Source(name="old", types=["view"]))), first, HOUR)
+    ledger.put(
+        revision(2, CLICK, VIEW, sources=(APP, Source(name="old", types=["view"]))), first, HOUR
+    )
     assert sources_of(database, "click") == {"app", "old"}
 
 
 def test_damaged_rules_are_named(database: Database, ledger: LedgerRules) -> None:
     begun(ledger)
-    key = database.ask(select(tables.rules.c.key).where(tables.rules.c.key.like("type/click/%"))).scalar()
+    key = database.ask(
+        select(tables.rules.c.key).where(tables.rules.c.key.like("type/click/%"))
+    ).scalar()
     with database.transaction() as connection:
         connection.execute(update(tables.rules).where(tables.rules.c.key == key).values(value="{}"))
     with pytest.raises(DamagedRow, match=f"rules.*{key}"):

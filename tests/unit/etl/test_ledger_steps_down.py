@@ -1,4 +1,6 @@
-"""The way up and down between versions: a copy before each change, and nothing that closed is ever undone."""
+"""The way up and down between versions: a copy before each change, and nothing that closed is ever
+undone.
+"""
 
 from __future__ import annotations
 
@@ -52,14 +54,24 @@ def commit(database: Database) -> int:
 def copies(engine: Engine, url: str) -> list[str]:
     """Of the ledger, by name."""
     if engine.dialect.name == "postgresql":
-        return sorted(name for name in inspect(engine).get_schema_names() if name.startswith("hourmark_"))
+        return sorted(
+            name for name in inspect(engine).get_schema_names() if name.startswith("hourmark_")
+        )
     file = Path(url.removeprefix("sqlite:///"))
-    return sorted(str(path) for path in file.parent.glob(f"{file.name}.*") if not path.name.endswith(("-wal", "-shm")))
+    return sorted(
+        str(path)
+        for path in file.parent.glob(f"{file.name}.*")
+        if not path.name.endswith(("-wal", "-shm"))
+    )
 
 
 def copy_of_old(engine: Engine, url: str) -> str:
     """The one that was made before the ledger was migrated up."""
-    (copy,) = (name for name in copies(engine, url) if f"revision{'-' if '/' in name else '_'}{OLD}" in name)
+    (copy,) = (
+        name
+        for name in copies(engine, url)
+        if f"revision{'-' if '/' in name else '_'}{OLD}" in name
+    )
     return copy
 
 
@@ -74,7 +86,9 @@ def test_a_fresh_ledger_needs_no_copy(ledger_url: str, engine: Engine) -> None:
     assert copies(engine, ledger_url) == []
 
 
-def test_down_and_up_again_keep_what_closed_and_copy_before_each(ledger_url: str, engine: Engine) -> None:
+def test_down_and_up_again_keep_what_closed_and_copy_before_each(
+    ledger_url: str, engine: Engine
+) -> None:
     with Database(ledger_url) as database:
         close_a_bucket(database)
         before = database.identity()
@@ -90,12 +104,16 @@ def test_down_and_up_again_keep_what_closed_and_copy_before_each(ledger_url: str
 def test_a_question_does_not_migrate_an_older_ledger(ledger_url: str, engine: Engine) -> None:
     Database(ledger_url).close()
     step_down(ledger_url, OLD)
-    with pytest.raises(OlderLedger, match=rf"schema version 2, this software works with {migrations.newest()}"):
+    with pytest.raises(
+        OlderLedger, match=rf"schema version 2, this software works with {migrations.newest()}"
+    ):
         Database(ledger_url, may_migrate=False)
     assert revision(engine) == OLD
 
 
-def test_a_driver_of_the_older_version_that_still_runs_changes_nothing_more(ledger_url: str) -> None:
+def test_a_driver_of_the_older_version_that_still_runs_changes_nothing_more(
+    ledger_url: str,
+) -> None:
     """It would drop what it does not know, such as losses of unknown size in reports."""
     with Database(ledger_url) as older:
         step_down(ledger_url, OLD)
@@ -107,7 +125,9 @@ def test_a_driver_of_the_older_version_that_still_runs_changes_nothing_more(ledg
             assert newer.acquire(CLOSER).epoch == before + 1
 
 
-def test_a_driver_that_still_runs_when_the_ledger_steps_down_changes_nothing_more(ledger_url: str) -> None:
+def test_a_driver_that_still_runs_when_the_ledger_steps_down_changes_nothing_more(
+    ledger_url: str,
+) -> None:
     with Database(ledger_url) as database:
         lease = database.acquire(CLOSER)
         step_down(ledger_url, OLD)
@@ -115,42 +135,65 @@ def test_a_driver_that_still_runs_when_the_ledger_steps_down_changes_nothing_mor
             pass
 
 
-def test_a_ledger_that_stepped_down_has_the_tables_of_the_version_that_it_is_for(tmp_path: Path) -> None:
+def test_a_ledger_that_stepped_down_has_the_tables_of_the_version_that_it_is_for(
+    tmp_path: Path,
+) -> None:
     url = f"sqlite:///{tmp_path}/ledger.sqlite"
     Database(url).close()
     step_down(url, OLD)
     with zipfile.ZipFile(KEPT / "0.2.0.zip") as kept:
         (tmp_path / "kept.sqlite").write_bytes(kept.read("ledger.sqlite"))
     found, wanted = (
-        {name: [(c["name"], str(c["type"]), c["nullable"]) for c in inspect(engine).get_columns(name)] for name in names}
+        {
+            name: [
+                (c["name"], str(c["type"]), c["nullable"])
+                for c in inspect(engine).get_columns(name)
+            ]
+            for name in names
+        }
         for engine in (create_engine(url), create_engine(f"sqlite:///{tmp_path}/kept.sqlite"))
         for names in (inspect(engine).get_table_names(),)
     )
     assert found == wanted
 
 
-def test_rows_that_the_version_of_revision_5_reads_have_the_digests_that_it_expects(tmp_path: Path) -> None:
-    """It knows no leader epochs and no checksums of values, so no digest covers them and no span has them."""
+def test_rows_that_the_version_of_revision_5_reads_have_the_digests_that_it_expects(
+    tmp_path: Path,
+) -> None:
+    """It knows no leader epochs and no checksums of values, so no digest covers them and no span
+    has them.
+    """
     world = World(tmp_path, make_template(tmp_path))
     send(world, ["click", "view"] * 5)
     arrive(world)
     copy = tmp_path / "stepped-down.sqlite"
-    with contextlib.closing(sqlite3.connect(world.ledger)) as own, contextlib.closing(sqlite3.connect(copy)) as other:
+    with (
+        contextlib.closing(sqlite3.connect(world.ledger)) as own,
+        contextlib.closing(sqlite3.connect(copy)) as other,
+    ):
         own.backup(other)
     world.end()
     url = f"sqlite:///{copy}"
     step_down(url, 5)
     engine = create_engine(url)
     with engine.begin() as connection:
-        paths = dict(connection.execute(select(tables.staged_files.c.id, tables.staged_files.c.path)).all())
+        paths = dict(
+            connection.execute(select(tables.staged_files.c.id, tables.staged_files.c.path)).all()
+        )
         for table in (tables.positions, tables.staged_files, tables.groups, tables.audit_groups):
             there = {column["name"] for column in inspect(engine).get_columns(table.name)}
-            rows = connection.execute(select(*(c for c in table.c if c.name in there))).mappings().all()
+            rows = (
+                connection.execute(select(*(c for c in table.c if c.name in there)))
+                .mappings()
+                .all()
+            )
             assert (rows and there < {*table.c.keys()}) or table is tables.staged_files
             for row in rows:
                 check(table, row, paths.get(row.get("file_id", 0), ""))
         spans = connection.execute(select(tables.staged_files.c.spans)).scalars()
-        assert {len(span) for packed in spans for span in json.loads(zstandard.decompress(packed))} == {5}
+        assert {
+            len(span) for packed in spans for span in json.loads(zstandard.decompress(packed))
+        } == {5}
 
 
 def test_a_copy_is_put_back_where_nothing_closed_since(ledger_url: str, engine: Engine) -> None:
@@ -160,7 +203,14 @@ def test_a_copy_is_put_back_where_nothing_closed_since(ledger_url: str, engine: 
         copy = copy_of_old(engine, ledger_url)
         lease, other = database.acquire(CLOSER), database.acquire("consumer:default")
         with database.transaction() as connection:
-            row = {"host_id": "h", "source": "s", "from_ms": 1, "to_ms": 2, "lost_bytes": 3, "unknown": 0}
+            row = {
+                "host_id": "h",
+                "source": "s",
+                "from_ms": 1,
+                "to_ms": 2,
+                "lost_bytes": 3,
+                "unknown": 0,
+            }
             connection.execute(tables.host_losses.insert(), [row])
         uuid, last = database.identity()
         assert put_back(ledger_url, copy)[0] == OLD == revision(engine)
@@ -169,22 +219,36 @@ def test_a_copy_is_put_back_where_nothing_closed_since(ledger_url: str, engine: 
                 pass
     with Database(ledger_url) as database:
         assert database.identity()[0] == uuid and commit(database) == last + 1
-        assert database.epoch(CLOSER) == database.epoch("consumer:default") == last + 2, "fenced, and again as it was migrated"
+        assert database.epoch(CLOSER) == database.epoch("consumer:default") == last + 2, (
+            "fenced, and again as it was migrated"
+        )
         assert database.ask(select(tables.host_losses)).all() == []
 
 
 @pytest.mark.parametrize(
     ("since", "reason"),
     [
-        ("INSERT INTO buckets VALUES ('click', 3600, 'proved', '{}', 1)", "1 buckets were closed since"),
-        ("UPDATE frontiers SET state = 'sealed'", "an hour of click is sealed, and may be published"),
+        (
+            "INSERT INTO buckets VALUES ('click', 3600, 'proved', '{}', 1)",
+            "1 buckets were closed since",
+        ),
+        (
+            "UPDATE frontiers SET state = 'sealed'",
+            "an hour of click is sealed, and may be published",
+        ),
         ("INSERT INTO rules VALUES ('rules/2-x', '{}')", "put rules in force since"),
     ],
 )
-def test_a_copy_is_not_put_back_over_what_was_done_since(ledger_url: str, engine: Engine, since: str, reason: str) -> None:
+def test_a_copy_is_not_put_back_over_what_was_done_since(
+    ledger_url: str, engine: Engine, since: str, reason: str
+) -> None:
     with Database(ledger_url) as database, database.transaction() as connection:
-        row = dict.fromkeys(("first_hour", "hour", "settled_next"), 0) | dict.fromkeys(("shard", "sources"), "[]")
-        connection.execute(tables.frontiers.insert(), [row | {"type": "click", "state": "open", "digest": b""}])
+        row = dict.fromkeys(("first_hour", "hour", "settled_next"), 0) | dict.fromkeys(
+            ("shard", "sources"), "[]"
+        )
+        connection.execute(
+            tables.frontiers.insert(), [row | {"type": "click", "state": "open", "digest": b""}]
+        )
     step_down(ledger_url, OLD)
     with Database(ledger_url) as database:
         copy = copy_of_old(engine, ledger_url)
@@ -200,7 +264,9 @@ def test_a_copy_of_another_ledger_or_none_is_refused(ledger_url: str, engine: En
     Database(ledger_url).close()
     copy = step_down(ledger_url, OLD)
     with engine.begin() as connection:
-        connection.execute(update(tables.meta).where(tables.meta.c.key == "uuid").values(value="another"))
+        connection.execute(
+            update(tables.meta).where(tables.meta.c.key == "uuid").values(value="another")
+        )
     with pytest.raises(Finding, match="is a copy of the ledger"):
         put_back(ledger_url, copy)
     with pytest.raises(UsageError, match="there is no copy"):
@@ -256,7 +322,9 @@ def test_a_user_who_may_make_no_schema_is_told_what_to_grant(postgres: Postgres)
     engine.dispose()
 
 
-def test_a_ledger_that_a_later_software_wrote_is_left_as_it_is(ledger_url: str, engine: Engine) -> None:
+def test_a_ledger_that_a_later_software_wrote_is_left_as_it_is(
+    ledger_url: str, engine: Engine
+) -> None:
     Database(ledger_url).close()
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '99'"))
@@ -272,7 +340,10 @@ def test_a_ledger_that_a_later_software_wrote_is_left_as_it_is(ledger_url: str, 
 @pytest.fixture
 def config_file(tmp_path: Path) -> Path:
     file = tmp_path / "hourmark.toml"
-    file.write_text(f'[storage]\nroot = "file://{tmp_path}/root"\n[etl]\nledger = "sqlite:///{tmp_path}/ledger.sqlite"\n')
+    file.write_text(
+        f'[storage]\nroot = "file://{tmp_path}/root"\n[etl]\nledger = '
+        f'"sqlite:///{tmp_path}/ledger.sqlite"\n'
+    )
     Database(f"sqlite:///{tmp_path}/ledger.sqlite").close()
     return file
 
@@ -288,7 +359,9 @@ def test_a_ledger_that_the_other_version_opens_is_left_as_it_is(
     opens_it = dataclasses.replace(VERSIONS["0.3.0"], ledger=newest)
     monkeypatch.setattr("hourmark_etl.operators.ledger.VERSIONS", {"0.3.0": opens_it})
     refused = run(config_file, "downgrade", "--to", "0.3.0").exception
-    assert isinstance(refused, UsageError) and f"0.3.0 opens this ledger as it is, of schema version {newest}" in str(refused)
+    assert isinstance(
+        refused, UsageError
+    ) and f"0.3.0 opens this ledger as it is, of schema version {newest}" in str(refused)
     assert [file.name for file in tmp_path.glob("ledger.sqlite.revision-*")] == []
     assert run(config_file, "upgrade").stdout.endswith(f"commit 0: schema version {newest}\n")
 
@@ -309,13 +382,24 @@ def test_commands_take_a_ledger_down_up_and_back(config_file: Path, tmp_path: Pa
     engine.dispose()
 
 
-def test_a_ledger_that_the_older_version_could_not_go_on_with_is_left_as_it_is(config_file: Path, tmp_path: Path) -> None:
+def test_a_ledger_that_the_older_version_could_not_go_on_with_is_left_as_it_is(
+    config_file: Path, tmp_path: Path
+) -> None:
     url = f"sqlite:///{tmp_path}/ledger.sqlite"
     engine, _ = open_engine(url)
     with engine.begin() as connection:
-        row = {"host_id": "h", "source": "app", "from_ms": 1, "to_ms": 2, "lost_bytes": 3, "unknown": 0}
+        row = {
+            "host_id": "h",
+            "source": "app",
+            "from_ms": 1,
+            "to_ms": 2,
+            "lost_bytes": 3,
+            "unknown": 0,
+        }
         connection.execute(tables.host_losses.insert(), [row])
     done = run(config_file, "downgrade", "--to", "0.2.0")
-    assert isinstance(done.exception, Finding) and "losses of the sources app may concern hours" in str(done.exception)
+    assert isinstance(
+        done.exception, Finding
+    ) and "losses of the sources app may concern hours" in str(done.exception)
     assert (revision(engine), copies(engine, url)) == (migrations.newest(), [])
     engine.dispose()

@@ -1,4 +1,6 @@
-"""What a process loads before it needs it: a driver begins with six Python processes, and each import of them all is a delay."""
+"""What a process loads before it needs it: a driver begins with six Python processes, and each
+import of them all is a delay.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ import sys
 
 import pytest
 
-HEAVY = ("alembic", "sqlalchemy", "pydantic", "confluent_kafka", "pyarrow.parquet", "hourmark_etl.staging.planner")
+HEAVY = (
+    "alembic",
+    "sqlalchemy",
+    "pydantic",
+    "confluent_kafka",
+    "pyarrow.parquet",
+    "hourmark_etl.staging.planner",
+)
 SOURCE = """
 from pyspark import cloudpickle
 from hourmark.config.loading import Config
@@ -28,14 +37,21 @@ workers.main([{module!r}])
 
 def run(code: str) -> str:
     """What a process of its own says."""
-    done = subprocess.run([sys.executable, "-c", f"import json, sys\n{code}"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import json, sys\n{code}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
 
 
 def loaded_by(code: str) -> list[str]:
     """Of what is heavy."""
-    found: list[str] = json.loads(run(f"{code}\nprint(json.dumps([m for m in {HEAVY} if m in sys.modules]))"))
+    found: list[str] = json.loads(
+        run(f"{code}\nprint(json.dumps([m for m in {HEAVY} if m in sys.modules]))")
+    )
     return found
 
 
@@ -43,8 +59,12 @@ def test_an_open_ledger_needs_no_alembic_until_its_tables_are_changed() -> None:
     assert "alembic" not in loaded_by("import hourmark_etl.ledger.database")
 
 
-def test_processes_that_only_hand_the_source_on_load_nothing_of_it_and_who_reads_loads_all() -> None:
-    """As Spark's `create_data_source` and `plan_data_source_read` do, which pickle what they unpickled."""
+def test_processes_that_only_hand_the_source_on_load_nothing_of_it_and_who_reads_loads_all() -> (
+    None
+):
+    """As Spark's `create_data_source` and `plan_data_source_read` do, which pickle what they
+    unpickled.
+    """
     source = run(SOURCE)
     hand_on = f"""
 import pickle
@@ -57,10 +77,18 @@ reader = pickle.loads(cloudpickle.dumps(reader))
 
 
 def test_a_module_that_cannot_be_loaded_is_left_for_a_task_to_name() -> None:
-    code = "from hourmark_etl import workers\nworkers._MODULES = ('nothing.here',)\nworkers.manager = lambda: print('forks')\n"
+    code = (
+        "from hourmark_etl import workers\nworkers._MODULES = "
+        "('nothing.here',)\nworkers.manager = lambda: print('forks')\n"
+    )
     assert run(f"{code}workers.main(['pyspark.worker'])") == "forks"
 
 
-@pytest.mark.parametrize(("module", "missing"), [("pyspark.worker", False), ("pyspark.sql.worker.create_data_source", True)])
-def test_the_daemon_of_tasks_loads_what_they_need_before_it_forks_them_and_others_do_not(module: str, missing: bool) -> None:
+@pytest.mark.parametrize(
+    ("module", "missing"),
+    [("pyspark.worker", False), ("pyspark.sql.worker.create_data_source", True)],
+)
+def test_the_daemon_of_tasks_loads_what_they_need_before_it_forks_them_and_others_do_not(
+    module: str, missing: bool
+) -> None:
     assert bool(json.loads(run(WORKERS.format(module=module)).replace("'", '"'))) is missing

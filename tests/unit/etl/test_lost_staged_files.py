@@ -1,4 +1,6 @@
-"""A staged file that goes missing is staged again, however often; one that Kafka no longer holds ends no type's chain."""
+"""A staged file that goes missing is staged again, however often; one that Kafka no longer holds
+ends no type's chain.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def lose_the_file_of_an_ended_hour(world: World) -> None:
     report(world)
 
 
-def test_a_file_that_was_staged_again_and_goes_missing_is_staged_again_once_more(world: World) -> None:
+def test_a_file_that_was_staged_again_and_goes_missing_is_staged_again_once_more(
+    world: World,
+) -> None:
     restager = play_restager(world)
     lose_the_file_of_an_ended_hour(world)
     while not restager.made:
@@ -99,7 +103,9 @@ def sealed_and_lost(world: World) -> str:
     return path
 
 
-def test_an_override_closes_a_sealed_hour_whose_file_is_lost_and_names_what_is_missing(world: World) -> None:
+def test_an_override_closes_a_sealed_hour_whose_file_is_lost_and_names_what_is_missing(
+    world: World,
+) -> None:
     path = sealed_and_lost(world)
     assert frontier(world).state is State.SEALED and manifests(world) == []
     assert wait_of(world).phase == "staged" and "cannot be staged again" in wait_of(world).what[0]
@@ -110,7 +116,11 @@ def test_an_override_closes_a_sealed_hour_whose_file_is_lost_and_names_what_is_m
     assert manifest.lacks is not None and manifest.lacks.more
     said = manifest.evidence.waived
     assert said[0] == "forced by ada: cannot wait"
-    assert f"topic edge.{events_topic('click')} partition" in said[1] and "offsets [0, 2)" in said[1] and path in said[1]
+    assert (
+        f"topic edge.{events_topic('click')} partition" in said[1]
+        and "offsets [0, 2)" in said[1]
+        and path in said[1]
+    )
     until(world, hour(3))
     poll_for_a_while(world)
     first, *others = grades(world)
@@ -118,7 +128,9 @@ def test_an_override_closes_a_sealed_hour_whose_file_is_lost_and_names_what_is_m
     assert set(grades(world, "view")) == {"proved"}
 
 
-def test_what_a_sealed_hour_was_closed_without_is_no_second_reading_when_it_comes_again(world: World) -> None:
+def test_what_a_sealed_hour_was_closed_without_is_no_second_reading_when_it_comes_again(
+    world: World,
+) -> None:
     sealed_and_lost(world)
     override(world)
     poll_for_a_while(world, 1)
@@ -130,7 +142,9 @@ def test_what_a_sealed_hour_was_closed_without_is_no_second_reading_when_it_come
     assert (second.grade.value, second.late) == ("proved", {str(FIRST_HOUR): 1})
 
 
-def test_an_override_for_an_open_hour_gives_up_the_file_and_promises_name_what_is_missing(world: World) -> None:
+def test_an_override_for_an_open_hour_gives_up_the_file_and_promises_name_what_is_missing(
+    world: World,
+) -> None:
     play_restager(world)
     send(world, ["click"])
     promise_again(world)
@@ -146,7 +160,9 @@ def test_an_override_for_an_open_hour_gives_up_the_file_and_promises_name_what_i
     until(world, hour(5))
     poll_for_a_while(world)
     second = manifests(world)[1]
-    assert second.grade.value == "forced" and any(path in text for text in second.evidence.waived), "its row is lost too"
+    assert second.grade.value == "forced" and any(
+        path in text for text in second.evidence.waived
+    ), "its row is lost too"
     assert [m.grade.value for m in manifests(world)[2:]][-1] == "proved"
 
 
@@ -174,14 +190,24 @@ def test_lost_promises_leave_no_hour_proved_that_had_begun_by_then(world: World)
     poll_for_a_while(world)
     said = {m.hour: m.grade.value for m in manifests(world)}
     (gap,) = accepted_gaps(world.database)
-    assert (gap.topic, gap.type) == (AUDIT, "click") and path in gap.what and "offsets [0, 3)" in gap.what
+    assert (
+        (gap.topic, gap.type) == (AUDIT, "click")
+        and path in gap.what
+        and "offsets [0, 3)" in gap.what
+    )
     assert gap.accepted_at_ms is not None
-    assert {grade for at, grade in said.items() if at > str(hour(2))} == {"proved"} and said[str(FIRST_HOUR)] == "forced"
+    assert {grade for at, grade in said.items() if at > str(hour(2))} == {"proved"} and said[
+        str(FIRST_HOUR)
+    ] == "forced"
     assert set(grades(world, "view")) == {"proved"}
 
 
-def test_a_lost_file_of_settled_promises_holds_the_type_that_asks_for_it_alone(world: World) -> None:
-    """Nothing needs it any more but the question whether late rows are copies of what it settled."""
+def test_a_lost_file_of_settled_promises_holds_the_type_that_asks_for_it_alone(
+    world: World,
+) -> None:
+    """Nothing needs it any more but the question whether late rows are copies of what it
+    settled.
+    """
     play_restager(world)
     start_ms = world.clock.now_ms()
     send(world, ["click", "view"])
@@ -213,7 +239,9 @@ def lost_promises(world: World) -> str:
     return path
 
 
-def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     play_restager(world)
     send(world, ["click"])
     settle(world)
@@ -222,15 +250,23 @@ def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(world: Wo
     class Paused(Exception):
         pass
 
-    def publish_late(storage: Storage, f: Frontier, written: WrittenHour, manifest: Manifest) -> Manifest:
-        """All is written; then the file is lost, an override gives it up, and only then the rename comes."""
+    def publish_late(
+        storage: Storage, f: Frontier, written: WrittenHour, manifest: Manifest
+    ) -> Manifest:
+        """All is written; then the file is lost, an override gives it up, and only then the rename
+        comes.
+        """
         if f.event_type == "click":
             world.damages.lose(path)
             retention_passes(world, events_topic("click"))
             override(world)
             world.closer._stage_again(Unreadable(path, "gone"))
             seal = frontier(world).seal
-            assert f.seal is not None and seal is not None and (f.seal.grade, seal.grade) == ("proved", "forced")
+            assert (
+                f.seal is not None
+                and seal is not None
+                and (f.seal.grade, seal.grade) == ("proved", "forced")
+            )
             assert (f.seal.offsets, f.seal.audit_next) == (seal.offsets, seal.audit_next)
             publish(storage, f, written, manifest)
             raise Paused

@@ -1,4 +1,6 @@
-"""Metrics: names by Prometheus' conventions, a handful of series whatever the number of types, and what is counted."""
+"""Metrics: names by Prometheus' conventions, a handful of series whatever the number of types, and
+what is counted.
+"""
 
 from __future__ import annotations
 
@@ -35,27 +37,41 @@ def shown(metrics: Metrics, expected: dict[str, float]) -> None:
 
 def standing(ages: dict[str, float]) -> Gauges:
     return Gauges(
-        types={"open": len(ages), "frozen": 0, "sealed": 0}, oldest_open=ages,
-        open_bucket_age=max(ages.values(), default=0.0), types_in_alarm=1, records_set_aside=2,
-        partitions_unreadable=1, overrides=3,
+        types={"open": len(ages), "frozen": 0, "sealed": 0},
+        oldest_open=ages,
+        open_bucket_age=max(ages.values(), default=0.0),
+        types_in_alarm=1,
+        records_set_aside=2,
+        partitions_unreadable=1,
+        overrides=3,
         buckets_in_conflict=4,
-        reporters={"live": 4, "waived": 1, "gone": 0}, pending_bytes=10, lost_bytes=20, unknown_losses=3,
+        reporters={"live": 4, "waived": 1, "gone": 0},
+        pending_bytes=10,
+        lost_bytes=20,
+        unknown_losses=3,
         watermark_lag={"mean": 1.5, "max": 9.0},
-    )  # fmt: skip
+    )
 
 
 def test_names_follow_the_conventions() -> None:
     for family in text_string_to_metric_families(generate_latest(Metrics().registry).decode()):
         assert re.fullmatch(r"hourmark_etl_[a-z_]+", family.name)
         assert family.documentation.endswith("."), family.name
-        assert not re.search(r"_(ms|minutes|hours|kb|mb)$", family.name), f"{family.name}: base units are seconds and bytes"
+        assert not re.search(r"_(ms|minutes|hours|kb|mb)$", family.name), (
+            f"{family.name}: base units are seconds and bytes"
+        )
         if family.type == "counter":
             assert all(sample.name.endswith(("_total", "_created")) for sample in family.samples)
 
 
 def test_counters_that_alarms_look_at_are_there_before_anything_happens() -> None:
     names = [f"buckets_closed_total{{grade={grade.value}}}" for grade in Grade]
-    shown(Metrics(), dict.fromkeys([*names, "events_staged_total{arrival=late}", "queries_ended_total{how=failed}"], 0))
+    shown(
+        Metrics(),
+        dict.fromkeys(
+            [*names, "events_staged_total{arrival=late}", "queries_ended_total{how=failed}"], 0
+        ),
+    )
 
 
 def test_a_batch_is_counted() -> None:
@@ -73,36 +89,52 @@ def test_a_batch_is_counted() -> None:
     )
     metrics.staged(batch, 5_000)
     metrics.staged(batch, 6_000)
-    shown(metrics, {
-        "events_staged_total{arrival=timely}": 200,
-        "events_staged_total{arrival=late}": 14,
-        "events_falsely_late_total": 4,
-        "late_seconds_total": 50_400,
-        "staged_bytes_total": 10_000,
-        "staged_files_total{kind=events}": 4,
-        "events_promised_total": 210, "batch_seconds_count": 2, "batch_seconds_sum": 6, "last_batch_timestamp_seconds": 6,
-    })  # fmt: skip
+    shown(
+        metrics,
+        {
+            "events_staged_total{arrival=timely}": 200,
+            "events_staged_total{arrival=late}": 14,
+            "events_falsely_late_total": 4,
+            "late_seconds_total": 50_400,
+            "staged_bytes_total": 10_000,
+            "staged_files_total{kind=events}": 4,
+            "events_promised_total": 210,
+            "batch_seconds_count": 2,
+            "batch_seconds_sum": 6,
+            "last_batch_timestamp_seconds": 6,
+        },
+    )
 
 
 def test_a_closed_bucket_is_counted_under_its_grade_with_its_delay() -> None:
     metrics = Metrics()
     closed_at_ms = HOUR.end_ms + 90_000
-    counts: dict[str, Any] = {"events": 10, "late": {"2027-01-15T07": 3}, "duplicates_removed": 2, "unaudited": 1}
+    counts: dict[str, Any] = {
+        "events": 10,
+        "late": {"2027-01-15T07": 3},
+        "duplicates_removed": 2,
+        "unaudited": 1,
+    }
     metrics.closed(HOUR, manifest(**counts, grade=Grade.TIMED_OUT, closed_at_ms=closed_at_ms))
-    shown(metrics, {
-        "buckets_closed_total{grade=timed_out}": 1,
-        "buckets_closed_total{grade=proved}": 0,
-        "closing_delay_seconds_sum": 90,
-        "closing_delay_seconds_bucket{le=60.0}": 0,
-        "closing_delay_seconds_bucket{le=300.0}": 1,
-        "events_closed_total{arrival=timely}": 7,
-        "events_closed_total{arrival=late}": 3,
-        "duplicates_removed_total": 2,
-        "unaudited_events_total": 1,
-    })  # fmt: skip
+    shown(
+        metrics,
+        {
+            "buckets_closed_total{grade=timed_out}": 1,
+            "buckets_closed_total{grade=proved}": 0,
+            "closing_delay_seconds_sum": 90,
+            "closing_delay_seconds_bucket{le=60.0}": 0,
+            "closing_delay_seconds_bucket{le=300.0}": 1,
+            "events_closed_total{arrival=timely}": 7,
+            "events_closed_total{arrival=late}": 3,
+            "duplicates_removed_total": 2,
+            "unaudited_events_total": 1,
+        },
+    )
 
 
-def test_only_the_oldest_open_buckets_have_a_series_and_those_closed_meanwhile_lose_theirs() -> None:
+def test_only_the_oldest_open_buckets_have_a_series_and_those_closed_meanwhile_lose_theirs() -> (
+    None
+):
     metrics = Metrics()
     metrics.stands(standing({f"type-{n}": 100.0 + n for n in range(OLDEST_SHOWN)}))
     shown(metrics, {"open_bucket_age_seconds": 100.0 + OLDEST_SHOWN - 1})
@@ -115,7 +147,9 @@ def test_only_the_oldest_open_buckets_have_a_series_and_those_closed_meanwhile_l
     shown(metrics, {"open_bucket_age_seconds": 0})
 
 
-def test_metrics_are_served_and_a_port_that_is_taken_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_metrics_are_served_and_a_port_that_is_taken_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -1,4 +1,6 @@
-"""What a driver keeps on storage of its ledger's offsets: one record that says what the ledger does; of two, the gaps."""
+"""What a driver keeps on storage of its ledger's offsets: one record that says what the ledger
+does; of two, the gaps.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ from hourmark_etl.ledger.batches import hold_promises, lost_behind, lost_to_rete
 from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, open_gaps, put_gaps, tells_lost_end
 from hourmark_etl.model import Position
-from hourmark_etl.recovery.offset_records import OffsetRecord, OffsetRecorder, keep_found, read_offset_records, take_over_gaps
+from hourmark_etl.recovery.offset_records import (
+    OffsetRecord,
+    OffsetRecorder,
+    keep_found,
+    read_offset_records,
+    take_over_gaps,
+)
 from hourmark_etl.staging.verified import digest_of
 from hourmark_etl.storage import BadBlocks, StorageError
 
@@ -56,10 +64,16 @@ def test_a_record_takes_the_place_of_the_one_before_and_of_two_the_gaps_count(wo
     world.storage.write_new(second.replace("-", "-0", 1), b"of another ledger")
     assert read_offset_records(world.storage, ledger) == found
     gap = OffsetGap(topic=AUDIT, accepted_at_ms=None, what="of a copy that went on")
-    content = OffsetRecord(format=1, ledger=ledger, commit=1, checks=found.checks, gaps=(gap,)).encode()
+    content = OffsetRecord(
+        format=1, ledger=ledger, commit=1, checks=found.checks, gaps=(gap,)
+    ).encode()
     world.storage.write_new(f"_ledger/offsets-{ledger}-{digest_of(content).hex()}.json", content)
     both = read_offset_records(world.storage, ledger)
-    assert (both.commit, both.checks, both.gaps) == (found.commit, None, (gap,)) and "only one should stand" in both.notes[0]
+    assert (both.commit, both.checks, both.gaps) == (
+        found.commit,
+        None,
+        (gap,),
+    ) and "only one should stand" in both.notes[0]
     stale = world.database.acquire(CLOSER)
     world.database.acquire(CLOSER)
     with pytest.raises(StaleDriver):
@@ -73,13 +87,19 @@ def at(topic: str) -> Position:
 
 def test_whether_a_log_has_lost_its_end_is_a_field_of_its_gap(world: World) -> None:
     lost, retained = lost_behind(AUDIT, at(AUDIT)), lost_to_retention(AUDIT, at(AUDIT), 12)
-    told = [dataclasses.replace(gap, what=f"{number} reworded") for number, gap in enumerate((lost, retained))]
+    told = [
+        dataclasses.replace(gap, what=f"{number} reworded")
+        for number, gap in enumerate((lost, retained))
+    ]
     with world.database.transaction() as connection:
         put_gaps(connection, told)
     assert [tells_lost_end(gap) for gap in all_gaps(world.database)] == [True, False]
     ledger, _ = world.database.identity()
     written = OffsetRecord(format=1, ledger=ledger, commit=1, checks=(), gaps=tuple(told)).encode()
-    assert [tells_lost_end(gap) for gap in OffsetRecord.model_validate_json(written).gaps] == [True, False]
+    assert [tells_lost_end(gap) for gap in OffsetRecord.model_validate_json(written).gaps] == [
+        True,
+        False,
+    ]
 
 
 def test_a_gap_of_version_0_3_0_says_it_by_its_text_and_is_the_same_gap(world: World) -> None:
@@ -91,11 +111,16 @@ def test_a_gap_of_version_0_3_0_says_it_by_its_text_and_is_the_same_gap(world: W
     hold_promises(world.database, world.closer.lease, [at(AUDIT)])
     assert len(open_gaps(world.database)) == 2, "it is not found a second time"
     ledger, _ = world.database.identity()
-    content = json.loads(OffsetRecord(format=1, ledger=ledger, commit=1, checks=(), gaps=(lost, retained)).encode())
+    content = json.loads(
+        OffsetRecord(format=1, ledger=ledger, commit=1, checks=(), gaps=(lost, retained)).encode()
+    )
     for gap in content["gaps"]:
         del gap["lost_end"]
     kept = OffsetRecord.model_validate(content)
-    assert [tells_lost_end(gap) for gap in kept.gaps] == [True, False] and kept.gaps == (lost, retained)
+    assert [tells_lost_end(gap) for gap in kept.gaps] == [True, False] and kept.gaps == (
+        lost,
+        retained,
+    )
 
 
 def test_a_gap_that_was_found_again_stays_open_beside_its_acceptance(world: World) -> None:
@@ -109,7 +134,9 @@ def test_a_gap_that_was_found_again_stays_open_beside_its_acceptance(world: Worl
         put_gaps(connection, [accepted])
     assert all_gaps(world.database) == [accepted]
     take_over_gaps(world.storage, world.database)
-    assert set(all_gaps(world.database)) == {found, accepted}, "the record has that acceptance too: it came before"
+    assert set(all_gaps(world.database)) == {found, accepted}, (
+        "the record has that acceptance too: it came before"
+    )
     later = dataclasses.replace(accepted, accepted_at_ms=9)
     with world.database.transaction() as connection:
         put_gaps(connection, [later])
@@ -117,7 +144,9 @@ def test_a_gap_that_was_found_again_stays_open_beside_its_acceptance(world: Worl
     assert found not in all_gaps(world.database), "it was accepted since"
 
 
-def test_one_that_cannot_be_written_leaves_the_one_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_cannot_be_written_leaves_the_one_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     live(world)
     recorder = OffsetRecorder(world.storage, world.database, world.clock)
     recorder.poll(world.closer.lease)
@@ -137,7 +166,9 @@ def test_one_that_cannot_be_written_leaves_the_one_before(world: World, monkeypa
     assert len(records(world)) == 1 and records(world) != before
 
 
-def test_bad_blocks_are_no_record_and_a_storage_that_is_away_is_awaited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_blocks_are_no_record_and_a_storage_that_is_away_is_awaited(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     live(world)
     world.ledgers.keep_checks(0)
     ledger, _ = world.database.identity()
@@ -155,15 +186,21 @@ def test_bad_blocks_are_no_record_and_a_storage_that_is_away_is_awaited(world: W
         read_offset_records(world.storage, ledger)
 
 
-def test_a_rebuild_keeps_ends_that_logs_have_lost_and_no_gap_that_the_next_would_find_too(world: World) -> None:
-    """It may be thrown away, and a copy of the ledger go on that staged what the rebuild found nowhere."""
+def test_a_rebuild_keeps_ends_that_logs_have_lost_and_no_gap_that_the_next_would_find_too(
+    world: World,
+) -> None:
+    """It may be thrown away, and a copy of the ledger go on that staged what the rebuild found
+    nowhere.
+    """
     ledger, _ = world.database.identity()
     send(world, ["click"])
     live(world)
     world.ledgers.keep_checks(0)
     world.pipeline.shorten((events_topic("click"),), 1)
     world.damages.lose(*staged_files(world, "audit"))
-    audit = world.pipeline.central.logs[Partition(central_topic(AUDIT, world.pipeline.mirror.alias or ""), 0)]
+    audit = world.pipeline.central.logs[
+        Partition(central_topic(AUDIT, world.pipeline.mirror.alias or ""), 0)
+    ]
     audit.start = len(audit.records)
     (lost,) = lose_ledger(world).lost
     assert "lost to retention" in lost
@@ -201,7 +238,9 @@ def test_a_rebuild_that_finds_no_lost_end_leaves_the_record_as_it_is(world: Worl
         assert any("nothing tells which gaps" in note for note in lose_ledger(world).notes)
 
 
-def test_a_rebuild_that_is_killed_as_it_commits_has_kept_what_it_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rebuild_that_is_killed_as_it_commits_has_kept_what_it_found(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger, _ = world.database.identity()
     live(world)
     world.ledgers.keep_checks(0)
@@ -219,13 +258,24 @@ def test_a_rebuild_that_is_killed_as_it_commits_has_kept_what_it_found(world: Wo
     assert kept.topic == AUDIT and kept.accepted_at_ms is None
 
 
-def test_a_rebuild_that_cannot_keep_what_it_found_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rebuild_that_cannot_keep_what_it_found_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     live(world)
     world.pipeline.shorten((AUDIT,), 1)
 
     def full(path: str, content: bytes) -> None:
-        raise StorageError(path, path, "no space left") if "/offsets-" in path else AssertionError(path)
+        raise (
+            StorageError(path, path, "no space left")
+            if "/offsets-" in path
+            else AssertionError(path)
+        )
 
     monkeypatch.setattr(world.storage, "write_new", full)
-    monkeypatch.setattr("tests.support.rebuilding.begin", lambda _: None)  # a driver's first words there, too
-    assert any("not kept on storage" in note and "no space left" in note for note in lose_ledger(world).notes)
+    monkeypatch.setattr(
+        "tests.support.rebuilding.begin", lambda _: None
+    )  # a driver's first words there, too
+    assert any(
+        "not kept on storage" in note and "no space left" in note
+        for note in lose_ledger(world).notes
+    )

@@ -1,4 +1,6 @@
-"""What is wrong with one path, one row or one partition holds the type that needs it, by name; every other type goes on."""
+"""What is wrong with one path, one row or one partition holds the type that needs it, by name;
+every other type goes on.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,12 @@ def polls(world: World, at: Hour | None = None) -> None:
         world.clock.advance(30)
 
 
-def refused(world: World, name: str, error: type[StorageError], concerns: Callable[[str], bool]) -> Callable[[], None]:
-    """Storage says this of these paths from now on, where it is asked so; until what is returned is called."""
+def refused(
+    world: World, name: str, error: type[StorageError], concerns: Callable[[str], bool]
+) -> Callable[[], None]:
+    """Storage says this of these paths from now on, where it is asked so; until what is returned is
+    called.
+    """
     real = getattr(world.storage, name)
 
     def asked(path: str, *more: object, **named: object) -> object:
@@ -65,7 +71,9 @@ def hours_of(world: World) -> tuple[Hour, Hour]:
     return frontier(world).hour, frontier(world, "view").hour
 
 
-def test_rows_without_a_record_that_storage_has_lost_hold_nobody_who_does_not_need_them(world: World) -> None:
+def test_rows_without_a_record_that_storage_has_lost_hold_nobody_who_does_not_need_them(
+    world: World,
+) -> None:
     with_engine_alone(world)
     send(world, ["click", "view"])
     send(world, ["click"], recorded=False)
@@ -73,7 +81,9 @@ def test_rows_without_a_record_that_storage_has_lost_hold_nobody_who_does_not_ne
     assert hours_of(world) == (hour(1), hour(1))
     refused(world, "open", BadBlocks, lambda path: path.startswith(UNAUDITED_FOLDER))
     send(world, ["click", "view"])
-    send_again(world, world.producers.ranges[-1])  # its sums differ: proved row by row, which reads the file
+    send_again(
+        world, world.producers.ranges[-1]
+    )  # its sums differ: proved row by row, which reads the file
     polls(world, hour(1))
     assert hours_of(world) == (hour(2), hour(2))
 
@@ -90,7 +100,10 @@ def test_a_marker_that_does_not_read_back_holds_its_own_type(world: World) -> No
     world.storage.read = flipped  # type: ignore[method-assign]
     polls(world, FIRST_HOUR)
     assert hours_of(world) == (FIRST_HOUR, hour(1))
-    assert (wait_of(world).phase, "does not read back" in wait_of(world).what[0]) == ("publishing", True)
+    assert (wait_of(world).phase, "does not read back" in wait_of(world).what[0]) == (
+        "publishing",
+        True,
+    )
     world.storage.read = real  # type: ignore[method-assign]
     polls(world)
     world.check()
@@ -98,14 +111,20 @@ def test_a_marker_that_does_not_read_back_holds_its_own_type(world: World) -> No
 
 
 @pytest.mark.parametrize("changed", ["clicj", "view"])
-def test_a_damaged_row_of_a_schema_holds_the_type_that_is_written_under_it(world: World, changed: str) -> None:
+def test_a_damaged_row_of_a_schema_holds_the_type_that_is_written_under_it(
+    world: World, changed: str
+) -> None:
     """Its type is part of what may be damaged."""
     send(world, ["click", "view"])
     with world.database.transaction() as connection:
-        connection.execute(update(tables.schemas).where(tables.schemas.c.type == "click").values(type=changed))
+        connection.execute(
+            update(tables.schemas).where(tables.schemas.c.type == "click").values(type=changed)
+        )
     polls(world, FIRST_HOUR)
     assert hours_of(world) == (FIRST_HOUR, hour(1))
-    assert wait_of(world).phase == "ledger" and "the ledger's row of schemas" in wait_of(world).what[0]
+    assert (
+        wait_of(world).phase == "ledger" and "the ledger's row of schemas" in wait_of(world).what[0]
+    )
 
 
 @pytest.mark.parametrize("damage", [('":', '";'), ('"late"', '"lete"')])
@@ -118,13 +137,20 @@ def test_a_damaged_manifest_in_the_ledger_holds_the_type_whose_late_events_ask_f
     of_click = tables.buckets.c.type == "click"
     text = world.database.ask(select(tables.buckets.c.manifest).where(of_click)).scalar_one()
     with world.database.transaction() as connection:
-        connection.execute(update(tables.buckets).where(of_click).values(manifest=text.replace(*damage, 1)))
+        connection.execute(
+            update(tables.buckets).where(of_click).values(manifest=text.replace(*damage, 1))
+        )
     send_again(world, world.producers.ranges[-1])
     polls(world, hour(1))
     assert hours_of(world) == (hour(1), hour(2))
-    assert wait_of(world).phase == "ledger" and f"type 'click', hour {FIRST_HOUR.start_s}" in wait_of(world).what[0]
+    assert (
+        wait_of(world).phase == "ledger"
+        and f"type 'click', hour {FIRST_HOUR.start_s}" in wait_of(world).what[0]
+    )
     told = check_ledger(world.database, world.storage, FIRST_HOUR.length_s, world.pipeline.central)
-    assert [f.where for f in told if "is not as it was written" in f.detail] == [f"click {FIRST_HOUR}"]
+    assert [f.where for f in told if "is not as it was written" in f.detail] == [
+        f"click {FIRST_HOUR}"
+    ]
 
 
 def test_a_word_of_what_types_wait_for_that_is_damaged_is_said_again(world: World) -> None:
@@ -132,7 +158,11 @@ def test_a_word_of_what_types_wait_for_that_is_damaged_is_said_again(world: Worl
     until(world, FIRST_HOUR)
     world.closer.step()
     with world.database.transaction() as connection:
-        connection.execute(update(tables.blockers).where(tables.blockers.c.type == "click").values(phase="quomises"))
+        connection.execute(
+            update(tables.blockers)
+            .where(tables.blockers.c.type == "click")
+            .values(phase="quomises")
+        )
     world.start_closer()
     world.closer.step()
     assert wait_of(world).phase == wait_of(world, "view").phase

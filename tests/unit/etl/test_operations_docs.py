@@ -1,4 +1,6 @@
-"""docs/operations.md, docs/metrics.md and docs/upgrading.md: every command in them parses, every message and metric exists."""
+"""docs/operations.md, docs/metrics.md and docs/upgrading.md: every command in them parses, every
+message and metric exists.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,18 @@ CODE = re.compile(r"`([^`]+)`")
 def mentioned(text: str) -> list[str]:
     """Commands named within a sentence or a table: they may leave out arguments."""
     codes = CODE.findall(re.sub(r"```.*?```", "", text, flags=re.DOTALL))
-    return sorted({code if code.startswith("hourmark ") else f"hourmark {code}" for code in codes if code.startswith(PROGRAMS)})
+    return sorted(
+        {
+            code if code.startswith("hourmark ") else f"hourmark {code}"
+            for code in codes
+            if code.startswith(PROGRAMS)
+        }
+    )
 
 
-@pytest.mark.parametrize("line", [line for text in (OPERATIONS, METRICS, UPGRADING) for line in console_lines(text)])
+@pytest.mark.parametrize(
+    "line", [line for text in (OPERATIONS, METRICS, UPGRADING) for line in console_lines(text)]
+)
 def test_a_command_line_of_the_documentation_parses(line: str) -> None:
     program, *words = shlex.split(line)
     assert program == "hourmark"
@@ -40,7 +50,9 @@ def test_a_command_line_of_the_documentation_parses(line: str) -> None:
         pass
 
 
-@pytest.mark.parametrize("line", sorted({*mentioned(OPERATIONS), *mentioned(METRICS), *mentioned(UPGRADING)}))
+@pytest.mark.parametrize(
+    "line", sorted({*mentioned(OPERATIONS), *mentioned(METRICS), *mentioned(UPGRADING)})
+)
 def test_a_command_that_is_mentioned_exists_with_its_options(line: str) -> None:
     command, arguments = resolved(shlex.split(line)[1:])
     known = {option for parameter in command.params for option in parameter.opts}
@@ -60,7 +72,10 @@ def literals() -> Iterator[str]:
     for file in ROOT.glob("*/hourmark*/**/*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.JoinedStr):
-                yield "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)  # type: ignore[misc]
+                yield "".join(
+                    part.value if isinstance(part, ast.Constant) else "…"  # type: ignore[misc]
+                    for part in node.values
+                )
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield re.sub(r"%\.?\d*[sdf]", "…", node.value)
 
@@ -68,7 +83,11 @@ def literals() -> Iterator[str]:
 def messages() -> list[str]:
     """The first column of the table of messages."""
     table = OPERATIONS.split("## Messages")[1].split("Differences in the books")[0]
-    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ") and not line.startswith("| seen")]
+    rows = [
+        line.split("|")[1]
+        for line in table.splitlines()
+        if line.startswith("| ") and not line.startswith("| seen")
+    ]
     return [code for row in rows for code in CODE.findall(row)]
 
 
@@ -97,7 +116,9 @@ def test_every_metric_is_documented_with_its_kind_and_labels_and_no_other() -> N
 
 
 def test_every_expression_of_an_alarm_names_metrics_that_exist() -> None:
-    known = {line.split("`")[1] for line in METRICS.splitlines() if line.startswith("| `hourmark_etl_")}
+    known = {
+        line.split("`")[1] for line in METRICS.splitlines() if line.startswith("| `hourmark_etl_")
+    }
     alarms = METRICS.split("## Worth an alarm")[1]
     named = set(re.findall(r"hourmark_etl_[a-z_]+", alarms))
     assert named and named <= known
@@ -110,7 +131,9 @@ def test_every_stage_of_the_books_is_explained() -> None:
         assert f"| `{stage.value}` |" in OPERATIONS
 
 
-def test_the_checker_for_others_takes_what_the_documentation_gives_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_checker_for_others_takes_what_the_documentation_gives_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (line,) = re.findall(r"^python verify_bucket\.py (.*)$", OPERATIONS, re.MULTILINE)
     folder, *options = shlex.split(line)
     with pytest.raises(SystemExit) as ended:
@@ -119,7 +142,11 @@ def test_the_checker_for_others_takes_what_the_documentation_gives_it(capsys: py
 
 
 def test_every_phase_has_its_exit_in_the_table() -> None:
-    rows = [line for line in (ROOT / "docs" / "closing.md").read_text().splitlines() if line.startswith("| `")]
+    rows = [
+        line
+        for line in (ROOT / "docs" / "closing.md").read_text().splitlines()
+        if line.startswith("| `")
+    ]
     named = {phase for row in rows for phase in re.findall(r"`(\w+)`", row.split("|")[1])}
     assert named == {phase.value for phase in Phase}
     assert all(len(row.split("|")) == 6 and row.split("|")[4].strip() for row in rows)

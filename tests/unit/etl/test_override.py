@@ -64,7 +64,10 @@ def test_why_says_what_holds_the_hour_and_what_to_do(database: Database, run: Ru
     result = run("why", "click", str(PAST))
     assert result.exit_code == 0, result.exception
     assert result.stdout.startswith(f"click {PAST}: open; it is the next hour of click to close")
-    assert "no delivery service has reported yet" in result.stdout and "hourmark serve" in result.stdout
+    assert (
+        "no delivery service has reported yet" in result.stdout
+        and "hourmark serve" in result.stdout
+    )
     found = json.loads(run("why", "click", str(PAST), "--json").stdout)
     assert (found["state"], found["reasons"][0]["do"]) == (
         "open",
@@ -78,25 +81,36 @@ def test_why_of_a_later_hour_and_of_an_unknown_type_ends_well(database: Database
     assert result.exit_code == 0 and "did you mean click?" in result.stdout
 
 
-def test_why_without_a_ledger_says_where_it_should_be_and_makes_none(run: Run, tmp_path: Path) -> None:
+def test_why_without_a_ledger_says_where_it_should_be_and_makes_none(
+    run: Run, tmp_path: Path
+) -> None:
     result = run("why", "click", str(PAST))
-    assert isinstance(result.exception, Unavailable) and f"{tmp_path}/ledger.sqlite" in str(result.exception)
+    assert isinstance(result.exception, Unavailable) and f"{tmp_path}/ledger.sqlite" in str(
+        result.exception
+    )
     assert not (tmp_path / "ledger.sqlite").exists()
 
 
-def test_why_of_a_closed_hour_is_told_by_storage_where_there_is_no_ledger(run: Run, tmp_path: Path) -> None:
+def test_why_of_a_closed_hour_is_told_by_storage_where_there_is_no_ledger(
+    run: Run, tmp_path: Path
+) -> None:
     usual_plan(LocalDisk(tmp_path / "root")).close()
     result = run("why", TYPE, str(HOUR))
     assert result.exit_code == 0 and "closed as proved" in result.stdout
 
 
-def test_force_writes_an_override_after_naming_what_is_not_verified(database: Database, run: Run) -> None:
+def test_force_writes_an_override_after_naming_what_is_not_verified(
+    database: Database, run: Run
+) -> None:
     result = run("force", "click", str(PAST), "--reason", "ticket 17", "--yes", "--json")
     assert result.exit_code == 0, result.exception
     assert "no delivery service has reported yet" in result.stderr
     assert json.loads(result.stdout)[0]["hour"] == str(PAST)
     override = overrides(database)["click"]
-    assert (override.hour_s, override.reason) == (PAST.start_s, "ticket 17") and "@" in override.requested_by
+    assert (override.hour_s, override.reason) == (
+        PAST.start_s,
+        "ticket 17",
+    ) and "@" in override.requested_by
     assert "ordered it closed by force: ticket 17" in run("why", "click", str(PAST)).stdout
 
 
@@ -106,7 +120,11 @@ def test_force_asks_on_a_terminal_and_takes_no_for_an_answer(
     monkeypatch.setattr("hourmark_etl.operators.override.on_terminal", lambda: True)
     arguments = ["force", "click", str(PAST), "--reason", "r", "--config", str(file)]
     result = CliRunner().invoke(bucket, arguments, input="n\n")
-    assert result.exit_code == 1 and "Close it by force?" in result.stderr and overrides(database) == {}
+    assert (
+        result.exit_code == 1
+        and "Close it by force?" in result.stderr
+        and overrides(database) == {}
+    )
     assert CliRunner().invoke(bucket, arguments, input="y\n").exit_code == 0
     assert list(overrides(database)) == ["click"]
 
@@ -125,7 +143,9 @@ def test_force_asks_on_a_terminal_and_takes_no_for_an_answer(
         (["--all-types", "--reason", "r", "--yes"], "not every type's hour has ended"),
     ],
 )
-def test_force_refuses_what_cannot_be_meant(database: Database, run: Run, arguments: list[str], message: str) -> None:
+def test_force_refuses_what_cannot_be_meant(
+    database: Database, run: Run, arguments: list[str], message: str
+) -> None:
     result = run("force", *arguments)
     assert isinstance(result.exception, UsageError) and message in str(result.exception)
     assert overrides(database) == {}
@@ -136,7 +156,9 @@ def test_force_without_a_reason_is_wrong_use(database: Database, run: Run) -> No
     assert result.exit_code == 2 and "--reason" in result.stderr
 
 
-def test_ls_shows_the_hours_that_are_open_with_what_they_wait_for(database: Database, run: Run) -> None:
+def test_ls_shows_the_hours_that_are_open_with_what_they_wait_for(
+    database: Database, run: Run
+) -> None:
     block(database, Phase.CONTROL, "mirror: 5 of 9")
     result = run("ls")
     assert result.exit_code == 0
@@ -157,16 +179,24 @@ def test_with_a_dead_driver_why_ls_and_force_say_so(database: Database, run: Run
     block(database, Phase.CONTROL, "mirror: 5 of 9")
     die(database, 47)
     why = run("why", "click", str(PAST)).stdout.splitlines()
-    assert why[1].split(maxsplit=2)[2].startswith("no driver runs: its last sign in the ledger is 47 min old")
+    assert (
+        why[1]
+        .split(maxsplit=2)[2]
+        .startswith("no driver runs: its last sign in the ledger is 47 min old")
+    )
     assert "no delivery service" not in "".join(why)
     click, view = json.loads(run("ls", "--json").stdout)
-    assert click["waits_for"] == "no driver runs: its last sign in the ledger is 47 min old; then: mirror: 5 of 9"
+    assert (
+        click["waits_for"]
+        == "no driver runs: its last sign in the ledger is 47 min old; then: mirror: 5 of 9"
+    )
     assert view["waits_for"].startswith("its end, in "), "nothing of it is overdue"
     result = force(run)
     assert result.exit_code == 0
     assert (
-        "no driver runs: its last sign in the ledger is 47 min old; `hourmark etl run` carries the override out" in result.stderr
-    )
+        "no driver runs: its last sign in the ledger is 47 min old; `hourmark etl run` "
+        "carries the override out"
+    ) in result.stderr
 
 
 def test_a_driver_gives_signs_until_it_ends_or_is_taken_over(database: Database) -> None:
@@ -191,12 +221,20 @@ def seal_click(database: Database, grade: str) -> None:
     ledger.seal(database, lease, {"click": [seal(grade=grade)]}, [opened])
 
 
-def test_an_override_for_a_sealed_hour_is_refused_with_what_it_waits_for(database: Database, run: Run) -> None:
+def test_an_override_for_a_sealed_hour_is_refused_with_what_it_waits_for(
+    database: Database, run: Run
+) -> None:
     seal_click(database, "timed_out")
     result = force(run)
-    assert isinstance(result.exception, UsageError) and "ordered" not in result.stdout and overrides(database) == {}
+    assert (
+        isinstance(result.exception, UsageError)
+        and "ordered" not in result.stdout
+        and overrides(database) == {}
+    )
     said = str(result.exception)
-    assert f"click {PAST} is sealed already, as timed_out" in said and "no override was stored" in said
+    assert (
+        f"click {PAST} is sealed already, as timed_out" in said and "no override was stored" in said
+    )
     assert "it is written and published by the driver" in said
     what = "file:///root/click/… stands, and is no bucket of Hourmark's"
     block(database, Phase.PUBLISHING, what)
@@ -204,16 +242,23 @@ def test_an_override_for_a_sealed_hour_is_refused_with_what_it_waits_for(databas
     assert overrides(database) == {}
 
 
-def test_an_override_for_a_sealed_hour_whose_file_is_lost_says_what_it_gives_up(database: Database, run: Run) -> None:
+def test_an_override_for_a_sealed_hour_whose_file_is_lost_says_what_it_gives_up(
+    database: Database, run: Run
+) -> None:
     seal_click(database, "timed_out")
     block(database, Phase.STAGED, "_staging/1/events-2 …")
     result = force(run)
     assert result.exit_code == 0 and list(overrides(database)) == ["click"]
-    assert "it is sealed already: the override gives up what a lost staged file held of it" in result.stderr
+    assert (
+        "it is sealed already: the override gives up what a lost staged file held of it"
+        in result.stderr
+    )
     assert "_staging/1/events-2 …" in result.stderr
 
 
-def test_an_override_for_all_types_says_which_hours_are_sealed_already(database: Database, run: Run) -> None:
+def test_an_override_for_all_types_says_which_hours_are_sealed_already(
+    database: Database, run: Run
+) -> None:
     with database.transaction() as connection:
         connection.execute(delete(tables.frontiers).where(tables.frontiers.c.type != "click"))
     seal_click(database, "proved")

@@ -34,7 +34,9 @@ def test_an_open_hour_whose_bucket_stands_means_an_older_ledger(tmp_path: Path) 
     check_published(storage, [frontier(hour=HOUR.next())])
 
 
-def test_what_a_local_disk_does_not_let_be_seen_is_said_of_its_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_local_disk_does_not_let_be_seen_is_said_of_its_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def denied(self: Path, **_: object) -> NoReturn:
         raise PermissionError(errno.EACCES, "Permission denied", str(self))
 
@@ -48,7 +50,9 @@ def test_a_root_with_buckets_and_a_ledger_without_means_a_lost_one(tmp_path: Pat
     storage = LocalDisk(root=tmp_path)
     check_foreign_root(storage, [OPENED], set())
     storage.write_new(f"{HOUR.bucket_path('click')}/_SUCCESS", b"{}")
-    with pytest.raises(ForeignLedger, match="_SUCCESS stands, but this ledger has closed nothing of click"):
+    with pytest.raises(
+        ForeignLedger, match="_SUCCESS stands, but this ledger has closed nothing of click"
+    ):
         check_foreign_root(storage, [OPENED], set())
     check_foreign_root(storage, [OPENED], {"click"})
     check_foreign_root(storage, [SEALED], set())

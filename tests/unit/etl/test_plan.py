@@ -1,4 +1,6 @@
-"""The planner: whatever the backlogs, everybody gets a share, limits hold, nothing is planned twice."""
+"""The planner: whatever the backlogs, everybody gets a share, limits hold, nothing is planned
+twice.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +14,32 @@ from hourmark.kafka.clients import Partition
 from hourmark_etl.staging.plan import TASK_RECORDS_MIN, PlannedBatch, ReadSpan, deal, plan_spans
 
 backlogs = st.dictionaries(
-    st.tuples(st.sampled_from("abcdefg"), st.integers(0, 3)), st.tuples(st.integers(0, 50), st.integers(0, 60_000)), max_size=20
+    st.tuples(st.sampled_from("abcdefg"), st.integers(0, 3)),
+    st.tuples(st.integers(0, 50), st.integers(0, 60_000)),
+    max_size=20,
 )
 Backlogs = dict[tuple[str, int], tuple[int, int]]
 
 
 def planned(drawn: Backlogs, records_max: int = 10**9, bytes_max: int = 1 << 30) -> list[ReadSpan]:
-    starts = [position(start, topic, partition=number) for (topic, number), (start, _) in drawn.items()]
+    starts = [
+        position(start, topic, partition=number) for (topic, number), (start, _) in drawn.items()
+    ]
     ends = {Partition(*of): start + backlog for of, (start, backlog) in drawn.items()}
     return plan_spans(starts, ends, records_max=records_max, type_bytes_max=bytes_max)
 
 
 @given(backlogs, st.integers(1, 200_000), st.integers(1, 1 << 30))
-def test_shares_are_fair_within_the_limit_and_begin_at_the_positions(drawn: Backlogs, records_max: int, bytes_max: int) -> None:
+def test_shares_are_fair_within_the_limit_and_begin_at_the_positions(
+    drawn: Backlogs, records_max: int, bytes_max: int
+) -> None:
     spans = planned(drawn, records_max, bytes_max)
     behind = {key: backlog for key, (_, backlog) in drawn.items() if backlog}
     assert {(s.span.topic, s.span.partition) for s in spans} == set(behind)
     assert len(spans) == len(behind)
-    assert all(s.span.start == drawn[s.span.topic, s.span.partition][0] and s.bytes_max >= 1 for s in spans)
+    assert all(
+        s.span.start == drawn[s.span.topic, s.span.partition][0] and s.bytes_max >= 1 for s in spans
+    )
     assert sum(s.records for s in spans) <= max(records_max, len(behind))
     cut = [s for s in spans if s.records < behind[s.span.topic, s.span.partition]]
     assert all(1 <= s.records <= behind[s.span.topic, s.span.partition] for s in spans)
@@ -49,7 +59,9 @@ def test_a_small_type_beside_a_giant_backlog_is_staged_whole_at_once() -> None:
 
 
 @given(backlogs, st.integers(1, 8))
-def test_every_span_goes_to_one_task_and_tasks_are_balanced(drawn: Backlogs, tasks_max: int) -> None:
+def test_every_span_goes_to_one_task_and_tasks_are_balanced(
+    drawn: Backlogs, tasks_max: int
+) -> None:
     spans = planned(drawn)
     tasks = deal(spans, tasks_max)
     assert sorted((s.span.topic, s.span.partition) for task in tasks for s in task) == sorted(

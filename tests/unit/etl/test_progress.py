@@ -1,4 +1,6 @@
-"""A driver's words on how it goes: rates, lateness, what the oldest open bucket waits for; quiet while nothing happens."""
+"""A driver's words on how it goes: rates, lateness, what the oldest open bucket waits for; quiet
+while nothing happens.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from hourmark_etl.ledger.overrides import put_blockers
 from hourmark_etl.ledger.reporters import put_reports
 from hourmark_etl.model import Phase
 from hourmark_etl.telemetry.metrics import Metrics, Totals
-from hourmark_etl.telemetry.progress import PROGRESS_SECONDS, QUIET_SECONDS, Oldest, Progress, progress_line
+from hourmark_etl.telemetry.progress import (
+    PROGRESS_SECONDS,
+    QUIET_SECONDS,
+    Oldest,
+    Progress,
+    progress_line,
+)
 
 
 @pytest.fixture
@@ -38,21 +46,47 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0, "0 s"), (119, "119 s"), (120, "2 min"), (150, "2.5 min"), (3600, "60 min"), (9000, "2.5 h"), (172_800, "2 days"),
-     (864_000, "10 days")],
-)  # fmt: skip
+    [
+        (0, "0 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (150, "2.5 min"),
+        (3600, "60 min"),
+        (9000, "2.5 h"),
+        (172_800, "2 days"),
+        (864_000, "10 days"),
+    ],
+)
 def test_durations_are_written_for_people(seconds: float, words: str) -> None:
     assert duration(seconds) == words
 
 
 def test_a_line_says_rates_lateness_and_what_holds_the_oldest_bucket() -> None:
-    done = Totals(timely=2990, late=10, late_seconds=36_000, files=4, batches=2, batch_seconds=3, buckets=5, not_proved=1)
-    oldest = Oldest("click", "2027-01-15T08", 750, ("tailer web (1) source app: caught up 9.0 s before its end",))
-    assert progress_line(done, 30, "all sources had caught up 12 s ago", oldest, "hdfs is in safe mode") == (
-        "3,000 events staged in 30 s (100/s); 10 of them late, by 60 min on average; 4 files in 2 batches of 1.5 s; "
+    done = Totals(
+        timely=2990,
+        late=10,
+        late_seconds=36_000,
+        files=4,
+        batches=2,
+        batch_seconds=3,
+        buckets=5,
+        not_proved=1,
+    )
+    oldest = Oldest(
+        "click",
+        "2027-01-15T08",
+        750,
+        ("tailer web (1) source app: caught up 9.0 s before its end",),
+    )
+    assert progress_line(
+        done, 30, "all sources had caught up 12 s ago", oldest, "hdfs is in safe mode"
+    ) == (
+        "3,000 events staged in 30 s (100/s); 10 of them late, by 60 min on average; 4 files "
+        "in 2 batches of 1.5 s; "
         "5 buckets closed, 1 not as proved; all sources had caught up 12 s ago; "
         "oldest open bucket click 2027-01-15T08, ended 12 min ago, waits for: "
-        "tailer web (1) source app: caught up 9.0 s before its end (`hourmark bucket why click 2027-01-15T08`); "
+        "tailer web (1) source app: caught up 9.0 s before its end (`hourmark bucket why click "
+        "2027-01-15T08`); "
         "closing waits: hdfs is in safe mode"
     )
 
@@ -69,8 +103,12 @@ def report(database: Database, **changes: object) -> None:
         put_reports(connection, [(tailer(**changes),)])
 
 
-def test_nothing_is_said_to_have_caught_up_before_anything_was_there(database: Database, lines: Callable[[], list[str]]) -> None:
-    clock = FakeClock(HOUR.start_s * 1000 + 44 * 60_000)  # the installation, 44 minutes past the hour
+def test_nothing_is_said_to_have_caught_up_before_anything_was_there(
+    database: Database, lines: Callable[[], list[str]]
+) -> None:
+    clock = FakeClock(
+        HOUR.start_s * 1000 + 44 * 60_000
+    )  # the installation, 44 minutes past the hour
     progress = Progress(database, Metrics(), 3600, clock)
     clock.advance(180)
     progress.polled("no delivery service has reported yet")
@@ -89,7 +127,9 @@ def test_nothing_is_said_to_have_caught_up_before_anything_was_there(database: D
     assert "no source is awaited" in lines()[3]
 
 
-def test_a_driver_says_what_it_staged_and_then_is_quiet(database: Database, lines: Callable[[], list[str]]) -> None:
+def test_a_driver_says_what_it_staged_and_then_is_quiet(
+    database: Database, lines: Callable[[], list[str]]
+) -> None:
     clock, metrics = FakeClock(HOUR.start_s * 1000), Metrics()
     progress = Progress(database, metrics, 3600, clock)
     lease = database.acquire("consumer:default")
@@ -102,7 +142,9 @@ def test_a_driver_says_what_it_staged_and_then_is_quiet(database: Database, line
     assert lines() == []
     clock.advance(PROGRESS_SECONDS)
     progress.polled()
-    assert lines()[0].startswith("60 events staged in 30 s (2/s); 1 file in 1 batch of 1.0 s; 0 buckets closed")
+    assert lines()[0].startswith(
+        "60 events staged in 30 s (2/s); 1 file in 1 batch of 1.0 s; 0 buckets closed"
+    )
     for _ in range(round(QUIET_SECONDS / PROGRESS_SECONDS) - 1):
         clock.advance(PROGRESS_SECONDS)
         progress.polled()
@@ -110,10 +152,15 @@ def test_a_driver_says_what_it_staged_and_then_is_quiet(database: Database, line
     clock.advance(PROGRESS_SECONDS)
     progress.polled()
     assert lines()[1].startswith("0 events staged in 5 min (0/s)")
-    assert metrics.registry.get_sample_value("hourmark_etl_last_poll_timestamp_seconds") == clock.now_ms() / 1000
+    assert (
+        metrics.registry.get_sample_value("hourmark_etl_last_poll_timestamp_seconds")
+        == clock.now_ms() / 1000
+    )
 
 
-def test_an_overdue_bucket_is_named_with_what_it_waits_for(database: Database, lines: Callable[[], list[str]]) -> None:
+def test_an_overdue_bucket_is_named_with_what_it_waits_for(
+    database: Database, lines: Callable[[], list[str]]
+) -> None:
     clock, metrics = FakeClock(HOUR.end_ms), Metrics()
     progress = Progress(database, metrics, 3600, clock)
     put_blockers(
@@ -127,6 +174,19 @@ def test_an_overdue_bucket_is_named_with_what_it_waits_for(database: Database, l
     assert lines() == []
     clock.advance(PROGRESS_SECONDS)
     progress.polled()
-    assert f"oldest open bucket click {HOUR}, ended 60 s ago, waits for: tailer web is behind" in lines()[0]
-    assert metrics.registry.get_sample_value("hourmark_etl_oldest_open_buckets_seconds", {"type": "click"}) == 30
-    assert metrics.registry.get_sample_value("hourmark_etl_watermark_lag_seconds", {"statistic": "max"}) == 3630
+    assert (
+        f"oldest open bucket click {HOUR}, ended 60 s ago, waits for: tailer web is behind"
+        in lines()[0]
+    )
+    assert (
+        metrics.registry.get_sample_value(
+            "hourmark_etl_oldest_open_buckets_seconds", {"type": "click"}
+        )
+        == 30
+    )
+    assert (
+        metrics.registry.get_sample_value(
+            "hourmark_etl_watermark_lag_seconds", {"statistic": "max"}
+        )
+        == 3630
+    )

@@ -1,4 +1,6 @@
-"""The proof against a plain oracle: proved if and only if every promise is kept, by sums and by join."""
+"""The proof against a plain oracle: proved if and only if every promise is kept, by sums and by
+join.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ Action = Send | str
 @pytest.fixture(scope="module")
 def template() -> Iterator[Path]:
     memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="hourmark-proof-", dir=memory if memory.is_dir() else None))
+    folder = Path(
+        tempfile.mkdtemp(prefix="hourmark-proof-", dir=memory if memory.is_dir() else None)
+    )
     ledger_of_click(f"sqlite:///{folder}/template.sqlite", FIRST).close()
     logging.disable(logging.CRITICAL)
     yield folder
@@ -60,7 +64,9 @@ _NUMBERS = itertools.count()
 
 
 @contextlib.contextmanager
-def site(template: Path, ranges_here_max: int = 1_000_000, unit_bytes_max: int = 1 << 20) -> Iterator[Site]:
+def site(
+    template: Path, ranges_here_max: int = 1_000_000, unit_bytes_max: int = 1 << 20
+) -> Iterator[Site]:
     path = template / f"{next(_NUMBERS)}.sqlite"
     shutil.copy(template / "template.sqlite", path)
     database = Database(f"sqlite:///{path}")
@@ -73,9 +79,14 @@ def site(template: Path, ranges_here_max: int = 1_000_000, unit_bytes_max: int =
 
 @st.composite
 def histories(draw: DrawFn, faults: bool = True) -> list[Action]:
-    """Ranges that share events (cut anew), sent once or again, whole or in part, with one record or several."""
+    """Ranges that share events (cut anew), sent once or again, whole or in part, with one record or
+    several.
+    """
     events = [(draw(st.integers(0, 2)), n) for n in range(5)]
-    ranges = [Range(n, tuple(sorted(draw(st.sets(st.sampled_from(events), min_size=1, max_size=4))))) for n in range(3)]
+    ranges = [
+        Range(n, tuple(sorted(draw(st.sets(st.sampled_from(events), min_size=1, max_size=4)))))
+        for n in range(3)
+    ]
     history: list[Action] = []
     for _ in range(draw(st.integers(1, 10))):
         kinds = ["whole", "whole", "partly", "close", "close", "stage", *(FAULTS if faults else ())]
@@ -94,7 +105,9 @@ def histories(draw: DrawFn, faults: bool = True) -> list[Action]:
     return history
 
 
-def violations(template: Path, history: list[Action], backs: tuple[int, ...], faults: bool, **limits: int) -> list[str]:
+def violations(
+    template: Path, history: list[Action], backs: tuple[int, ...], faults: bool, **limits: int
+) -> list[str]:
     """What is wrong with the proofs of this history."""
     wrong: list[str] = []
     with site(template, **limits) as at:
@@ -110,22 +123,40 @@ def violations(template: Path, history: list[Action], backs: tuple[int, ...], fa
             closes += 1
             proved = not found.findings
             if proved and not expected.inside:
-                wrong.append(f"hour {closes - 1} is proved by {found.method}, but a promised event is in no bucket")
+                wrong.append(
+                    f"hour {closes - 1} is proved by {found.method}, but a promised event "
+                    "is in no bucket"
+                )
             if expected.kept and not proved:
-                wrong.append(f"hour {closes - 1} is not proved, but every promise is kept: {found.findings}")
+                wrong.append(
+                    f"hour {closes - 1} is not proved, but every promise is kept: {found.findings}"
+                )
             if proved and not expected.kept and (found.method == "join" or not faults):
-                wrong.append(f"hour {closes - 1} is proved by {found.method}, but a promise is not kept")
+                wrong.append(
+                    f"hour {closes - 1} is proved by {found.method}, but a promise is not kept"
+                )
             if found.unaudited != expected.unaudited and (found.method != "sums" or not faults):
-                wrong.append(f"hour {closes - 1}: unaudited {found.unaudited}, should be {expected.unaudited} ({found.method})")
+                wrong.append(
+                    f"hour {closes - 1}: unaudited {found.unaudited}, should be "
+                    f"{expected.unaudited} ({found.method})"
+                )
             if found.unaudited != (found.unaudited_file.rows if found.unaudited_file else 0):
-                wrong.append(f"hour {closes - 1}: {found.unaudited} of unaudited rows, kept {found.unaudited_file}")
-            if (found.promised, found.unaudited) != (sum(b.promised for b in found.books), sum(b.unaudited for b in found.books)):
+                wrong.append(
+                    f"hour {closes - 1}: {found.unaudited} of unaudited rows, kept "
+                    f"{found.unaudited_file}"
+                )
+            if (found.promised, found.unaudited) != (
+                sum(b.promised for b in found.books),
+                sum(b.unaudited for b in found.books),
+            ):
                 wrong.append(f"hour {closes - 1}: the books {found.books} do not add up to {found}")
     return wrong
 
 
 BACKS = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple)
-QUIET = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIET = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @given(histories(), BACKS, st.sampled_from([1, 1_000_000]))
@@ -133,7 +164,12 @@ QUIET = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCh
 def test_an_hour_is_proved_if_and_only_if_every_promise_is_kept(
     template: Path, history: list[Action], backs: tuple[int, ...], ranges_here_max: int
 ) -> None:
-    assert violations(template, history, backs, True, ranges_here_max=ranges_here_max, unit_bytes_max=1 << 20) == []
+    assert (
+        violations(
+            template, history, backs, True, ranges_here_max=ranges_here_max, unit_bytes_max=1 << 20
+        )
+        == []
+    )
 
 
 @given(histories(faults=False), BACKS, st.sampled_from([8, 1 << 20]))
@@ -163,13 +199,34 @@ TWO = Range(1, ((0, 1), (0, 2)))
         (proof, "by_sums", _counts_only, [Send(TWO, (0, 0))]),
         (proof, "unaudited_files", lambda _: [], [Send(TWO, audit=False), CLOSE, Send(TWO, ())]),
         (promises, "distinct_rows", _duplicates_count, [Send(TWO), Send(TWO, (0,), audit=False)]),
-        (proof, "_still_unmet", lambda unmet, _: (list(unmet), []), [Send(TWO), CLOSE, Send(TWO, ())]),
-        (evidence.Windows, "counting", lambda self, rows, site: promises.PROMISED.empty_table(), [Send(TWO, (0,))]),
+        (
+            proof,
+            "_still_unmet",
+            lambda unmet, _: (list(unmet), []),
+            [Send(TWO), CLOSE, Send(TWO, ())],
+        ),
+        (
+            evidence.Windows,
+            "counting",
+            lambda self, rows, site: promises.PROMISED.empty_table(),
+            [Send(TWO, (0,))],
+        ),
     ],
-    ids=["counts only", "unaudited forgotten", "duplicates count", "second copies must be kept anew", "promises not read"],
+    ids=[
+        "counts only",
+        "unaudited forgotten",
+        "duplicates count",
+        "second copies must be kept anew",
+        "promises not read",
+    ],
 )
 def test_a_planted_fault_turns_a_history_red(
-    template: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, planted: Any, history: list[Action]
+    template: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    name: str,
+    planted: Any,
+    history: list[Action],
 ) -> None:
     assert violations(template, history, (0,), True) == []
     monkeypatch.setattr(module, name, planted)
@@ -193,7 +250,9 @@ def kept(at: Site) -> str:
     return file.path
 
 
-def test_rows_without_a_record_are_unaudited_and_settle_the_record_that_comes_later(at: Site) -> None:
+def test_rows_without_a_record_are_unaudited_and_settle_the_record_that_comes_later(
+    at: Site,
+) -> None:
     at.send(FIRST_HALF, audit=False)
     first, _ = at.close()
     assert (first.method, first.unaudited, first.findings) == ("join", 2, ())
@@ -212,15 +271,26 @@ def test_a_range_listed_half_here_and_half_there_is_whole_for_its_record(at: Sit
     assert (late.method, late.promised, late.unaudited, late.findings) == ("join", 2, 0, ())
 
 
-def test_a_range_sent_again_is_proved_whether_or_not_its_second_record_has_rows_of_its_own(at: Site) -> None:
+def test_a_range_sent_again_is_proved_whether_or_not_its_second_record_has_rows_of_its_own(
+    at: Site,
+) -> None:
     at.send(FIRST_HALF)
     assert at.close()[0].method == "sums"
     at.send(FIRST_HALF, rows=[0], audit=False)
     copies, _ = at.close()
-    assert (copies.method, copies.unaudited, copies.findings) == ("join", 0, ())  # copies of what a record explains
+    assert (copies.method, copies.unaudited, copies.findings) == (
+        "join",
+        0,
+        (),
+    )  # copies of what a record explains
     at.send(FIRST_HALF, ())
     second, _ = at.close()
-    assert (second.method, second.audit_records, second.promised, second.findings) == ("join", 0, 0, ())
+    assert (second.method, second.audit_records, second.promised, second.findings) == (
+        "join",
+        0,
+        0,
+        (),
+    )
 
 
 def test_what_is_missing_is_named_up_to_a_limit_and_counted_beyond(at: Site) -> None:
@@ -228,7 +298,10 @@ def test_what_is_missing_is_named_up_to_a_limit_and_counted_beyond(at: Site) -> 
         at.send(Range(n, ((0, n),)), rows=[])
     found, _ = at.close()
     assert len(found.findings) == proof.FINDINGS_MAX + 1
-    assert found.findings[0].endswith("1 events of 2027-01-15T08 promised, 0 found") and "range of web: /log" in found.findings[0]
+    assert (
+        found.findings[0].endswith("1 events of 2027-01-15T08 promised, 0 found")
+        and "range of web: /log" in found.findings[0]
+    )
     assert found.findings[-1] == "and 3 more ranges"
 
 
@@ -236,18 +309,27 @@ def test_of_two_records_that_differ_one_is_not_kept_by_the_rows_there_are(at: Si
     at.send(FIRST_HALF)
     at.send(FIRST_HALF, extra=1)
     found, _ = at.close()
-    assert [f.endswith("2 events of 2027-01-15T08 promised, 2 found, but others") for f in found.findings] == [True]
+    assert [
+        f.endswith("2 events of 2027-01-15T08 promised, 2 found, but others")
+        for f in found.findings
+    ] == [True]
     at.send(WHOLE)
     assert at.close()[0].findings == ()
     at.send(WHOLE, extra=1)  # the first one is settled already
-    assert [f.endswith("found, but others") for f in at.close()[0].findings] == [True, True], "of each of its two hours"
+    assert [f.endswith("found, but others") for f in at.close()[0].findings] == [True, True], (
+        "of each of its two hours"
+    )
 
 
 def test_rows_that_did_not_keep_their_record_keep_no_later_one(at: Site) -> None:
     at.send(FIRST_HALF, extra=1)
-    assert [f.endswith("2 found, but others") for f in at.close()[0].findings] == [True], "and its deadline closed it"
+    assert [f.endswith("2 found, but others") for f in at.close()[0].findings] == [True], (
+        "and its deadline closed it"
+    )
     at.send(FIRST_HALF, ())
-    assert [f.endswith("2 events of 2027-01-15T08 promised, 0 found") for f in at.close()[0].findings] == [True]
+    assert [
+        f.endswith("2 events of 2027-01-15T08 promised, 0 found") for f in at.close()[0].findings
+    ] == [True]
     at.send(FIRST_HALF, ())
     assert at.close()[0].findings == (), "both are settled by now"
 
@@ -263,10 +345,14 @@ def test_unaudited_files_go_when_promised_or_old_and_leftovers_are_swept(at: Sit
     assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0  # one of its two ranges is settled
     at.send(WHOLE, ())
     at.close()
-    assert cleaner.clean(at.lease, now_ms=DAY_MS) == 2 and not at.storage.exists(path)  # and WHOLE's of the second hour
+    assert cleaner.clean(at.lease, now_ms=DAY_MS) == 2 and not at.storage.exists(
+        path
+    )  # and WHOLE's of the second hour
     at.send(Range(3, ((0, 9),)), audit=False)
     abandoned = kept(at)
-    assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0 and [f.path for f in unaudited_files(at.database)] == [abandoned]
+    assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0 and [
+        f.path for f in unaudited_files(at.database)
+    ] == [abandoned]
     assert cleaner.clean(at.lease, now_ms=DAY_MS + 2) == 1 and unaudited_files(at.database) == []
     assert not at.storage.exists(abandoned)
     at.storage.write_new("_unaudited/click/left-over.parquet", b"x")
@@ -282,11 +368,16 @@ def test_unaudited_whose_promises_cannot_be_read_stays_and_cleaning_goes_on(at: 
         for entry in at.storage.list(f"_staging/{folder.name}"):
             if entry.name.startswith("audit"):
                 at.storage.delete(f"_staging/{folder.name}/{entry.name}")
-    assert UnauditedCleaner(at.storage, at.database, keep_ms=DAY_MS).clean(at.lease, now_ms=DAY_MS) == 0
+    assert (
+        UnauditedCleaner(at.storage, at.database, keep_ms=DAY_MS).clean(at.lease, now_ms=DAY_MS)
+        == 0
+    )
     assert at.storage.exists(path)
 
 
-def test_unaudited_that_cannot_be_read_for_now_stays(at: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unaudited_that_cannot_be_read_for_now_stays(
+    at: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     at.send(WHOLE, audit=False)
     path = kept(at)
     at.send(FIRST_HALF, ())
@@ -309,7 +400,10 @@ def test_both_kinds_of_ledger_give_the_same_proofs(ledger_url: str) -> None:
     at = Site(MemoryStorage(), database)
     at.send(WHOLE)
     at.send(FIRST_HALF, audit=False)
-    assert (at.close()[0].method, at.prover.prove([at.frontier()], AuditOffsets.of(1))[0].method) == ("join", "join")
+    assert (
+        at.close()[0].method,
+        at.prover.prove([at.frontier()], AuditOffsets.of(1))[0].method,
+    ) == ("join", "join")
     for _ in range(2):
         at.send(FIRST_HALF, ())
     late, _ = at.close(back=1)  # the cut lies within a staged file of audit records

@@ -1,4 +1,6 @@
-"""The first condition of a cut: nothing closes before every live source is past the hour, by clocks that agree."""
+"""The first condition of a cut: nothing closes before every live source is past the hour, by clocks
+that agree.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,13 @@ def is_ready(*reporters: Reporter, now_ms: int = END + 1, of: Frontier | None = 
 
 
 def said(host_id: str, at_ms: int, caught_up_ms: int, ahead_ms: int) -> Reporter:
-    """A service's report as the ledger has it, made at this true time by a clock that runs ahead."""
+    """A service's report as the ledger has it, made at this true time by a clock that runs
+    ahead.
+    """
     sources = (SourceReport("api", caught_up_ms + ahead_ms, 0, 0),)
-    (reporter,) = reporters_of(host_report(at_ms + ahead_ms, host_id=host_id, kind="service", sources=sources), at_ms)
+    (reporter,) = reporters_of(
+        host_report(at_ms + ahead_ms, host_id=host_id, kind="service", sources=sources), at_ms
+    )
     return reporter
 
 
@@ -62,17 +68,34 @@ def test_a_source_that_has_not_caught_up_holds_the_hour_and_is_named() -> None:
 
 
 def test_types_of_the_same_sources_and_hour_share_an_answer_and_no_others() -> None:
-    """Else 5,000 hosts that are behind, and 1,000 types, are five million lines to make in each poll."""
+    """Else 5,000 hosts that are behind, and 1,000 types, are five million lines to make in each
+    poll.
+    """
     behind = [
-        dataclasses.replace(tailer(caught_up_at_ms=END - n), host_id=f"{n:032x}", source=s) for n in (1, 2) for s in ("app", "db")
+        dataclasses.replace(tailer(caught_up_at_ms=END - n), host_id=f"{n:032x}", source=s)
+        for n in (1, 2)
+        for s in ("app", "db")
     ]
-    of = {"one": {"app"}, "two": {"app"}, "both": {"app", "db"}, "later": {"app"}, "nobody's": {"none"}, "dead-letters": {"none"}}
-    frontiers = [frontier(event_type=name, sources=frozenset(sources)) for name, sources in of.items()]
+    of = {
+        "one": {"app"},
+        "two": {"app"},
+        "both": {"app", "db"},
+        "later": {"app"},
+        "nobody's": {"none"},
+        "dead-letters": {"none"},
+    }
+    frontiers = [
+        frontier(event_type=name, sources=frozenset(sources)) for name, sources in of.items()
+    ]
     frontiers[3] = dataclasses.replace(frontiers[3], hour=frontiers[3].hour.next())
     reports, now_ms = Reports([SERVICE, *behind]), frontiers[3].hour.end_ms + 1
     found = ready(frontiers, reports, now_ms, DEADLINE_MS)
     assert found == {f.event_type: readiness_of(f, reports, now_ms, DEADLINE_MS) for f in frontiers}
-    assert found["one"] is found["two"] and found["both"] is found["dead-letters"] and len({*map(id, found.values())}) == 4
+    assert (
+        found["one"] is found["two"]
+        and found["both"] is found["dead-letters"]
+        and len({*map(id, found.values())}) == 4
+    )
 
 
 def test_a_source_that_never_caught_up_holds_the_hour() -> None:
@@ -90,7 +113,9 @@ def test_a_host_that_said_goodbye_is_not_awaited() -> None:
 
 
 def test_nothing_closes_before_a_service_has_ever_reported() -> None:
-    assert "no delivery service has reported yet" in (clocks_apart(Reports([TAILER]), END + 1) or "")
+    assert "no delivery service has reported yet" in (
+        clocks_apart(Reports([TAILER]), END + 1) or ""
+    )
 
 
 def test_a_closer_whose_clock_is_behind_waits_and_one_ahead_closes_nothing_early() -> None:
@@ -105,14 +130,18 @@ def test_frozen_and_sealed_hours_are_not_cut_again() -> None:
     assert not is_ready(SERVICE, TAILER, of=frontier(state=State.SEALED))
 
 
-@given(st.lists(st.none() | st.integers(END - 5, END + 5), max_size=5), st.integers(END - 5, END + 5))
+@given(
+    st.lists(st.none() | st.integers(END - 5, END + 5), max_size=5), st.integers(END - 5, END + 5)
+)
 def test_the_watermark_is_never_past_anybody(caught_up: list[int | None], now_ms: int) -> None:
     reporters = [
         SERVICE,
         *(tailer(host_id=str(n), caught_up_at_ms=at) for n, at in enumerate(caught_up)),
     ]
     found = readiness(frontier(), reporters, now_ms)
-    assert found.watermark_ms <= min([now_ms, SERVICE.caught_up_at_ms or 0, *(at or 0 for at in caught_up)])
+    assert found.watermark_ms <= min(
+        [now_ms, SERVICE.caught_up_at_ms or 0, *(at or 0 for at in caught_up)]
+    )
     assert bool(found.waits_for) == (found.watermark_ms < END)
 
 
@@ -125,7 +154,9 @@ def test_newly_seen_are_hosts_not_known_before_or_back_after_a_goodbye() -> None
     assert newly_seen([SERVICE, gone], [SERVICE, came_and_left]) == [came_and_left]
     assert newly_seen([SERVICE, gone], [SERVICE, gone]) == []
     assert newly_seen([SERVICE, TAILER], [SERVICE, gone]) == []
-    assert newly_seen([SERVICE, TAILER], [SERVICE, back]) == [], "restarted: it had caught up before"
+    assert newly_seen([SERVICE, TAILER], [SERVICE, back]) == [], (
+        "restarted: it had caught up before"
+    )
     assert newly_seen([], [SERVICE]) == []
 
 
@@ -137,10 +168,17 @@ def test_a_service_that_has_fallen_silent_is_not_awaited_while_another_reports()
     assert not is_ready(dead, TAILER, service(goodbye=True)), "whoever has left does not report"
 
 
-@given(st.integers(-CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_MAX), st.integers(-CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_MAX))
-def test_no_clock_within_the_allowed_difference_makes_a_neighbour_silent(ahead_ms: int, behind_ms: int) -> None:
+@given(
+    st.integers(-CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_MAX),
+    st.integers(-CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_MAX),
+)
+def test_no_clock_within_the_allowed_difference_makes_a_neighbour_silent(
+    ahead_ms: int, behind_ms: int
+) -> None:
     fast = said("a", END + 5_000, END + 5_000, ahead_ms)
-    busy = said("b", END + 4_000, END - 40_000, behind_ms)  # with a request under way since before the hour's end
+    busy = said(
+        "b", END + 4_000, END - 40_000, behind_ms
+    )  # with a request under way since before the hour's end
     held = caught_up(busy) < END  # by its own clock
     assert readiness(frontier(), [fast, busy], END + 6_000).waived == ()
     assert is_ready(fast, busy, now_ms=END + 6_000) == (caught_up(fast) >= END and not held)
@@ -148,11 +186,17 @@ def test_no_clock_within_the_allowed_difference_makes_a_neighbour_silent(ahead_m
 
 def test_a_report_that_is_older_than_clocks_may_be_apart_was_heard_when_it_says() -> None:
     report = host_report(END)
-    assert [r.heard_at_ms for r in reporters_of(report, END + CLOCKS_APART_MS_MAX)] == [END + CLOCKS_APART_MS_MAX]
-    assert [r.heard_at_ms for r in reporters_of(report, END + CLOCKS_APART_MS_MAX + 1)] == [END], "a backlog is being staged"
+    assert [r.heard_at_ms for r in reporters_of(report, END + CLOCKS_APART_MS_MAX)] == [
+        END + CLOCKS_APART_MS_MAX
+    ]
+    assert [r.heard_at_ms for r in reporters_of(report, END + CLOCKS_APART_MS_MAX + 1)] == [END], (
+        "a backlog is being staged"
+    )
 
 
-def test_a_service_whose_clock_runs_ahead_cannot_say_that_a_source_has_caught_up_with_a_time_to_come() -> None:
+def test_a_service_whose_clock_runs_ahead_cannot_say_that_a_source_has_caught_up_with_a_time_to_come() -> (
+    None
+):
     report = host_report(END + 90_000, sources=(SourceReport("app", END + 1, 0, 0),))
     assert not is_ready(SERVICE, *reporters_of(report, END - 30_000))
     assert is_ready(SERVICE, *reporters_of(report, END + 1))
@@ -173,10 +217,14 @@ def test_each_hour_of_a_backlog_has_its_own_deadline() -> None:
     now_ms = END + DEADLINE_MS + 2 * 3_600_000 + 5
     alive = service(caught_up_at_ms=now_ms)
     found = readiness(frontier(), [alive, gone], now_ms)
-    assert found.watermark_ms == END + 2 * 3_600_000 + 5, "the hours that ended at least a deadline ago, and no other"
+    assert found.watermark_ms == END + 2 * 3_600_000 + 5, (
+        "the hours that ended at least a deadline ago, and no other"
+    )
 
 
-def test_a_source_that_had_caught_up_with_the_hour_bounds_the_watermark_also_when_another_is_waived() -> None:
+def test_a_source_that_had_caught_up_with_the_hour_bounds_the_watermark_also_when_another_is_waived() -> (
+    None
+):
     gone = tailer(caught_up_at_ms=None, host_id="g" * 32)
     slow = tailer(caught_up_at_ms=END + 10)
     now_ms = END + DEADLINE_MS + 3_600_000
@@ -195,9 +243,17 @@ def test_a_source_that_was_waived_is_not_awaited_until_it_reports_and_then_count
 
 def test_who_has_caught_up_while_the_cut_was_taken_is_not_waived_after_all() -> None:
     behind = tailer(caught_up_at_ms=END - 1)
-    assert still_waived(frontier(), [behind], Reports([dataclasses.replace(behind, caught_up_at_ms=END - 1, sequence=9)]))
-    assert not still_waived(frontier(), [behind], Reports([dataclasses.replace(behind, caught_up_at_ms=END)]))
-    assert not still_waived(frontier(), [behind], Reports([dataclasses.replace(behind, goodbye=True)]))
+    assert still_waived(
+        frontier(),
+        [behind],
+        Reports([dataclasses.replace(behind, caught_up_at_ms=END - 1, sequence=9)]),
+    )
+    assert not still_waived(
+        frontier(), [behind], Reports([dataclasses.replace(behind, caught_up_at_ms=END)])
+    )
+    assert not still_waived(
+        frontier(), [behind], Reports([dataclasses.replace(behind, goodbye=True)])
+    )
     assert not still_waived(frontier(), [behind], Reports([]))
 
 
@@ -205,12 +261,21 @@ def test_clocks_that_are_minutes_apart_are_named_and_whose_they_are() -> None:
     now_ms = END
     heard = service(received_at_ms=now_ms)
     assert clocks_apart(Reports([heard, TAILER]), now_ms) is None
-    ahead = dataclasses.replace(heard, host_id="a" * 32, host_name="fast", received_at_ms=now_ms + CLOCKS_APART_MS_MAX + 1)
+    ahead = dataclasses.replace(
+        heard, host_id="a" * 32, host_name="fast", received_at_ms=now_ms + CLOCKS_APART_MS_MAX + 1
+    )
     assert "service fast source api" in (clocks_apart(Reports([heard, ahead]), now_ms) or "")
-    assert "the closer's clock is 300.0 s ahead" in (clocks_apart(Reports([heard]), now_ms + CLOCKS_APART_MS_MAX + 1) or "")
+    assert "the closer's clock is 300.0 s ahead" in (
+        clocks_apart(Reports([heard]), now_ms + CLOCKS_APART_MS_MAX + 1) or ""
+    )
     assert clocks_apart(Reports([heard]), now_ms + CLOCKS_APART_MS_MAX) is None
-    gone = [dataclasses.replace(r, goodbye=True) for r in (heard, dataclasses.replace(ahead, heard_at_ms=now_ms + 1))]
-    assert "every delivery service has said goodbye, service fast" in (clocks_apart(Reports(gone), now_ms) or "")
+    gone = [
+        dataclasses.replace(r, goodbye=True)
+        for r in (heard, dataclasses.replace(ahead, heard_at_ms=now_ms + 1))
+    ]
+    assert "every delivery service has said goodbye, service fast" in (
+        clocks_apart(Reports(gone), now_ms) or ""
+    )
     assert clocks_apart(Reports([heard, gone[1]]), now_ms) is None, "whoever has left is no witness"
 
 

@@ -1,4 +1,6 @@
-"""A broker refuses an offset: loss only if the log itself no longer has it, and a log that nobody tells of is no loss."""
+"""A broker refuses an offset: loss only if the log itself no longer has it, and a log that nobody
+tells of is no loss.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,14 @@ class RefusingConsumer:
 
     def consume(self, *_: object) -> list[Any]:
         error = KafkaError(KafkaError._AUTO_OFFSET_RESET)
-        return [SimpleNamespace(error=lambda: error, topic=lambda: CLICK.topic, partition=lambda: 0, offset=lambda: 5)]
+        return [
+            SimpleNamespace(
+                error=lambda: error,
+                topic=lambda: CLICK.topic,
+                partition=lambda: 0,
+                offset=lambda: 5,
+            )
+        ]
 
 
 @pytest.mark.parametrize(
@@ -61,13 +70,25 @@ def test_only_what_the_log_no_longer_has_is_lost(
     monkeypatch.setattr(committed_reader, "Consumer", lambda *_, **__: RefusingConsumer())
     reader = SpanReader(KafkaCluster(), 1 << 20)
     with pytest.raises(raised):
-        list(reader.read([ReadSpan(Span(topic=CLICK.topic, topic_id="id", partition=0, start=5, end=9), 1 << 20)]))
+        list(
+            reader.read(
+                [
+                    ReadSpan(
+                        Span(topic=CLICK.topic, topic_id="id", partition=0, start=5, end=9), 1 << 20
+                    )
+                ]
+            )
+        )
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_a_largest_message_of_the_user_hinders_no_reading(monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
+def test_a_largest_message_of_the_user_hinders_no_reading(
+    monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
     if not packed:
         monkeypatch.setattr(native, "MODULE", None)
-    cluster = KafkaCluster(bootstrap="127.0.0.1:1", properties={"message.max.bytes": "10485760", "log_level": "0"})
+    cluster = KafkaCluster(
+        bootstrap="127.0.0.1:1", properties={"message.max.bytes": "10485760", "log_level": "0"}
+    )
     with SpanReader(cluster, 10 << 20) as reader:
         assert isinstance(reader._reader, PackedReader) is (native.MODULE is not None)

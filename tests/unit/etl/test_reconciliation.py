@@ -1,4 +1,6 @@
-"""The books: random histories of deliveries and closings always add up, and any difference planted in them is told."""
+"""The books: random histories of deliveries and closings always add up, and any difference planted
+in them is told.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,16 @@ def at(hour: int) -> int:
 
 @dataclasses.dataclass(kw_only=True)
 class History:
-    """One type, by the rule of closing in its plainest form: ids are numbers, and everything is kept."""
+    """One type, by the rule of closing in its plainest form: ids are numbers, and everything is
+    kept.
+    """
 
-    rows: list[tuple[int, int, int, int | None]] = dataclasses.field(default_factory=list)  # (hour, id, range, listed)
-    audits: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)  # (range, hour, count), in the topic's order
+    rows: list[tuple[int, int, int, int | None]] = dataclasses.field(
+        default_factory=list
+    )  # (hour, id, range, listed)
+    audits: list[tuple[int, int, int]] = dataclasses.field(
+        default_factory=list
+    )  # (range, hour, count), in the topic's order
     closed: dict[int, BucketFacts] = dataclasses.field(default_factory=dict)
     frontier: int = 0
     settled_next: int = 0
@@ -63,7 +71,9 @@ class History:
                 promised[hour] += count
         earlier = {(r, event) for _, event, r, bucket in self.rows if bucket is not None}
         unaudited = Counter(
-            hour for hour, event, r in {x[:3] for x in listed} if (r, hour) not in known and (r, event) not in earlier
+            hour
+            for hour, event, r in {x[:3] for x in listed}
+            if (r, hour) not in known and (r, event) not in earlier
         )
         origins = {r[0] for r in listed} | set(promised)
         entries = {
@@ -114,9 +124,9 @@ class History:
         return books_of(self.facts(cleaned=cleaned), [at(h) for h in range(HOURS)])
 
 
-events = st.lists(st.tuples(st.integers(0, HOURS - 1), st.integers(0, 5)), min_size=1, max_size=6).map(
-    lambda found: [(hour, 10 * hour + event) for hour, event in found]
-)
+events = st.lists(
+    st.tuples(st.integers(0, HOURS - 1), st.integers(0, 5)), min_size=1, max_size=6
+).map(lambda found: [(hour, 10 * hour + event) for hour, event in found])
 deliveries = st.tuples(st.integers(0, 4), st.booleans())
 steps = st.lists(deliveries | st.just("close"), max_size=12)
 
@@ -132,12 +142,18 @@ def run(ranges: list[list[tuple[int, int]]], taken: list[tuple[int, bool] | str]
 
 
 @given(st.lists(events, min_size=5, max_size=5), steps, st.booleans())
-def test_every_history_adds_up(ranges: list[list[tuple[int, int]]], taken: list[tuple[int, bool] | str], cleaned: bool) -> None:
+def test_every_history_adds_up(
+    ranges: list[list[tuple[int, int]]], taken: list[tuple[int, bool] | str], cleaned: bool
+) -> None:
     history = run(ranges, taken)
     books = history.books(cleaned=cleaned)
     assert books.differences == ()
     for hour, book in enumerate(books.hours):
-        assert book.staged == book.closed + book.open + book.duplicates_removed == sum(r[0] == hour for r in history.rows)
+        assert (
+            book.staged
+            == book.closed + book.open + book.duplicates_removed
+            == sum(r[0] == hour for r in history.rows)
+        )
         assert book.open == sum(r[0] == hour and r[3] is None for r in history.rows)
         assert book.closed == len({r[1] for r in history.rows if r[0] == hour and r[3] is not None})
         assert book.late == sum(b.late.get(at(hour), 0) for b in history.closed.values())
@@ -147,7 +163,9 @@ def test_every_history_adds_up(ranges: list[list[tuple[int, int]]], taken: list[
 
 
 def example() -> History:
-    """Range 1 twice, range 2 without its audit record, range 3 late; two hours closed, the third open."""
+    """Range 1 twice, range 2 without its audit record, range 3 late; two hours closed, the third
+    open.
+    """
     history = History()
     for _ in range(2):
         history.deliver(1, [(0, 1), (0, 2), (0, 3)], audited=True)
@@ -176,7 +194,10 @@ def entry(facts: TypeFacts, hour: int, origin: int, **changes: int) -> TypeFacts
     """Another entry, in a manifest that agrees with it."""
     entries = facts.buckets[at(hour)].entries
     changed = {**entries, at(origin): entries[at(origin)].model_copy(update=changes)}
-    promised, unaudited = sum(e.promised for e in changed.values()), sum(e.unaudited for e in changed.values())
+    promised, unaudited = (
+        sum(e.promised for e in changed.values()),
+        sum(e.unaudited for e in changed.values()),
+    )
     return bucket(facts, hour, entries=changed, promised=promised, unaudited=unaudited)
 
 
@@ -187,22 +208,36 @@ def listed(facts: TypeFacts, key: tuple[int | None, int], rows: int) -> TypeFact
 PLANTED: list[tuple[str, Callable[[TypeFacts], TypeFacts], Stage]] = [
     ("an event is missing in the files", lambda f: bucket(f, 0, file_records=3), Stage.WRITING),
     ("an event too many was removed", lambda f: bucket(f, 0, duplicates_removed=4), Stage.WRITING),
-    ("an event is missing in a bucket", lambda f: bucket(f, 0, events=3, file_records=3), Stage.WRITING),
+    (
+        "an event is missing in a bucket",
+        lambda f: bucket(f, 0, events=3, file_records=3),
+        Stage.WRITING,
+    ),
     ("a late event is not told", lambda f: bucket(f, 1, late={}), Stage.WRITING),
     ("a late event is of another hour", lambda f: bucket(f, 1, late={at(1): 1}), Stage.WRITING),
     ("evidence and books differ", lambda f: bucket(f, 0, promised=99), Stage.WRITING),
     ("unaudited and books differ", lambda f: bucket(f, 0, unaudited=0), Stage.WRITING),
     ("more events than rows", lambda f: entry(f, 1, 0, rows=0), Stage.WRITING),
     ("rows were listed after the seal", lambda f: listed(f, (at(0), at(0)), 8), Stage.LISTING),
-    ("a closed bucket is unknown", lambda f: dataclasses.replace(f, buckets={at(1): f.buckets[at(1)]}), Stage.LISTING),
+    (
+        "a closed bucket is unknown",
+        lambda f: dataclasses.replace(f, buckets={at(1): f.buckets[at(1)]}),
+        Stage.LISTING,
+    ),
     ("a promise was called kept", lambda f: entry(f, 0, 0, promised=9), Stage.PROOF),
     ("an event of nobody", lambda f: entry(f, 1, 1, promised=1), Stage.PROOF),
-    ("unaudited is not named", lambda f: entry(entry(f, 0, 0, unaudited=0), 1, 0, promised=0), Stage.PROOF),
+    (
+        "unaudited is not named",
+        lambda f: entry(entry(f, 0, 0, unaudited=0), 1, 0, promised=0),
+        Stage.PROOF,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("plant", "stage"), [p[1:] for p in PLANTED], ids=[p[0] for p in PLANTED])
-def test_a_difference_that_is_planted_names_its_stage(plant: Callable[[TypeFacts], TypeFacts], stage: Stage) -> None:
+def test_a_difference_that_is_planted_names_its_stage(
+    plant: Callable[[TypeFacts], TypeFacts], stage: Stage
+) -> None:
     facts = plant(example().facts())
     books = books_of(facts, [at(h) for h in range(HOURS)])
     assert stage in {d.stage for d in books.differences}, [str(d) for d in books.differences]

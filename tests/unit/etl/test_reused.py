@@ -24,7 +24,10 @@ def said_by(tmp_path: Path, code: str) -> list[str]:
         for name in ("packed/__init__.py", "packed/inner.py", "packed/later.py"):
             file.writestr(name, "")
     done = subprocess.run(
-        [sys.executable, "-c", ARCHIVE.format(archive=str(archive)) + code], capture_output=True, text=True, check=False
+        [sys.executable, "-c", ARCHIVE.format(archive=str(archive)) + code],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -32,7 +35,9 @@ def said_by(tmp_path: Path, code: str) -> list[str]:
 
 def test_an_archive_is_not_read_again_between_tasks(tmp_path: Path) -> None:
     again = "read.clear()\nimportlib.invalidate_caches()\nprint(len(read))\n"
-    assert sys.version_info >= (3, 12) or int(said_by(tmp_path, again)[0]) > 0  # later ones read it when they need it
+    assert (
+        sys.version_info >= (3, 12) or int(said_by(tmp_path, again)[0]) > 0
+    )  # later ones read it when they need it
     assert said_by(tmp_path, SPARED + again) == ["0"]
 
 
@@ -41,9 +46,16 @@ def test_modules_of_an_archive_are_still_found(tmp_path: Path) -> None:
     assert said_by(tmp_path, SPARED + code) == [str(tmp_path / "archive.zip/packed/later.py")]
 
 
-def test_what_is_loaded_is_not_looked_at_by_the_collector_and_what_tasks_leave_is(tmp_path: Path) -> None:
-    code = "print(len(gc.get_objects()) < 1000)\nfrozen = gc.get_freeze_count()\nround = []\nround.append(round)\ndel round\n"
-    assert said_by(tmp_path, f"{SPARED}{code}{SPARED}print(gc.get_freeze_count() == frozen, gc.collect() > 0)") == [
+def test_what_is_loaded_is_not_looked_at_by_the_collector_and_what_tasks_leave_is(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "print(len(gc.get_objects()) < 1000)\nfrozen = gc.get_freeze_count()\nround = "
+        "[]\nround.append(round)\ndel round\n"
+    )
+    assert said_by(
+        tmp_path, f"{SPARED}{code}{SPARED}print(gc.get_freeze_count() == frozen, gc.collect() > 0)"
+    ) == [
         "True",
         "True True",
     ]

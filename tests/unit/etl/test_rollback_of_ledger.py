@@ -1,4 +1,6 @@
-"""What of a ledger an older version could not go on with, on SQLite and PostgreSQL: each is named before anything goes back."""
+"""What of a ledger an older version could not go on with, on SQLite and PostgreSQL: each is named
+before anything goes back.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,12 @@ def of_ledger(url: str) -> list[str]:
     return [obstacle.seen for obstacle in found]
 
 
-def test_a_newer_ledger_is_in_the_way_until_it_stepped_down(ledger_url: str, ledger: Database) -> None:
-    assert of_ledger(ledger_url) == [f"it has schema version {migrations.newest()}, 0.2.0 opens none after 2"]
+def test_a_newer_ledger_is_in_the_way_until_it_stepped_down(
+    ledger_url: str, ledger: Database
+) -> None:
+    assert of_ledger(ledger_url) == [
+        f"it has schema version {migrations.newest()}, 0.2.0 opens none after 2"
+    ]
     ledger.close()
     step_down(ledger_url, 2)
     assert of_ledger(ledger_url) == []
@@ -49,38 +55,70 @@ def test_without_a_ledger_there_is_nothing_to_say(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("lost", {"app": 7}), ("unknown", {"app": 1}), ("unrepeatable", ["app"]), ("checked", 3), ("set_aside", 2)],
+    [
+        ("lost", {"app": 7}),
+        ("unknown", {"app": 1}),
+        ("unrepeatable", ["app"]),
+        ("checked", 3),
+        ("set_aside", 2),
+    ],
 )
-def test_a_marker_that_says_more_is_in_the_way_for_good(ledger_url: str, ledger: Database, field: str, value: object) -> None:
+def test_a_marker_that_says_more_is_in_the_way_for_good(
+    ledger_url: str, ledger: Database, field: str, value: object
+) -> None:
     rows = [
-        {"type": "click", "hour": hour, "grade": "proved", "manifest": text.sealed().encode().decode(), "closed_at_ms": 1}
-        for hour, text in ((0, manifest(attempt=f'"{field}":')), (3600, manifest(HOUR, **{field: value})))
+        {
+            "type": "click",
+            "hour": hour,
+            "grade": "proved",
+            "manifest": text.sealed().encode().decode(),
+            "closed_at_ms": 1,
+        }
+        for hour, text in (
+            (0, manifest(attempt=f'"{field}":')),
+            (3600, manifest(HOUR, **{field: value})),
+        )
     ]
     with ledger.transaction() as connection:
         connection.execute(tables.buckets.insert(), rows)
     found = of_ledger(ledger_url)[1:]
     assert found == [
-        "1 closed buckets name lost or unknown or unrepeatable or checked or set_aside or set_aside_records or left_out or "
+        "1 closed buckets name lost or unknown or unrepeatable or checked or set_aside or "
+        "set_aside_records or left_out or "
         "lacks, such as click 1970-01-01T01, and 0.2.0 refuses them"
     ]
 
 
 def put_frontier(ledger: Database, **changed: object) -> None:
-    row = dict.fromkeys(("first_hour", "hour", "settled_next"), 7200) | dict.fromkeys(("shard", "sources"), "[]")
+    row = dict.fromkeys(("first_hour", "hour", "settled_next"), 7200) | dict.fromkeys(
+        ("shard", "sources"), "[]"
+    )
     with ledger.transaction() as connection:
         connection.execute(
-            tables.frontiers.insert(), [row | {"type": "click", "state": "open", "digest": b"", "seal": None} | changed]
+            tables.frontiers.insert(),
+            [row | {"type": "click", "state": "open", "digest": b"", "seal": None} | changed],
         )
 
 
 @pytest.mark.parametrize(("to_ms", "count"), [(7_199_999, 0), (7_200_000, 1)])
-def test_losses_that_may_concern_an_open_hour_are_in_the_way(ledger_url: str, ledger: Database, to_ms: int, count: int) -> None:
+def test_losses_that_may_concern_an_open_hour_are_in_the_way(
+    ledger_url: str, ledger: Database, to_ms: int, count: int
+) -> None:
     put_frontier(ledger)
-    row = {"host_id": "h", "source": "app", "from_ms": 1, "to_ms": to_ms, "lost_bytes": 3, "unknown": 0}
+    row = {
+        "host_id": "h",
+        "source": "app",
+        "from_ms": 1,
+        "to_ms": to_ms,
+        "lost_bytes": 3,
+        "unknown": 0,
+    }
     with ledger.transaction() as connection:
         connection.execute(tables.host_losses.insert(), [row])
     found = of_ledger(ledger_url)[1:]
-    assert len(found) == count and all(text.startswith("losses of the sources app may concern hours") for text in found)
+    assert len(found) == count and all(
+        text.startswith("losses of the sources app may concern hours") for text in found
+    )
 
 
 def test_a_seal_that_says_more_is_in_the_way(ledger_url: str, ledger: Database) -> None:
@@ -93,5 +131,8 @@ def test_a_source_of_senders_who_cannot_be_asked_again_is_in_the_way(
     ledger_url: str, ledger: Database, goodbye: bool, count: int
 ) -> None:
     with ledger.transaction() as connection:
-        connection.execute(tables.reporters.insert(), [dataclasses.asdict(tailer(unrepeatable=True, goodbye=goodbye))])
+        connection.execute(
+            tables.reporters.insert(),
+            [dataclasses.asdict(tailer(unrepeatable=True, goodbye=goodbye))],
+        )
     assert len(of_ledger(ledger_url)[1:]) == count

@@ -1,4 +1,6 @@
-"""Grades: what is waived is named, nothing is waived before the deadline, and an override is never taken for a proof."""
+"""Grades: what is waived is named, nothing is waived before the deadline, and an override is never
+taken for a proof.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,17 @@ from hourmark_etl.model import AuditOffsets, Seal, State
 DEADLINE_MS = 1000 * DEADLINE_S
 FRONTIER = frontier(state=State.FROZEN)
 KEPT = Proof(method="join", audit_records=3, promised=30, unaudited=1)
-UNMET = dataclasses.replace(KEPT, findings=("range aa (range of web: /log): 5 events promised, 4 found",))
+UNMET = dataclasses.replace(
+    KEPT, findings=("range aa (range of web: /log): 5 events promised, 4 found",)
+)
 GONE = tailer(caught_up_at_ms=END - 1)
-OVERRIDE = Override(event_type="click", hour_s=HOUR.start_s, reason="site burnt down", requested_by="ada", requested_at_ms=5)
+OVERRIDE = Override(
+    event_type="click",
+    hour_s=HOUR.start_s,
+    reason="site burnt down",
+    requested_by="ada",
+    requested_at_ms=5,
+)
 CUT = Cut(taken_at_ms=7, watermarks_ms={"click": END}, audit_next=AuditOffsets.of(11))
 
 
@@ -38,8 +48,12 @@ def decided(
     conflicts: Sequence[Conflict] = (),
 ) -> Seal | None:
     cut = dataclasses.replace(cut, taken_at_ms=END + DEADLINE_MS - (0 if late else 1))
-    by_type = {c.event_type: [x for x in conflicts if x.event_type == c.event_type] for c in conflicts}
-    return decide(FRONTIER, proof, (), override, Rule(cut, [gap] if gap else [], DEADLINE_MS, by_type))
+    by_type = {
+        c.event_type: [x for x in conflicts if x.event_type == c.event_type] for c in conflicts
+    }
+    return decide(
+        FRONTIER, proof, (), override, Rule(cut, [gap] if gap else [], DEADLINE_MS, by_type)
+    )
 
 
 def sealed(seal: Seal | None) -> Seal:
@@ -47,13 +61,23 @@ def sealed(seal: Seal | None) -> Seal:
     return seal
 
 
-def gap_in(topic: str = "hourmark.audit", what: str = "offsets 3 to 9 may be missing", **changes: Any) -> OffsetGap:
-    return OffsetGap(**{"topic": topic, "what": what, "accepted_at_ms": END, "reason": "disk lost", **changes})
+def gap_in(
+    topic: str = "hourmark.audit", what: str = "offsets 3 to 9 may be missing", **changes: Any
+) -> OffsetGap:
+    return OffsetGap(
+        **{"topic": topic, "what": what, "accepted_at_ms": END, "reason": "disk lost", **changes}
+    )
 
 
 def test_kept_promises_are_proved_and_nothing_is_waived() -> None:
     seal = sealed(decided(KEPT))
-    assert (seal.grade, seal.waived, seal.audit_next, seal.promised, seal.unaudited) == ("proved", (), AuditOffsets.of(11), 30, 1)
+    assert (seal.grade, seal.waived, seal.audit_next, seal.promised, seal.unaudited) == (
+        "proved",
+        (),
+        AuditOffsets.of(11),
+        30,
+        1,
+    )
 
 
 def test_an_unmet_promise_waits_until_the_deadline_and_is_then_named() -> None:
@@ -72,7 +96,11 @@ def test_a_waived_source_is_named_with_its_host() -> None:
 
 
 def test_an_override_closes_at_once_and_names_reason_and_all_that_was_not_verified() -> None:
-    cut = dataclasses.replace(CUT, waived={"click": (GONE,)}, unverified={"click": ("the mirror stands at 5, the cut is 9",)})
+    cut = dataclasses.replace(
+        CUT,
+        waived={"click": (GONE,)},
+        unverified={"click": ("the mirror stands at 5, the cut is 9",)},
+    )
     seal = sealed(decided(UNMET, cut=cut, override=OVERRIDE))
     assert seal.grade == "forced"
     reason, mirror, source, promise = seal.waived
@@ -88,14 +116,23 @@ def test_a_conflict_is_waived_by_no_deadline_and_no_gap_and_named_by_an_override
         what="range aa has 2 audit records that differ: …",
         found_at_ms=5,
     )
-    later, other = dataclasses.replace(own, hour_s=HOUR.end_s), dataclasses.replace(own, event_type="view")
+    later, other = (
+        dataclasses.replace(own, hour_s=HOUR.end_s),
+        dataclasses.replace(own, event_type="view"),
+    )
     for proof in (KEPT, UNMET):
         assert decided(proof, late=True, conflicts=[own]) is None
         assert decided(proof, late=True, gap=gap_in(), conflicts=[own]) is None
         assert decided(proof, late=True, conflicts=[later, other]) is not None
     seal = sealed(decided(KEPT, override=OVERRIDE, conflicts=[own]))
-    assert (seal.grade, seal.waived) == ("forced", ("forced by ada: site burnt down", f"read otherwise: {own.what}"))
-    many = [dataclasses.replace(own, range_id=bytes([n] * 8), what=f"range {n}") for n in range(FINDINGS_MAX + 3)]
+    assert (seal.grade, seal.waived) == (
+        "forced",
+        ("forced by ada: site burnt down", f"read otherwise: {own.what}"),
+    )
+    many = [
+        dataclasses.replace(own, range_id=bytes([n] * 8), what=f"range {n}")
+        for n in range(FINDINGS_MAX + 3)
+    ]
     waived = sealed(decided(KEPT, override=OVERRIDE, conflicts=many)).waived
     assert len(waived) == FINDINGS_MAX + 2 and waived[-1] == "and 3 more ranges"
 
@@ -106,18 +143,24 @@ def test_an_accepted_gap_in_promises_leaves_no_hour_proved_that_had_begun_by_the
     assert sealed(decided(KEPT, gap=gap)).grade == "forced"
     earlier = gap_in(accepted_at_ms=begun_ms - 1)
     assert sealed(decided(KEPT, gap=earlier)).grade == "proved"
-    assert sealed(decided(KEPT, gap=gap_in(TOPIC, accepted_at_ms=begun_ms))).grade == "proved", "promises tell of events"
+    assert sealed(decided(KEPT, gap=gap_in(TOPIC, accepted_at_ms=begun_ms))).grade == "proved", (
+        "promises tell of events"
+    )
     assert decided(UNMET, gap=gap) is None, "what is known to be promised is awaited all the same"
 
 
-def test_lost_events_force_an_hour_only_where_its_promises_are_not_kept_and_only_of_their_type() -> None:
+def test_lost_events_force_an_hour_only_where_its_promises_are_not_kept_and_only_of_their_type() -> (
+    None
+):
     gap = gap_in(TOPIC, "topic events.click partition 0 offsets [3, 9) are lost")
     assert decided(UNMET, gap=gap) is None, "until the deadline they may come in other records"
     seal = sealed(decided(UNMET, gap=gap, late=True))
     assert seal.grade == "forced" and "offsets [3, 9)" in seal.waived[-1]
     assert sealed(decided(KEPT, gap=gap)).grade == "proved"
     waived = sealed(decided(KEPT, override=OVERRIDE, gap=gap)).waived
-    assert "offsets [3, 9)" in waived[-1], "a second reading may stand in place of what is lost: who gave it up is told"
+    assert "offsets [3, 9)" in waived[-1], (
+        "a second reading may stand in place of what is lost: who gave it up is told"
+    )
     assert sealed(decided(UNMET, gap=gap_in("events.view"), late=True)).grade == "timed_out"
 
 
@@ -139,7 +182,10 @@ def test_what_hosts_lost_is_named_by_source_and_changes_no_grade() -> None:
 
 
 def test_sources_that_cannot_be_asked_again_are_named_and_change_no_grade() -> None:
-    said = host_report(END, sources=tuple(SourceReport(s, END, 0, 0, 0, s != "app") for s in ("app", "net", "other")))
+    said = host_report(
+        END,
+        sources=tuple(SourceReport(s, END, 0, 0, 0, s != "app") for s in ("app", "net", "other")),
+    )
     there = reporters_of(said, END)
     frozen = frontier(state=State.FROZEN, sources=frozenset({"app", "net"}))
     seal = sealed(decide(frozen, KEPT, (), None, Rule(CUT, [], DEADLINE_MS, reporters=there)))

@@ -1,4 +1,6 @@
-"""Late rows of a range that was settled are copies of what stands in closed buckets, or they hold the hour that lists them."""
+"""Late rows of a range that was settled are copies of what stands in closed buckets, or they hold
+the hour that lists them.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def close_by_override(world: World) -> None:
     settle(world)
 
 
-def test_a_late_second_reading_without_a_record_holds_the_hour_that_lists_it_until_an_override(world: World) -> None:
+def test_a_late_second_reading_without_a_record_holds_the_hour_that_lists_it_until_an_override(
+    world: World,
+) -> None:
     start_ms = first_hour_is_closed(world)
     sent = send_otherwise(world, [("click", start_ms), ("click", start_ms + 1)], recorded=False)
     settle(world, hour(1), 3 * world.config.etl.deadline_seconds)
@@ -63,8 +67,10 @@ def test_a_late_second_reading_without_a_record_holds_the_hour_that_lists_it_unt
     said = wait_of(world)
     assert said.phase == "conflict"
     assert said.what == (
-        f"range {sent.id} was settled by its audit record, but 1 late events of {FIRST_HOUR} are in no closed bucket: was it "
-        "read a second time, otherwise, by a delivery service that died before its audit record?",
+        f"range {sent.id} was settled by its audit record, but 1 late events of {FIRST_HOUR} "
+        "are in no closed bucket: was it "
+        "read a second time, otherwise, by a delivery service that died before its audit "
+        "record?",
     )
     close_by_override(world)
     bucket = manifest(world, "click", hour(1))
@@ -76,7 +82,9 @@ def test_a_late_second_reading_without_a_record_holds_the_hour_that_lists_it_unt
 
 
 @pytest.mark.parametrize("form", ["by its fields", "by the text of version 0.3.0"])
-def test_more_of_a_second_reading_that_an_override_has_let_in_holds_nothing_again(world: World, form: str) -> None:
+def test_more_of_a_second_reading_that_an_override_has_let_in_holds_nothing_again(
+    world: World, form: str
+) -> None:
     start_ms = first_hour_is_closed(world)
     send_otherwise(world, [("click", start_ms + 1)], recorded=False)
     settle(world, hour(1))
@@ -87,13 +95,22 @@ def test_more_of_a_second_reading_that_an_override_has_let_in_holds_nothing_agai
     assert grade(world, "click", hour(2)) == "proved"
 
 
-@pytest.mark.parametrize("recorded", [False, True], ids=["without a record", "with its record again"])
-def test_copies_of_what_closed_buckets_hold_are_dropped_and_the_hour_is_proved(world: World, recorded: bool) -> None:
+@pytest.mark.parametrize(
+    "recorded", [False, True], ids=["without a record", "with its record again"]
+)
+def test_copies_of_what_closed_buckets_hold_are_dropped_and_the_hour_is_proved(
+    world: World, recorded: bool
+) -> None:
     first_hour_is_closed(world)
     send_again(world, world.producers.ranges[-1], recorded=recorded)
     settle(world, hour(1))
     bucket = manifest(world, "click", hour(1))
-    assert (bucket.grade.value, bucket.events, bucket.duplicates_removed, bucket.unaudited) == ("proved", 0, 2, 0)
+    assert (bucket.grade.value, bucket.events, bucket.duplicates_removed, bucket.unaudited) == (
+        "proved",
+        0,
+        2,
+        0,
+    )
 
 
 def test_beside_copies_with_their_record_it_is_told_too(world: World) -> None:
@@ -125,7 +142,11 @@ def test_its_record_comes_after_all_and_is_named_too(world: World) -> None:
     world.producers.promise(sent, sent.otherwise)
     settle(world)
     close_by_override(world)
-    named = [e for e in manifest(world, "click", hour(1)).evidence.waived if e.startswith("read otherwise")]
+    named = [
+        e
+        for e in manifest(world, "click", hour(1)).evidence.waived
+        if e.startswith("read otherwise")
+    ]
     assert len(named) == 1 and "has 2 audit records that differ" in named[0]
     assert manifest(world, "click", hour(1)).late == {str(FIRST_HOUR): 1}
 
@@ -141,14 +162,21 @@ def test_of_many_ranges_the_first_are_named_and_the_others_counted(world: World)
     close_by_override(world)
     bucket = manifest(world, "click", hour(1))
     assert (bucket.grade.value, bucket.events) == ("forced", FINDINGS_MAX + 2)
-    assert len([e for e in bucket.evidence.waived if e.startswith("read otherwise: range")]) == FINDINGS_MAX
+    assert (
+        len([e for e in bucket.evidence.waived if e.startswith("read otherwise: range")])
+        == FINDINGS_MAX
+    )
     assert bucket.evidence.waived[-1] == "and 2 more ranges"
 
 
 def rewrite_manifests(world: World, form: str) -> None:
-    """In the ledger: without the sentences for people, or without the field that version 0.3.0 did not write."""
+    """In the ledger: without the sentences for people, or without the field that version 0.3.0 did
+    not write.
+    """
     with world.database.transaction() as connection:
-        for event_type, hour_s, text in connection.execute(select(_BUCKETS.c.type, _BUCKETS.c.hour, _BUCKETS.c.manifest)).all():
+        for event_type, hour_s, text in connection.execute(
+            select(_BUCKETS.c.type, _BUCKETS.c.hour, _BUCKETS.c.manifest)
+        ).all():
             content = json.loads(text)
             if form == "by its fields":
                 content["evidence"]["waived"] = ["reworded" for _ in content["evidence"]["waived"]]
@@ -160,7 +188,9 @@ def rewrite_manifests(world: World, form: str) -> None:
 
 @pytest.mark.parametrize("form", ["by its fields", "by the text of version 0.3.0"])
 @pytest.mark.parametrize("ranges", [1, FINDINGS_MAX + 1])
-def test_rows_that_a_bucket_was_closed_without_and_names_or_counts_may_come_late(world: World, ranges: int, form: str) -> None:
+def test_rows_that_a_bucket_was_closed_without_and_names_or_counts_may_come_late(
+    world: World, ranges: int, form: str
+) -> None:
     """The promise was settled by a deadline, not by its rows: these are no second reading."""
     start_ms = world.clock.now_ms()
     for _ in range(ranges):
@@ -179,11 +209,17 @@ def test_rows_that_a_bucket_was_closed_without_and_names_or_counts_may_come_late
     assert (late.grade.value, late.events) == ("proved", 2)
 
 
-def test_a_closed_bucket_that_cannot_be_read_is_named_and_nothing_is_proved_without_it(world: World) -> None:
+def test_a_closed_bucket_that_cannot_be_read_is_named_and_nothing_is_proved_without_it(
+    world: World,
+) -> None:
     first_hour_is_closed(world)
     send_again(world, world.producers.ranges[-1])
     folder = FIRST_HOUR.bucket_path("click")
-    kept = {path: world.storage.read(path) for path in world.storage.content(folder) if path.endswith(".avro")}
+    kept = {
+        path: world.storage.read(path)
+        for path in world.storage.content(folder)
+        if path.endswith(".avro")
+    }
     with world.database.transaction() as connection:
         connection.exec_driver_sql("DELETE FROM id_indexes")
     for path in kept:

@@ -1,4 +1,6 @@
-"""Records that cannot be in a bucket: each is counted by one bucket, and all are reviewed by one command."""
+"""Records that cannot be in a bucket: each is counted by one bucket, and all are reviewed by one
+command.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def put(database: Database, *found: SetAside, now_ms: int = 1) -> list[SetAside]
 def test_records_are_added_once_however_they_are_found_again(database: Database) -> None:
     assert put(database, CLICK) == [CLICK]
     assert put(database, CLICK) == []
-    again = dataclasses.replace(CLICK, offsets=(5, 6, 9, 10))  # in another piece, as the log was staged again
+    again = dataclasses.replace(
+        CLICK, offsets=(5, 6, 9, 10)
+    )  # in another piece, as the log was staged again
     assert put(database, again) == [dataclasses.replace(CLICK, offsets=(6, 10))]
     assert unreviewed_records(database, "click") == 5
     recreated = dataclasses.replace(CLICK, topic_id="another")
@@ -70,7 +74,9 @@ def test_each_record_is_counted_by_one_bucket(database: Database) -> None:
     for hour_s in (3600, 7200):
         with database.transaction(database.acquire("closer")) as connection:
             list_set_aside(connection, {"click": hour_s})
-    assert listed_set_aside(database, {("click", 3600), ("click", 7200), ("view", 3600)}) == {("click", 3600): [CLICK]}
+    assert listed_set_aside(database, {("click", 3600), ("click", 7200), ("view", 3600)}) == {
+        ("click", 3600): [CLICK]
+    }
     assert [row.listed_hour for row in set_aside_rows(database)] == [3600, None]
 
 
@@ -78,7 +84,9 @@ def test_one_review_is_of_all_records(database: Database) -> None:
     put(database, *(dataclasses.replace(CLICK, offsets=(n,)) for n in range(20)))
     assert mark_reviewed(database, "click", 5) == 20
     assert unreviewed_records(database) == 0 and set_aside_rows(database, reviewed=False) == []
-    with pytest.raises(UsageError, match="no record of click that was set aside waits for a review"):
+    with pytest.raises(
+        UsageError, match="no record of click that was set aside waits for a review"
+    ):
         mark_reviewed(database, "click", 6)
 
 

@@ -14,12 +14,16 @@ from hourmark_etl.model import Span
 from hourmark_etl.staging.plan import PlannedBatch, ReadSpan
 from hourmark_etl.staging.planner import Schemas, StreamReader
 
-BATCH = PlannedBatch("_staging/one", ((ReadSpan(Span(topic="t", topic_id="id", partition=0, start=0, end=5), 100),),))
+BATCH = PlannedBatch(
+    "_staging/one", ((ReadSpan(Span(topic="t", topic_id="id", partition=0, start=0, end=5), 100),),)
+)
 
 
 def test_tasks_know_the_brokers_that_were_named_since_and_no_secret() -> None:
     properties = {"sasl.password": "pl4nted"}
-    config = Config(kafka={"edge": {"bootstrap": f"{uuid.uuid4().hex}:9092", "properties": properties}})
+    config = Config(
+        kafka={"edge": {"bootstrap": f"{uuid.uuid4().hex}:9092", "properties": properties}}
+    )
     reader: Any = StreamReader(config, Lease("consumer", 1), "all", "0" * 32)
     reader._planner = SimpleNamespace(schemas=lambda _: Schemas({}, {}))
     learn(config.kafka.edge, ["later:9092"])

@@ -1,4 +1,6 @@
-"""A task's staging: every row in one group of one file, sorted, sums that agree; nothing where there is nothing."""
+"""A task's staging: every row in one group of one file, sorted, sums that agree; nothing where
+there is nothing.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,13 @@ CLICK, VIEW = TYPES
 
 
 def plan(folder: Path, **changes: Any) -> StagePlan:
-    return stage_plan(storage=Storage(root=f"file://{folder}"), types=TYPES, audits={AUDIT: FIRST_SITE}, hosts={HOSTS}, **changes)
+    return stage_plan(
+        storage=Storage(root=f"file://{folder}"),
+        types=TYPES,
+        audits={AUDIT: FIRST_SITE},
+        hosts={HOSTS},
+        **changes,
+    )
 
 
 def key_of(time_ms: int, offset: int) -> bytes:
@@ -56,7 +64,9 @@ def event(topic: str, time_ms: int, offset: int, schema_id: int = 1) -> Row:
 
 def staged(rows: list[Row] | pa.Table, folder: Path, **changes: Any) -> StagedPiece:
     table = rows if isinstance(rows, pa.Table) else kafka_table(rows)
-    piece = stage_table(table, spans_of(table), plan(folder, **changes), open_storage(plan(folder).storage))
+    piece = stage_table(
+        table, spans_of(table), plan(folder, **changes), open_storage(plan(folder).storage)
+    )
     assert pickle.loads(pickle.dumps(piece)) == piece
     return piece
 
@@ -64,12 +74,24 @@ def staged(rows: list[Row] | pa.Table, folder: Path, **changes: Any) -> StagedPi
 def spans_of(table: pa.Table) -> list[Span]:
     """Each topic-partition of the table as one span."""
     topics = [str(t) for t in table.column("topic").to_pylist()]
-    places = [*zip(topics, table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True)]
+    places = [
+        *zip(
+            topics,
+            table.column("partition").to_pylist(),
+            table.column("offset").to_pylist(),
+            strict=True,
+        )
+    ]
     return [
-        Span(topic=topic, topic_id="id", partition=partition, start=min(o for *p, o in places if p == [topic, partition]),
-             end=1 + max(o for *p, o in places if p == [topic, partition]))
+        Span(
+            topic=topic,
+            topic_id="id",
+            partition=partition,
+            start=min(o for *p, o in places if p == [topic, partition]),
+            end=1 + max(o for *p, o in places if p == [topic, partition]),
+        )
         for topic, partition in sorted({(t, p) for t, p, _ in places})
-    ]  # fmt: skip
+    ]
 
 
 def test_a_task_without_rows_stages_nothing(tmp_path: Path) -> None:
@@ -78,7 +100,11 @@ def test_a_task_without_rows_stages_nothing(tmp_path: Path) -> None:
 
 
 events = st.lists(
-    st.tuples(st.sampled_from(sorted(TYPES)), st.integers(0, 10).map(lambda n: TIME_MS + n * 1_700_000), st.integers(1, 3)),
+    st.tuples(
+        st.sampled_from(sorted(TYPES)),
+        st.integers(0, 10).map(lambda n: TIME_MS + n * 1_700_000),
+        st.integers(1, 3),
+    ),
     min_size=1,
     max_size=40,
 )
@@ -90,28 +116,44 @@ def test_every_row_is_in_one_group_whose_count_sum_and_schemas_agree(
     tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[str, int, int]], cut: int
 ) -> None:
     folder = tmp_path_factory.mktemp("staged")
-    rows = [event(topic, time_ms, offset, schema) for offset, (topic, time_ms, schema) in enumerate(drawn)]
+    rows = [
+        event(topic, time_ms, offset, schema)
+        for offset, (topic, time_ms, schema) in enumerate(drawn)
+    ]
     out = staged(pa.concat_tables([kafka_table(rows[:cut]), kafka_table(rows[cut:])]), folder)
     (file,) = out.files
     table = pq.read_table(folder / file.path)
     assert table.schema.equals(EVENT_SCHEMA) and file.rows == table.num_rows == len(rows)
-    places = dict(zip(table.column("offset").to_pylist(), table.drop_columns("type").to_pylist(), strict=True))
+    places = dict(
+        zip(table.column("offset").to_pylist(), table.drop_columns("type").to_pylist(), strict=True)
+    )
     for key, value, _, partition, offset in rows:
         stood = places[offset]
-        assert (stood["event_id"] + stood["range_id"], stood["datum"], stood["partition"]) == (key, value[5:], partition)
+        assert (stood["event_id"] + stood["range_id"], stood["datum"], stood["partition"]) == (
+            key,
+            value[5:],
+            partition,
+        )
         assert stood["schema_id"] == int.from_bytes(value[1:5], "big")
-    keys = list(zip(table.column("type").to_pylist(), table.column("hour").to_pylist(), strict=True))
+    keys = list(
+        zip(table.column("type").to_pylist(), table.column("hour").to_pylist(), strict=True)
+    )
     assert keys == sorted(keys)
     assert {(g.event_type, g.hour_s): g.rows for g in out.groups} == dict(Counter(keys))
     ids = table.column("event_id").to_pylist()
     for g in out.groups:
         assert set(keys[g.first_row : g.first_row + g.rows]) == {(g.event_type, g.hour_s)}
         group_ids = ids[g.first_row : g.first_row + g.rows]
-        assert group_ids == sorted(group_ids) and [g.first_id, g.last_id] == [group_ids[0], group_ids[-1]]
+        assert group_ids == sorted(group_ids) and [g.first_id, g.last_id] == [
+            group_ids[0],
+            group_ids[-1],
+        ]
         own = [r for r in rows if TYPES[r[2]] == g.event_type and hour_of(r) == g.hour_s]
         assert g.low64_sum == sum(digest_of(key) for key, *_ in own) % 2**64
         assert g.datum_bytes == sum(len(value) - 5 for _, value, *_ in own)
-        assert g.schema_ids == tuple(sorted({int.from_bytes(value[1:5], "big") for _, value, *_ in own}))
+        assert g.schema_ids == tuple(
+            sorted({int.from_bytes(value[1:5], "big") for _, value, *_ in own})
+        )
 
 
 def digest_of(key: bytes) -> int:
@@ -124,24 +166,35 @@ def hour_of(row: Row) -> int:
 
 def test_topics_may_come_as_a_dictionary_in_chunks(tmp_path: Path) -> None:
     plain = pa.concat_tables([kafka_table([event(t, TIME_MS, n)]) for n, t in enumerate(TYPES)])
-    coded = plain.set_column(2, "topic", pa.chunked_array([c.dictionary_encode() for c in plain.column("topic").chunks]))
+    coded = plain.set_column(
+        2, "topic", pa.chunked_array([c.dictionary_encode() for c in plain.column("topic").chunks])
+    )
     out = staged(coded, tmp_path)
     assert [g.event_type for g in out.groups] == ["click", "view"]
 
 
 def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Path) -> None:
-    record = audit_record(range_id=RANGE, promised=(Promise("click", 3600, 2, 2**64 - 1), Promise("view", 7200, 1, 5)))
+    record = audit_record(
+        range_id=RANGE, promised=(Promise("click", 3600, 2, 2**64 - 1), Promise("view", 7200, 1, 5))
+    )
     report = host_report()
-    rows: list[Row] = [(b"k", frame(9) + record.encode(), AUDIT, 0, 7), (b"k", frame(9) + report.encode(), HOSTS, 0, 3)]
+    rows: list[Row] = [
+        (b"k", frame(9) + record.encode(), AUDIT, 0, 7),
+        (b"k", frame(9) + report.encode(), HOSTS, 0, 3),
+    ]
     out = staged(rows, tmp_path)
     (file,) = out.files
     assert (file.kind, file.rows) == ("audit", 2)
     ranged = RANGE_WEIGHT * int.from_bytes(RANGE, "big")
-    groups = [(g.path, g.event_type, g.hour_s, g.rows, g.first_offset, g.last_offset) for g in out.audit_groups]
+    groups = [
+        (g.path, g.event_type, g.hour_s, g.rows, g.first_offset, g.last_offset)
+        for g in out.audit_groups
+    ]
     assert groups == [(file.path, "click", 3600, 1, 7, 7), (file.path, "view", 7200, 1, 7, 7)]
     assert [(g.promised, g.low64_sum) for g in out.audit_groups] == [
-        (2, (2**64 - 1 + 2 * ranged) % 2**64), (1, (5 + ranged) % 2**64),
-    ]  # fmt: skip
+        (2, (2**64 - 1 + 2 * ranged) % 2**64),
+        (1, (5 + ranged) % 2**64),
+    ]
     assert pq.read_table(tmp_path / file.path).column("sum").to_pylist() == [-1, 5]
     assert [HostReport.decode(r.datum) for r in out.reports] == [report]
 
@@ -158,11 +211,24 @@ def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Pa
         (bytes(24), b"\x00\xff\xff\xff\xff", "the value does not begin with 0x00 and a schema id"),
     ],
 )
-def test_a_record_that_nobody_may_write_is_set_aside_alone(tmp_path: Path, key: bytes, value: bytes, reason: str) -> None:
-    rows: list[Row] = [event(CLICK, TIME_MS, 0), (key, value, CLICK, 3, 77), event(CLICK, TIME_MS, 1), (key, value, CLICK, 3, 79)]
+def test_a_record_that_nobody_may_write_is_set_aside_alone(
+    tmp_path: Path, key: bytes, value: bytes, reason: str
+) -> None:
+    rows: list[Row] = [
+        event(CLICK, TIME_MS, 0),
+        (key, value, CLICK, 3, 77),
+        event(CLICK, TIME_MS, 1),
+        (key, value, CLICK, 3, 79),
+    ]
     piece = staged(rows, tmp_path)
     (found,) = piece.set_aside
-    assert (found.topic, found.partition, found.event_type, found.offsets, found.reason) == (CLICK, 3, "click", (77, 79), reason)
+    assert (found.topic, found.partition, found.event_type, found.offsets, found.reason) == (
+        CLICK,
+        3,
+        "click",
+        (77, 79),
+        reason,
+    )
     assert sum(g.rows for g in piece.groups) == 2
 
 
@@ -177,27 +243,47 @@ NONE: Final = [b"no", frame(9), frame(9) + b"\x10\x01", frame(9) + b"\xff" * 40]
 
 @pytest.mark.parametrize("topic", [AUDIT, HOSTS])
 @pytest.mark.parametrize("value", NONE, ids=["unframed", "empty", "cut off", "other bytes"])
-def test_a_record_that_nobody_may_write_on_a_control_topic_stops_with_its_place(tmp_path: Path, value: bytes, topic: str) -> None:
+def test_a_record_that_nobody_may_write_on_a_control_topic_stops_with_its_place(
+    tmp_path: Path, value: bytes, topic: str
+) -> None:
     rows: list[Row] = [event(CLICK, TIME_MS, 0), (b"k", value, topic, 0, 5)]
     with pytest.raises(BadRecord, match=rf"topic {topic} partition 0 offset 5: "):
         staged(rows, tmp_path)
     assert not list(tmp_path.rglob("*.parquet"))
 
 
-def test_a_control_partition_is_staged_up_to_its_first_bad_record_and_everything_else_is_staged_whole(tmp_path: Path) -> None:
+def test_a_control_partition_is_staged_up_to_its_first_bad_record_and_everything_else_is_staged_whole(
+    tmp_path: Path,
+) -> None:
     good = frame(9) + audit_record(promised=(Promise("click", 3600, 1, 5),)).encode()
     impossible = frame(9) + audit_record(promised=(Promise("click", 3600 + 7, 1, 5),)).encode()
     rows: list[Row] = [
-        *((RANGE, good, AUDIT, 0, n) for n in range(3)), (RANGE, impossible, AUDIT, 0, 3), (b"k", b"no", AUDIT, 0, 5),
-        *((RANGE, good, AUDIT, 1, n) for n in range(9)), (b"k", b"no", HOSTS, 0, 0), event(CLICK, TIME_MS, 7),
-    ]  # fmt: skip
+        *((RANGE, good, AUDIT, 0, n) for n in range(3)),
+        (RANGE, impossible, AUDIT, 0, 3),
+        (b"k", b"no", AUDIT, 0, 5),
+        *((RANGE, good, AUDIT, 1, n) for n in range(9)),
+        (b"k", b"no", HOSTS, 0, 0),
+        event(CLICK, TIME_MS, 7),
+    ]
     table = kafka_table(rows)
     staged_plan = plan(tmp_path)
-    pieces = [Piece(t, tuple(spans_of(t))) for t in (table, kafka_table([(RANGE, good, AUDIT, 0, 6)]))]
+    pieces = [
+        Piece(t, tuple(spans_of(t))) for t in (table, kafka_table([(RANGE, good, AUDIT, 0, 6)]))
+    ]
     whole, waits = stage_pieces(pieces, staged_plan, open_storage(staged_plan.storage), [])
-    assert {(s.topic, s.partition): s.end for s in whole.spans} == {(AUDIT, 0): 3, (AUDIT, 1): 9, (CLICK, 0): 8}
-    assert sum(g.rows for g in whole.piece.audit_groups) == 12 and sum(g.rows for g in whole.piece.groups) == 1
-    assert waits.spans == () and {(u.topic, u.partition, u.offset) for u in waits.unread} == {(AUDIT, 0, 3), (HOSTS, 0, 0)}
+    assert {(s.topic, s.partition): s.end for s in whole.spans} == {
+        (AUDIT, 0): 3,
+        (AUDIT, 1): 9,
+        (CLICK, 0): 8,
+    }
+    assert (
+        sum(g.rows for g in whole.piece.audit_groups) == 12
+        and sum(g.rows for g in whole.piece.groups) == 1
+    )
+    assert waits.spans == () and {(u.topic, u.partition, u.offset) for u in waits.unread} == {
+        (AUDIT, 0, 3),
+        (HOSTS, 0, 0),
+    }
 
 
 def test_the_first_valid_record_behind_bad_ones_is_found(tmp_path: Path) -> None:
@@ -209,14 +295,24 @@ def test_the_first_valid_record_behind_bad_ones_is_found(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "promised",
-    [Promise("click", 3600 + 7, 1, 5), Promise("click", -3600, 1, 5), Promise("click", 10**12 * 3600, 1, 5),
-     Promise("click", 3600, 2**63 - 1, 5), Promise("cl\0ck", 3600, 1, 5)],
+    [
+        Promise("click", 3600 + 7, 1, 5),
+        Promise("click", -3600, 1, 5),
+        Promise("click", 10**12 * 3600, 1, 5),
+        Promise("click", 3600, 2**63 - 1, 5),
+        Promise("cl\0ck", 3600, 1, 5),
+    ],
     ids=["no hour", "before 1970", "after 9999", "too many", "no type"],
-)  # fmt: skip
-def test_a_promise_of_what_cannot_be_stops_with_its_place(tmp_path: Path, promised: Promise) -> None:
+)
+def test_a_promise_of_what_cannot_be_stops_with_its_place(
+    tmp_path: Path, promised: Promise
+) -> None:
     """Further on nobody could say where it came from."""
     record = frame(9) + audit_record(promised=(Promise("click", 3600, 1, 5), promised)).encode()
-    with pytest.raises(BadRecord, match=rf"topic {AUDIT} partition 0 offset 5: no range has .* events of 'cl.*ck', hour"):
+    with pytest.raises(
+        BadRecord,
+        match=rf"topic {AUDIT} partition 0 offset 5: no range has .* events of 'cl.*ck', hour",
+    ):
         staged([(RANGE, record, AUDIT, 0, 5)], tmp_path)
     assert not list(tmp_path.rglob("*.parquet"))
 
@@ -233,12 +329,23 @@ def test_texts_of_control_records_are_such_as_every_ledger_takes(tmp_path: Path)
 
 
 def test_a_record_under_another_types_id_is_set_aside(tmp_path: Path) -> None:
-    """The rules fixed what ids stand for; an id that they do not know (yet) is asked after when a bucket is written."""
+    """The rules fixed what ids stand for; an id that they do not know (yet) is asked after when a
+    bucket is written.
+    """
     known = {1: "click", 2: "view"}
-    rows = [event(VIEW, TIME_MS, 0, 2), event(CLICK, TIME_MS, 1, 1), event(VIEW, TIME_MS, 2, 3), event(VIEW, TIME_MS, 3, 1)]
+    rows = [
+        event(VIEW, TIME_MS, 0, 2),
+        event(CLICK, TIME_MS, 1, 1),
+        event(VIEW, TIME_MS, 2, 3),
+        event(VIEW, TIME_MS, 3, 1),
+    ]
     assert staged(rows[:3], tmp_path, schema_types=known).set_aside == ()
     (found,) = staged(rows, tmp_path, schema_types=known).set_aside
-    assert (found.topic, found.offsets, found.reason) == (VIEW, (3,), "its schema id 1 belongs to the type click")
+    assert (found.topic, found.offsets, found.reason) == (
+        VIEW,
+        (3,),
+        "its schema id 1 belongs to the type click",
+    )
 
 
 SCHEMA = event_schema("click", [{"name": "number", "type": "long"}])
@@ -248,7 +355,15 @@ PROGRAMS = {1: compile_schema(SCHEMA), 2: compile_schema(OTHER)}
 
 def datum(schema: Mapping[str, Any], event_id: bytes, **fields: Any) -> bytes:
     buffer = io.BytesIO()
-    row = {"event_id": event_id, "event_time": TIME_MS, "host": "h", "source": "s", "file": None, "position": 0, **fields}
+    row = {
+        "event_id": event_id,
+        "event_time": TIME_MS,
+        "host": "h",
+        "source": "s",
+        "file": None,
+        "position": 0,
+        **fields,
+    }
     fastavro.schemaless_writer(buffer, fastavro.parse_schema(dict(schema)), row)
     return buffer.getvalue()
 

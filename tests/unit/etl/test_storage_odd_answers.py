@@ -1,4 +1,6 @@
-"""Every WebHDFS operation against every odd answer, once and for ever: success exactly if it happened, or an error of ours."""
+"""Every WebHDFS operation against every odd answer, once and for ever: success exactly if it
+happened, or an error of ours.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ HTML = b"<html>please log in</html>"
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What is done while `operation` is answered oddly, what it returns, and whether it happened."""
+    """What is done while `operation` is answered oddly, what it returns, and whether it
+    happened.
+    """
 
     operation: str
     act: Callable[[Storage], object]
@@ -50,14 +54,22 @@ def always(_: FakeHdfs) -> bool:
 
 CASES = [
     Case("RENAME", lambda s: s.rename_new("folder", "new/target"), None, published),
-    *(Case(o, lambda s: s.write_new("new/file", b"content"), None, written) for o in ("CREATE", "CREATE data", "RENAME")),
+    *(
+        Case(o, lambda s: s.write_new("new/file", b"content"), None, written)
+        for o in ("CREATE", "CREATE data", "RENAME")
+    ),
     Case("MKDIRS", lambda s: s.make_folder("made"), None, lambda h: "/root/made" in h.names),
     Case("DELETE", lambda s: s.delete("file"), None, lambda h: "/root/file" not in h.names),
     Case("GETFILESTATUS", lambda s: s.exists("file"), True, always),
     Case("GETFILESTATUS", lambda s: s.size("file"), 7, always),
     Case("GETFILESTATUS", lambda s: s.write_new("new/file", b"content"), None, written),
     Case("GETFILESTATUS", lambda s: s.rename_new("folder", "new/target"), None, published),
-    Case("LISTSTATUS", lambda s: s.list(""), [Entry("file", 7, False), Entry("folder", 0, True)], always),
+    Case(
+        "LISTSTATUS",
+        lambda s: s.list(""),
+        [Entry("file", 7, False), Entry("folder", 0, True)],
+        always,
+    ),
     *(Case(o, lambda s: s.read("file"), b"content", always) for o in ("OPEN", "OPEN data")),
 ]
 
@@ -94,8 +106,15 @@ def cut_off(handler: Handler, operation: str) -> bool:
 
     def half(status: int, value: object = None, **more: object) -> None:
         content = more.pop("content", None)
-        body = content if isinstance(content, bytes) else b"" if value is None else json.dumps(value).encode()
-        answer(status, content=body[: len(body) // 2], **more)  # type: ignore[arg-type]  # as it came
+        body = (
+            content
+            if isinstance(content, bytes)
+            else b""
+            if value is None
+            else json.dumps(value).encode()
+        )
+        # as it came
+        answer(status, content=body[: len(body) // 2], **more)  # type: ignore[arg-type]
 
     handler.answer = half  # type: ignore[method-assign]  # for this one answer
     getattr(handler, operation.replace(" ", "_").lower())()
@@ -124,7 +143,9 @@ ODD: dict[str, Trouble] = {
     "503 before": saying(503),
     "302 without location": saying(302),
     "302 to a login": saying(302, location="http://127.0.0.1:1/login"),
-    "307 to a dead DataNode": saying(307, b"", location="http://127.0.0.1:9/webhdfs/v1/root?op=CREATE"),
+    "307 to a dead DataNode": saying(
+        307, b"", location="http://127.0.0.1:9/webhdfs/v1/root?op=CREATE"
+    ),
     "307 without location": saying(307, b""),
     "307 to no host": saying(307, b"", location="/login"),
     "307 to no port": saying(307, b"", location="http://127.0.0.1:none/"),
@@ -135,7 +156,9 @@ ODD: dict[str, Trouble] = {
     "nothing with 204": saying(204, b""),
     "JSON cut off": cut_off,
     "body broken off": broken_off,
-    "JSON of another shape": saying(200, b'{"FileStatus": [], "FileStatuses": {"FileStatus": {}}, "boolean": "yes"}'),
+    "JSON of another shape": saying(
+        200, b'{"FileStatus": [], "FileStatuses": {"FileStatus": {}}, "boolean": "yes"}'
+    ),
     "JSON too deep": saying(200, b"[" * 100_000),
     "a list": saying(200, b"[]"),
     "a refusal of another shape": saying(403, b'{"RemoteException": {"exception": null}}'),
@@ -151,16 +174,22 @@ def soon(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("times", [1, 99], ids=["once", "for ever"])
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.operation)
-def test_success_exactly_if_it_happened(hdfs: FakeHdfs, storage: Storage, case: Case, odd: str, times: int) -> None:
+def test_success_exactly_if_it_happened(
+    hdfs: FakeHdfs, storage: Storage, case: Case, odd: str, times: int
+) -> None:
     hdfs.names |= {FOLDER: None, "/root/file": b"content"}
     hdfs.troubles = [(case.operation, ODD[odd])] * times
     try:
         result = case.act(storage)
     except StorageError as error:
-        assert not isinstance(error, AlreadyExists | NotFound), "nothing stood at the target, and the source did"
+        assert not isinstance(error, AlreadyExists | NotFound), (
+            "nothing stood at the target, and the source did"
+        )
         assert not isinstance(error, Lost), "the server's trouble is no damage"
         done = case.happened(hdfs)
-        assert not done or case.result is not None or case.operation in ("MKDIRS", "DELETE"), "it happened, and is no success"
+        assert not done or case.result is not None or case.operation in ("MKDIRS", "DELETE"), (
+            "it happened, and is no success"
+        )
     else:
         assert case.happened(hdfs)
         assert result == case.result
@@ -168,7 +197,9 @@ def test_success_exactly_if_it_happened(hdfs: FakeHdfs, storage: Storage, case: 
 
 @pytest.mark.parametrize("times", [1, 99], ids=["once", "for ever"])
 @pytest.mark.parametrize("odd", ODD)
-def test_what_stood_before_stays_and_is_never_ours(hdfs: FakeHdfs, storage: Storage, odd: str, times: int) -> None:
+def test_what_stood_before_stays_and_is_never_ours(
+    hdfs: FakeHdfs, storage: Storage, odd: str, times: int
+) -> None:
     hdfs.names |= {FOLDER: None, "/root/new/target": b"other"}
     hdfs.troubles = [("RENAME", ODD[odd])] * times
     with pytest.raises(AlreadyExists):
@@ -191,13 +222,18 @@ def test_where_a_datanode_is_down_another_is_asked_for(hdfs: FakeHdfs, storage: 
     assert hdfs.names["/root/new"] == b"content"
 
 
-def test_a_staging_query_that_met_a_dead_datanode_begins_again(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_a_staging_query_that_met_a_dead_datanode_begins_again(
+    hdfs: FakeHdfs, storage: Storage
+) -> None:
     """Spark hands on an error of its Python processes as text."""
     hdfs.troubles = [("CREATE", ODD["307 to a dead DataNode"])] * 99
     with pytest.raises(StorageError, match="ConnectionRefusedError") as caught:
         storage.write_new("new", b"content")
     name = f"{type(caught.value).__module__}.{type(caught.value).__qualname__}"
-    text = f"org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n  File x\n{name}: {caught.value}"
+    text = (
+        "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n  "
+        f"File x\n{name}: {caught.value}"
+    )
     assert isinstance(cause_of(text), Unavailable)
 
 
@@ -211,7 +247,9 @@ def no_hosts(handler: Handler, _: str) -> bool:
     return True
 
 
-def test_a_file_without_any_replica_is_lost_by_the_namenodes_own_word(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_a_file_without_any_replica_is_lost_by_the_namenodes_own_word(
+    hdfs: FakeHdfs, storage: Storage
+) -> None:
     hdfs.names["/root/file"] = b"content"
     hdfs.troubles = [("OPEN", check_blocks), ("GETFILEBLOCKLOCATIONS", no_hosts)]
     with pytest.raises(BadBlocks) as caught:
@@ -241,7 +279,9 @@ def test_no_file_is_lost_while_no_datanode_lives(hdfs: FakeHdfs, storage: Storag
 def test_no_file_is_lost_whose_only_datanode_was_excluded(
     hdfs: FakeHdfs, storage: Storage, pauses: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asked for another than the one that is down, the NameNode says that no other holds the block; whichever try is the last."""
+    """Asked for another than the one that is down, the NameNode says that no other holds the block;
+    whichever try is the last.
+    """
     monkeypatch.setattr(webhdfs_http, "_RETRY_PAUSES_S", (0.0,) * pauses)
     hdfs.names["/root/file"] = b"content"
 

@@ -1,6 +1,8 @@
-"""WebHDFS when the network or the NameNode misbehaves: answers that get lost, safe mode, standby, short reads.
+"""WebHDFS when the network or the NameNode misbehaves: answers that get lost, safe mode, standby,
+short reads.
 
-A small HTTP server plays NameNode and DataNode; the names it keeps are a dict. The contract itself is proved on real HDFS.
+A small HTTP server plays NameNode and DataNode; the names it keeps are a dict. The contract itself
+is proved on real HDFS.
 """
 
 from __future__ import annotations
@@ -24,13 +26,27 @@ from hourmark_etl.storage import (
 
 
 def test_settings_name_the_backend() -> None:
-    found = open_storage(StorageSettings(root="hdfs://namenode:8020/hourmark/", webhdfs="http://namenode:9870/", user="me"))
+    found = open_storage(
+        StorageSettings(
+            root="hdfs://namenode:8020/hourmark/", webhdfs="http://namenode:9870/", user="me"
+        )
+    )
     assert found == WebHdfs(
-        namenode="hdfs://namenode:8020", root="/hourmark", http="http://namenode:9870", user="me", replication=3
+        namenode="hdfs://namenode:8020",
+        root="/hourmark",
+        http="http://namenode:9870",
+        user="me",
+        replication=3,
     )
     assert found.url("a/b c") == "hdfs://namenode:8020/hourmark/a/b c"
-    assert open_storage(StorageSettings(root="hdfs://namenode:8020")).url("a") == "hdfs://namenode:8020/a"
-    assert open_storage(StorageSettings(root="file:///srv/hourmark")).url("a") == "file:///srv/hourmark/a"
+    assert (
+        open_storage(StorageSettings(root="hdfs://namenode:8020")).url("a")
+        == "hdfs://namenode:8020/a"
+    )
+    assert (
+        open_storage(StorageSettings(root="file:///srv/hourmark")).url("a")
+        == "file:///srv/hourmark/a"
+    )
 
 
 def test_a_lost_question_is_asked_again(hdfs: FakeHdfs, storage: Storage) -> None:
@@ -48,11 +64,15 @@ def test_questions_are_bounded(hdfs: FakeHdfs, storage: Storage) -> None:
     with pytest.raises(StorageError, match="no answer from 127") as caught:
         storage.size("file")
     assert hdfs.asked == ["GETFILESTATUS"] * 3
-    assert "storage.webhdfs" in str(caught.value) and "hdfs://namenode:8020/root/file" in str(caught.value)
+    assert "storage.webhdfs" in str(caught.value) and "hdfs://namenode:8020/root/file" in str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize("exception", ["StandbyException", "RetriableException"])
-def test_a_namenode_that_says_later_is_asked_again(hdfs: FakeHdfs, storage: Storage, exception: str) -> None:
+def test_a_namenode_that_says_later_is_asked_again(
+    hdfs: FakeHdfs, storage: Storage, exception: str
+) -> None:
     hdfs.troubles = [("GETFILESTATUS", refusing(403, exception))]
     assert storage.exists("")
 
@@ -64,15 +84,25 @@ def test_a_namenode_that_says_later_is_asked_again(hdfs: FakeHdfs, storage: Stor
         ((403, "RetriableException", "Name node is in safe mode."), SafeMode),
         ((403, "AccessControlException", "Permission denied: user=tester"), AccessDenied),
         ((403, "DSQuotaExceededException", "quota"), NoSpace),
-        ((403, "IOException", "File could only be written to 0 of the 1 minReplication nodes."), NoSpace),
-        ((403, "IOException", "Failed to find datanode, suggest to check cluster health."), webhdfs_http.Lost),
+        (
+            (403, "IOException", "File could only be written to 0 of the 1 minReplication nodes."),
+            NoSpace,
+        ),
+        (
+            (403, "IOException", "Failed to find datanode, suggest to check cluster health."),
+            webhdfs_http.Lost,
+        ),
         ((403, "IOException", "what nobody has heard of"), StorageError),
         ((500, "NullPointerException", ""), webhdfs_http.Lost),
     ],
 )
 @pytest.mark.parametrize("operation", ["CREATE", "CREATE data", "RENAME"])
 def test_what_hdfs_refuses_is_clear(
-    hdfs: FakeHdfs, storage: Storage, operation: str, answer: tuple[int, str, str], error: type[StorageError]
+    hdfs: FakeHdfs,
+    storage: Storage,
+    operation: str,
+    answer: tuple[int, str, str],
+    error: type[StorageError],
 ) -> None:
     hdfs.troubles = [(operation, refusing(*answer))] * 9
     with pytest.raises(StorageError) as caught:
@@ -82,7 +112,9 @@ def test_what_hdfs_refuses_is_clear(
     assert not [name for name in hdfs.names if "unfinished/" in name]
 
 
-def test_an_answer_without_reason_is_an_error_all_the_same(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_an_answer_without_reason_is_an_error_all_the_same(
+    hdfs: FakeHdfs, storage: Storage
+) -> None:
     def trouble(handler: Handler, _: str) -> bool:
         handler.answer(418, content=b"<html>\xff")
         return True
@@ -127,11 +159,20 @@ def rename(hdfs: FakeHdfs, storage: Storage, *troubles: Trouble) -> None:
     storage.rename_new("source", "target")
 
 
-WRITTEN = ["CREATE", "CREATE data", "GETFILESTATUS", "RENAME"]  # under a name of its own first, and looked at there
+WRITTEN = [
+    "CREATE",
+    "CREATE data",
+    "GETFILESTATUS",
+    "RENAME",
+]  # under a name of its own first, and looked at there
 
 
-def test_a_file_into_a_folder_that_is_there_takes_four_requests(hdfs: FakeHdfs, storage: Storage) -> None:
-    """Closing is as fast as its requests are few: a folder is made only where it is missed, and Hadoop's word is taken."""
+def test_a_file_into_a_folder_that_is_there_takes_four_requests(
+    hdfs: FakeHdfs, storage: Storage
+) -> None:
+    """Closing is as fast as its requests are few: a folder is made only where it is missed, and
+    Hadoop's word is taken.
+    """
     storage.write_new("new/file", b"1")
     assert hdfs.asked == [*WRITTEN, "MKDIRS", "RENAME"]
     hdfs.asked.clear()
@@ -143,10 +184,14 @@ def test_a_file_into_a_folder_that_is_there_takes_four_requests(hdfs: FakeHdfs, 
     assert hdfs.names["/root/new/moved"] == b"1" and hdfs.names["/root/new/other"] == b"2"
     hdfs.asked.clear()
     storage.rename_new("new", "bucket")
-    assert hdfs.asked == ["GETFILESTATUS", "RENAME", "GETFILESTATUS"], "what is published is looked for"
+    assert hdfs.asked == ["GETFILESTATUS", "RENAME", "GETFILESTATUS"], (
+        "what is published is looked for"
+    )
 
 
-def test_a_file_that_nobody_looks_for_takes_three_requests_and_two_to_read(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_a_file_that_nobody_looks_for_takes_three_requests_and_two_to_read(
+    hdfs: FakeHdfs, storage: Storage
+) -> None:
     storage.write_new("attempt/file", b"content", unseen=True)
     assert hdfs.asked == ["CREATE", "CREATE data", "GETFILESTATUS"]
     hdfs.asked.clear()
@@ -155,7 +200,9 @@ def test_a_file_that_nobody_looks_for_takes_three_requests_and_two_to_read(hdfs:
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "CREATE data"])
-def test_of_a_file_that_nobody_looks_for_nothing_is_left_either(hdfs: FakeHdfs, storage: Storage, operation: str) -> None:
+def test_of_a_file_that_nobody_looks_for_nothing_is_left_either(
+    hdfs: FakeHdfs, storage: Storage, operation: str
+) -> None:
     hdfs.troubles = [(operation, refusing(403, "AccessControlException"))]
     with pytest.raises(AccessDenied):
         storage.write_new("file", b"content", unseen=True)
@@ -175,14 +222,18 @@ def test_nor_is_what_stood_there_before_removed(hdfs: FakeHdfs, storage: Storage
 
 
 @pytest.mark.parametrize("trouble", [lost, done_but_lost])
-def test_a_lost_rename_into_a_folder_that_is_missed_is_asked_again(hdfs: FakeHdfs, storage: Storage, trouble: Trouble) -> None:
+def test_a_lost_rename_into_a_folder_that_is_missed_is_asked_again(
+    hdfs: FakeHdfs, storage: Storage, trouble: Trouble
+) -> None:
     hdfs.names["/root/source"] = b"content"
     hdfs.troubles = [("RENAME", trouble)]
     storage.rename_new("source", "deep/folder/target")
     assert hdfs.names["/root/deep/folder/target"] == b"content" and "/root/source" not in hdfs.names
 
 
-def test_where_the_source_goes_while_the_folder_is_made_it_is_not_found(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_where_the_source_goes_while_the_folder_is_made_it_is_not_found(
+    hdfs: FakeHdfs, storage: Storage
+) -> None:
     hdfs.names["/root/source"] = b"content"
 
     def taken(handler: Handler, _: str) -> bool:
@@ -205,7 +256,9 @@ def test_a_rename_whose_answer_was_lost_is_looked_up(hdfs: FakeHdfs, storage: St
     assert hdfs.asked.count("RENAME") == 1
 
 
-def test_a_lost_rename_whose_source_another_took_and_target_another_made_is_not_ours(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_a_lost_rename_whose_source_another_took_and_target_another_made_is_not_ours(
+    hdfs: FakeHdfs, storage: Storage
+) -> None:
     """Source gone and target there, as after a rename of our own: only the file id tells."""
 
     def others(handler: Handler, _: str) -> bool:
@@ -227,7 +280,9 @@ def test_of_two_renames_of_one_source_one_wins(hdfs: FakeHdfs, storage: Storage)
         rename(hdfs, storage, other_first)
 
 
-def test_a_lost_rename_that_somebody_else_won_already_exists(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_a_lost_rename_that_somebody_else_won_already_exists(
+    hdfs: FakeHdfs, storage: Storage
+) -> None:
     hdfs.names |= {"/root/source": None, "/root/target": b"other"}
     hdfs.troubles = [("RENAME", lost)]
     with pytest.raises(AlreadyExists) as caught:
@@ -248,7 +303,9 @@ def test_renames_are_bounded_too(hdfs: FakeHdfs, storage: Storage) -> None:
     assert hdfs.asked.count("RENAME") == 3
 
 
-def test_a_rename_answered_well_that_did_not_happen_is_an_error(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_a_rename_answered_well_that_did_not_happen_is_an_error(
+    hdfs: FakeHdfs, storage: Storage
+) -> None:
     def liar(handler: Handler, _: str) -> bool:
         handler.answer(200, {"boolean": True})
         return True
@@ -257,13 +314,17 @@ def test_a_rename_answered_well_that_did_not_happen_is_an_error(hdfs: FakeHdfs, 
         rename(hdfs, storage, liar)
 
 
-def test_a_finished_file_whose_rename_got_no_answer_is_there(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_a_finished_file_whose_rename_got_no_answer_is_there(
+    hdfs: FakeHdfs, storage: Storage
+) -> None:
     hdfs.troubles = [("RENAME", done_but_lost)]
     storage.write_new("file", b"content")
     assert hdfs.names["/root/file"] == b"content"
 
 
-def test_proxies_of_the_environment_are_not_used(hdfs: FakeHdfs, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_of_the_environment_are_not_used(
+    hdfs: FakeHdfs, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     assert storage.exists("")

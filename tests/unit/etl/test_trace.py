@@ -1,4 +1,6 @@
-"""A trace on servers in memory: what is told of an event at each place of its way, and of what does not answer or is gone."""
+"""A trace on servers in memory: what is told of an event at each place of its way, and of what does
+not answer or is gone.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,26 @@ from tests.support.tracing import EVENT, POSITION, TYPE, Servers
 
 from hourmark.errors import UsageError
 from hourmark_etl.operators.tracing.found import Facts
-from hourmark_etl.operators.tracing.question import HostSays, OfEvent, OfPlace, OfRecord, Question, parsed, told_by_host
+from hourmark_etl.operators.tracing.question import (
+    HostSays,
+    OfEvent,
+    OfPlace,
+    OfRecord,
+    Question,
+    parsed,
+    told_by_host,
+)
 from hourmark_etl.operators.tracing.story import State, Step, Story, Verdict, told
 from hourmark_etl.operators.tracing.walk import Walk, Window
 
 PLACE = OfPlace("web", "/log", POSITION)
 AN_EVENT = OfEvent(EVENT, TYPE)
-QUESTIONS: list[Question] = [PLACE, AN_EVENT, OfRecord("events.click", 0, 7), OfRecord("edge.events.click", 0, 9)]
+QUESTIONS: list[Question] = [
+    PLACE,
+    AN_EVENT,
+    OfRecord("events.click", 0, 7),
+    OfRecord("edge.events.click", 0, 9),
+]
 
 
 @pytest.fixture
@@ -46,15 +61,26 @@ def step(found: Story, name: str) -> Step:
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
-def test_every_way_to_name_it_tells_the_same_of_every_step(servers: Servers, question: Question) -> None:
+def test_every_way_to_name_it_tells_the_same_of_every_step(
+    servers: Servers, question: Question
+) -> None:
     found = story(servers, question)
     assert [s for s in found.steps if s.name != "reported"] == [*story(servers).steps]
     assert (found.verdict, {s.state for s in found.steps}) == (Verdict.IN_BUCKET, {State.YES})
-    assert "part-00000.avro, record 4 from 0; bucket 2027-01-15T08, closed as proved" in step(found, "bucket").what
-    assert "topic events.click partition 0 offset 7, written at 2027-01-15T08:00:02.000Z" in step(found, "edge").what
+    assert (
+        "part-00000.avro, record 4 from 0; bucket 2027-01-15T08, closed as proved"
+        in step(found, "bucket").what
+    )
+    assert (
+        "topic events.click partition 0 offset 7, written at 2027-01-15T08:00:02.000Z"
+        in step(found, "edge").what
+    )
     assert "topic edge.events.click partition 0 offset 9" in step(found, "mirrored").what
     assert "central partition 0 offset 9" in step(found, "staged").what
-    assert "at 2027-01-15T08:00:02.001Z: range 3132333435363738 [0, 10) of /log on web" in step(found, "acknowledged").what
+    assert (
+        "at 2027-01-15T08:00:02.001Z: range 3132333435363738 [0, 10) of /log on web"
+        in step(found, "acknowledged").what
+    )
     assert "hourmark bucket cat click 2027-01-15T08" in found.next_step
 
 
@@ -69,12 +95,18 @@ def test_each_place_of_its_way_is_told_with_what_comes_next() -> None:
     servers.acknowledge()
     servers.copy()
     found = story(servers)
-    assert found.verdict is Verdict.MIRRORED and "staging goes on from offset 0" in step(found, "staged").what
+    assert (
+        found.verdict is Verdict.MIRRORED
+        and "staging goes on from offset 0" in step(found, "staged").what
+    )
     servers.stage()
     found = story(servers)
-    assert found.verdict is Verdict.STAGED and "listed for no bucket yet" in step(found, "staged").what
     assert (
-        step(found, "bucket").state is State.NO and "next hour of click to close is 2027-01-15T08" in step(found, "bucket").what
+        found.verdict is Verdict.STAGED and "listed for no bucket yet" in step(found, "staged").what
+    )
+    assert (
+        step(found, "bucket").state is State.NO
+        and "next hour of click to close is 2027-01-15T08" in step(found, "bucket").what
     )
     assert "hourmark bucket why click 2027-01-15T08" in found.next_step
 
@@ -114,7 +146,9 @@ def test_a_dead_letter_says_why() -> None:
         ({"ledger", "edge", "central"}, Verdict.IN_BUCKET),
     ],
 )
-def test_a_server_that_is_away_is_named_and_the_others_answer(servers: Servers, away: set[str], verdict: Verdict) -> None:
+def test_a_server_that_is_away_is_named_and_the_others_answer(
+    servers: Servers, away: set[str], verdict: Verdict
+) -> None:
     servers.away = frozenset(away)
     found = story(servers)
     assert found.verdict is verdict
@@ -123,7 +157,9 @@ def test_a_server_that_is_away_is_named_and_the_others_answer(servers: Servers, 
     assert all("did not answer" in s.what for s in found.steps if s.state is State.UNREACHABLE)
 
 
-def test_what_the_edge_does_not_tell_any_more_is_found_on_the_central_cluster(servers: Servers) -> None:
+def test_what_the_edge_does_not_tell_any_more_is_found_on_the_central_cluster(
+    servers: Servers,
+) -> None:
     servers.row = servers.in_bucket = None
     servers.next_staged = 0
     servers.away = frozenset({"edge"})
@@ -143,7 +179,10 @@ def test_a_bucket_is_told_when_kafka_holds_nothing_any_more(servers: Servers) ->
     servers.edge = servers.central = servers.audit = servers.row = None
     servers.partly = frozenset({"edge", "central", "audit"})
     found = story(servers)
-    assert (found.verdict, step(found, "acknowledged").state) == (Verdict.IN_BUCKET, State.NOT_ASKED)
+    assert (found.verdict, step(found, "acknowledged").state) == (
+        Verdict.IN_BUCKET,
+        State.NOT_ASKED,
+    )
 
 
 @pytest.mark.parametrize("question", [PLACE, AN_EVENT], ids=str)
@@ -168,17 +207,25 @@ def test_a_row_whose_bucket_is_frozen_and_not_closed_yet_is_staged(servers: Serv
 def test_what_staging_has_passed_and_nobody_has_is_lost(servers: Servers) -> None:
     servers.row = servers.in_bucket = None
     found = story(servers)
-    assert found.verdict is Verdict.LOST and "staging has passed its record, at 10" in step(found, "lost").what
+    assert (
+        found.verdict is Verdict.LOST
+        and "staging has passed its record, at 10" in step(found, "lost").what
+    )
 
 
 def test_what_the_mirror_has_passed_and_did_not_copy_is_lost(servers: Servers) -> None:
     servers.row = servers.in_bucket = servers.central = None
     found = story(servers)
-    assert found.verdict is Verdict.LOST and "the mirror has passed its record, at 8" in step(found, "lost").what
+    assert (
+        found.verdict is Verdict.LOST
+        and "the mirror has passed its record, at 8" in step(found, "lost").what
+    )
 
 
 @pytest.mark.parametrize("unsure", ["buckets", "ledger"])
-def test_nothing_is_called_lost_while_a_place_was_not_seen_whole(servers: Servers, unsure: str) -> None:
+def test_nothing_is_called_lost_while_a_place_was_not_seen_whole(
+    servers: Servers, unsure: str
+) -> None:
     servers.row = servers.in_bucket = None
     servers.partly = frozenset({unsure})
     assert story(servers).verdict is Verdict.MIRRORED
@@ -186,7 +233,9 @@ def test_nothing_is_called_lost_while_a_place_was_not_seen_whole(servers: Server
     assert story(servers).verdict is Verdict.MIRRORED
 
 
-def test_what_is_taken_in_while_a_trace_looks_is_not_called_lost(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_taken_in_while_a_trace_looks_is_not_called_lost(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     row, bucket, staging = servers.row, servers.in_bucket, servers.staging
     servers.row = servers.in_bucket = None
 
@@ -198,49 +247,80 @@ def test_what_is_taken_in_while_a_trace_looks_is_not_called_lost(servers: Server
     assert story(servers).verdict is Verdict.IN_BUCKET
 
 
-@pytest.mark.parametrize(("blanks", "more"), [(0, ""), (1, ", or a blank line behind it"), (None, ", or a blank line behind it")])
-def test_a_later_line_of_a_record_is_told_as_that_record(servers: Servers, blanks: int | None, more: str) -> None:
+@pytest.mark.parametrize(
+    ("blanks", "more"),
+    [(0, ""), (1, ", or a blank line behind it"), (None, ", or a blank line behind it")],
+)
+def test_a_later_line_of_a_record_is_told_as_that_record(
+    servers: Servers, blanks: int | None, more: str
+) -> None:
     servers.acknowledge(blanks=blanks)
     facts = walked(servers, OfPlace("a" * 32, "b" * 32, POSITION + 1, 0))
     assert (facts.begins_at, facts.event_id) == (POSITION, EVENT)
     assert told(facts).verdict is Verdict.IN_BUCKET
-    assert told(facts).summary == f"a later line of the record that begins at byte 5{more}; that record is: in a closed bucket"
+    assert told(facts).summary == (
+        f"a later line of the record that begins at byte 5{more}; that record is: in a "
+        "closed bucket"
+    )
 
 
 def test_a_place_in_an_acknowledged_range_before_its_first_record_says_so(servers: Servers) -> None:
     servers.acknowledge(blanks=1)
     found = story(servers, OfPlace("a" * 32, "b" * 32, POSITION - 1, 0))
-    assert found.verdict is Verdict.ACKNOWLEDGED and "A blank line makes no record" in found.next_step
+    assert (
+        found.verdict is Verdict.ACKNOWLEDGED and "A blank line makes no record" in found.next_step
+    )
     assert "1 blank line" in step(found, "acknowledged").what
 
 
-@pytest.mark.parametrize("change", [{"host": "web-2"}, {"file": "/log.1"}, {"generation": 1}, {"offset": 10}])
-def test_another_host_file_generation_or_offset_is_another_place(servers: Servers, change: dict[str, object]) -> None:
-    assert story(servers, dataclasses.replace(PLACE, **change)).verdict is Verdict.NOT_FOUND  # type: ignore[arg-type]  # fields
+@pytest.mark.parametrize(
+    "change", [{"host": "web-2"}, {"file": "/log.1"}, {"generation": 1}, {"offset": 10}]
+)
+def test_another_host_file_generation_or_offset_is_another_place(
+    servers: Servers, change: dict[str, object]
+) -> None:
+    # fields
+    assert story(servers, dataclasses.replace(PLACE, **change)).verdict is Verdict.NOT_FOUND  # type: ignore[arg-type]
 
 
 def test_a_path_that_older_files_had_is_told(servers: Servers) -> None:
     assert servers.audit is not None
     servers.audit = dataclasses.replace(servers.audit, other_files=2)
-    assert "2 older files of this path had the place too" in step(story(servers, PLACE), "acknowledged").what
+    assert (
+        "2 older files of this path had the place too"
+        in step(story(servers, PLACE), "acknowledged").what
+    )
 
 
 def test_what_a_places_host_last_said_is_told_with_its_losses() -> None:
     servers = Servers(
-        reports=(tailer(pending_bytes=20), tailer(source="db", lost_bytes=70, unknown_losses=2), tailer(host_name="b"))
+        reports=(
+            tailer(pending_bytes=20),
+            tailer(source="db", lost_bytes=70, unknown_losses=2),
+            tailer(host_name="b"),
+        )
     )
     found = story(servers, PLACE)
-    assert found.verdict is Verdict.NOT_FOUND and "has lost lines before they were read" in found.next_step
+    assert (
+        found.verdict is Verdict.NOT_FOUND
+        and "has lost lines before they were read" in found.next_step
+    )
     first, second = step(found, "reported").what.split("; tailer")
     assert (
-        "tailer web source app" in first and "had caught up at 2027-01-15T09:00:00.001Z, 20 bytes pending; received at" in first
+        "tailer web source app" in first
+        and "had caught up at 2027-01-15T09:00:00.001Z, 20 bytes pending; received at" in first
     )
     assert "70 bytes lost before they were read, 2 occasions of unknown loss" in second
     unheard = step(story(servers, OfPlace("nobody", "/log", 5)), "reported")
-    assert unheard.state is State.NO and "no tailer of that host id or name has ever reported" in unheard.what
+    assert (
+        unheard.state is State.NO
+        and "no tailer of that host id or name has ever reported" in unheard.what
+    )
 
 
-def test_a_place_whose_audit_record_is_gone_is_found_in_the_buckets_of_the_hours_asked_for(servers: Servers) -> None:
+def test_a_place_whose_audit_record_is_gone_is_found_in_the_buckets_of_the_hours_asked_for(
+    servers: Servers,
+) -> None:
     servers.edge = servers.central = servers.audit = servers.row = None
     servers.partly = frozenset({"edge", "central", "audit"})
     old = dataclasses.replace(PLACE, event_type=TYPE)
@@ -253,7 +333,9 @@ def test_a_place_whose_audit_record_is_gone_is_found_in_the_buckets_of_the_hours
     assert told(before).verdict is Verdict.IN_BUCKET and before.event_id == EVENT
     after = told(of(HOUR.end_ms))
     assert after.verdict is Verdict.NOT_FOUND
-    assert "closed buckets of click from 2027-01-15T09 to 2027-01-15T12" in step(after, "bucket").what
+    assert (
+        "closed buckets of click from 2027-01-15T09 to 2027-01-15T12" in step(after, "bucket").what
+    )
     with pytest.raises(UsageError, match="--since and --until"):
         of(0)
     servers.away = frozenset({"buckets"})
@@ -296,7 +378,9 @@ def test_an_offset_that_holds_nothing_is_not_found(servers: Servers) -> None:
 def test_questions_are_read() -> None:
     assert parsed(str(EVENT), TYPE, None) == AN_EVENT
     assert parsed("events.end-song:3:12", None, None) == OfRecord("events.end-song", 3, 12)
-    assert parsed("web-1:/var/log/a:b.log:98", None, 2) == OfPlace("web-1", "/var/log/a:b.log", 98, 2)
+    assert parsed("web-1:/var/log/a:b.log:98", None, 2) == OfPlace(
+        "web-1", "/var/log/a:b.log", 98, 2
+    )
     assert parsed(f"{'a' * 32}:{'b' * 32}:0", None, None) == OfPlace("a" * 32, "b" * 32, 0)
     for wrong in ("", "/var/log/app.log:12", "web-1:/log", "events.click:1"):
         with pytest.raises(UsageError, match="names nothing to trace"):
@@ -307,9 +391,16 @@ def test_questions_are_read() -> None:
 
 def test_what_the_hosts_tool_printed_is_read() -> None:
     printed = {
-        "stage": "acknowledged", "path": "/log", "offset": 5, "host_id": "a" * 32, "source": "app", "file_id": "b" * 32,
-        "generation": 1, "losses": 0, "next": "do",
-    }  # fmt: skip
+        "stage": "acknowledged",
+        "path": "/log",
+        "offset": 5,
+        "host_id": "a" * 32,
+        "source": "app",
+        "file_id": "b" * 32,
+        "generation": 1,
+        "losses": 0,
+        "next": "do",
+    }
     says = HostSays("acknowledged", "/log", "do", 0)
     assert told_by_host(json.dumps(printed)) == (OfPlace("a" * 32, "b" * 32, 5, 1), says)
     assert told_by_host(json.dumps(printed | {"file_id": None, "generation": None})) == (None, says)

@@ -1,4 +1,6 @@
-"""`hourmark trace`, as it is typed: on a closed bucket with every server away, and on logs in memory."""
+"""`hourmark trace`, as it is typed: on a closed bucket with every server away, and on logs in
+memory.
+"""
 
 from __future__ import annotations
 
@@ -42,17 +44,24 @@ def run(file: Path, edge: Logs) -> Run:
     return lambda *words, **more: CliRunner().invoke(trace, [*words, "--config", str(file)], **more)
 
 
-def test_with_a_closed_bucket_alone_an_event_is_found_and_who_did_not_answer_is_named(run: Run, tmp_path: Path) -> None:
+def test_with_a_closed_bucket_alone_an_event_is_found_and_who_did_not_answer_is_named(
+    run: Run, tmp_path: Path
+) -> None:
     usual_plan(LocalDisk(tmp_path / "root")).close()
     event_id, _ = make_event(HOUR, 23)
     result = run(str(event_id), "--type", TYPE)
     assert result.exit_code == 0, result.output
     head, event, *steps, next_step = result.stdout.splitlines()
-    assert head == "in a closed bucket" and event == f"  {TYPE} {event_id} of host-1, /var/log/app.log at 23"
+    assert (
+        head == "in a closed bucket"
+        and event == f"  {TYPE} {event_id} of host-1, /var/log/app.log at 23"
+    )
     assert [step.split()[:2] for step in steps] == [
-        ["acknowledged", "not"], ["edge", "unreachable:"], ["staged", "unreachable:"],
+        ["acknowledged", "not"],
+        ["edge", "unreachable:"],
+        ["staged", "unreachable:"],
         ["bucket", f"{HOUR.bucket_path(TYPE)}/part-00001.avro,"],
-    ]  # fmt: skip
+    ]
     assert "record 3 from 0; bucket 2026-11-21T05, closed as proved" in steps[3]
     assert "the cluster did not answer" in steps[1] and "it is lost" in steps[2]
     assert next_step == f"next: `hourmark bucket cat {TYPE} {HOUR}` prints that bucket's events"
@@ -62,10 +71,18 @@ def test_what_nobody_could_be_asked_for_is_unknown_and_exits_with_1(run: Run) ->
     event_id, _ = make_event(EARLIER, 1)
     result = run(str(event_id), "--type", TYPE, "--json")
     found = json.loads(result.stdout)
-    assert (result.exit_code, found["verdict"], found["event"], found["event_id"]) == (1, "unknown", None, str(event_id))
+    assert (result.exit_code, found["verdict"], found["event"], found["event_id"]) == (
+        1,
+        "unknown",
+        None,
+        str(event_id),
+    )
     assert {step["name"]: step["state"] for step in found["steps"]} == {
-        "acknowledged": "not_asked", "edge": "unreachable", "staged": "unreachable", "bucket": "not_found"
-    }  # fmt: skip
+        "acknowledged": "not_asked",
+        "edge": "unreachable",
+        "staged": "unreachable",
+        "bucket": "not_found",
+    }
 
 
 def test_a_line_is_traced_from_what_its_host_printed(run: Run, edge: Logs) -> None:
@@ -74,52 +91,92 @@ def test_a_line_is_traced_from_what_its_host_printed(run: Run, edge: Logs) -> No
     value = frame(1) + tracing.datum(tracing.event())
     edge.append("events.click", now_ms, RecordKey(tracing.EVENT, tracing.RANGE).encode(), value)
     promised = (Promise("click", Hour.of(now_ms).start_s, 1, tracing.EVENT.low64),)
-    edge.append(AUDIT, now_ms, bytes(tracing.RANGE), frame(1) + audit_record(range_id=tracing.RANGE, promised=promised).encode())
+    edge.append(
+        AUDIT,
+        now_ms,
+        bytes(tracing.RANGE),
+        frame(1) + audit_record(range_id=tracing.RANGE, promised=promised).encode(),
+    )
     printed = {
-        "stage": "acknowledged", "path": "/log", "offset": 5, "host_id": "a" * 32, "source": "app", "file_id": "b" * 32,
-        "generation": 0, "losses": 0, "next": "do",
-    }  # fmt: skip
+        "stage": "acknowledged",
+        "path": "/log",
+        "offset": 5,
+        "host_id": "a" * 32,
+        "source": "app",
+        "file_id": "b" * 32,
+        "generation": 0,
+        "losses": 0,
+        "next": "do",
+    }
     words = ("--from", "-", "--until", "2030-01-01T00")
     found = json.loads(run(*words, "--json", input=json.dumps(printed)).stdout)
-    assert (found["verdict"], found["acknowledged_at_ms"], found["type"]) == ("in_kafka", now_ms, "click")
+    assert (found["verdict"], found["acknowledged_at_ms"], found["type"]) == (
+        "in_kafka",
+        now_ms,
+        "click",
+    )
     assert (found["event"]["position"], found["event_id"]) == (5, str(tracing.EVENT))
-    result = run(*words, input=json.dumps(printed | {"stage": "not_followed", "file_id": None, "generation": None}))
+    result = run(
+        *words,
+        input=json.dumps(printed | {"stage": "not_followed", "file_id": None, "generation": None}),
+    )
     assert result.exit_code == 1 and result.stdout.splitlines()[-1] == "next: do"
 
 
 @pytest.fixture
 def lyon(file: Path, monkeypatch: pytest.MonkeyPatch) -> Logs:
-    """The edge of a second site, which has the event; the first site and the centre have nothing."""
+    """The edge of a second site, which has the event; the first site and the centre have
+    nothing.
+    """
     ledger_of_click(f"sqlite:///{file.parent}/ledger.sqlite", Hour.of(tracing.AT_MS)).close()
     sites = of_two_sites(file)
     monkeypatch.setattr(topics, "Cluster", lambda settings, _: sites[settings.bootstrap])
     monkeypatch.setattr(topics, "CommittedReader", lambda logs, *_, **__: logs)
-    monkeypatch.setattr(topics, "MirrorPositions", lambda *_: SimpleNamespace(refresh=dict, close=lambda: None))
-    monkeypatch.setattr("hourmark_etl.operators.trace.SystemClock", lambda: SimpleNamespace(now_ms=lambda: tracing.AT_MS))
+    monkeypatch.setattr(
+        topics, "MirrorPositions", lambda *_: SimpleNamespace(refresh=dict, close=lambda: None)
+    )
+    monkeypatch.setattr(
+        "hourmark_etl.operators.trace.SystemClock",
+        lambda: SimpleNamespace(now_ms=lambda: tracing.AT_MS),
+    )
     made = sites["lyon:9092"]
     made.append(
-        "events.click", tracing.AT_MS, RecordKey(tracing.EVENT, tracing.RANGE).encode(), frame(1) + tracing.datum(tracing.event())
+        "events.click",
+        tracing.AT_MS,
+        RecordKey(tracing.EVENT, tracing.RANGE).encode(),
+        frame(1) + tracing.datum(tracing.event()),
     )
     return made
 
 
 def test_of_several_sites_each_is_asked_and_who_knows_is_told(file: Path, lyon: Logs) -> None:
     def run(*words: str) -> Result:
-        return CliRunner().invoke(trace, [str(tracing.EVENT), "--type", "click", *words, "--config", str(file)])
+        return CliRunner().invoke(
+            trace, [str(tracing.EVENT), "--type", "click", *words, "--config", str(file)]
+        )
 
     assert run().stdout.splitlines()[:2] == ["in Kafka, at the edge", "  by what the site lyon has"]
     found = json.loads(run("--json").stdout)
     assert (found["verdict"], found["site"]) == ("in_kafka", "lyon")
     elsewhere = run("--site", "paris")
-    assert (elsewhere.exit_code, elsewhere.stdout.splitlines()[1]) == (1, "  by what the site paris has")
+    assert (elsewhere.exit_code, elsewhere.stdout.splitlines()[1]) == (
+        1,
+        "  by what the site paris has",
+    )
     lyon.is_away = True
     away = json.loads(run("--json").stdout)
-    assert (away["verdict"], away["site"]) == ("unknown", "lyon"), "paris does not have it, and lyon may"
+    assert (away["verdict"], away["site"]) == ("unknown", "lyon"), (
+        "paris does not have it, and lyon may"
+    )
     wrong = run("--site", "nice")
-    assert isinstance(wrong.exception, UsageError) and str(wrong.exception).endswith("there are paris, lyon")
+    assert isinstance(wrong.exception, UsageError) and str(wrong.exception).endswith(
+        "there are paris, lyon"
+    )
 
 
-@pytest.mark.parametrize("words", [["events.click:0:0", "--site", "lyon"], ["lyon.events.click:0:0"]])
+@pytest.mark.parametrize(
+    "words", [["events.click:0:0", "--site", "lyon"], ["lyon.events.click:0:0"]]
+)
 def test_a_record_is_asked_of_its_site(file: Path, lyon: Logs, words: list[str]) -> None:
     result = CliRunner().invoke(trace, [*words, "--json", "--config", str(file)])
     assert json.loads(result.stdout)["site"] == "lyon"

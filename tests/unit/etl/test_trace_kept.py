@@ -1,4 +1,6 @@
-"""What a trace reads of a real ledger, of staged files and of buckets' containers; and that a lost one costs its step alone."""
+"""What a trace reads of a real ledger, of staged files and of buckets' containers; and that a lost
+one costs its step alone.
+"""
 
 from __future__ import annotations
 
@@ -70,10 +72,16 @@ def position(number: int) -> ByPosition:
 
 @pytest.mark.parametrize("number", [0, 99, 100, COUNT - 1])
 def test_a_staged_row_is_found_by_id_and_by_position(kept: Kept, number: int) -> None:
-    by_id, by_position = (kept.staged("click", FIRST, sought) for sought in (ById(IDS[number]), position(number)))
+    by_id, by_position = (
+        kept.staged("click", FIRST, sought) for sought in (ById(IDS[number]), position(number))
+    )
     assert by_id.found == by_position.found and by_id.whole and by_position.whole
     assert by_id.found is not None
-    assert (by_id.found.event_id, by_id.found.range_id, by_id.found.offset) == (IDS[number], RANGE, number)
+    assert (by_id.found.event_id, by_id.found.range_id, by_id.found.offset) == (
+        IDS[number],
+        RANGE,
+        number,
+    )
     assert (by_id.found.hour, by_id.found.listed) == (FIRST, None)
 
 
@@ -93,7 +101,9 @@ def test_what_is_not_staged_is_not_found(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 77, COUNT - 1])
-def test_a_record_of_a_bucket_is_found_with_file_and_row(life: Life, kept: Kept, number: int) -> None:
+def test_a_record_of_a_bucket_is_found_with_file_and_row(
+    life: Life, kept: Kept, number: int
+) -> None:
     close(life)
     for sought in (ById(IDS[number]), position(number)):
         found = kept.bucket("click", FIRST, sought).found
@@ -112,7 +122,9 @@ def test_a_record_of_a_bucket_is_found_with_file_and_row(life: Life, kept: Kept,
         (ByPlace("web", "/log", 1, 7), False),
     ],
 )
-def test_a_record_of_a_bucket_is_found_by_the_name_of_its_file(life: Life, kept: Kept, place: ByPlace, there: bool) -> None:
+def test_a_record_of_a_bucket_is_found_by_the_name_of_its_file(
+    life: Life, kept: Kept, place: ByPlace, there: bool
+) -> None:
     close(life)
     found = kept.bucket("click", FIRST, place).found
     assert (found is not None and found.row == 7) == there
@@ -128,7 +140,11 @@ def test_reports_of_a_host_are_known_by_its_name_and_of_no_other(life: Life, kep
 
 def test_a_file_that_is_not_sorted_hides_nothing(life: Life, kept: Kept) -> None:
     close(life, [*IDS[100:], *IDS[:100]])
-    rows = [found.row for event_id in IDS if (found := kept.bucket("click", FIRST, ById(event_id)).found) is not None]
+    rows = [
+        found.row
+        for event_id in IDS
+        if (found := kept.bucket("click", FIRST, ById(event_id)).found) is not None
+    ]
     assert rows == [*range(100, 200), *range(100)]
 
 
@@ -143,9 +159,17 @@ def test_a_bucket_that_has_it_as_late_is_found(life: Life, kept: Kept) -> None:
         writer = ContainerWriter(file, json.dumps(SCHEMA))
         append_all(writer, [datum(late, 900)])
         writer.close()
-    rewrite(life, later.model_copy(update={"files": [told.files[0].model_copy(update={"name": "late-00000.avro"})]}))
+    rewrite(
+        life,
+        later.model_copy(
+            update={"files": [told.files[0].model_copy(update={"name": "late-00000.avro"})]}
+        ),
+    )
     found = kept.bucket("click", FIRST, ById(late)).found
-    assert found is not None and (found.hour, found.file) == (FIRST.next(), f"{folder}/late-00000.avro")
+    assert found is not None and (found.hour, found.file) == (
+        FIRST.next(),
+        f"{folder}/late-00000.avro",
+    )
 
 
 def rewrite(life: Life, told: Manifest) -> None:
@@ -156,11 +180,18 @@ def rewrite(life: Life, told: Manifest) -> None:
 
     with life.database.transaction(life.closer) as connection:
         hour = Hour.parse(told.hour, LENGTH_S)
-        remove(connection, tables.buckets, ["type", "hour"], [{"type": told.type, "hour": hour.start_s}])
+        remove(
+            connection,
+            tables.buckets,
+            ["type", "hour"],
+            [{"type": told.type, "hour": hour.start_s}],
+        )
         put_buckets(connection, [(hour, told)])
 
 
-def test_a_damaged_file_is_named_and_not_taken_for_one_without_the_event(life: Life, kept: Kept) -> None:
+def test_a_damaged_file_is_named_and_not_taken_for_one_without_the_event(
+    life: Life, kept: Kept
+) -> None:
     life.close("click")
     life.storage.write_new(f"{FIRST.bucket_path('click')}/part-00000.avro", b"no container")
     found = kept.bucket("click", FIRST, ById(IDS[0]))
@@ -175,9 +206,14 @@ def test_standing_and_positions_are_the_ledgers(life: Life, kept: Kept) -> None:
     assert kept.staging(Partition("events.click", 1)).found is None
 
 
-def test_without_a_ledger_the_hours_own_bucket_is_read_and_later_ones_are_said_to_be_missing(life: Life, tmp_path: Path) -> None:
+def test_without_a_ledger_the_hours_own_bucket_is_read_and_later_ones_are_said_to_be_missing(
+    life: Life, tmp_path: Path
+) -> None:
     close(life)
-    gone = Config(etl=Etl(ledger=f"sqlite:///{tmp_path}/none.sqlite"), storage=Storage(root=f"file://{tmp_path}/root"))
+    gone = Config(
+        etl=Etl(ledger=f"sqlite:///{tmp_path}/none.sqlite"),
+        storage=Storage(root=f"file://{tmp_path}/root"),
+    )
 
     def lost() -> Database:
         return existing_ledger(gone)
@@ -191,6 +227,10 @@ def test_without_a_ledger_the_hours_own_bucket_is_read_and_later_ones_are_said_t
         False,
         None,
     ) and "later ones were not looked into" in absent.where
-    for step in (kept.standing("click"), kept.staged("click", FIRST, ById(IDS[5])), kept.staging(Partition("events.click", 0))):
+    for step in (
+        kept.standing("click"),
+        kept.staged("click", FIRST, ById(IDS[5])),
+        kept.staging(Partition("events.click", 0)),
+    ):
         assert step.failed is not None and "there is no ledger at" in step.failed
     kept.close()

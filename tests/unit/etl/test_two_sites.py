@@ -1,4 +1,6 @@
-"""One ledger for two sites: a bucket waits for both, and each promise counts against its own site's offsets."""
+"""One ledger for two sites: a bucket waits for both, and each promise counts against its own site's
+offsets.
+"""
 
 from __future__ import annotations
 
@@ -87,10 +89,15 @@ def closed(world: World) -> int:
 
 
 def test_offsets_of_two_sites_have_no_order() -> None:
-    ahead, behind = AuditOffsets.of({FIRST_SITE: 6, FURTHER: 8}), AuditOffsets.of({FIRST_SITE: 5, FURTHER: 8})
+    ahead, behind = (
+        AuditOffsets.of({FIRST_SITE: 6, FURTHER: 8}),
+        AuditOffsets.of({FIRST_SITE: 5, FURTHER: 8}),
+    )
     assert ahead.reaches(behind) and not behind.reaches(ahead)
     assert not ahead.reaches(BOTH) and not BOTH.reaches(ahead)
-    assert BOTH.reaches(NONE_MEANT) and not AuditOffsets.of(100).reaches(BOTH), "a site that is not named has nothing"
+    assert BOTH.reaches(NONE_MEANT) and not AuditOffsets.of(100).reaches(BOTH), (
+        "a site that is not named has nothing"
+    )
     assert ahead.joined(BOTH) == AuditOffsets.of({FIRST_SITE: 6, FURTHER: 9})
     assert ahead.shared(BOTH) == behind
     assert BOTH.shared(AuditOffsets.of(7)) == AuditOffsets.of({FIRST_SITE: 5, FURTHER: 0})
@@ -108,7 +115,9 @@ def test_of_one_site_offsets_are_told_as_they_were_before_there_were_several() -
 
 def test_a_note_names_its_site_and_notes_of_0_3_0_name_it_where_it_is_a_further_one() -> None:
     for site, fields_of_0_3_0 in ((FIRST_SITE, 7), (FURTHER, 8)):
-        note = StagedNote(ledger="l", kind="audit", rows=1, audit_groups=(audit_group("f", site=site),), path="f")
+        note = StagedNote(
+            ledger="l", kind="audit", rows=1, audit_groups=(audit_group("f", site=site),), path="f"
+        )
         assert StagedNote.from_json("f", note.to_json()) == note
         written = json.loads(note.to_json())
         written["audit_groups"] = [fields[:fields_of_0_3_0] for fields in written["audit_groups"]]
@@ -116,12 +125,18 @@ def test_a_note_names_its_site_and_notes_of_0_3_0_name_it_where_it_is_a_further_
 
 
 def test_names_of_topics_tell_their_site() -> None:
-    kafka = Kafka(central=KafkaCluster(), edge_alias="east", further_edges={"west": KafkaCluster(bootstrap="w:1")})
+    kafka = Kafka(
+        central=KafkaCluster(),
+        edge_alias="east",
+        further_edges={"west": KafkaCluster(bootstrap="w:1")},
+    )
     topics = CentralTopics.of(kafka, ["click"])
     assert topics.audits == {"east.hourmark.audit": FIRST_SITE, "west.hourmark.audit": "west"}
     assert topics.hosts == {"east.hourmark.hosts", "west.hourmark.hosts"}
     assert topics.of_types() == {"click": ["east.events.click", "west.events.click"]}
-    assert [topics.type_of(t) for t in ("west.events.click", "east.events.click", "west.hourmark.audit")] == [
+    assert [
+        topics.type_of(t) for t in ("west.events.click", "east.events.click", "west.hourmark.audit")
+    ] == [
         "click",
         "click",
         None,
@@ -129,8 +144,9 @@ def test_names_of_topics_tell_their_site() -> None:
     with pytest.raises(ValueError, match="was not mirrored"):
         topics.at_edge("north.events.click")
     assert [(of.edge_alias, of.edge.bootstrap, of.further_edges) for of in kafka.sites] == [
-        ("east", "127.0.0.1:9092", {}), ("west", "w:1", {}),
-    ]  # fmt: skip
+        ("east", "127.0.0.1:9092", {}),
+        ("west", "w:1", {}),
+    ]
     with pytest.raises(ValueError, match="further_edges need"):
         Kafka(further_edges={"west": KafkaCluster()})
     with pytest.raises(ValueError, match="each site has its own"):
@@ -138,7 +154,9 @@ def test_names_of_topics_tell_their_site() -> None:
 
 
 def one_behind(world: World, behind: int) -> None:
-    """Reports of all say that the hour is over; promises and events of one site are still on their way."""
+    """Reports of all say that the hour is over; promises and events of one site are still on their
+    way.
+    """
     for site in (0, 1):
         send_at(world, site)
     until(world, FIRST_HOUR)
@@ -217,7 +235,12 @@ def test_a_late_promise_counts_against_its_own_site_alone(world: World) -> None:
     send_at(world, 1, FIRST_HOUR.start_s * 1000 + 5)
     settle(world, hour(1))
     late = manifest(world, at=hour(1))
-    assert (late.grade.value, late.evidence.audit_records, sum(late.late.values()), late.unaudited) == ("proved", 1, 1, 0)
+    assert (
+        late.grade.value,
+        late.evidence.audit_records,
+        sum(late.late.values()),
+        late.unaudited,
+    ) == ("proved", 1, 1, 0)
     assert frontier(world).settled_next.at(FURTHER) > 0
 
 
@@ -241,7 +264,11 @@ def test_a_range_that_went_to_both_sites_is_one(world: World) -> None:
     at(world, 1)
     send_again(world, again, recorded=True)
     settle(world, FIRST_HOUR)
-    assert (grade(world), manifest(world).events, manifest(world).duplicates_removed) == ("proved", 1, 1)
+    assert (grade(world), manifest(world).events, manifest(world).duplicates_removed) == (
+        "proved",
+        1,
+        1,
+    )
     send_again(world, again, recorded=True)  # and once more, after its bucket was closed
     settle(world, hour(1))
     assert (grade(world, at=hour(1)), manifest(world, at=hour(1)).events) == ("proved", 0)
@@ -258,7 +285,9 @@ def test_retention_that_overtakes_the_further_mirror_is_told_with_its_site(world
     override(world)
     poll(world)
     settle(world, hour(2))
-    assert grades(world) == ["proved", "forced", "proved"], "the gap is accepted, and watched from there"
+    assert grades(world) == ["proved", "forced", "proved"], (
+        "the gap is accepted, and watched from there"
+    )
 
 
 def test_a_site_that_is_no_longer_named_stops_closing(world: World) -> None:
@@ -298,7 +327,9 @@ def test_rows_of_one_site_are_those_of_before(tmp_path: Path, template: Path) ->
     settle(world, FIRST_HOUR)
     with world.database.reading() as connection:
         assert set(connection.execute(select(tables.audit_groups.c.site)).scalars()) == {None}
-        assert set(connection.execute(select(tables.frontiers.c.settled_further)).scalars()) == {None}
+        assert set(connection.execute(select(tables.frontiers.c.settled_further)).scalars()) == {
+            None
+        }
     assert manifest(world).evidence.audit_next.keys() == {"0"}
     world.end()
 
@@ -320,7 +351,9 @@ def test_a_site_joins_a_ledger_that_is_there(world: World) -> None:
     assert joined.evidence.audit_next.keys() == {"0", "west"}
 
 
-def again_with(world: World, config: Config, mirrors: list[FakeMirror], topics: CentralTopics) -> None:
+def again_with(
+    world: World, config: Config, mirrors: list[FakeMirror], topics: CentralTopics
+) -> None:
     """The driver is started again, by other settings."""
     world.config, world.pipeline.mirrors, world.pipeline.topics = config, mirrors, topics
     world.closer_database.close()

@@ -1,4 +1,6 @@
-"""Units hold every listed row once, duplicates of an id together, within their bound; reading them fetches little."""
+"""Units hold every listed row once, duplicates of an id together, within their bound; reading them
+fetches little.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ def stage(root: Path, rows: list[tuple[str, bytes, int]]) -> tuple[StagedGroup, 
     """Events of (type, id, bytes of datum), one file."""
     plan = stage_plan(types=TYPES)
     table = kafka_table(
-        (i + b"rangerng", frame(1) + bytes(size), f"edge.events.{t}", 0, n) for n, (t, i, size) in enumerate(rows)
+        (i + b"rangerng", frame(1) + bytes(size), f"edge.events.{t}", 0, n)
+        for n, (t, i, size) in enumerate(rows)
     )
     return stage_table(table, (), plan, LocalDisk(root)).groups
 
@@ -52,26 +55,45 @@ events = st.lists(
 @given(st.lists(events, min_size=1, max_size=4), st.integers(50, 5_000), st.integers(1, 7))
 @settings(max_examples=60, deadline=None)
 def test_every_row_is_read_in_one_unit_and_equal_ids_in_the_same(
-    tmp_path_factory: pytest.TempPathFactory, batches: list[list[tuple[str, bytes, int]]], unit_bytes_max: int, rows_in_group: int
+    tmp_path_factory: pytest.TempPathFactory,
+    batches: list[list[tuple[str, bytes, int]]],
+    unit_bytes_max: int,
+    rows_in_group: int,
 ) -> None:
     root = tmp_path_factory.mktemp("rows")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "ROWS_IN_GROUP", rows_in_group)
         groups = [g for rows in batches if rows for g in stage(root, rows)]
-    listings = [Listing(t, HOUR_MS // 1000, tuple(g for g in groups if g.event_type == t)) for t in TYPES.values()]
+    listings = [
+        Listing(t, HOUR_MS // 1000, tuple(g for g in groups if g.event_type == t))
+        for t in TYPES.values()
+    ]
     units = plan_units(listings, unit_bytes_max)
     seen: Counter[tuple[str, int, bytes, int]] = Counter()
     unit_of: dict[tuple[str, bytes], Unit] = {}
     for unit in units:
-        assert len(unit.listings) == 1 or sum(x.datum_bytes for x in unit.listings) <= unit_bytes_max
+        assert (
+            len(unit.listings) == 1 or sum(x.datum_bytes for x in unit.listings) <= unit_bytes_max
+        )
         table = read_unit(unit, LocalDisk(root), ["event_id", "datum"]).table
-        assert table.column_names == ["listing", "hour", "digest", "value_hash", "event_id", "datum"]
-        for at, hour, _, _, event_id, datum in zip(*(c.to_pylist() for c in table.columns), strict=True):
+        assert table.column_names == [
+            "listing",
+            "hour",
+            "digest",
+            "value_hash",
+            "event_id",
+            "datum",
+        ]
+        for at, hour, _, _, event_id, datum in zip(
+            *(c.to_pylist() for c in table.columns), strict=True
+        ):
             event_type = unit.listings[at].event_type
             seen[event_type, hour, event_id, len(datum)] += 1
             assert unit_of.setdefault((event_type, event_id), unit) is unit
     told = [row for rows in batches for row in rows]
-    assert seen == Counter((t, int.from_bytes(i[:6], "big") // 3_600_000 * 3600, i, size) for t, i, size in told)
+    assert seen == Counter(
+        (t, int.from_bytes(i[:6], "big") // 3_600_000 * 3600, i, size) for t, i, size in told
+    )
 
 
 def test_a_large_listing_is_cut_into_slots_of_about_equal_bytes(tmp_path: Path) -> None:
@@ -83,7 +105,9 @@ def test_a_large_listing_is_cut_into_slots_of_about_equal_bytes(tmp_path: Path) 
     assert max(counts) < 1_100
 
 
-def test_a_slot_reads_only_row_groups_that_may_hold_its_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_reads_only_row_groups_that_may_hold_its_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "ROWS_IN_GROUP", 100)
     groups = stage(tmp_path, [("t0", an_id(HOUR_MS + n * 300, n), 100) for n in range(10_000)])
     units = plan_units([Listing("t0", HOUR_MS // 1000, groups)], 100_000)
@@ -116,19 +140,29 @@ def test_a_staged_file_that_cannot_be_read_is_named(tmp_path: Path, damage: str)
     if damage in damaged:
         file.write_bytes(damaged[damage])
     with pytest.raises(Unreadable, match=group.path):
-        read_unit(Unit((Listing("t0", HOUR_MS // 1000, (group,)),)), LocalDisk(tmp_path), ["event_id", "range_id"])
+        read_unit(
+            Unit((Listing("t0", HOUR_MS // 1000, (group,)),)),
+            LocalDisk(tmp_path),
+            ["event_id", "range_id"],
+        )
 
 
 def test_a_slot_of_many_events_of_one_moment_is_read_in_parts(tmp_path: Path) -> None:
-    """Spread over the hour are few; a plan that takes all for evenly spread puts the others into one slot."""
+    """Spread over the hour are few; a plan that takes all for evenly spread puts the others into
+    one slot.
+    """
     spread = [("t0", an_id(HOUR_MS + n * 36_000, n), 100) for n in range(100)]
     burst = [("t0", an_id(HOUR_MS + 1_800_000, n), 100) for n in range(100, 4_000)]
-    groups = stage(tmp_path, [*spread[::2], *burst[::2]]) + stage(tmp_path, [*spread[1::2], *burst[1::2]])
+    groups = stage(tmp_path, [*spread[::2], *burst[::2]]) + stage(
+        tmp_path, [*spread[1::2], *burst[1::2]]
+    )
     counts: list[int] = []
 
     def read(unit: Unit) -> None:
         try:
-            counts.append(read_unit(unit, LocalDisk(tmp_path), ["event_id", "datum"], 40_000).table.num_rows)
+            counts.append(
+                read_unit(unit, LocalDisk(tmp_path), ["event_id", "datum"], 40_000).table.num_rows
+            )
         except Overfull as overfull:
             for part in overfull.parts:
                 read(part)
@@ -139,4 +173,6 @@ def test_a_slot_of_many_events_of_one_moment_is_read_in_parts(tmp_path: Path) ->
     assert sum(counts) == 4_000 and max(counts) <= 400 < len(spread) + len(burst)
     same = stage(tmp_path, [("t1", an_id(HOUR_MS, 1), 100)] * 1_000)
     slot = Unit((Listing("t1", HOUR_MS // 1000, same),), IdRange(0))
-    assert read_unit(slot, LocalDisk(tmp_path), ["event_id", "datum"], 40_000).table.num_rows == 1_000, "they are one event"
+    assert (
+        read_unit(slot, LocalDisk(tmp_path), ["event_id", "datum"], 40_000).table.num_rows == 1_000
+    ), "they are one event"

@@ -1,4 +1,6 @@
-"""A partition of the central cluster cannot be read: its type waits and says why, and so do all types where it is of promises."""
+"""A partition of the central cluster cannot be read: its type waits and says why, and so do all
+types where it is of promises.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from hourmark_etl.model import Phase
 def fail(world: World, edge_topic: str) -> Partition:
     """Staging could not read the topic's first partition."""
     p = Partition(central_topic(edge_topic, world.pipeline.mirror.alias), 0)
-    error = ReadError(topic=p.topic, partition=0, offset=7, reason="the CRC of a batch is wrong", since_ms=world.clock.now_ms())
+    error = ReadError(
+        topic=p.topic,
+        partition=0,
+        offset=7,
+        reason="the CRC of a batch is wrong",
+        since_ms=world.clock.now_ms(),
+    )
     record_errors(world.database, world.pipeline.consumer, [error])
     return p
 
@@ -28,7 +36,9 @@ def test_a_type_of_which_a_partition_cannot_be_read_waits_alone_and_names_it(wor
     assert ("click", FIRST_HOUR) not in world.judge.manifests
     wait = wait_of(world, "click")
     assert wait.phase is Phase.UNREADABLE
-    assert wait.what == (f"topic {p.topic} partition 0 cannot be read from offset 7 on: the CRC of a batch is wrong",)
+    assert wait.what == (
+        f"topic {p.topic} partition 0 cannot be read from offset 7 on: the CRC of a batch is wrong",
+    )
 
 
 def test_a_type_closes_once_its_partition_was_staged_beyond_the_error(world: World) -> None:
@@ -51,7 +61,9 @@ def test_every_type_says_that_it_waits_for_promises_that_cannot_be_read(world: W
         assert (wait.phase, p.topic in wait.what[0]) == (Phase.UNREADABLE, True)
 
 
-def test_pauses_between_tries_grow_to_a_limit_and_begin_again_at_another_offset(world: World) -> None:
+def test_pauses_between_tries_grow_to_a_limit_and_begin_again_at_another_offset(
+    world: World,
+) -> None:
     lease = world.pipeline.consumer
     pauses = []
     for _ in range(12):
@@ -60,5 +72,9 @@ def test_pauses_between_tries_grow_to_a_limit_and_begin_again_at_another_offset(
         pauses.append(read_errors(world.database)[error.of].again_at_ms - 1_000)
     assert pauses[:3] == [2_000, 4_000, 8_000]
     assert pauses[-1] == 300_000
-    record_errors(world.database, lease, [ReadError(topic="t", partition=0, offset=9, reason="damaged", since_ms=5_000)])
+    record_errors(
+        world.database,
+        lease,
+        [ReadError(topic="t", partition=0, offset=9, reason="damaged", since_ms=5_000)],
+    )
     assert read_errors(world.database)[Partition("t", 0)].again_at_ms == 7_000

@@ -1,4 +1,6 @@
-"""Rows that can be in no bucket: they hold their hour before it is sealed, and an override closes it without them."""
+"""Rows that can be in no bucket: they hold their hour before it is sealed, and an override closes
+it without them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from sqlalchemy import delete, select
-from tests.support.closing import arrive, frontier, grades, override, send, send_again, settle, wait_of, with_engine_alone
+from tests.support.closing import (
+    arrive,
+    frontier,
+    grades,
+    override,
+    send,
+    send_again,
+    settle,
+    wait_of,
+    with_engine_alone,
+)
 from tests.support.simulator.truth import FIRST_HOUR, SCHEMA_IDS, make_template
 from tests.support.simulator.world import World
 
@@ -67,7 +79,9 @@ def poll_again(world: World) -> None:
         world.closer.step()
 
 
-def test_an_unknown_schema_id_holds_its_hour_before_the_seal_until_an_override_leaves_its_rows_out(world: World) -> None:
+def test_an_unknown_schema_id_holds_its_hour_before_the_seal_until_an_override_leaves_its_rows_out(
+    world: World,
+) -> None:
     send(world, ["click", "view"], AT_MS)
     append(world, frame(UNKNOWN) + b"datum")
     settle(world, FIRST_HOUR)
@@ -93,7 +107,10 @@ def test_a_sealed_hour_with_a_row_that_cannot_be_written_closes_by_an_override_w
     settle(world, FIRST_HOUR)
     assert (grades(world), grades(world, "view")) == ([], ["proved"])
     assert (frontier(world).state, wait_of(world).phase) == (State.SEALED, "unwritable")
-    assert "1 rows cannot be written: event " in wait_of(world).what[0] and "bucket force" in wait_of(world).what[0]
+    assert (
+        "1 rows cannot be written: event " in wait_of(world).what[0]
+        and "bucket force" in wait_of(world).what[0]
+    )
     assert not changes_nothing(frontier(world), wait_of(world))
     override(world)
     poll_again(world)
@@ -105,7 +122,9 @@ def test_a_sealed_hour_with_a_row_that_cannot_be_written_closes_by_an_override_w
     assert frontier(world).hour > FIRST_HOUR
 
 
-def test_a_promise_of_a_row_that_was_left_out_is_missed_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_promise_of_a_row_that_was_left_out_is_missed_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else the hour after it would be `proved`, although the event is in no bucket."""
     send(world, ["click"], AT_MS)
     sent = world.producers.ranges[-1]
@@ -123,14 +142,21 @@ def test_a_promise_of_a_row_that_was_left_out_is_missed_later(world: World, monk
     poll_again(world)
     assert closed(world).left_out == 1
     world.producers.promise(late, late.events)
-    world.check = lambda: None  # type: ignore[method-assign]  # the judge knows of no row that is left out
+    # the judge knows of no row that is left out
+    world.check = lambda: None  # type: ignore[method-assign]
     settle(world, FIRST_HOUR.next())
     assert frontier(world).hour == FIRST_HOUR.next() and wait_of(world).phase == "proof"
 
 
-def test_a_copy_of_a_row_that_was_left_out_is_no_second_reading(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The range is sent again, later and whole: the event is in no closed bucket, and its hour need not wait for that."""
-    world.producers.older_services = True  # else the marker names the range, as its checksum differs
+def test_a_copy_of_a_row_that_was_left_out_is_no_second_reading(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The range is sent again, later and whole: the event is in no closed bucket, and its hour need
+    not wait for that.
+    """
+    world.producers.older_services = (
+        True  # else the marker names the range, as its checksum differs
+    )
     for event_type in ("view", "view", "click"):
         send(world, [event_type], AT_MS)
     sent = world.producers.ranges[-1]
@@ -145,7 +171,8 @@ def test_a_copy_of_a_row_that_was_left_out_is_no_second_reading(world: World, mo
     override(world)
     poll_again(world)
     assert closed(world).left_out == 1
-    world.check = lambda: None  # type: ignore[method-assign]  # the judge knows of no row that is left out
+    # the judge knows of no row that is left out
+    world.check = lambda: None  # type: ignore[method-assign]
     send_again(world, sent)
     settle(world, FIRST_HOUR.next())
     poll_again(world)
@@ -162,12 +189,22 @@ def test_a_damaged_row_of_a_schema_is_repaired_and_not_overridden(world: World) 
         connection.execute(delete(tables.schemas).where(own))
         connection.execute(tables.schemas.insert().values(**row | {"schema": '{"type":"string"}'}))
     settle(world, FIRST_HOUR)
-    assert wait_of(world).phase == "ledger" and str(DamagedRow("schemas", "schema_id 1"))[:20] in wait_of(world).what[0]
+    assert (
+        wait_of(world).phase == "ledger"
+        and str(DamagedRow("schemas", "schema_id 1"))[:20] in wait_of(world).what[0]
+    )
     override(world)
     poll_again(world)
-    assert not world.storage.exists(FIRST_HOUR.bucket_path("click")) and frontier(world).state is State.OPEN
+    assert (
+        not world.storage.exists(FIRST_HOUR.bucket_path("click"))
+        and frontier(world).state is State.OPEN
+    )
     with world.database.transaction() as connection:
         connection.execute(delete(tables.schemas).where(own))
         connection.execute(tables.schemas.insert().values(**row))
     poll_again(world)
-    assert (closed(world).grade.value, closed(world).events, closed(world).left_out) == ("forced", 1, 0)
+    assert (closed(world).grade.value, closed(world).events, closed(world).left_out) == (
+        "forced",
+        1,
+        0,
+    )

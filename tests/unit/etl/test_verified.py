@@ -1,4 +1,6 @@
-"""Staged files verify themselves: whatever bit of one is flipped, what is read is right, or is not read at all."""
+"""Staged files verify themselves: whatever bit of one is flipped, what is read is right, or is not
+read at all.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,13 @@ from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import StorageError
 
 ROWS = 200
-IDS = sorted(bytes(LineIds("a" * 32, "b" * 32, 0).make(1_800_000_000_000 + n, n, b"x")) for n in range(ROWS))
+IDS = sorted(
+    bytes(LineIds("a" * 32, "b" * 32, 0).make(1_800_000_000_000 + n, n, b"x")) for n in range(ROWS)
+)
 SPANS = (span(5, 5 + ROWS), span(0, 1, "events.view", partition=1))
-GROUPS = (group("", rows=ROWS, low64_sum=2**64 - 1, schema_ids=(1, 2), first_id=IDS[0], last_id=IDS[-1]),)
+GROUPS = (
+    group("", rows=ROWS, low64_sum=2**64 - 1, schema_ids=(1, 2), first_id=IDS[0], last_id=IDS[-1]),
+)
 NOTE = StagedNote(ledger="uuid", kind=EVENTS, rows=ROWS, spans=SPANS, groups=GROUPS)
 COLUMNS = ("event_id", "schema_id", "datum")
 MIDDLE = int.from_bytes(IDS[ROWS // 2], "big")
@@ -62,12 +68,19 @@ def storage() -> Iterator[MemoryStorage]:
 def table() -> pa.Table:
     kinds = pa.DictionaryArray.from_arrays(pa.array([0] * ROWS, pa.int32()), pa.array(["click"]))
     columns = [
-        kinds, pa.array([1_800_000_000] * ROWS), pa.array(IDS, pa.binary(16)),
+        kinds,
+        pa.array([1_800_000_000] * ROWS),
+        pa.array(IDS, pa.binary(16)),
         pa.array([b"range%3d" % (n % 9) for n in range(ROWS)]),
-        pa.array([n % 2 + 1 for n in range(ROWS)], pa.int32()), pa.array([b"datum %d" % n for n in range(ROWS)]),
-        pa.array([0] * ROWS, pa.int32()), pa.array(range(ROWS)), pa.array(range(ROWS)),
-    ]  # fmt: skip
-    return pa.table([c.cast(f.type) for c, f in zip(columns, EVENT_SCHEMA, strict=True)], schema=EVENT_SCHEMA)
+        pa.array([n % 2 + 1 for n in range(ROWS)], pa.int32()),
+        pa.array([b"datum %d" % n for n in range(ROWS)]),
+        pa.array([0] * ROWS, pa.int32()),
+        pa.array(range(ROWS)),
+        pa.array(range(ROWS)),
+    ]
+    return pa.table(
+        [c.cast(f.type) for c, f in zip(columns, EVENT_SCHEMA, strict=True)], schema=EVENT_SCHEMA
+    )
 
 
 @pytest.fixture
@@ -79,7 +92,9 @@ def path(storage: MemoryStorage) -> str:
 def read(storage: MemoryStorage, path: str) -> list[list[dict[str, object]]]:
     """Whole, by two id ranges, and a part of it."""
     halves = [IdRange(0, MIDDLE - 1), IdRange(MIDDLE, ID_MAX)]
-    found = [read_rows(storage, path, [Rows(0, ROWS)], COLUMNS, within) for within in (None, *halves)]
+    found = [
+        read_rows(storage, path, [Rows(0, ROWS)], COLUMNS, within) for within in (None, *halves)
+    ]
     found.append(read_rows(storage, path, [Rows(40, 3), Rows(150, 2)], COLUMNS))
     return [rows.to_pylist() for rows, _ in found]
 
@@ -94,24 +109,39 @@ def test_what_is_written_is_read_and_any_reader_can(storage: MemoryStorage, path
     assert pq.read_table(io.BytesIO(storage.read(path))).replace_schema_metadata().equals(table())
 
 
-def test_a_column_that_a_file_of_an_older_version_does_not_have_is_null(storage: MemoryStorage) -> None:
+def test_a_column_that_a_file_of_an_older_version_does_not_have_is_null(
+    storage: MemoryStorage,
+) -> None:
     older = table().drop_columns(["value_hash"])
     path = write_rows(storage, "f/x", older, NOTE).path
     assert read_all(storage, path, ["value_hash", "offset"]).column("value_hash").null_count == ROWS
     found, _ = read_rows(storage, path, [Rows(40, 3)], ["event_id", "value_hash"], IdRange())
-    assert found.column("value_hash").to_pylist() == [None] * 3 and len(found.column("event_id")) == 3
+    assert (
+        found.column("value_hash").to_pylist() == [None] * 3 and len(found.column("event_id")) == 3
+    )
 
 
-@pytest.mark.parametrize("known", [{}, {"value_sum": 2**64 - 3, "unchecked": 1}], ids=["of version 0.3.0", "with checksums"])
+@pytest.mark.parametrize(
+    "known",
+    [{}, {"value_sum": 2**64 - 3, "unchecked": 1}],
+    ids=["of version 0.3.0", "with checksums"],
+)
 def test_a_file_says_what_it_holds(storage: MemoryStorage, known: dict[str, int]) -> None:
-    audit = audit_group("", 3600, first_offset=7, last_offset=9, promised=2, low64_sum=2**63, **known)
+    audit = audit_group(
+        "", 3600, first_offset=7, last_offset=9, promised=2, low64_sum=2**63, **known
+    )
     (events,) = (dataclasses.replace(g, value_sum=known.get("value_sum")) for g in GROUPS)
     note = dataclasses.replace(NOTE, groups=(events,), audit_groups=(audit,))
     path = write_rows(storage, "f/x", table(), note).path
     assert read_note(storage, path) == note.at(path)
     assert read_note(storage, path).groups[0].path == path
     no_rows = StagedNote(ledger="uuid", kind="audit", rows=0)
-    assert read_note(storage, write_rows(storage, "f/y", AUDIT_SCHEMA.empty_table(), no_rows).path).rows == 0
+    assert (
+        read_note(
+            storage, write_rows(storage, "f/y", AUDIT_SCHEMA.empty_table(), no_rows).path
+        ).rows
+        == 0
+    )
 
 
 def test_no_flipped_bit_gives_other_rows(storage: MemoryStorage, path: str) -> None:
@@ -119,7 +149,9 @@ def test_no_flipped_bit_gives_other_rows(storage: MemoryStorage, path: str) -> N
     seed = random.randrange(2**32)
     print("seed", seed)
     found = 0
-    for bit in random.Random(seed).sample(range(8 * len(good)), int(os.environ.get("HOURMARK_BITS", "500"))):
+    for bit in random.Random(seed).sample(
+        range(8 * len(good)), int(os.environ.get("HOURMARK_BITS", "500"))
+    ):
         put(storage, path, flipped(good, bit))
         for reading, truth in ((read, right), (read_note, note)):
             try:
@@ -130,7 +162,9 @@ def test_no_flipped_bit_gives_other_rows(storage: MemoryStorage, path: str) -> N
     assert found > 500
 
 
-def test_a_file_that_was_cut_short_or_stands_under_another_name_is_unreadable(storage: MemoryStorage, path: str) -> None:
+def test_a_file_that_was_cut_short_or_stands_under_another_name_is_unreadable(
+    storage: MemoryStorage, path: str
+) -> None:
     good = storage.read(path)
     for size in (*range(20), *range(20, len(good), 97)):
         put(storage, path, good[:size])
@@ -145,7 +179,10 @@ def test_a_file_that_was_cut_short_or_stands_under_another_name_is_unreadable(st
 
 
 def test_few_requests_fetch_what_is_asked_for_and_no_more(
-    storage: MemoryStorage, path: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    storage: MemoryStorage,
+    path: str,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     asked: list[int] = []
 
@@ -168,7 +205,9 @@ def test_few_requests_fetch_what_is_asked_for_and_no_more(
         assert asked == [len(storage.read(path))]
 
 
-def test_trouble_of_a_server_is_not_of_the_file(storage: MemoryStorage, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_of_a_server_is_not_of_the_file(
+    storage: MemoryStorage, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
 
     class Away(StorageError):
         """As SafeMode is: of no path."""

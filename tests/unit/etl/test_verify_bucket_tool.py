@@ -1,4 +1,6 @@
-"""tools/verify_bucket.py finds each fault that is planted in a copy of closed buckets, and nothing in one as it was closed."""
+"""tools/verify_bucket.py finds each fault that is planted in a copy of closed buckets, and nothing
+in one as it was closed.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,14 @@ LAST = LATER.next()
 
 
 def close_all(root: Path, *, change: Callable[[Plan], object] = lambda plan: None) -> Path:
-    """Four buckets, the last one empty; `change` is made to the second before it is closed. Returns the type's folder."""
+    """Four buckets, the last one empty; `change` is made to the second before it is closed.
+
+    Returns the type's folder.
+    """
     storage = LocalDisk(root)
-    Plan(storage, EARLIER, {"part-00000.avro": [make_event(EARLIER, n) for n in range(5, 9)]}).close()
+    Plan(
+        storage, EARLIER, {"part-00000.avro": [make_event(EARLIER, n) for n in range(5, 9)]}
+    ).close()
     plan = usual_plan(storage)
     change(plan)
     plan.close()
@@ -71,7 +78,12 @@ def edit(folder: Path, **changes: Any) -> None:
 def alter_sealed(folder: Path) -> None:
     """The marker of an hour, with a digest of itself; then it says to have been closed later."""
     path = of(folder, HOUR)
-    marker = Manifest.decode(path.read_bytes()).model_copy(update={"software": "hourmark 0.3.0"}).sealed().encode()
+    marker = (
+        Manifest.decode(path.read_bytes())
+        .model_copy(update={"software": "hourmark 0.3.0"})
+        .sealed()
+        .encode()
+    )
     altered = marker.replace(b'"closed_at_ms": ', b'"closed_at_ms": 9')
     assert altered != marker
     path.write_bytes(altered)
@@ -106,17 +118,38 @@ def forge_files(folder: Path) -> None:
 # What is done to the copy, and what must be said.
 AFTERWARDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a bit of a file": (lambda f: flip(of(f, HOUR, "part-00000.avro")), "part-00000.avro: blake2b"),
-    "a bit of a late file": (lambda f: flip(of(f, HOUR, "late-00000.avro")), "late-00000.avro: blake2b"),
-    "a file cut off": (lambda f: of(f, HOUR, "part-00000.avro").write_bytes(b"Obj\x01"), "4 bytes, the marker says"),
-    "a file gone": (lambda f: of(f, HOUR, "late-00000.avro").unlink(), "late-00000.avro: is missing"),
-    "a file added": (lambda f: of(f, HOUR, "part-00009.avro").write_bytes(b"x"), "part-00009.avro: stands there"),
+    "a bit of a late file": (
+        lambda f: flip(of(f, HOUR, "late-00000.avro")),
+        "late-00000.avro: blake2b",
+    ),
+    "a file cut off": (
+        lambda f: of(f, HOUR, "part-00000.avro").write_bytes(b"Obj\x01"),
+        "4 bytes, the marker says",
+    ),
+    "a file gone": (
+        lambda f: of(f, HOUR, "late-00000.avro").unlink(),
+        "late-00000.avro: is missing",
+    ),
+    "a file added": (
+        lambda f: of(f, HOUR, "part-00009.avro").write_bytes(b"x"),
+        "part-00009.avro: stands there",
+    ),
     "a folder added": (lambda f: of(f, HOUR, "more").mkdir(), "more: stands there"),
-    "a file beside the buckets": (lambda f: (f / "date=2026-11-21" / "notes").write_text("x"), "notes: is of no bucket"),
-    "a folder beside the buckets": (lambda f: (f / "date=2026-11-22").mkdir(), "date=2026-11-22: is of no bucket"),
+    "a file beside the buckets": (
+        lambda f: (f / "date=2026-11-21" / "notes").write_text("x"),
+        "notes: is of no bucket",
+    ),
+    "a folder beside the buckets": (
+        lambda f: (f / "date=2026-11-22").mkdir(),
+        "date=2026-11-22: is of no bucket",
+    ),
     "files swapped": (swap_files, "part-00001.avro: blake2b"),
     "buckets swapped": (lambda f: swap(of(f, HOUR, ""), of(f, LATER, "")), "it is the marker of"),
     "a bucket gone": (lambda f: shutil.rmtree(of(f, HOUR, "")), "no bucket between"),
-    "the first bucket gone": (lambda f: shutil.rmtree(of(f, EARLIER, "")), "this is not the type's first"),
+    "the first bucket gone": (
+        lambda f: shutil.rmtree(of(f, EARLIER, "")),
+        "this is not the type's first",
+    ),
     "a marker gone": (lambda f: of(f, HOUR).unlink(), "hour=05/part-00000.avro: is of no bucket"),
     "a marker's space": (append_space, "06: broken chain"),
     "a marker of nothing": (lambda f: of(f, HOUR).write_text("{}"), "no marker of this bucket"),
@@ -126,7 +159,10 @@ AFTERWARDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "counts": (lambda f: edit(f, events=36), "36 events, its files add up to 35"),
     "the sum of ids": (lambda f: edit(f, id_sum="0" * 16), "the ids add up to"),
     "late counts": (lambda f: edit(f, late={str(EARLIER): 4}), "late events by hour are"),
-    "an unchained marker": (lambda f: edit(f, previous=None), "05: broken chain: its marker follows None"),
+    "an unchained marker": (
+        lambda f: edit(f, previous=None),
+        "05: broken chain: its marker follows None",
+    ),
     "a future format": (lambda f: edit(f, format=2), "format 2, this tool knows 1"),
     "all buckets": (lambda f: shutil.rmtree(f / "date=2026-11-21"), "no bucket stands here"),
 }
@@ -141,15 +177,39 @@ def test_what_was_changed_in_the_copy_is_found(folder: Path, name: str) -> None:
 
 # What a closer would have to do wrong: these markers agree with their files.
 BEFORE: dict[str, tuple[Callable[[Plan], object], str]] = {
-    "doubled": (lambda p: p.files["part-00001.avro"].append(p.files["part-00000.avro"][3]), "more than once"),
-    "late and on time": (lambda p: p.files["late-00000.avro"].append(make_event(EARLIER, 7)), "more than once"),
-    "of another hour": (lambda p: p.files["part-00000.avro"].append(make_event(LATER, 99)), "of another hour"),
-    "late of its own hour": (lambda p: p.files["late-00000.avro"].append(make_event(HOUR, 99)), "of another hour"),
-    "proved, and waives": (lambda p: p.changes.update(evidence=_evidence(p, waived=["a host"])), "and waives"),
+    "doubled": (
+        lambda p: p.files["part-00001.avro"].append(p.files["part-00000.avro"][3]),
+        "more than once",
+    ),
+    "late and on time": (
+        lambda p: p.files["late-00000.avro"].append(make_event(EARLIER, 7)),
+        "more than once",
+    ),
+    "of another hour": (
+        lambda p: p.files["part-00000.avro"].append(make_event(LATER, 99)),
+        "of another hour",
+    ),
+    "late of its own hour": (
+        lambda p: p.files["late-00000.avro"].append(make_event(HOUR, 99)),
+        "of another hour",
+    ),
+    "proved, and waives": (
+        lambda p: p.changes.update(evidence=_evidence(p, waived=["a host"])),
+        "and waives",
+    ),
     "timed out without waive": (lambda p: p.changes.update(grade=Grade.TIMED_OUT), "and waives []"),
-    "empty, and promised": (lambda p: p.changes.update(evidence=_evidence(p, method="empty")), "nothing was promised"),
-    "an unknown method": (lambda p: p.changes.update(evidence=_evidence(p, method="guess")), "its method is 'guess'"),
-    "closed too early": (lambda p: p.changes.update(closed_at_ms=HOUR.end_ms - 1), "before its hour had ended"),
+    "empty, and promised": (
+        lambda p: p.changes.update(evidence=_evidence(p, method="empty")),
+        "nothing was promised",
+    ),
+    "an unknown method": (
+        lambda p: p.changes.update(evidence=_evidence(p, method="guess")),
+        "its method is 'guess'",
+    ),
+    "closed too early": (
+        lambda p: p.changes.update(closed_at_ms=HOUR.end_ms - 1),
+        "before its hour had ended",
+    ),
     "fewer than nothing": (lambda p: p.changes.update(unaudited=-1), "less than nothing"),
 }
 
@@ -180,7 +240,9 @@ def test_bucket_verify_says_so_too(folder: Path) -> None:
 
 def test_it_runs_alone_and_its_exit_codes_say_what_it_found(folder: Path) -> None:
     program = [sys.executable, "-I", str(Path(tool.__file__)), str(folder)]
-    whole = subprocess.run([*program, "--json", "--last", str(LAST)], capture_output=True, text=True, check=False)
+    whole = subprocess.run(
+        [*program, "--json", "--last", str(LAST)], capture_output=True, text=True, check=False
+    )
     assert (whole.returncode, json.loads(whole.stdout)["findings"]) == (0, [])
     of(folder, HOUR, "part-00000.avro").unlink()
     assert subprocess.run(program, capture_output=True, check=False).returncode == 1
@@ -189,7 +251,9 @@ def test_it_runs_alone_and_its_exit_codes_say_what_it_found(folder: Path) -> Non
 
 
 def test_it_imports_nothing_but_python_and_fastavro() -> None:
-    imported = set(re.findall(r"^(?:from|import) (\w+)", Path(tool.__file__).read_text(), re.MULTILINE))
+    imported = set(
+        re.findall(r"^(?:from|import) (\w+)", Path(tool.__file__).read_text(), re.MULTILINE)
+    )
     assert imported - set(sys.stdlib_module_names) == {"fastavro"}
 
 
@@ -210,5 +274,7 @@ def test_no_flipped_bit_of_a_marker_is_overlooked(folder: Path) -> None:
             bad[bit // 8] ^= 1 << bit % 8
             marker.write_bytes(bad)
             report = tool.verify(folder, str(LAST))
-            assert report.findings or report.last_marker != whole.last_marker, f"bit {bit} of {marker} (seed {seed})"
+            assert report.findings or report.last_marker != whole.last_marker, (
+                f"bit {bit} of {marker} (seed {seed})"
+            )
         marker.write_bytes(good)

@@ -1,4 +1,6 @@
-"""Written hours: every id in exactly one bucket, whatever came twice, late, in slots or in other schemas; ordinary Avro."""
+"""Written hours: every id in exactly one bucket, whatever came twice, late, in slots or in other
+schemas; ordinary Avro.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.bucket_world import FIRST, SCHEMAS, World, an_id, datum, frontier, hour_at, some_ids
+from tests.support.bucket_world import (
+    FIRST,
+    SCHEMAS,
+    World,
+    an_id,
+    datum,
+    frontier,
+    hour_at,
+    some_ids,
+)
 
 from hourmark.avro.framing import ENVELOPE, event_schema
 from hourmark.errors import Finding
@@ -36,7 +47,12 @@ from hourmark_etl.model import StagedGroup
 from hourmark_etl.staging.files import read_rows
 from hourmark_etl.storage import Storage
 
-batches = st.lists(st.lists(st.tuples(st.integers(-2, 4), st.integers(0, 6), st.sampled_from([1, 2])), max_size=12), max_size=3)
+batches = st.lists(
+    st.lists(
+        st.tuples(st.integers(-2, 4), st.integers(0, 6), st.sampled_from([1, 2])), max_size=12
+    ),
+    max_size=3,
+)
 
 Counts = npt.NDArray[np.int64]
 
@@ -50,10 +66,15 @@ def ids_of(events: Iterable[object]) -> list[bytes]:
     return [event["event_id"] for event in events if isinstance(event, dict)]
 
 
-@given(st.lists(batches, min_size=1, max_size=5), st.lists(st.sampled_from(["kept", "lost", "damaged"]), min_size=5, max_size=5))
+@given(
+    st.lists(batches, min_size=1, max_size=5),
+    st.lists(st.sampled_from(["kept", "lost", "damaged"]), min_size=5, max_size=5),
+)
 @settings(max_examples=40, deadline=None)
 def test_each_id_stands_in_exactly_one_bucket_whatever_came_twice_or_late(
-    tmp_path_factory: pytest.TempPathFactory, drawn: list[list[list[tuple[int, int, int]]]], indexes: list[str]
+    tmp_path_factory: pytest.TempPathFactory,
+    drawn: list[list[list[tuple[int, int, int]]]],
+    indexes: list[str],
 ) -> None:
     world = World(tmp_path_factory.mktemp("world"))
     found: Counter[bytes] = Counter()
@@ -65,7 +86,9 @@ def test_each_id_stands_in_exactly_one_bucket_whatever_came_twice_or_late(
         rows = waiting + [row for rows in staged for row in rows]
         waiting = [row for row in rows if row[0] > number]  # not listed yet
         for schema_id in (1, 2):
-            ids = [an_id(hour_at(h), n) for h, n, schema in rows if schema == schema_id and h <= number]
+            ids = [
+                an_id(hour_at(h), n) for h, n, schema in rows if schema == schema_id and h <= number
+            ]
             told |= set(ids)
             listed += world.stage(ids, schema_id)
         manifest = world.close(hour, listed, indexed=index != "lost")
@@ -74,10 +97,15 @@ def test_each_id_stands_in_exactly_one_bucket_whatever_came_twice_or_late(
                 file.write_bytes(file.read_bytes()[:-9])
         events = world.events(hour, manifest)
         found.update(ids_of(events))
-        assert manifest.events == len(events) and manifest.duplicates_removed == sum(g.rows for g in listed) - len(events)
+        assert manifest.events == len(events) and manifest.duplicates_removed == sum(
+            g.rows for g in listed
+        ) - len(events)
         late = Counter(str(hour_of(i)) for i in ids_of(events) if hour_of(i) != hour)
         assert manifest.late == dict(sorted(late.items()))
-        assert manifest.id_sum == f"{sum(int.from_bytes(i[8:], 'big') for i in ids_of(events)) % 2**64:016x}"
+        assert (
+            manifest.id_sum
+            == f"{sum(int.from_bytes(i[8:], 'big') for i in ids_of(events)) % 2**64:016x}"
+        )
         assert sum(b.events for b in manifest.books.values()) == manifest.events
     assert found == Counter(told)
 
@@ -120,10 +148,16 @@ def test_evolved_schemas_of_one_hour_are_files_that_any_reader_resolves(world: W
     assert set(words) == {"none", "other"}
 
 
-def test_a_large_hour_is_written_in_slots_and_files_of_about_the_wanted_size(tmp_path: Path) -> None:
+def test_a_large_hour_is_written_in_slots_and_files_of_about_the_wanted_size(
+    tmp_path: Path,
+) -> None:
     world = World(tmp_path, unit_bytes_max=1 << 20, target_file_bytes=1 << 20, tasks=2)
     ids = some_ids(40_000)
-    groups = [g for start in range(0, 40_000, 10_000) for g in world.stage(ids[start : start + 10_000], size=60)]
+    groups = [
+        g
+        for start in range(0, 40_000, 10_000)
+        for g in world.stage(ids[start : start + 10_000], size=60)
+    ]
     manifest = world.close(FIRST, [*groups, *world.stage(ids[:5_000], size=60)])
     assert (manifest.events, manifest.duplicates_removed) == (40_000, 5_000)
     assert len(manifest.files) == 2
@@ -137,24 +171,42 @@ def test_a_large_hour_is_written_in_slots_and_files_of_about_the_wanted_size(tmp
     assert world.close(hour_at(1), world.stage(ids[100:200])).events == 0
 
 
-def test_a_container_rolls_over_once_it_has_reached_the_wanted_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_rolls_over_once_it_has_reached_the_wanted_size(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hourmark_etl.closing.write.containers._STEP_BYTES", 50_000)
     listed = world.stage(some_ids(20_000))
     sealed = SealedHour("click", FIRST, listed)
     (task,) = plan_tasks([sealed], {}, limits := WriteLimits(1 << 30, 1, 1))
-    done = writing.write_task(task, storage=world.storage, schemas={1: json.dumps(SCHEMAS[1])}, folder="made", limits=limits)
+    done = writing.write_task(
+        task,
+        storage=world.storage,
+        schemas={1: json.dumps(SCHEMAS[1])},
+        folder="made",
+        limits=limits,
+    )
     files = done.files
-    assert len(files) >= 10 and not any(f.trouble for f in files) and sum(f.records for f in files) == 20_000
-    assert [run.first_row for f in files for run in f.index] == list(itertools.accumulate([0, *(f.records for f in files[:-1])]))
+    assert (
+        len(files) >= 10
+        and not any(f.trouble for f in files)
+        and sum(f.records for f in files) == 20_000
+    )
+    assert [run.first_row for f in files for run in f.index] == list(
+        itertools.accumulate([0, *(f.records for f in files[:-1])])
+    )
 
 
-def test_an_hour_whose_events_are_nearly_all_of_one_second_is_written_in_parts(tmp_path: Path) -> None:
+def test_an_hour_whose_events_are_nearly_all_of_one_second_is_written_in_parts(
+    tmp_path: Path,
+) -> None:
     """Each part is in memory by itself, and all go into one container, in turn."""
     world = World(tmp_path, unit_bytes_max=1 << 20, tasks=1)
     at_ms = FIRST.start_s * 1000 + 1_800_000
     burst = [(at_ms + n % 1000).to_bytes(6, "big") + an_id(FIRST, n)[6:] for n in range(100, 6_000)]
     ids = [*some_ids(100), *burst]
-    listed = [g for part in (ids[::2], ids[1::2], burst[:50]) for g in world.stage(part, size=2_000)]
+    listed = [
+        g for part in (ids[::2], ids[1::2], burst[:50]) for g in world.stage(part, size=2_000)
+    ]
     sizes: list[int] = []
 
     def measured(datums: pa.LargeBinaryArray) -> tuple[Counts, pa.Buffer]:
@@ -191,12 +243,20 @@ def test_a_damaged_bucket_is_the_trouble_of_its_type_alone(world: World) -> None
     assert world.close(hour_at(1), listed).events == 1
 
 
-def publish_written(world: World, written: WrittenHour, listed: object, attempt: str = "one") -> None:
+def publish_written(
+    world: World, written: WrittenHour, listed: object, attempt: str = "one"
+) -> None:
     f = frontier(hour_at(1))
     made = manifest_of(
-        f, written, listed=listed, fingerprints=dict.fromkeys(SCHEMAS, "m"), previous=None, ledger=("l", 1),  # type: ignore[arg-type]
-        attempt=attempt, now_ms=0,
-    )  # fmt: skip
+        f,
+        written,
+        listed=listed,  # type: ignore[arg-type]
+        fingerprints=dict.fromkeys(SCHEMAS, "m"),
+        previous=None,
+        ledger=("l", 1),
+        attempt=attempt,
+        now_ms=0,
+    )
     publish(world.storage, f, written, made)
 
 
@@ -212,16 +272,23 @@ def test_what_does_not_read_back_is_named(world: World, damage: str) -> None:
 
 
 NUMBER = {"name": "n", "type": "long"}
-# What a registry that was recreated, or restored from an older copy, may give for the id of SCHEMAS[1].
+# What a registry that was recreated, or restored from an older copy, may give for the id of
+# SCHEMAS[1].
 OTHERS = {
-    "swap": (event_schema("view", [NUMBER]), "its schema is of hourmark.events.view, and not of the type click"),
+    "swap": (
+        event_schema("view", [NUMBER]),
+        "its schema is of hourmark.events.view, and not of the type click",
+    ),
     "type": (event_schema("click", [{"name": "n", "type": "double"}]), "rows cannot be written"),
     "narrow": (event_schema("click", []), "bytes follow the end of the datum"),
     "grown": (
         event_schema("click", [NUMBER, {"name": "w", "type": ["null", "string"], "default": None}]),
         "ends before its schema",
     ),
-    "reordered": (event_schema("click", [NUMBER, *ENVELOPE]) | {"fields": [*reversed(ENVELOPE), NUMBER]}, "stands for no schema"),
+    "reordered": (
+        event_schema("click", [NUMBER, *ENVELOPE]) | {"fields": [*reversed(ENVELOPE), NUMBER]},
+        "stands for no schema",
+    ),
 }
 
 
@@ -244,7 +311,12 @@ def test_a_container_under_a_schema_with_which_its_datums_were_not_written_is_no
 def test_each_datum_of_another_schema_among_others_is_noticed(world: World, other: str) -> None:
     """As the registry began to give another schema for the same id in the middle of an hour."""
     ids = sorted(some_ids(1000))
-    mine = {"the first": ids[1:], "the last": ids[:-1], "all but the first": ids[:1], "the later half": ids[:500]}[other]
+    mine = {
+        "the first": ids[1:],
+        "the last": ids[:-1],
+        "all but the first": ids[:1],
+        "the later half": ids[:500],
+    }[other]
     known = set(mine)
     datums = {i: datum(i, 1 if i in known else 2, 300) for i in ids}
     written = world.write(FIRST, world.stage(ids, datums=datums))
@@ -255,13 +327,21 @@ def test_each_datum_of_another_schema_among_others_is_noticed(world: World, othe
 def test_a_datum_with_another_id_than_its_key_is_not_published(world: World) -> None:
     one, other = an_id(FIRST, 1), an_id(FIRST, 2)
     written = world.write(FIRST, world.stage([one], datums={one: datum(other)}))
-    assert written.unwritable == f"1 rows cannot be written: event {one.hex()}: its event id differs from the one in its key"
+    assert written.unwritable == (
+        f"1 rows cannot be written: event {one.hex()}: its event id differs from the one in its key"
+    )
 
 
 def test_of_two_rows_with_one_id_the_valid_one_is_written(world: World) -> None:
-    """Version 0.3.0 staged what it did not check, so a damaged key may have made a second row of an id."""
+    """Version 0.3.0 staged what it did not check, so a damaged key may have made a second row of an
+    id.
+    """
     one, other = an_id(FIRST, 1), an_id(FIRST, 2)
-    listed = [g for datums in ({one: datum(other)}, {one: datum(one)}) for g in world.stage([one], datums=datums)]
+    listed = [
+        g
+        for datums in ({one: datum(other)}, {one: datum(one)})
+        for g in world.stage([one], datums=datums)
+    ]
     for groups in (listed, listed[::-1]):
         written = world.write(FIRST, groups, uuid.uuid4().hex)
         assert (written.trouble, written.unwritable, written.left_out) == ("", "", {})
@@ -327,8 +407,12 @@ def test_a_group_whose_digest_is_not_the_listed_one_makes_its_file_unreadable(wo
     shorter = replaced(rows=49)
     other_values = replaced(value_sum=(group.value_sum or 0) ^ 1)
     for wrong in (
-        replaced(low64_sum=group.low64_sum ^ 1), shorter, replaced(rows=49, first_row=1), replaced(schema_ids=(2,)), other_values,
-    ):  # fmt: skip
+        replaced(low64_sum=group.low64_sum ^ 1),
+        shorter,
+        replaced(rows=49, first_row=1),
+        replaced(schema_ids=(2,)),
+        other_values,
+    ):
         with pytest.raises(Unreadable, match=group.path):
             world.write(FIRST, [wrong])
 
@@ -360,7 +444,9 @@ def test_an_hour_of_which_not_all_listed_rows_were_written_or_proven_duplicates_
     listed = world.stage([*ids, *ids[:5], an_id(FIRST, 1)])
     real = Containers.write
     with monkeypatch.context() as patch:
-        patch.setattr(Containers, "write", lambda self, run: real(self, run if run.late else fault(run)))
+        patch.setattr(
+            Containers, "write", lambda self, run: real(self, run if run.late else fault(run))
+        )
         written = world.write(hour_at(1), listed)
     assert "rows of click" in written.trouble and "are listed" in written.trouble
     with pytest.raises(Finding, match="not published, and written again"):

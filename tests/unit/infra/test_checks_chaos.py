@@ -1,4 +1,6 @@
-"""`hourmark chaos` where Hourmark is installed without a checkout: it says what it would be, and that it is not there."""
+"""`hourmark chaos` where Hourmark is installed without a checkout: it says what it would be, and
+that it is not there.
+"""
 
 from __future__ import annotations
 

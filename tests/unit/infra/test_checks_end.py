@@ -69,11 +69,15 @@ def kill_servers(folder: Path) -> None:
 
 @contextmanager
 def checks(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`hourmark test`'s checks, of which the first is a test session with servers that has begun."""
+    """`hourmark test`'s checks, of which the first is a test session with servers that has
+    begun.
+    """
     file = folder / "test_servers.py"
     file.write_text(TESTS)
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    with subprocess.Popen([sys.executable, "-c", RUN, str(file)], cwd=ROOT, env=environment, start_new_session=True) as run:
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, str(file)], cwd=ROOT, env=environment, start_new_session=True
+    ) as run:
         try:
             wait_for((folder / "began").exists, "the tests run", 60)
             yield run
@@ -84,7 +88,12 @@ def checks(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.mark.parametrize(
     ("number", "to_group"),
-    [(signal.SIGTERM, False), (signal.SIGHUP, False), (signal.SIGINT, False), (signal.SIGINT, True)],
+    [
+        (signal.SIGTERM, False),
+        (signal.SIGHUP, False),
+        (signal.SIGINT, False),
+        (signal.SIGINT, True),
+    ],
     ids=["SIGTERM", "SIGHUP", "SIGINT", "SIGINT-as-a-terminal-sends-it"],
 )
 def test_servers_end_with_it(tmp_path: Path, number: signal.Signals, to_group: bool) -> None:
@@ -92,7 +101,11 @@ def test_servers_end_with_it(tmp_path: Path, number: signal.Signals, to_group: b
         servers = servers_below(tmp_path)
         assert len(servers) == 2
         (os.killpg if to_group else os.kill)(run.pid, number)
-        wait_for(lambda: run.poll() is not None or (tmp_path / "finalised").exists(), "the end begins", 60)
+        wait_for(
+            lambda: run.poll() is not None or (tmp_path / "finalised").exists(),
+            "the end begins",
+            60,
+        )
         run.send_signal(number)  # an impatient second one changes nothing
         assert run.wait(60) == 128 + number
         assert not any(is_alive(server) for server in servers)
@@ -100,8 +113,12 @@ def test_servers_end_with_it(tmp_path: Path, number: signal.Signals, to_group: b
         assert not Path(f"{tmp_path}/test_servers.py.later").exists(), "no other check was begun"
 
 
-def test_servers_of_a_home_that_was_named_are_left_by_this_session_and_the_next(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(TESTS.replace("time.sleep(300)\n", "pass\n").replace("os.kill(", "print("))
+def test_servers_of_a_home_that_was_named_are_left_by_this_session_and_the_next(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "test_it.py").write_text(
+        TESTS.replace("time.sleep(300)\n", "pass\n").replace("os.kill(", "print(")
+    )
     named = {**os.environ, "HOURMARK_TEST_HOME": str(tmp_path)}
     run = [*PYTEST, str(tmp_path / "test_it.py")]
     try:
@@ -115,11 +132,15 @@ def test_servers_of_a_home_that_was_named_are_left_by_this_session_and_the_next(
 def test_servers_of_a_session_that_was_killed_are_ended_by_the_next(tmp_path: Path) -> None:
     with checks(tmp_path) as run:
         servers = servers_below(tmp_path)
-        session, beside = sorted(psutil.Process(run.pid).children(), key=lambda child: child.name() == "sleep")
+        session, beside = sorted(
+            psutil.Process(run.pid).children(), key=lambda child: child.name() == "sleep"
+        )
         run.kill()
         session.kill()
         beside.kill()
         session.wait(10)
         assert all(is_alive(server) for server in servers)
-        subprocess.run([*PYTEST, "--collect-only", __file__], cwd=ROOT, check=True, capture_output=True)
+        subprocess.run(
+            [*PYTEST, "--collect-only", __file__], cwd=ROOT, check=True, capture_output=True
+        )
         assert not any(is_alive(server) for server in servers)

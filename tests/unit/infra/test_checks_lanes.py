@@ -1,4 +1,6 @@
-"""`hourmark test` runs every test once, in lanes beside each other, and a named one in one session."""
+"""`hourmark test` runs every test once, in lanes beside each other, and a named one in one
+session.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,22 @@ def sessions(*arguments: str, quick: bool = False, long_tier: bool = False) -> l
 
 @pytest.mark.parametrize("folder", [TAILERS, "tests/unit/etl"])
 @pytest.mark.parametrize(("stack", "chaos", "long", "alone"), [*product((True, False), repeat=4)])
-def test_each_test_is_in_one_session(stack: bool, chaos: bool, long: bool, alone: bool, folder: str) -> None:
+def test_each_test_is_in_one_session(
+    stack: bool, chaos: bool, long: bool, alone: bool, folder: str
+) -> None:
     marks = {"stack": stack, "chaos": chaos, "long": long, "alone": alone}
-    chosen = [check for check in pytests("--durations=9") if has(check, folder) and eval(marks_of(check), {}, marks)]
+    chosen = [
+        check
+        for check in pytests("--durations=9")
+        if has(check, folder) and eval(marks_of(check), {}, marks)
+    ]
     assert len(chosen) == (0 if long else 1)
     assert (ROOT / folder).is_dir()
 
 
-@pytest.mark.parametrize("arguments", [("tests/unit",), ("-k", "ranges"), ("-x",), ("--lf", "tests/unit/core::name")])
+@pytest.mark.parametrize(
+    "arguments", [("tests/unit",), ("-k", "ranges"), ("-x",), ("--lf", "tests/unit/core::name")]
+)
 def test_named_tests_have_one_session(arguments: tuple[str, ...]) -> None:
     assert sessions(*arguments) == ["not long"]
 
@@ -57,7 +67,9 @@ def test_a_tier_has_one_session() -> None:
         assert [marks_of(check) for check in lane] == [chosen]
 
 
-def test_lanes_run_beside_each_other_and_each_failure_counts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lanes_run_beside_each_other_and_each_failure_counts(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
 
     def meet(own: Path, other: Path, status: int) -> Check:
@@ -84,15 +96,23 @@ def test_the_last_have_the_machine_for_themselves_whatever_failed_before(
     ends = [tmp_path / "one", tmp_path / "other"]
 
     def touch(end: Path, status: int) -> Check:
-        return Check(end.name, (sys.executable, "-c", f"open({str(end)!r}, 'w').close(); raise SystemExit({status})"))
+        return Check(
+            end.name,
+            (sys.executable, "-c", f"open({str(end)!r}, 'w').close(); raise SystemExit({status})"),
+        )
 
     both = f"import os; raise SystemExit(not all(map(os.path.exists, {[*map(str, ends)]})))"
-    last = [Check("after", (sys.executable, "-c", both)), Check("fails", (sys.executable, "-c", "raise SystemExit(2)"))]
+    last = [
+        Check("after", (sys.executable, "-c", both)),
+        Check("fails", (sys.executable, "-c", "raise SystemExit(2)")),
+    ]
     assert run_checks(((touch(ends[0], 4),), (touch(ends[1], 0),)), tmp_path, last) == 1
     assert "FAILED: one, fails\n" in capfd.readouterr().err
 
 
-def test_what_passed_is_silent_unless_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_passed_is_silent_unless_asked(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     silent = Check("silent", (sys.executable, "-c", "print('nothing of this')"))
     assert run_checks(((silent,),), tmp_path) == 0
     assert "nothing" not in capfd.readouterr().out

@@ -31,7 +31,9 @@ def test_one_that_is_on_the_path_is_tried_and_one_that_only_says_so_is_not(
 
 
 def test_each_is_a_check_or_is_named_untested() -> None:
-    interpreters = {version: Path("/python") if version == "3.12" else None for version in SUPPORTED}
+    interpreters = {
+        version: Path("/python") if version == "3.12" else None for version in SUPPORTED
+    }
     assert [check.name for check in checks_of(interpreters)] == ["Python 3.12"]
     assert [line.split(":")[0].split()[:3] for line in untested(interpreters)] == [
         ["Python", version, "untested"] for version in ("3.11", "3.13", "3.14")

@@ -30,4 +30,8 @@ def test_the_length_of_buckets_is_told_with_its_setting(document: str) -> None:
 @pytest.mark.parametrize("document", ["README.md", "docs/operations.md"])
 def test_what_a_stopped_tailer_leaves_is_told_with_the_command(document: str) -> None:
     text = (ROOT / document).read_text()
-    assert "hourmark tail --drain" in text and "`without a goodbye`" in text and "etl.deadline_seconds" in text
+    assert (
+        "hourmark tail --drain" in text
+        and "`without a goodbye`" in text
+        and "etl.deadline_seconds" in text
+    )

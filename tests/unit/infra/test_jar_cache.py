@@ -1,4 +1,6 @@
-"""The cache of jars: only files of the locked digest get in, and an interrupted try costs nothing but itself."""
+"""The cache of jars: only files of the locked digest get in, and an interrupted try costs nothing
+but itself.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def test_a_complete_set_asks_the_network_nothing(tmp_path: Path) -> None:
     assert _asked_again(tmp_path) == []
 
 
-def test_a_planted_file_is_refused_with_coordinate_expected_and_found_and_the_next_try_just_works(tmp_path: Path) -> None:
+def test_a_planted_file_is_refused_with_coordinate_expected_and_found_and_the_next_try_just_works(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(Finding) as refused:
         _ensure(tmp_path, FakeFetch({**CONTENT, "two": b"planted"}))
     message = str(refused.value)

@@ -18,15 +18,29 @@ from hourmark_infra.jars.lockfile import LOCK_FILE, digest_of, read_lock, render
 LOCKED = [*((jar_set, LOCK_FILE) for jar_set in SETS), (PEER, JARS_LOCK), (YARN, YARN_LOCK)]
 
 
-@pytest.mark.parametrize(("jar_set", "lock_file"), LOCKED, ids=[jar_set.name for jar_set, _ in LOCKED])
-def test_every_root_is_locked_in_the_version_that_is_wanted(jar_set: JarSet, lock_file: Path) -> None:
-    locked = {(jar.organisation, jar.module, jar.revision, jar.classifier, jar.ext) for jar in read_lock(jar_set.name, lock_file)}
-    assert {(root.organisation, root.module, root.revision, root.classifier, root.ext) for root in jar_set.roots} <= locked
+@pytest.mark.parametrize(
+    ("jar_set", "lock_file"), LOCKED, ids=[jar_set.name for jar_set, _ in LOCKED]
+)
+def test_every_root_is_locked_in_the_version_that_is_wanted(
+    jar_set: JarSet, lock_file: Path
+) -> None:
+    locked = {
+        (jar.organisation, jar.module, jar.revision, jar.classifier, jar.ext)
+        for jar in read_lock(jar_set.name, lock_file)
+    }
+    assert {
+        (root.organisation, root.module, root.revision, root.classifier, root.ext)
+        for root in jar_set.roots
+    } <= locked
 
 
-@pytest.mark.parametrize(("jar_set", "lock_file"), LOCKED, ids=[jar_set.name for jar_set, _ in LOCKED])
+@pytest.mark.parametrize(
+    ("jar_set", "lock_file"), LOCKED, ids=[jar_set.name for jar_set, _ in LOCKED]
+)
 def test_no_module_is_locked_twice(jar_set: JarSet, lock_file: Path) -> None:
-    names = [(jar.organisation, jar.module, jar.classifier) for jar in read_lock(jar_set.name, lock_file)]
+    names = [
+        (jar.organisation, jar.module, jar.classifier) for jar in read_lock(jar_set.name, lock_file)
+    ]
     assert len(names) == len(set(names))
 
 
@@ -48,7 +62,9 @@ def test_a_change_of_one_digest_names_another_folder() -> None:
 
 def test_ivy_is_asked_for_each_locked_file_and_nothing_beyond() -> None:
     jars = [*read_lock("hadoop"), *read_lock("registry")]
-    root = ElementTree.fromstring(f'<d xmlns:m="http://ant.apache.org/ivy/maven">{locked_dependencies(jars)}</d>')
+    root = ElementTree.fromstring(
+        f'<d xmlns:m="http://ant.apache.org/ivy/maven">{locked_dependencies(jars)}</d>'
+    )
     asked = {
         (dependency.get("org"), dependency.get("name"), dependency.get("rev"), artifact.get("ext"))
         for dependency in root

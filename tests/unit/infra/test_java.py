@@ -58,7 +58,9 @@ def test_java_home_is_set_only_where_spark_would_take_another(
     assert os.environ["JAVA_HOME"] == str(tmp_path / ("good" if exported else "home"))
 
 
-def test_the_wrapper_drops_the_one_argument_and_keeps_all_others_as_they_are(tmp_path: Path) -> None:
+def test_the_wrapper_drops_the_one_argument_and_keeps_all_others_as_they_are(
+    tmp_path: Path,
+) -> None:
     real = tmp_path / "a folder" / "real"
     real.parent.mkdir()
     real.write_text("#!/bin/sh\nfor a; do printf '[%s]' \"$a\"; done\n")
@@ -66,6 +68,13 @@ def test_the_wrapper_drops_the_one_argument_and_keeps_all_others_as_they_are(tmp
     wrapper = tmp_path / "java"
     wrapper.write_text(render_wrapper(real))
     wrapper.chmod(0o755)
-    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "", "*", "--add-modules=other"]
+    arguments = [
+        "-Xmx1g",
+        "--add-modules=jdk.incubator.vector",
+        "a b",
+        "",
+        "*",
+        "--add-modules=other",
+    ]
     said = subprocess.run([wrapper, *arguments], capture_output=True, text=True, check=True).stdout
     assert said == "[-Xmx1g][a b][][*][--add-modules=other]"

@@ -1,4 +1,6 @@
-"""The manifests of infra/kubernetes are what Kubernetes' API takes, by its schemas, and fit together. No cluster has run them."""
+"""The manifests of infra/kubernetes are what Kubernetes' API takes, by its schemas, and fit
+together. No cluster has run them.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,15 @@ from hourmark.config.loading import load_config
 
 FOLDER: Final = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
 OBJECTS: Final[list[dict[str, Any]]] = [
-    found for file in sorted(FOLDER.glob("*.yaml")) for found in yaml.safe_load_all(file.read_text())
+    found
+    for file in sorted(FOLDER.glob("*.yaml"))
+    for found in yaml.safe_load_all(file.read_text())
 ]
 BY_NAME: Final = {f"{o['kind']}/{o['metadata']['name']}": o for o in OBJECTS}
 VERSIONS: Final = ("1.27", kubernetes_validate.latest_version())
-EXECUTOR: Final[dict[str, Any]] = yaml.safe_load(BY_NAME["ConfigMap/etl-executor"]["data"]["executor.yaml"])
+EXECUTOR: Final[dict[str, Any]] = yaml.safe_load(
+    BY_NAME["ConfigMap/etl-executor"]["data"]["executor.yaml"]
+)
 WORKLOADS: Final = {name: o for name, o in BY_NAME.items() if "template" in o.get("spec", {})}
 SECRETS: Final = {"delivery-tls", "tailer-token", "ledger"}  # that docs/clusters.md has made
 
@@ -47,9 +53,14 @@ def test_the_api_takes_it_and_knows_every_field(name: str, version: str) -> None
 
 def test_each_part_has_its_manifest() -> None:
     assert {
-        "Deployment/delivery", "HorizontalPodAutoscaler/delivery", "PodDisruptionBudget/delivery", "DaemonSet/tailer",
-        "StatefulSet/mirror", "StatefulSet/mirror-watch", "Deployment/etl-driver",
-    } <= BY_NAME.keys()  # fmt: skip
+        "Deployment/delivery",
+        "HorizontalPodAutoscaler/delivery",
+        "PodDisruptionBudget/delivery",
+        "DaemonSet/tailer",
+        "StatefulSet/mirror",
+        "StatefulSet/mirror-watch",
+        "Deployment/etl-driver",
+    } <= BY_NAME.keys()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -68,7 +79,9 @@ def test_what_the_api_would_refuse_is_noticed(planted: str) -> None:
         pod(broken)["containers"][0]["livenesProbe"] = {}
     else:
         broken["apiVersion"] = "apps/v7"
-    with pytest.raises((kubernetes_validate.ValidationError, kubernetes_validate.SchemaNotFoundError)):
+    with pytest.raises(
+        (kubernetes_validate.ValidationError, kubernetes_validate.SchemaNotFoundError)
+    ):
         kubernetes_validate.validate(broken, VERSIONS[-1], strict=True)
 
 
@@ -77,14 +90,24 @@ def test_all_is_in_one_namespace() -> None:
 
 
 def test_selectors_find_the_pods_that_they_are_for() -> None:
-    labels = {name: workload["spec"]["template"]["metadata"]["labels"] for name, workload in WORKLOADS.items()}
+    labels = {
+        name: workload["spec"]["template"]["metadata"]["labels"]
+        for name, workload in WORKLOADS.items()
+    }
     for name, workload in WORKLOADS.items():
         assert workload["spec"]["selector"]["matchLabels"].items() <= labels[name].items()
     for o in OBJECTS:
-        wanted = o.get("spec", {}).get("selector") if o["kind"] in ("Service", "PodDisruptionBudget") else None
+        wanted = (
+            o.get("spec", {}).get("selector")
+            if o["kind"] in ("Service", "PodDisruptionBudget")
+            else None
+        )
         if wanted is not None:
             chosen = wanted.get("matchLabels", wanted)
-            assert len([name for name, found in labels.items() if chosen.items() <= found.items()]) == 1, o["metadata"]
+            assert (
+                len([name for name, found in labels.items() if chosen.items() <= found.items()])
+                == 1
+            ), o["metadata"]
     scaled = BY_NAME["HorizontalPodAutoscaler/delivery"]["spec"]["scaleTargetRef"]
     assert f"{scaled['kind']}/{scaled['name']}" in WORKLOADS
 
@@ -97,7 +120,9 @@ def test_every_volume_that_is_mounted_comes_from_something_that_is_there() -> No
             assert {m["name"] for m in container["volumeMounts"]} == volumes.keys() | claimed
             ports = {p["name"] for p in container["ports"]}
             for probe in (container.get("readinessProbe", {}), container.get("livenessProbe", {})):
-                assert {probe[how]["port"] for how in ("httpGet", "tcpSocket") if how in probe} <= ports
+                assert {
+                    probe[how]["port"] for how in ("httpGet", "tcpSocket") if how in probe
+                } <= ports
         for volume in volumes.values():
             if "configMap" in volume:
                 assert f"ConfigMap/{volume['configMap']['name']}" in BY_NAME
@@ -117,23 +142,36 @@ def test_a_command_is_one_that_hourmark_has(container: Mapping[str, Any]) -> Non
     """Words are parsed by the command itself, scripts by bash."""
     words: list[str] = container["command"]
     if words[:2] == ["bash", "-c"]:
-        assert subprocess.run(["bash", "-n", "-c", words[2]], capture_output=True, text=True).stderr == ""
-        words = next((shlex.split(line) for line in words[2].splitlines() if "-m hourmark " in line), [])
+        assert (
+            subprocess.run(["bash", "-n", "-c", words[2]], capture_output=True, text=True).stderr
+            == ""
+        )
+        words = next(
+            (shlex.split(line) for line in words[2].splitlines() if "-m hourmark " in line), []
+        )
     if words:
         command, arguments = resolved(words[words.index("-m") + 2 :])
-        with command.make_context(command.name, [a for a in arguments if a != "--config" and not a.endswith(".toml")]):
+        with command.make_context(
+            command.name, [a for a in arguments if a != "--config" and not a.endswith(".toml")]
+        ):
             pass
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_a_pods_configuration_is_right_by_itself(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of files that a setting names only the ledger's password is read, and that by the ETL alone."""
+def test_a_pods_configuration_is_right_by_itself(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of files that a setting names only the ledger's password is read, and that by the ETL
+    alone.
+    """
     file = tmp_path / "hourmark.toml"
     file.write_text(BY_NAME["ConfigMap/hourmark"]["data"]["hourmark.toml"])
     (tmp_path / "password").write_text("planted\n")
     for variable in pod(WORKLOADS[name])["containers"][0].get("env", []):
         if variable["name"].startswith("HOURMARK_"):
-            value = variable.get("value", "node-1").replace("/secrets/password", str(tmp_path / "password"))
+            value = variable.get("value", "node-1").replace(
+                "/secrets/password", str(tmp_path / "password")
+            )
             monkeypatch.setenv(variable["name"], value.replace("$(POD)", "mirror-0"))
     read = load_config(file)
     assert read.service.tokens_required and read.service.tls.certificate is not None

@@ -10,12 +10,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-_LOCKS = ("core/pyproject.toml", "requirements.lock", "infra/launcher/uv.lock", "infra/launcher/build.lock")
+_LOCKS = (
+    "core/pyproject.toml",
+    "requirements.lock",
+    "infra/launcher/uv.lock",
+    "infra/launcher/build.lock",
+)
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout in a folder with a space, set up with a Python that only says how it was called."""
+    """A checkout in a folder with a space, set up with a Python that only says how it was
+    called.
+    """
     here = tmp_path / "a checkout"
     for name in ("hourmark", *_LOCKS):
         (here / name).parent.mkdir(parents=True, exist_ok=True)
@@ -29,9 +36,13 @@ def checkout(tmp_path: Path) -> Path:
     return here
 
 
-def _run(program: Path | str, *arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def _run(
+    program: Path | str, *arguments: str, cwd: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
     clean = {"PATH": "/usr/bin:/bin", "HOME": str(cwd), **environment}
-    return subprocess.run([program, *arguments], cwd=cwd, env=clean, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [program, *arguments], cwd=cwd, env=clean, capture_output=True, text=True, check=False
+    )
 
 
 def test_the_launcher_is_plain_shell() -> None:
@@ -43,11 +54,15 @@ def test_arguments_reach_the_command_unchanged(checkout: Path, tmp_path: Path) -
     assert done.stdout == f"[{checkout}/.hourmark][{checkout}/.venv/bin/hourmark][bucket][a b][*]"
 
 
-def test_it_finds_its_checkout_through_links_from_another_folder(checkout: Path, tmp_path: Path) -> None:
+def test_it_finds_its_checkout_through_links_from_another_folder(
+    checkout: Path, tmp_path: Path
+) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "first").symlink_to("../a checkout/hourmark")
     (tmp_path / "second").symlink_to(tmp_path / "bin" / "first")
-    assert f"[{checkout}/.venv/bin/hourmark]" in _run(tmp_path / "second", cwd=tmp_path / "bin").stdout
+    assert (
+        f"[{checkout}/.venv/bin/hourmark]" in _run(tmp_path / "second", cwd=tmp_path / "bin").stdout
+    )
 
 
 def test_it_tells_how_it_was_called(checkout: Path) -> None:
@@ -57,7 +72,9 @@ def test_it_tells_how_it_was_called(checkout: Path) -> None:
 
 
 def test_a_home_that_is_named_is_kept(checkout: Path, tmp_path: Path) -> None:
-    assert _run(checkout / "hourmark", cwd=tmp_path, HOURMARK_HOME="/elsewhere").stdout.startswith("[/elsewhere]")
+    assert _run(checkout / "hourmark", cwd=tmp_path, HOURMARK_HOME="/elsewhere").stdout.startswith(
+        "[/elsewhere]"
+    )
 
 
 def test_without_a_python_it_says_in_one_line_what_helps(checkout: Path, tmp_path: Path) -> None:
@@ -77,12 +94,18 @@ def test_without_a_python_it_says_in_one_line_what_helps(checkout: Path, tmp_pat
 def test_a_changed_lock_is_noticed(checkout: Path, tmp_path: Path) -> None:
     (checkout / "requirements.lock").write_text("")
     done = _run(checkout / "hourmark", cwd=tmp_path)
-    assert done.returncode != 0  # this half checkout has no set-up program, which is what was looked for
+    assert (
+        done.returncode != 0
+    )  # this half checkout has no set-up program, which is what was looked for
     assert "make_venv.py" in done.stderr
 
 
-def test_packages_can_be_installed_where_no_room_is_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = importlib.util.spec_from_file_location("make_venv", ROOT / "infra" / "launcher" / "make_venv.py")
+def test_packages_can_be_installed_where_no_room_is_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = importlib.util.spec_from_file_location(
+        "make_venv", ROOT / "infra" / "launcher" / "make_venv.py"
+    )
     assert spec is not None and spec.loader is not None
     launcher = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(launcher)

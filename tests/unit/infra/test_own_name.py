@@ -10,10 +10,16 @@ from hourmark.errors import Unavailable
 from hourmark_infra.stack.own_name import check_own_name
 
 
-def test_a_name_without_an_address_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_without_an_address_is_named_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "no-such-name.invalid")
     with pytest.raises(
-        Unavailable, match=r"no-such-name\.invalid, has no address .*add the line `127\.0\.1\.1 no-such-name\.invalid`"
+        Unavailable,
+        match=(
+            r"no-such-name\.invalid, has no address .*add the line `127\.0\.1\.1 "
+            r"no-such-name\.invalid`"
+        ),
     ):
         check_own_name()
 

@@ -17,7 +17,9 @@ from hourmark_infra.demo.cli import commands_to_look_inside
 from hourmark_infra.running.cli import last_words
 from hourmark_infra.running.run import Outcome
 
-_run = runpy.run_path(str(Path(__file__).parents[3] / "infra" / "launcher" / "make_venv.py"))["_run"]  # no module of a package
+_run = runpy.run_path(str(Path(__file__).parents[3] / "infra" / "launcher" / "make_venv.py"))[
+    "_run"
+]  # no module of a package
 FOLDERS = ("plain", "my checkout", 'it\'s "$HOME" & `me`')
 
 
@@ -34,7 +36,9 @@ def _as_pasted(command: str, folder: Path) -> str:
     program.write_text('#!/bin/sh\nprintf \'[%s]\' "${HOURMARK_HOME:-}" "$@"\n')
     program.chmod(0o755)
     clean = {name: value for name, value in os.environ.items() if name != "HOURMARK_HOME"}
-    return subprocess.run(["sh", "-c", command], cwd=folder, env=clean, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["sh", "-c", command], cwd=folder, env=clean, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_the_demo_s_last_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +47,10 @@ def test_the_demo_s_last_words(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     up, ls, cat, judge, down = commands_to_look_inside(home, config, told, "2026-11-21T05:07")
     assert _as_pasted(up, folder) == f"[{home}][up]"
     assert _as_pasted(ls, folder) == f"[][bucket][ls][--config][{config}]"
-    assert _as_pasted(cat, folder) == f"[][bucket][cat][track-played][2026-11-21T05:07][--limit][3][--config][{config}]"
+    assert (
+        _as_pasted(cat, folder)
+        == f"[][bucket][cat][track-played][2026-11-21T05:07][--limit][3][--config][{config}]"
+    )
     assert _as_pasted(judge, folder) == f"[][judge][check][{told}]"
     assert _as_pasted(down, folder) == f"[{home}][down]"
 
@@ -51,26 +58,46 @@ def test_the_demo_s_last_words(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_last_words_of_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOURMARK_CALLED", "./hourmark")
     config = folder / "hourmark.toml"
-    row = {"type": "app", "hour": "2026-11-21T05:07", "grade": "proved", "events": 1, "state": "closed"}
+    row = {
+        "type": "app",
+        "hour": "2026-11-21T05:07",
+        "grade": "proved",
+        "events": 1,
+        "state": "closed",
+    }
     bucket, look, cat, ls, down = last_words(Outcome(9.0, {}, [row], config))
     assert (bucket, look) == (
         "app 2026-11-21T05:07: proved, 1 event",
         "after 9 s every line is in one of these, or a dead letter; to look inside:",
     )
-    assert _as_pasted(cat, folder) == f"[][bucket][cat][app][2026-11-21T05:07][--limit][3][--config][{config}]"
+    assert (
+        _as_pasted(cat, folder)
+        == f"[][bucket][cat][app][2026-11-21T05:07][--limit][3][--config][{config}]"
+    )
     assert _as_pasted(ls, folder) == f"[][bucket][ls][--config][{config}]"
     assert _as_pasted(down.split("#")[0], folder) == "[][down]"
 
 
-def test_the_last_words_of_a_run_show_an_event_before_a_dead_letter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_words_of_a_run_show_an_event_before_a_dead_letter(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOURMARK_CALLED", "./hourmark")
     config = folder / "hourmark.toml"
     letters, own = (
-        {"type": name, "hour": "2026-11-21T05:07", "grade": "proved", "events": 1, "state": "closed"}
+        {
+            "type": name,
+            "hour": "2026-11-21T05:07",
+            "grade": "proved",
+            "events": 1,
+            "state": "closed",
+        }
         for name in ("dead-letters", "search")
     )
     *_, cat, show, _ls, _down = last_words(Outcome(9.0, {}, [letters, own], config))
-    assert _as_pasted(cat, folder) == f"[][bucket][cat][search][2026-11-21T05:07][--limit][3][--config][{config}]"
+    assert (
+        _as_pasted(cat, folder)
+        == f"[][bucket][cat][search][2026-11-21T05:07][--limit][3][--config][{config}]"
+    )
     assert _as_pasted(show, folder) == f"[][dead-letters][show][--config][{config}]"
 
 
@@ -83,7 +110,9 @@ def test_a_step_of_the_demo_that_fails_is_named_as_it_can_be_repeated(folder: Pa
     assert _as_pasted(f"./hourmark {command}", folder) == f"[][types][apply][--config][{config}]"
 
 
-def test_a_step_of_the_set_up_that_fails_can_be_repeated(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_step_of_the_set_up_that_fails_can_be_repeated(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     made = folder / "made"
     with pytest.raises(SystemExit):
         _run(["/bin/sh", "-c", 'mkdir "$0"; exit 1', str(made)], folder)

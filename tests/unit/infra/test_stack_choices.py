@@ -1,4 +1,6 @@
-"""What `up` lets the user choose, and what it chooses itself: the length of buckets, the service's port."""
+"""What `up` lets the user choose, and what it chooses itself: the length of buckets, the service's
+port.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def test_the_length_of_buckets_that_was_chosen_stays_until_another_is(tmp_path: 
         assert bucket_seconds(tmp_path) == length
 
 
-def test_a_length_that_is_no_bucket_s_is_refused_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_length_that_is_no_bucket_s_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOURMARK_HOME", str(tmp_path))
     with pytest.raises(UsageError, match=r"--bucket-seconds 45: allowed: 3600, or whole minutes"):
         CliRunner().invoke(root, ["up", "--bucket-seconds", "45"], catch_exceptions=False)
@@ -67,11 +71,21 @@ def test_a_stack_of_before_has_two_clusters(tmp_path: Path) -> None:
 def test_a_stack_that_is_made_with_two_workers_keeps_them_and_else_has_one(tmp_path: Path) -> None:
     assert "mirror-2" not in Stack.load_or_make(tmp_path / "of a user").names
     two = Stack.load_or_make(tmp_path / "of a trial", spread=True, workers=2)
-    assert [name for name in two.names if name.startswith("mirror")] == ["mirror", "mirror-2", "mirror-watch"]
-    assert Stack.load_or_make(tmp_path / "of a trial").names == Stack.load(tmp_path / "of a trial").names == two.names
+    assert [name for name in two.names if name.startswith("mirror")] == [
+        "mirror",
+        "mirror-2",
+        "mirror-watch",
+    ]
+    assert (
+        Stack.load_or_make(tmp_path / "of a trial").names
+        == Stack.load(tmp_path / "of a trial").names
+        == two.names
+    )
 
 
-def test_a_stack_of_before_has_one_worker_and_the_port_of_another_from_its_next_up_on(tmp_path: Path) -> None:
+def test_a_stack_of_before_has_one_worker_and_the_port_of_another_from_its_next_up_on(
+    tmp_path: Path,
+) -> None:
     before = Stack.load_or_make(tmp_path)
     old = json.loads(state_file(tmp_path).read_text())
     del old["workers"], old["ports"]["mirror-2-rest"]
@@ -92,15 +106,22 @@ def test_the_documents_name_the_port_that_up_prefers() -> None:
     for document in ("README.md", "docs/http-api.md", "examples/tailer.toml"):
         named = set(re.findall(r"127\.0\.0\.1:(\d+)", (ROOT / document).read_text()))
         assert named <= {str(Service().port)}, document
-    assert not re.search(r"hourmark serve --port", (ROOT / "README.md").read_text()), "the stack's own settings name it"
+    assert not re.search(r"hourmark serve --port", (ROOT / "README.md").read_text()), (
+        "the stack's own settings name it"
+    )
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_a_port_that_the_own_service_holds_is_not_chosen_anew(tmp_path: Path, running: bool) -> None:
+def test_a_port_that_the_own_service_holds_is_not_chosen_anew(
+    tmp_path: Path, running: bool
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as service:
         port = service.getsockname()[1]
         state = new_state()
-        save_state(tmp_path, dataclasses.replace(state, ports={**state.ports, "service": port}, processes={}))
+        save_state(
+            tmp_path,
+            dataclasses.replace(state, ports={**state.ports, "service": port}, processes={}),
+        )
         stack = Stack.load(tmp_path, say=lambda _: None)
         lock = StateFolder(stack.layout.state / "service", "service").lock()
         if not running:

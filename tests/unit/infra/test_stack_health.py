@@ -1,4 +1,6 @@
-"""Whether a server is well is said of every kind of answer, and an odd one is never taken for well."""
+"""Whether a server is well is said of every kind of answer, and an odd one is never taken for
+well.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,16 @@ def asked(ask: Callable[[str], Health], code: int, body: bytes) -> tuple[Health,
 @pytest.mark.parametrize("ask", [of_registry, of_namenode])
 @pytest.mark.parametrize(
     ("code", "body", "detail"),
-    [(500, b"x", "answers 500 to"), (307, b"", "answers 307 to"), (200, b"<html>", "no JSON at"), (204, b"", "no JSON at")],
+    [
+        (500, b"x", "answers 500 to"),
+        (307, b"", "answers 307 to"),
+        (200, b"<html>", "no JSON at"),
+        (204, b"", "no JSON at"),
+    ],
 )
-def test_an_odd_answer_is_not_well(ask: Callable[[str], Health], code: int, body: bytes, detail: str) -> None:
+def test_an_odd_answer_is_not_well(
+    ask: Callable[[str], Health], code: int, body: bytes, detail: str
+) -> None:
     answered, gone = asked(ask, code, body)
     assert not answered.ok and answered.detail.startswith(detail)
     assert gone == Health(False, "does not listen")
@@ -45,8 +54,13 @@ def test_what_is_well_says_what_it_holds() -> None:
 
 def test_a_datanode_is_known_to_its_namenode_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = json.dumps({"d": {"infoAddr": "127.0.0.1:9864", "lastContact": 1}})
-    beans = {"java.lang:type=Runtime": {"Uptime": 60_000}, "Hadoop:service=NameNode,name=NameNodeInfo": {"LiveNodes": nodes}}
+    beans = {
+        "java.lang:type=Runtime": {"Uptime": 60_000},
+        "Hadoop:service=NameNode,name=NameNodeInfo": {"LiveNodes": nodes},
+    }
     monkeypatch.setattr(health, "_bean", lambda address, name: beans[name])
-    assert health.of_datanode("localhost:9864", "namenode:9870") == Health(True, "its NameNode heard from it 1 s ago")
+    assert health.of_datanode("localhost:9864", "namenode:9870") == Health(
+        True, "its NameNode heard from it 1 s ago"
+    )
     assert not health.of_datanode("localhost:9865", "namenode:9870").ok
     assert not health.of_datanode("no such host:9864", "namenode:9870").ok

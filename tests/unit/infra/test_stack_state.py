@@ -16,7 +16,16 @@ from hourmark.clock import SystemClock
 from hourmark.errors import HourmarkError, UsageError
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.lifecycle import end
-from hourmark_infra.stack.process import Process, is_alive, marked, of_mark, send, spawn, started_of, wait_gone
+from hourmark_infra.stack.process import (
+    Process,
+    is_alive,
+    marked,
+    of_mark,
+    send,
+    spawn,
+    started_of,
+    wait_gone,
+)
 from hourmark_infra.stack.state import load_state, new_state, save_state, state_file
 
 
@@ -29,7 +38,12 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _spawn(tmp_path: Path, code: str) -> Process:
-    return spawn([sys.executable, "-c", code], dict(os.environ), f"{tmp_path}::fake", tmp_path / "logs" / "fake.log")
+    return spawn(
+        [sys.executable, "-c", code],
+        dict(os.environ),
+        f"{tmp_path}::fake",
+        tmp_path / "logs" / "fake.log",
+    )
 
 
 def _wait_until_on(tmp_path: Path) -> None:
@@ -48,7 +62,9 @@ def test_no_state_is_no_stack(tmp_path: Path) -> None:
         Stack.load(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"version": 99}', '{"version": 1, "processes": {}}'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"version": 99}', '{"version": 1, "processes": {}}']
+)
 def test_an_unreadable_state_is_an_error_with_a_next_step(tmp_path: Path, content: str) -> None:
     state_file(tmp_path).parent.mkdir()
     state_file(tmp_path).write_text(content)
@@ -70,7 +86,9 @@ def test_a_recycled_pid_is_not_ours_and_not_killed(stranger: subprocess.Popen[by
     assert stranger.poll() is None
 
 
-def test_a_daemon_is_found_by_its_mark_without_its_pid(tmp_path: Path, stranger: subprocess.Popen[bytes]) -> None:
+def test_a_daemon_is_found_by_its_mark_without_its_pid(
+    tmp_path: Path, stranger: subprocess.Popen[bytes]
+) -> None:
     process = _spawn(tmp_path, "import time; time.sleep(60)")
     assert marked(f"{tmp_path}::") == {f"{tmp_path}::fake": [process]}
     assert end([process], SystemClock())
@@ -80,13 +98,21 @@ def test_a_daemon_is_found_by_its_mark_without_its_pid(tmp_path: Path, stranger:
 
 def test_a_daemon_has_its_mark_as_soon_as_it_was_started(tmp_path: Path) -> None:
     for number in range(40):
-        process = spawn(["/bin/sleep", "60"], dict(os.environ), f"{tmp_path}::{number}", tmp_path / "logs" / "fake.log")
+        process = spawn(
+            ["/bin/sleep", "60"],
+            dict(os.environ),
+            f"{tmp_path}::{number}",
+            tmp_path / "logs" / "fake.log",
+        )
         assert of_mark(f"{tmp_path}::{number}") == [process]
         send(process, signal.SIGKILL)
 
 
 def test_children_of_a_killed_parent_are_found_by_the_same_mark(tmp_path: Path) -> None:
-    code = "import subprocess, time; subprocess.Popen(['sleep', '60']); print('on', flush=True); time.sleep(60)"
+    code = (
+        "import subprocess, time; subprocess.Popen(['sleep', '60']); print('on', "
+        "flush=True); time.sleep(60)"
+    )
     parent = _spawn(tmp_path, code)
     clock = SystemClock()
     _wait_until_on(tmp_path)
@@ -99,7 +125,10 @@ def test_children_of_a_killed_parent_are_found_by_the_same_mark(tmp_path: Path) 
 
 
 def test_one_that_ignores_sigterm_is_killed_after_a_bounded_wait(tmp_path: Path) -> None:
-    code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('on', flush=True); time.sleep(60)"
+    code = (
+        "import signal, time; signal.signal(15, signal.SIG_IGN); print('on', flush=True); "
+        "time.sleep(60)"
+    )
     process = _spawn(tmp_path, code)
     _wait_until_on(tmp_path)
     assert not end([process], SystemClock(), seconds=0.2)

@@ -52,7 +52,9 @@ def test_a_worker_that_answers_no_more_has_failed() -> None:
         assert failures(watch, clock, SILENT_S - LOOK_S) == 0
         assert failures(watch, clock, LOOK_S) == 1
         watch.begin()
-        assert failures(watch, clock, 10 * SILENT_S) == 0, "a new run has not listened yet: its start is watched elsewhere"
+        assert failures(watch, clock, 10 * SILENT_S) == 0, (
+            "a new run has not listened yet: its start is watched elsewhere"
+        )
 
 
 def test_a_watch_that_stood_still_itself_begins_to_wait_anew() -> None:

@@ -29,7 +29,9 @@ def test_what_was_known_of_an_edge_is_kept_when_it_is_formatted_anew(tmp_path: P
     checks = Checks(tmp_path, "cluster-1")
     checks.topics["events.a"] = Check("id-1", {0: 5})
     checks.save()
-    assert Checks(tmp_path, "cluster-2").ids == {"events.a": "id-1"}, "its topics have other ids: they were recreated"
+    assert Checks(tmp_path, "cluster-2").ids == {"events.a": "id-1"}, (
+        "its topics have other ids: they were recreated"
+    )
 
 
 def test_an_alarm_is_kept_as_it_was_first_told_and_told_as_it_is_now(tmp_path: Path) -> None:
@@ -45,10 +47,17 @@ def test_an_alarm_is_kept_as_it_was_first_told_and_told_as_it_is_now(tmp_path: P
 
 def test_what_an_earlier_version_remembered_is_read(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
-    old = '{"edge_cluster_id": "c", "topics": {"events.a": {"topic_id": "id-1", "positions": {"0": 5}}}, "format": 1}'
+    old = (
+        '{"edge_cluster_id": "c", "topics": {"events.a": {"topic_id": "id-1", "positions": '
+        '{"0": 5}}}, "format": 1}'
+    )
     (tmp_path / "state" / "checks.json").write_text(old)
     checks = Checks(tmp_path, "c")
-    assert (checks.positions, checks.alarms, checks.accepted) == ({Partition("events.a", 0): 5}, [], set())
+    assert (checks.positions, checks.alarms, checks.accepted) == (
+        {Partition("events.a", 0): 5},
+        [],
+        set(),
+    )
 
 
 def test_damage_is_named(tmp_path: Path) -> None:
@@ -75,7 +84,9 @@ def test_checks_beside_one_another_lose_nothing_of_each_other(tmp_path: Path) ->
     assert after.accepted == {"topic edge.events.a.old", "topic edge.events.b.old"}
 
 
-def test_an_alarm_that_came_meanwhile_is_not_accepted_by_who_did_not_know_it(tmp_path: Path) -> None:
+def test_an_alarm_that_came_meanwhile_is_not_accepted_by_who_did_not_know_it(
+    tmp_path: Path,
+) -> None:
     before = Checks(tmp_path, "c")
     before.raised([overtaken("events.a")])
     before.save()
@@ -122,13 +133,17 @@ def test_one_writes_while_no_other_does(tmp_path: Path) -> None:
     assert (tmp_path / CHECKS).exists()
 
 
-def test_a_file_that_cannot_be_read_or_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_read_or_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuses(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     checks = Checks(tmp_path, "c")
     monkeypatch.setattr("hourmark_mirror.verify.checks.write_durably", refuses)
-    with pytest.raises(UsageError, match=r"state/checks\.json cannot be written: No space left on device"):
+    with pytest.raises(
+        UsageError, match=r"state/checks\.json cannot be written: No space left on device"
+    ):
         checks.save()
     monkeypatch.setattr(Path, "read_bytes", refuses)
     with pytest.raises(UsageError, match=r"state/checks\.json cannot be read"):

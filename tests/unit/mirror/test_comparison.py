@@ -1,4 +1,6 @@
-"""The comparison of two sides: it never calls different sides equal, and names each planted fault."""
+"""The comparison of two sides: it never calls different sides equal, and names each planted
+fault.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from hourmark_mirror.verify.comparison import Comparison, compare
 
 
 def records(contents: list[str], *, step: int = 1) -> list[Record]:
-    """One record for each content `key=value`; the target's offsets leave gaps for markers (`step`)."""
+    """One record for each content `key=value`; the target's offsets leave gaps for markers
+    (`step`).
+    """
     made = []
     for i, content in enumerate(contents):
         key, value = (part.encode() for part in content.split("="))
@@ -26,12 +30,18 @@ def names(comparison: Comparison) -> list[tuple[str, int | None, int | None, int
     return [(s.kind, s.edge_first, s.central_first, s.count) for s in comparison.spans]
 
 
-def check(edge: list[str], central: list[str], *, cut: int | None = None, window: int = 1000) -> Comparison:
+def check(
+    edge: list[str], central: list[str], *, cut: int | None = None, window: int = 1000
+) -> Comparison:
     side = records(edge)
-    return compare(iter(side), iter(records(central, step=2)), len(edge) if cut is None else cut, window=window)
+    return compare(
+        iter(side), iter(records(central, step=2)), len(edge) if cut is None else cut, window=window
+    )
 
 
-def found(edge: list[str], central: list[str], *, cut: int | None = None) -> list[tuple[str, int | None, int | None, int]]:
+def found(
+    edge: list[str], central: list[str], *, cut: int | None = None
+) -> list[tuple[str, int | None, int | None, int]]:
     return names(check(edge, central, cut=cut))
 
 
@@ -79,22 +89,40 @@ def test_what_retention_deleted_on_either_side_is_no_finding() -> None:
     trimmed = records(EDGE)[2:]
     result = compare(iter(trimmed), iter(records(EDGE)), 4, edge_was_trimmed=True)
     assert (names(result), result.older, result.matched) == ([], 2, 2)
-    result = compare(iter(records(EDGE)), iter(records(EDGE)[2:]), 4, target_was_trimmed=True, expired_before_ms=1002)
+    result = compare(
+        iter(records(EDGE)),
+        iter(records(EDGE)[2:]),
+        4,
+        target_was_trimmed=True,
+        expired_before_ms=1002,
+    )
     assert (names(result), result.expired) == ([], 2)
-    result = compare(iter(records(EDGE)), iter(records(EDGE)[2:]), 4, target_was_trimmed=True, expired_before_ms=1001)
+    result = compare(
+        iter(records(EDGE)),
+        iter(records(EDGE)[2:]),
+        4,
+        target_was_trimmed=True,
+        expired_before_ms=1001,
+    )
     assert names(result) == [("missing", 1, None, 1)]
 
 
-CONTENT = st.lists(st.builds("{}={}".format, st.sampled_from("abc"), st.integers(0, 3)), max_size=12)
+CONTENT = st.lists(
+    st.builds("{}={}".format, st.sampled_from("abc"), st.integers(0, 3)), max_size=12
+)
 
 
 @given(CONTENT, CONTENT, st.integers(1, 5))
-def test_sides_are_called_equal_only_if_they_are(edge: list[str], central: list[str], window: int) -> None:
+def test_sides_are_called_equal_only_if_they_are(
+    edge: list[str], central: list[str], window: int
+) -> None:
     result = check(edge, central, window=window)
     assert (not result.faults) == (edge == central)
     faults = result.faults
     assert result.matched + faults["missing"] + faults["altered"] == len(edge)
-    assert result.matched + faults["doubled"] + faults["foreign"] + faults["altered"] == len(central)
+    assert result.matched + faults["doubled"] + faults["foreign"] + faults["altered"] == len(
+        central
+    )
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(1, 30))
@@ -109,19 +137,32 @@ def test_retention_deletes_beginnings_and_leaves_no_holes() -> None:
     edge = records([f"k{i}={i}" for i in range(10)])
     holed = [r for r in edge if r.offset not in (4, 5, 6)]
     for trimmed in (False, True):
-        result = compare(iter(edge), iter(holed), 10, target_was_trimmed=trimmed, expired_before_ms=10**6)
+        result = compare(
+            iter(edge), iter(holed), 10, target_was_trimmed=trimmed, expired_before_ms=10**6
+        )
         assert names(result) == [("missing", 4, None, 3)]
     empty = compare(iter(edge), iter([]), 10, expired_before_ms=10**6)
-    assert (empty.expired, empty.faults["missing"]) == (0, 10), "a target that has all from its offset 0 on has deleted nothing"
+    assert (empty.expired, empty.faults["missing"]) == (0, 10), (
+        "a target that has all from its offset 0 on has deleted nothing"
+    )
     empty = compare(iter(edge), iter([]), 10, target_was_trimmed=True, expired_before_ms=10**6)
     assert (empty.expired, empty.faults["missing"]) == (10, 0)
 
 
 def test_a_target_that_has_what_the_edge_deleted_has_deleted_nothing_after_it() -> None:
-    """Both logs are trimmed; the target begins before the edge does, so its retention has not come that far."""
+    """Both logs are trimmed; the target begins before the edge does, so its retention has not come
+    that far.
+    """
     contents = records([f"k{i}={i}" for i in range(12)])
     edge, central = contents[4:], contents[2:4] + contents[8:]
-    result = compare(iter(edge), iter(central), 12, edge_was_trimmed=True, target_was_trimmed=True, expired_before_ms=10**6)
+    result = compare(
+        iter(edge),
+        iter(central),
+        12,
+        edge_was_trimmed=True,
+        target_was_trimmed=True,
+        expired_before_ms=10**6,
+    )
     assert (names(result), result.older, result.expired) == ([("missing", 4, None, 4)], 2, 0)
 
 
@@ -132,9 +173,16 @@ def test_a_record_that_the_edge_deleted_once_and_has_again_is_no_beginning() -> 
     assert (names(result), result.older, result.matched) == ([], 3, 3)
 
 
-@given(st.lists(st.sampled_from(["a=1", "b=2", "c=3", "d=4", "e=5", "f=6"]), min_size=1, max_size=12), st.data())
-def test_a_right_target_of_an_edge_that_was_trimmed_is_right_whatever_repeats(contents: list[str], data: st.DataObject) -> None:
-    """But for a run that comes twice as a whole: there is no telling which of both the edge's beginning was."""
+@given(
+    st.lists(st.sampled_from(["a=1", "b=2", "c=3", "d=4", "e=5", "f=6"]), min_size=1, max_size=12),
+    st.data(),
+)
+def test_a_right_target_of_an_edge_that_was_trimmed_is_right_whatever_repeats(
+    contents: list[str], data: st.DataObject
+) -> None:
+    """But for a run that comes twice as a whole: there is no telling which of both the edge's
+    beginning was.
+    """
     start = data.draw(st.integers(0, len(contents) - 1))
     side = records(contents)
     run = contents[start:]
@@ -143,14 +191,28 @@ def test_a_right_target_of_an_edge_that_was_trimmed_is_right_whatever_repeats(co
     assert twice or not result.faults
 
 
-@given(st.integers(0, 300), st.integers(0, 300), st.integers(40, 80), st.randoms(use_true_random=False))
-def test_right_sides_are_right_wherever_either_begins(edge: int, target: int, window: int, random: Random) -> None:
-    """Retention has deleted more or less of either than a window; timestamps are nearly in order, as of several services."""
-    contents = [r._replace(timestamp_ms=r.timestamp_ms + random.randint(-5, 5)) for r in records([f"k{i}=v" for i in range(350)])]
+@given(
+    st.integers(0, 300), st.integers(0, 300), st.integers(40, 80), st.randoms(use_true_random=False)
+)
+def test_right_sides_are_right_wherever_either_begins(
+    edge: int, target: int, window: int, random: Random
+) -> None:
+    """Retention has deleted more or less of either than a window; timestamps are nearly in order,
+    as of several services.
+    """
+    contents = [
+        r._replace(timestamp_ms=r.timestamp_ms + random.randint(-5, 5))
+        for r in records([f"k{i}=v" for i in range(350)])
+    ]
     result = compare(
-        iter(contents[edge:]), iter(contents[target:]), 350, edge_was_trimmed=edge > 0, target_was_trimmed=target > 0,
-        expired_before_ms=10**6, window=window,
-    )  # fmt: skip
+        iter(contents[edge:]),
+        iter(contents[target:]),
+        350,
+        edge_was_trimmed=edge > 0,
+        target_was_trimmed=target > 0,
+        expired_before_ms=10**6,
+        window=window,
+    )
     assert names(result) == []
     assert (result.expired, result.older) == (max(0, target - edge), max(0, edge - target))
     assert result.matched == 350 - max(edge, target)
@@ -180,7 +242,9 @@ def million(*, without: int = -1, twice: int = -1, altered: int = -1) -> Iterato
     ],
     ids=["removed", "doubled", "altered"],
 )
-def test_one_record_in_a_million_is_found(target: dict[str, int], found: tuple[str, int, int | None, int]) -> None:
+def test_one_record_in_a_million_is_found(
+    target: dict[str, int], found: tuple[str, int, int | None, int]
+) -> None:
     result = compare(million(), million(**target), MILLION)
     assert names(result) == [found]
     assert result.matched >= MILLION - 1

@@ -50,7 +50,11 @@ def bad(monkeypatch: pytest.MonkeyPatch) -> set[Partition]:
     found = {BAD}
 
     def read(_: object, behind: Collection[Behind], __: Mapping[Partition, int]) -> list[Damaged]:
-        return [Damaged("the batch is damaged", of.partition, 5) for of in behind if of.partition in found]
+        return [
+            Damaged("the batch is damaged", of.partition, 5)
+            for of in behind
+            if of.partition in found
+        ]
 
     monkeypatch.setattr(damaged, "damaged", read)
     return found
@@ -65,7 +69,9 @@ def looked(watch: DamagedTopics, clock: FakeClock, seconds: float) -> list[str]:
     return told
 
 
-def test_a_topic_is_left_out_only_where_it_stands_still_and_its_batch_is_damaged(bad: set[Partition]) -> None:
+def test_a_topic_is_left_out_only_where_it_stands_still_and_its_batch_is_damaged(
+    bad: set[Partition],
+) -> None:
     sites, clock = FakeSites(), FakeClock()
     watch = DamagedTopics(sites, clock)  # type: ignore[arg-type]
     watch.begin()
@@ -73,7 +79,11 @@ def test_a_topic_is_left_out_only_where_it_stands_still_and_its_batch_is_damaged
         sites.at[BAD] += 1
         assert looked(watch, clock, LOOK_S) == []
     (told,) = looked(watch, clock, STILL_S + 2 * LOOK_S)
-    assert "events.bad" in told and "the topic is left out" in told and list(watch.excluded) == ["events.bad"]
+    assert (
+        "events.bad" in told
+        and "the topic is left out" in told
+        and list(watch.excluded) == ["events.bad"]
+    )
 
 
 def test_it_is_taken_in_again_once_it_can_be_read_and_not_before(bad: set[Partition]) -> None:
@@ -88,8 +98,13 @@ def test_it_is_taken_in_again_once_it_can_be_read_and_not_before(bad: set[Partit
     assert "it can be read again" in told and not watch.excluded
 
 
-def test_a_topic_that_is_left_out_stands_in_the_properties_beside_what_is_left_out_by_default() -> None:
+def test_a_topic_that_is_left_out_stands_in_the_properties_beside_what_is_left_out_by_default() -> (
+    None
+):
     config = Config(kafka=Kafka(edge=KafkaCluster(), central=KafkaCluster(bootstrap="c1:9092")))
     assert "edge->central.topics.exclude" not in properties(config)
     told = properties(config, ["events.b.c", "events.a"])
-    assert told["edge->central.topics.exclude"] == r".*[\-\.]internal,.*\.replica,__.*,events\.a,events\.b\.c"
+    assert (
+        told["edge->central.topics.exclude"]
+        == r".*[\-\.]internal,.*\.replica,__.*,events\.a,events\.b\.c"
+    )

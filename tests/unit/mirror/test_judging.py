@@ -1,4 +1,6 @@
-"""Each alarm of the mirror, from the fault to its name: looks at a small world, as the watch takes them."""
+"""Each alarm of the mirror, from the fault to its name: looks at a small world, as the watch takes
+them.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,12 @@ class Looks:
         self.memory = found.memory
         return found.alarms
 
-    def names(self, after_ms: int = LOOK_MS, *, accept: bool = False, **changes: Any) -> list[tuple[str, str]]:
-        return [(alarm.name, alarm.subject) for alarm in self.look(after_ms, accept=accept, **changes)]
+    def names(
+        self, after_ms: int = LOOK_MS, *, accept: bool = False, **changes: Any
+    ) -> list[tuple[str, str]]:
+        return [
+            (alarm.name, alarm.subject) for alarm in self.look(after_ms, accept=accept, **changes)
+        ]
 
 
 @pytest.fixture
@@ -59,7 +65,9 @@ def test_a_mirror_that_copies_is_no_alarm(looks: Looks) -> None:
         assert looks.look(ends={P: end}, positions={P: end - 50}, remote_ends={P: end}) == []
 
 
-def test_retention_that_comes_near_what_is_not_copied_is_told_in_hours_while_nothing_is_lost(looks: Looks) -> None:
+def test_retention_that_comes_near_what_is_not_copied_is_told_in_hours_while_nothing_is_lost(
+    looks: Looks,
+) -> None:
     written_ms = looks.now.now_ms - 140 * HOUR_MS
     assert looks.look(ends={P: 500}, uncopied_ms={P: written_ms}) == [], "28 hours are left"
     (alarm,) = looks.look(uncopied_ms={P: written_ms - 8 * HOUR_MS})
@@ -71,8 +79,15 @@ def test_retention_that_comes_near_what_is_not_copied_is_told_in_hours_while_not
 
 def test_of_a_short_retention_its_half_is_near(looks: Looks) -> None:
     two_hours = {A: 2 * HOUR_MS}
-    assert looks.look(ends={P: 500}, retention_ms=two_hours, uncopied_ms={P: looks.now.now_ms - HOUR_MS // 2}) == []
-    assert looks.names(uncopied_ms={P: looks.now.now_ms - HOUR_MS * 3 // 2}) == [(AlarmName.RETENTION_NEAR, str(P))]
+    assert (
+        looks.look(
+            ends={P: 500}, retention_ms=two_hours, uncopied_ms={P: looks.now.now_ms - HOUR_MS // 2}
+        )
+        == []
+    )
+    assert looks.names(uncopied_ms={P: looks.now.now_ms - HOUR_MS * 3 // 2}) == [
+        (AlarmName.RETENTION_NEAR, str(P))
+    ]
     assert looks.look(retention_ms={A: -1}) == [], "what is kept for ever is never overtaken"
 
 
@@ -87,12 +102,22 @@ def test_a_log_start_past_the_position_is_named_with_its_offsets_and_stands(look
     assert looks.look(accept=True) == looks.look() == []
 
 
-def test_what_is_lost_since_the_last_look_is_told_by_the_look_that_accepts_what_was_before(looks: Looks) -> None:
+def test_what_is_lost_since_the_last_look_is_told_by_the_look_that_accepts_what_was_before(
+    looks: Looks,
+) -> None:
     """The watch was down for hours, and nobody knows of it yet."""
     b, q = "events.b", Partition("events.b", 0)
     both = {A: "id-1", b: "id-b"}, {A: "remote-1", b: "remote-b"}
-    looks.look(ids=both[0], remote_ids=both[1], starts={P: 0, q: 0}, ends={P: 600, q: 40}, positions={P: 100, q: 40})
-    assert looks.names(starts={P: 500, q: 0}, positions={P: 600, q: 40}) == [(AlarmName.OVERTAKEN, str(P))]
+    looks.look(
+        ids=both[0],
+        remote_ids=both[1],
+        starts={P: 0, q: 0},
+        ends={P: 600, q: 40},
+        positions={P: 100, q: 40},
+    )
+    assert looks.names(starts={P: 500, q: 0}, positions={P: 600, q: 40}) == [
+        (AlarmName.OVERTAKEN, str(P))
+    ]
     hours_ms, at = 5 * HOUR_MS, {P: 600, q: 90}
     (alarm,) = looks.look(hours_ms, accept=True, starts={P: 500, q: 70}, ends=at, positions=at)
     assert alarm.subject == str(q) and "offsets 40 to 69" in alarm.seen
@@ -106,7 +131,9 @@ def test_a_gap_that_the_mirror_has_not_passed_is_wrong_still_and_one_of_which_no
     looks: Looks,
 ) -> None:
     looks.look(ends={P: 600})
-    assert looks.names(starts={P: 500}) == looks.names(accept=True) == [(AlarmName.OVERTAKEN, str(P))]
+    assert (
+        looks.names(starts={P: 500}) == looks.names(accept=True) == [(AlarmName.OVERTAKEN, str(P))]
+    )
     assert looks.look(accept=True, positions={P: 600}) == looks.look() == []
     nothing = Looks()
     nothing.look(ids={A: "id-2"}, positions={})
@@ -116,7 +143,9 @@ def test_a_gap_that_the_mirror_has_not_passed_is_wrong_still_and_one_of_which_no
     assert "offsets 50 to 59" in nothing.look(starts={P: 60}, ends={P: 60})[0].seen
 
 
-def test_one_that_overtook_and_was_outrun_between_two_looks_cannot_be_excluded(looks: Looks) -> None:
+def test_one_that_overtook_and_was_outrun_between_two_looks_cannot_be_excluded(
+    looks: Looks,
+) -> None:
     (alarm,) = looks.look(starts={P: 500}, ends={P: 600}, positions={P: 600})
     assert alarm.name == AlarmName.OVERTAKEN and "offsets 100 to 499" in alarm.seen
 
@@ -135,10 +164,14 @@ def test_at_a_first_look_only_what_goes_on_now_is_judged() -> None:
     (alarm,) = judged(dataclasses.replace(new, starts={P: 60}), first.memory, Limits(24, {})).alarms
     assert "offsets 50 to 59 may be missing" in alarm.seen
     behind = dataclasses.replace(WELL, starts={P: 70}, positions={P: 60})
-    assert [a.name for a in judged(behind, Memory(), Limits(24, {})).alarms] == [AlarmName.OVERTAKEN]
+    assert [a.name for a in judged(behind, Memory(), Limits(24, {})).alarms] == [
+        AlarmName.OVERTAKEN
+    ]
 
 
-def test_a_topic_deleted_and_made_again_is_told_with_what_had_been_copied_and_stands(looks: Looks) -> None:
+def test_a_topic_deleted_and_made_again_is_told_with_what_had_been_copied_and_stands(
+    looks: Looks,
+) -> None:
     (alarm, stale) = looks.look(ids={A: "id-2"}, ends={P: 3})
     assert (alarm.name, stale.name) == (AlarmName.STALE_OFFSETS, AlarmName.TOPIC_RECREATED)
     assert "deleted and made again" in stale.seen and "events.a-0 up to 100" in stale.seen
@@ -146,7 +179,9 @@ def test_a_topic_deleted_and_made_again_is_told_with_what_had_been_copied_and_st
     assert looks.look(accept=True) == looks.look() == []
 
 
-def test_while_a_topic_made_again_is_not_accepted_what_else_goes_wrong_with_it_is_named_too(looks: Looks) -> None:
+def test_while_a_topic_made_again_is_not_accepted_what_else_goes_wrong_with_it_is_named_too(
+    looks: Looks,
+) -> None:
     anew = (AlarmName.TOPIC_RECREATED, A)
     assert looks.names(ids={A: "id-2"}, ends={P: 0}, positions={}) == [anew]
     assert looks.names(ends={P: 500}, positions={P: 250}) == [anew]
@@ -156,20 +191,30 @@ def test_while_a_topic_made_again_is_not_accepted_what_else_goes_wrong_with_it_i
         found = looks.names()
     assert found == [(AlarmName.TASK_STOPPED, CONNECTOR), anew]
     (overtaken, _) = looks.look(starts={P: 550}, positions={P: 600})
-    assert overtaken.name == AlarmName.OVERTAKEN and "offsets 400 to 549 may be missing" in overtaken.seen
+    assert (
+        overtaken.name == AlarmName.OVERTAKEN
+        and "offsets 400 to 549 may be missing" in overtaken.seen
+    )
 
 
 def test_a_topic_that_was_deleted_is_told_so(looks: Looks) -> None:
     gone: dict[Any, Any] = {}
-    (alarm,) = looks.look(ids=gone, remote_ids=gone, starts=gone, ends=gone, remote_starts=gone, remote_ends=gone)
-    assert alarm.name == AlarmName.TOPIC_RECREATED and "topic events.a was deleted at the edge" in alarm.seen
+    (alarm,) = looks.look(
+        ids=gone, remote_ids=gone, starts=gone, ends=gone, remote_starts=gone, remote_ends=gone
+    )
+    assert (
+        alarm.name == AlarmName.TOPIC_RECREATED
+        and "topic events.a was deleted at the edge" in alarm.seen
+    )
     assert looks.names() == [(AlarmName.TOPIC_RECREATED, A)]
 
 
 def test_a_position_past_the_end_stands_also_when_the_topic_has_outgrown_it(looks: Looks) -> None:
     (alarm,) = looks.look(positions={P: 1000})
     assert alarm.name == AlarmName.STALE_OFFSETS and "past the edge's end 100" in alarm.seen
-    assert [a.name for a in looks.look(ends={P: 1500}, positions={P: 1500})] == [AlarmName.STALE_OFFSETS]
+    assert [a.name for a in looks.look(ends={P: 1500}, positions={P: 1500})] == [
+        AlarmName.STALE_OFFSETS
+    ]
 
 
 @pytest.mark.parametrize(
@@ -181,15 +226,21 @@ def test_a_position_past_the_end_stands_also_when_the_topic_has_outgrown_it(look
     ],
     ids=["made again", "shorter", "beginning taken away"],
 )
-def test_a_target_that_was_truncated_is_named_and_stands(looks: Looks, changes: dict[str, Any]) -> None:
+def test_a_target_that_was_truncated_is_named_and_stands(
+    looks: Looks, changes: dict[str, Any]
+) -> None:
     (alarm,) = looks.look(**changes)
     assert alarm.name == AlarmName.TARGET_TRUNCATED
     assert [a.name for a in looks.look(cut_off={})] == [AlarmName.TARGET_TRUNCATED]
 
 
 def test_a_target_that_was_away_and_is_another_one_then_is_truncated(looks: Looks) -> None:
-    assert looks.names(remote_ids={}, remote_ends={}, remote_starts={}) == [(AlarmName.REMOTE_MISSING, A)]
-    assert looks.names(remote_ids={A: "remote-2"}, remote_ends={P: 0}) == [(AlarmName.TARGET_TRUNCATED, A)]
+    assert looks.names(remote_ids={}, remote_ends={}, remote_starts={}) == [
+        (AlarmName.REMOTE_MISSING, A)
+    ]
+    assert looks.names(remote_ids={A: "remote-2"}, remote_ends={P: 0}) == [
+        (AlarmName.TARGET_TRUNCATED, A)
+    ]
 
 
 def test_a_task_that_failed_is_named_with_its_cause_until_it_runs(looks: Looks) -> None:
@@ -200,7 +251,9 @@ def test_a_task_that_failed_is_named_with_its_cause_until_it_runs(looks: Looks) 
     assert looks.look(failures=()) == []
 
 
-def test_a_mirror_that_was_killed_is_named_within_a_minute_though_it_can_say_nothing(looks: Looks) -> None:
+def test_a_mirror_that_was_killed_is_named_within_a_minute_though_it_can_say_nothing(
+    looks: Looks,
+) -> None:
     taken_ms = 0
     while not (found := looks.look(ends={P: 500})):
         taken_ms += LOOK_MS
@@ -210,7 +263,9 @@ def test_a_mirror_that_was_killed_is_named_within_a_minute_though_it_can_say_not
     assert looks.look(positions={P: 101}) == [], "it moves"
 
 
-def test_a_partition_that_is_always_a_little_behind_and_moves_does_not_stand_still(looks: Looks) -> None:
+def test_a_partition_that_is_always_a_little_behind_and_moves_does_not_stand_still(
+    looks: Looks,
+) -> None:
     for end in range(200, 3000, 100):
         assert looks.look(ends={P: end}, positions={P: end - 100}) == []
     for _ in range(20):  # caught up, then one more record each time
@@ -224,7 +279,9 @@ def test_time_in_which_nobody_looked_is_not_held_against_the_mirror(looks: Looks
     assert looks.look() == []
 
 
-def test_a_clock_that_is_set_back_mutes_nothing_that_stands_still_or_is_missing(looks: Looks) -> None:
+def test_a_clock_that_is_set_back_mutes_nothing_that_stands_still_or_is_missing(
+    looks: Looks,
+) -> None:
     for _ in range(6):
         found = looks.names(ends={P: 500}, workers=1)
     assert found == [(AlarmName.TASK_STOPPED, CONNECTOR), (AlarmName.WORKER_MISSING, "mirror")]
@@ -232,7 +289,9 @@ def test_a_clock_that_is_set_back_mutes_nothing_that_stands_still_or_is_missing(
     assert looks.look(positions={P: 101}, workers=2) == []
 
 
-def test_an_oversize_record_that_blocks_its_partition_is_named_by_offset_and_size(looks: Looks) -> None:
+def test_an_oversize_record_that_blocks_its_partition_is_named_by_offset_and_size(
+    looks: Looks,
+) -> None:
     for _ in range(5):
         looks.look(ends={P: 500}, blocking={})
     (alarm,) = looks.look(blocking={P: Oversize(103, 262_144, 65_536)})
@@ -251,11 +310,15 @@ def test_no_traffic_is_told_of_the_types_of_which_it_is_expected_alone() -> None
     assert looks.look(newest_ms={A: looks.now.now_ms}) == []
 
 
-def test_a_worker_that_is_missing_is_named_once_it_is_away_for_longer_than_a_restart(looks: Looks) -> None:
+def test_a_worker_that_is_missing_is_named_once_it_is_away_for_longer_than_a_restart(
+    looks: Looks,
+) -> None:
     assert looks.look(workers=2) == []
     assert looks.look(workers=1) == looks.look(workers=1) == []
     (alarm,) = looks.look(workers=1)
     assert (alarm.name, alarm.subject) == (AlarmName.WORKER_MISSING, "mirror")
     assert "1 of 2 workers" in alarm.seen
-    assert looks.look(workers=3) == looks.look(workers=1) == [], "it came back, and more of them; then one went for a moment"
+    assert looks.look(workers=3) == looks.look(workers=1) == [], (
+        "it came back, and more of them; then one went for a moment"
+    )
     assert looks.look(workers=None) == [], "nobody counts"

@@ -1,4 +1,6 @@
-"""One look at a mirror of more partitions than it reads records of: none is passed over for good."""
+"""One look at a mirror of more partitions than it reads records of: none is passed over for
+good.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ RECORDS: Final = 10
 
 @dataclasses.dataclass
 class World:
-    """Both clusters, and their readers, as far as a look asks them: partitions of ten records each."""
+    """Both clusters, and their readers, as far as a look asks them: partitions of ten
+    records each.
+    """
 
     clock: FakeClock
     written_ms: int
@@ -50,7 +54,10 @@ class World:
         return [info] if names is None else {TOPIC: info}
 
     def positions(self) -> Any:
-        return SimpleNamespace(refresh=lambda: {Partition(TOPIC, n): self.copied for n in range(COUNT)}, close=lambda: None)
+        return SimpleNamespace(
+            refresh=lambda: {Partition(TOPIC, n): self.copied for n in range(COUNT)},
+            close=lambda: None,
+        )
 
     def remote_of(self, partitions: Iterable[Partition]) -> dict[Partition, Partition]:
         return {p: p for p in partitions}
@@ -58,7 +65,9 @@ class World:
     def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         return dict.fromkeys(partitions, self.target_start)
 
-    def ends(self, partitions: Iterable[Partition], *, committed: bool = True) -> dict[Partition, int]:
+    def ends(
+        self, partitions: Iterable[Partition], *, committed: bool = True
+    ) -> dict[Partition, int]:
         return dict.fromkeys(partitions, RECORDS)
 
     def at_time(self, partitions: Iterable[Partition], time_ms: int) -> dict[Partition, int]:
@@ -73,7 +82,9 @@ class World:
     def read(self, spans: Mapping[Partition, tuple[int, int]]) -> Iterator[list[Any]]:
         self.read_of.extend(spans)
         for p, (start, end) in spans.items():
-            records = [Message(at, self.written_ms) for at in range(max(start, self.target_start), end)]
+            records = [
+                Message(at, self.written_ms) for at in range(max(start, self.target_start), end)
+            ]
             yield [SimpleNamespace(partition=p, records=records)]
 
     def close(self) -> None:
@@ -98,7 +109,9 @@ class Looks:
         return found.alarms
 
 
-def test_of_many_targets_whose_log_start_moved_each_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_targets_whose_log_start_moved_each_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = FakeClock()
     world = World(clock, written_ms=clock.now_ms() - HOUR_MS, copied=RECORDS)
     looks = Looks(world, monkeypatch)
@@ -113,7 +126,9 @@ def test_of_many_targets_whose_log_start_moved_each_is_looked_at(monkeypatch: py
     assert world.read_of == [], "each was looked at once"
 
 
-def test_of_many_partitions_that_are_behind_retention_is_told_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_partitions_that_are_behind_retention_is_told_of_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = FakeClock()
     looks = Looks(World(clock, written_ms=clock.now_ms() - 160 * HOUR_MS, copied=3), monkeypatch)
     looks.look()
@@ -122,7 +137,9 @@ def test_of_many_partitions_that_are_behind_retention_is_told_of_each(monkeypatc
     assert len(named) == COUNT
 
 
-def test_of_a_topic_made_again_the_record_at_the_same_offset_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_topic_made_again_the_record_at_the_same_offset_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = FakeClock()
     world = World(clock, written_ms=clock.now_ms() - 160 * HOUR_MS, copied=0)
     looks = Looks(world, monkeypatch)
@@ -132,7 +149,9 @@ def test_of_a_topic_made_again_the_record_at_the_same_offset_is_read_again(monke
     assert AlarmName.RETENTION_NEAR not in {alarm.name for alarm in looks.look()}
 
 
-def test_a_partition_that_moves_is_read_again_in_its_turn_and_one_that_stands_still_is_not() -> None:
+def test_a_partition_that_moves_is_read_again_in_its_turn_and_one_that_stands_still_is_not() -> (
+    None
+):
     uncopied = Uncopied()
     at = {Partition(TOPIC, n): 3 for n in range(COUNT)}
     first = uncopied.due(at)

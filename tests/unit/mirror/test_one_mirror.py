@@ -1,4 +1,6 @@
-"""A second `hourmark mirror run` beside the first is refused in one line, before Kafka or Java is asked for anything."""
+"""A second `hourmark mirror run` beside the first is refused in one line, before Kafka or Java is
+asked for anything.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A look that does not end: an alarm while it goes on, and over once it has ended; at last the watch is ended."""
+"""A look that does not end: an alarm while it goes on, and over once it has ended; at last the
+watch is ended.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from hourmark_mirror.watch.watcher import STUCK_S, UNWATCHED_S, Overseer
 
 
 class Slow:
-    """A watch of which the second look takes so long; the overseer sees to it right before that ends."""
+    """A watch of which the second look takes so long; the overseer sees to it right before that
+    ends.
+    """
 
     def __init__(self, folder: Path, takes_s: float) -> None:
         self.played, self.clock, self.ended = Played(), FakeClock(), 0
@@ -43,7 +47,9 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hourmark_mirror.watch.watcher.LOOK_S", 0.0)
 
 
-def test_a_look_that_does_not_end_is_an_alarm_until_it_has(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_look_that_does_not_end_is_an_alarm_until_it_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     slow = Slow(tmp_path, UNWATCHED_S)
     assert slow.seen == {AlarmName.UNWATCHED: 1} and not slow.ended
     assert "nobody could look at the mirror for 45 s: a look has not ended for 45 s" in caplog.text
@@ -54,9 +60,14 @@ def test_a_look_that_takes_its_time_is_none(tmp_path: Path) -> None:
     assert Slow(tmp_path, UNWATCHED_S - 1).seen == {}
 
 
-def test_a_watch_that_stands_still_is_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_watch_that_stands_still_is_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     assert Slow(tmp_path, STUCK_S).ended == 1
-    assert "a look at the mirror has not ended for 600 s; the watch ends, and must be started again" in caplog.text
+    assert (
+        "a look at the mirror has not ended for 600 s; the watch ends, and must be started again"
+        in caplog.text
+    )
 
 
 def test_clusters_that_are_away_end_nothing(tmp_path: Path) -> None:

@@ -30,7 +30,9 @@ CLICK = "edge.events.click"
 WANTED = WantedTopic(CLICK, 3, {"retention.ms": "3600000", "max.message.bytes": "8388608"})
 
 
-def there(partitions: int, **settings: str) -> tuple[dict[str, TopicInfo], dict[str, dict[str, str]]]:
+def there(
+    partitions: int, **settings: str
+) -> tuple[dict[str, TopicInfo], dict[str, dict[str, str]]]:
     now = {**WANTED.settings, **{name.replace("_", "."): value for name, value in settings.items()}}
     return {CLICK: TopicInfo(CLICK, "id", tuple(range(partitions)))}, {CLICK: now}
 
@@ -45,12 +47,23 @@ def test_topics_that_are_as_they_should_be_differ_in_nothing() -> None:
         (2, {}, Kind.ADD_PARTITIONS, f"{CLICK}: partitions: 2 → 3"),
         (4, {}, Kind.TOO_MANY_PARTITIONS, f"{CLICK}: partitions: 4 → 3"),
         (3, {"retention_ms": "-1"}, Kind.SET, f"{CLICK}: retention.ms: -1 → 3600000"),
-        (3, {"max_message_bytes": "1048576"}, Kind.SET, f"{CLICK}: max.message.bytes: 1048576 → 8388608"),
+        (
+            3,
+            {"max_message_bytes": "1048576"},
+            Kind.SET,
+            f"{CLICK}: max.message.bytes: 1048576 → 8388608",
+        ),
     ],
 )
-def test_each_difference_of_a_topic_is_named(partitions: int, settings: dict[str, str], kind: Kind, said: str) -> None:
+def test_each_difference_of_a_topic_is_named(
+    partitions: int, settings: dict[str, str], kind: Kind, said: str
+) -> None:
     (found,) = topics_differ([WANTED], *there(partitions, **settings))
-    assert (found.kind, str(found), found.applicable) == (kind, said, kind is not Kind.TOO_MANY_PARTITIONS)
+    assert (found.kind, str(found), found.applicable) == (
+        kind,
+        said,
+        kind is not Kind.TOO_MANY_PARTITIONS,
+    )
 
 
 def test_a_topic_that_is_missing_is_to_be_created() -> None:
@@ -60,8 +73,12 @@ def test_a_topic_that_is_missing_is_to_be_created() -> None:
 
 
 def settings(**mirror: int) -> dict[str, str]:
-    central = KafkaCluster(bootstrap="c:9092", properties={"sasl.username": "u", "sasl.password": "planted-s3cret"})
-    config = Config(kafka=Kafka(edge=KafkaCluster(bootstrap="e:9092"), central=central), mirror=Mirror(**mirror))
+    central = KafkaCluster(
+        bootstrap="c:9092", properties={"sasl.username": "u", "sasl.password": "planted-s3cret"}
+    )
+    config = Config(
+        kafka=Kafka(edge=KafkaCluster(bootstrap="e:9092"), central=central), mirror=Mirror(**mirror)
+    )
     return connector_settings(properties(config), "edge", TARGET_ALIAS)
 
 
@@ -74,21 +91,33 @@ def test_the_settings_of_a_connector_are_named_as_mirror_maker_names_them() -> N
 
 
 def test_workers_that_run_with_other_settings_are_to_be_restarted() -> None:
-    running = {**settings(), "name": "MirrorSourceConnector", "source.admin.bootstrap.servers": "e:9092", "source.cluster.x": "1"}
+    running = {
+        **settings(),
+        "name": "MirrorSourceConnector",
+        "source.admin.bootstrap.servers": "e:9092",
+        "source.cluster.x": "1",
+    }
     assert [str(d) for d in worker_differs(settings(tasks_max=4), running)] == [
         "worker: source.cluster.x: 1 → absent",
         "worker: tasks.max: 2 → 4",
     ]
     assert not any(d.applicable for d in worker_differs(settings(tasks_max=4), running))
-    assert not list(worker_differs(settings(), {})), "no worker ever ran: there is none to be restarted"
+    assert not list(worker_differs(settings(), {})), (
+        "no worker ever ran: there is none to be restarted"
+    )
 
 
 def test_a_mirror_that_nobody_runs_is_named() -> None:
-    """What its workers ran with when they were there is as it should be: that is not `workers run with these settings`."""
+    """What its workers ran with when they were there is as it should be: that is not `workers run
+    with these settings`.
+    """
     assert list(workers_differ(["10.0.3.1"])) == []
     (nobody,) = workers_differ([])
     assert (str(nobody), nobody.applicable) == ("worker: hosts: absent → at least one", False)
-    assert list(plan_lines([nobody]))[-1] == "start `hourmark mirror run`: nobody runs this mirror, so nothing is copied"
+    assert (
+        list(plan_lines([nobody]))[-1]
+        == "start `hourmark mirror run`: nobody runs this mirror, so nothing is copied"
+    )
     assert "workers run with these settings" in next(plan_lines([]))
 
 
@@ -110,13 +139,18 @@ def test_a_worker_of_another_version_is_named(tmp_path: Path) -> None:
 
 def test_status_hides_secrets_and_says_when_nobody_is_there() -> None:
     states = {
-        "MirrorSourceConnector-0": State("FAILED", "mirror-1:8783", 3, "4.3.0", "RecordTooLargeException"),
+        "MirrorSourceConnector-0": State(
+            "FAILED", "mirror-1:8783", 3, "4.3.0", "RecordTooLargeException"
+        ),
         "MirrorSourceConnector-1": State("UNASSIGNED", "mirror-1:8783", 3, "", ""),
     }
     settings = {"tasks.max": "2", "target.cluster.sasl.jaas.config": 'password="planted-s3cret"'}
     group = Group(Workers(), states, settings)
     text = "\n".join(as_lines("edge", group, "4.3.0"))
     assert "no worker is there now" in text
-    assert "FAILED     mirror-1:8783  4.3.0: RecordTooLargeException" in text and "UNASSIGNED" not in text
+    assert (
+        "FAILED     mirror-1:8783  4.3.0: RecordTooLargeException" in text
+        and "UNASSIGNED" not in text
+    )
     assert "tasks.max = 2" in text
     assert "s3cret" not in text + json.dumps(as_object("edge", group, "4.3.0"))

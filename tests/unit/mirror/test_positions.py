@@ -29,7 +29,9 @@ def test_a_tombstone_and_the_reset_value_forget_the_position() -> None:
 
 def test_a_position_is_kept_under_the_key_that_it_was_written_with_last() -> None:
     spaced = KEY.replace(b",", b", ")
-    assert keys([(KEY, b'{"offset":3}'), (None, b""), (spaced, b'{"offset":4}')], "edge") == {P: spaced}
+    assert keys([(KEY, b'{"offset":3}'), (None, b""), (spaced, b'{"offset":4}')], "edge") == {
+        P: spaced
+    }
     assert keys([(KEY, b'{"offset":3}')], "other") == {}
 
 
@@ -45,7 +47,9 @@ def test_other_connectors_and_other_sites_are_not_taken_for_this_one() -> None:
     assert positions == {}
 
 
-def test_what_is_no_position_is_passed_over_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_no_position_is_passed_over_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Somebody wrote there by hand: every reader would end at it, until it is compacted away."""
     positions: dict[Partition, Offset] = {}
     strange = [
@@ -62,27 +66,43 @@ def test_what_is_no_position_is_passed_over_with_one_warning(caplog: pytest.LogC
     assert "6 records" in caplog.text and "no JSON" in caplog.text
 
 
-PARTITIONS = st.builds(Partition, st.sampled_from(["events.a", "events.b", "hourmark.audit"]), st.integers(0, 2))
+PARTITIONS = st.builds(
+    Partition, st.sampled_from(["events.a", "events.b", "hourmark.audit"]), st.integers(0, 2)
+)
 OFFSETS = st.integers(0, 50)
 
 
-@given(st.dictionaries(PARTITIONS, OFFSETS), st.dictionaries(PARTITIONS, OFFSETS), st.dictionaries(PARTITIONS, OFFSETS))
+@given(
+    st.dictionaries(PARTITIONS, OFFSETS),
+    st.dictionaries(PARTITIONS, OFFSETS),
+    st.dictionaries(PARTITIONS, OFFSETS),
+)
 def test_reached_means_that_no_readable_offset_below_the_cut_is_uncopied(
     cut: dict[Partition, int], starts: dict[Partition, int], positions: dict[Partition, int]
 ) -> None:
-    uncopied = {p for p, end in cut.items() if any(o >= positions.get(p, 0) for o in range(starts.get(p, 0), end))}
+    uncopied = {
+        p
+        for p, end in cut.items()
+        if any(o >= positions.get(p, 0) for o in range(starts.get(p, 0), end))
+    }
     assert {behind.partition for behind in reached(cut, starts, positions)} == uncopied
 
 
 def test_an_empty_partition_has_reached_its_cut_without_a_position() -> None:
     assert reached({P: 0}, {P: 0}, {}) == []
-    assert reached({P: 7}, {P: 7}, {}) == []  # all of it deleted by retention; `gaps` speaks of that
-    assert [str(b) for b in reached({P: 7}, {P: 6}, {})] == ["events.end-song-0: nothing was copied, the cut is 7"]
+    assert (
+        reached({P: 7}, {P: 7}, {}) == []
+    )  # all of it deleted by retention; `gaps` speaks of that
+    assert [str(b) for b in reached({P: 7}, {P: 6}, {})] == [
+        "events.end-song-0: nothing was copied, the cut is 7"
+    ]
 
 
 @given(st.data())
 def test_a_gap_is_never_missed_and_without_retention_never_named(data: st.DataObject) -> None:
-    """A small history: the mirror copies up to `previous` by the first check, then retention and the mirror race."""
+    """A small history: the mirror copies up to `previous` by the first check, then retention and
+    the mirror race.
+    """
     previous = data.draw(OFFSETS)
     copied_later = data.draw(st.integers(previous, 60))
     start = data.draw(OFFSETS)
@@ -98,7 +118,8 @@ def test_a_gap_is_never_missed_and_without_retention_never_named(data: st.DataOb
 def test_a_partition_without_a_position_had_nothing_copied() -> None:
     assert gaps({}, {P: 0}) == []
     assert [str(h) for h in gaps({}, {P: 5})] == [
-        "events.end-song-0: offsets 0 to 4 may be missing: the edge's log start passed the mirror's last known position"
+        "events.end-song-0: offsets 0 to 4 may be missing: the edge's log start passed "
+        "the mirror's last known position"
     ]
 
 

@@ -14,7 +14,9 @@ from hourmark_mirror.run.stalls import LOOK_S, STALL_S, Progress, ProgressWatch
 P, Q = Partition("events.a", 0), Partition("events.a", 1)
 
 
-def looked(progress: Progress, until_s: float, positions: dict[Partition, int], *, since_s: float = 0.0) -> list[Partition]:
+def looked(
+    progress: Progress, until_s: float, positions: dict[Partition, int], *, since_s: float = 0.0
+) -> list[Partition]:
     """What the last of the looks found that a watch takes in this time."""
     found: list[Partition] = []
     ends = {P: 100, Q: 100}
@@ -45,7 +47,9 @@ def test_a_partition_that_had_caught_up_is_given_the_whole_time_again() -> None:
     assert looked(progress, STALL_S - LOOK_S, {P: 10, Q: 100}) == []
     assert looked(progress, STALL_S, {P: 100, Q: 100}, since_s=STALL_S) == []
     assert looked(progress, 2 * STALL_S, {P: 99, Q: 100}, since_s=STALL_S + LOOK_S) == []
-    assert looked(progress, 2 * STALL_S + LOOK_S, {P: 99, Q: 100}, since_s=2 * STALL_S + LOOK_S) == [P]
+    assert looked(
+        progress, 2 * STALL_S + LOOK_S, {P: 99, Q: 100}, since_s=2 * STALL_S + LOOK_S
+    ) == [P]
 
 
 def test_empty_partitions_never_stall() -> None:
@@ -56,7 +60,9 @@ def test_empty_partitions_never_stall() -> None:
 
 @dataclasses.dataclass
 class Copied:
-    """Two partitions of a hundred records at the edge, and where the mirror stands: all that `ProgressWatch` asks."""
+    """Two partitions of a hundred records at the edge, and where the mirror stands: all that
+    `ProgressWatch` asks.
+    """
 
     positions_now: dict[Partition, int]
 
@@ -81,7 +87,9 @@ class Copied:
 
 
 def test_a_partition_that_stands_still_while_another_moves_starts_no_worker_again() -> None:
-    """Whose it is nobody knows: each worker would end its Java, every five minutes, for one record that blocks one of them."""
+    """Whose it is nobody knows: each worker would end its Java, every five minutes, for one record
+    that blocks one of them.
+    """
     clock, copied = FakeClock(), Copied({P: 0, Q: 10})
     sites: Any = copied
     watch = ProgressWatch(sites, clock)

@@ -66,13 +66,21 @@ edge->central.emit.offset-syncs.enabled=false
 """
 
 
-def config(central: KafkaCluster | None, work_dir: Path = Path("/nowhere"), **kafka: object) -> Config:
+def config(
+    central: KafkaCluster | None, work_dir: Path = Path("/nowhere"), **kafka: object
+) -> Config:
     edge = KafkaCluster(bootstrap="e1:9092,e2:9092")
-    return Config(kafka=Kafka.model_validate({"edge": edge, "central": central, **kafka}), mirror=Mirror(work_dir=work_dir))
+    return Config(
+        kafka=Kafka.model_validate({"edge": edge, "central": central, **kafka}),
+        mirror=Mirror(work_dir=work_dir),
+    )
 
 
 def test_properties_are_as_they_were_tried() -> None:
-    assert render(properties(config(KafkaCluster(bootstrap="c1:9092", replication_factor=1)))) == GOLDEN
+    assert (
+        render(properties(config(KafkaCluster(bootstrap="c1:9092", replication_factor=1))))
+        == GOLDEN
+    )
 
 
 def test_one_cluster_needs_no_mirror() -> None:
@@ -100,20 +108,26 @@ def test_a_login_is_translated_and_stands_in_a_file_of_its_own(tmp_path: Path) -
     assert values["central.security.protocol"] == "SASL_SSL"
     assert values["central.ssl.truststore.type"] == "PEM"
     assert values["central.ssl.endpoint.identification.algorithm"] == ""
-    assert values["central.sasl.jaas.config"] == "${file:mm2-secrets.properties:central.sasl.jaas.config}", (
-        "its own, for each worker"
-    )
+    assert (
+        values["central.sasl.jaas.config"]
+        == "${file:mm2-secrets.properties:central.sasl.jaas.config}"
+    ), "its own, for each worker"
     assert values["config.providers"] == "file,directory"
     assert not any("keepalive" in name for name in values)
     assert secret_properties(made) == {
         "central.sasl.jaas.config": (
-            r'org.apache.kafka.common.security.scram.ScramLoginModule required username="mirror" password="a\"b\\";'
+            r"org.apache.kafka.common.security.scram.ScramLoginModule required "
+            r'username="mirror" password="a\"b\\";'
         )
     }
     prepare(made)
     files = {file.name: file for file in tmp_path.iterdir()}
-    assert [name for name, file in files.items() if "SCRAM" in file.read_text()] == ["mm2.properties"]
-    assert [name for name, file in files.items() if "password" in file.read_text()] == ["mm2-secrets.properties"]
+    assert [name for name, file in files.items() if "SCRAM" in file.read_text()] == [
+        "mm2.properties"
+    ]
+    assert [name for name, file in files.items() if "password" in file.read_text()] == [
+        "mm2-secrets.properties"
+    ]
     assert files["mm2-secrets.properties"].stat().st_mode & 0o077 == 0
 
 

@@ -1,4 +1,6 @@
-"""Which positions are of a topic that was there before, and what is believed to be copied once they are forgotten."""
+"""Which positions are of a topic that was there before, and what is believed to be copied once they
+are forgotten.
+"""
 
 from __future__ import annotations
 
@@ -27,31 +29,51 @@ def of(topic: str, partition: int, position: int, edge_end: int | None) -> Kept:
 
 def test_where_one_position_lies_past_the_edges_end_all_of_its_topic_are_forgotten() -> None:
     anew, outgrown = of("events.click", 0, 9, 8), of("events.click", 1, 5, 6)
-    assert stale([anew, outgrown, of("events.view", 0, 3, 3), of("events.view", 1, 3, 400)]) == [anew, outgrown]
+    assert stale([anew, outgrown, of("events.view", 0, 3, 3), of("events.view", 1, 3, 400)]) == [
+        anew,
+        outgrown,
+    ]
 
 
 def test_what_the_edge_does_not_tell_of_is_kept_and_said_so() -> None:
     away = of("events.click", 0, 9, None)
     assert stale([away]) == []
-    assert str(away) == "events.click-0: the mirror stands at 9, the edge has no such topic-partition"
+    assert (
+        str(away) == "events.click-0: the mirror stands at 9, the edge has no such topic-partition"
+    )
     assert str(of("events.click", 0, 9, 8)).endswith("the edge ends at 8")
 
 
 class Played:
-    """A mirror that stood at 100 of 100, as a check and the watch saw it, of a topic that is kept from `start` on."""
+    """A mirror that stood at 100 of 100, as a check and the watch saw it, of a topic that is kept
+    from `start` on.
+    """
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, topic_id: str = "id-1", start: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        topic_id: str = "id-1",
+        start: int = 0,
+    ) -> None:
         self.folder, self.forgotten = folder, False
         self.watched = judged(WELL, Memory(), Limits(24.0, {})).memory
         WatchMemory(folder).keep(self.watched)
         checks = Checks(folder, "c")
         checks.topics[P.topic] = Check("id-1", {0: 100})
         checks.save()
-        edge: Any = types.SimpleNamespace(starts=lambda partitions: dict.fromkeys(partitions, start), cluster_id=lambda: "c")
-        sites: Any = types.SimpleNamespace(topics=lambda: [TopicInfo(P.topic, topic_id, (0,))], edge=edge)
+        edge: Any = types.SimpleNamespace(
+            starts=lambda partitions: dict.fromkeys(partitions, start), cluster_id=lambda: "c"
+        )
+        sites: Any = types.SimpleNamespace(
+            topics=lambda: [TopicInfo(P.topic, topic_id, (0,))], edge=edge
+        )
         monkeypatch.setattr(reset, "refuse_beside_workers", lambda _: None)
         monkeypatch.setattr(reset, "forget", self.forget)
-        begin_anew(folder, cast(Sites, sites), [of(P.topic, 0, 100, 100), of("events.gone", 0, 9, None)])
+        begin_anew(
+            folder, cast(Sites, sites), [of(P.topic, 0, 100, 100), of("events.gone", 0, 9, None)]
+        )
         assert self.forgotten
 
     def forget(self, *_: object) -> None:
@@ -65,13 +87,21 @@ class Played:
         return known.covered
 
 
-def test_what_is_copied_again_is_not_believed_to_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It came to 40 when retention deleted up to 70: what was copied once, up to 100, says nothing of 40 to 69."""
+def test_what_is_copied_again_is_not_believed_to_be_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came to 40 when retention deleted up to 70: what was copied once, up to 100, says nothing
+    of 40 to 69.
+    """
     played = Played(tmp_path, monkeypatch)
-    assert (played.checked_at, played.covered()) == ({P: 0}, 0), "known before a position is forgotten"
+    assert (played.checked_at, played.covered()) == ({P: 0}, 0), (
+        "known before a position is forgotten"
+    )
     assert [str(gap.partition) for gap in gaps(played.checked_at, {P: 70})] == ["events.a-0"]
     with WatchMemory(tmp_path).turn() as memory:
-        seen = dataclasses.replace(WELL, now_ms=WELL.now_ms + 1000, starts={P: 70}, positions={P: 75})
+        seen = dataclasses.replace(
+            WELL, now_ms=WELL.now_ms + 1000, starts={P: 70}, positions={P: 75}
+        )
         found = judged(seen, memory, Limits(24.0, {})).alarms
     assert ["offsets 0 to 69 may be missing" in alarm.seen for alarm in found] == [True]
 

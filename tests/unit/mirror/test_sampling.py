@@ -1,4 +1,6 @@
-"""Windows of both sides, compared: what is altered, doubled, missing or foreign in one is seen; what is right never is."""
+"""Windows of both sides, compared: what is altered, doubled, missing or foreign in one is seen;
+what is right never is.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,14 @@ from hourmark_mirror.watch.sampling import BEFORE_MAX, Sampler, difference
 
 
 def records(contents: str, first: int = 0) -> list[Record]:
-    return [Record(first + i, 1000, None, digest_of(None, c.encode())) for i, c in enumerate(contents)]
+    return [
+        Record(first + i, 1000, None, digest_of(None, c.encode())) for i, c in enumerate(contents)
+    ]
 
 
-def test_a_window_that_is_there_in_its_order_is_right_wherever_it_begins_and_whatever_follows() -> None:
+def test_a_window_that_is_there_in_its_order_is_right_wherever_it_begins_and_whatever_follows() -> (
+    None
+):
     assert difference(records("cde"), records("abcdefg")) is None
     assert difference(records("aab"), records("aaab")) is None, "equal ones before it"
 
@@ -42,7 +48,9 @@ def test_what_is_wrong_is_named_by_the_first_offset_that_is_not_in_its_place() -
     assert difference(edge, []) == 100
 
 
-@given(st.text("abc", max_size=8), st.text("abc", min_size=1, max_size=6), st.text("abc", max_size=8))
+@given(
+    st.text("abc", max_size=8), st.text("abc", min_size=1, max_size=6), st.text("abc", max_size=8)
+)
 def test_a_right_target_is_never_called_wrong(before: str, window: str, after: str) -> None:
     assert difference(records(window), records(before + window + after)) is None
 
@@ -62,7 +70,9 @@ def test_stretches_follow_each_other_from_the_first_look_on() -> None:
     assert stretches(looks.now, looks.memory) == {}
     (through,) = verified(looks.now, looks.memory).values()
     assert through == (sample.through_ms, 40, 150), "50 are not copied yet"
-    looks.look(positions={P: 300}, samples={P: Sample(Stretch(250, 300), 40, looks.now.now_ms, None)})
+    looks.look(
+        positions={P: 300}, samples={P: Sample(Stretch(250, 300), 40, looks.now.now_ms, None)}
+    )
     assert verified(looks.now, looks.memory)[A] == (looks.now.now_ms, 80, 200), "all that there is"
 
 
@@ -76,32 +86,50 @@ def test_a_sample_that_differs_is_an_alarm_that_stands_and_its_topic_is_not_veri
     assert unverified(looks.now, looks.memory) == {A: Unverified.LOSS}
 
 
-def test_nothing_is_verified_of_a_backlog_that_was_there_before_the_first_look_until_some_of_it_was_compared() -> None:
+def test_nothing_is_verified_of_a_backlog_that_was_there_before_the_first_look_until_some_of_it_was_compared() -> (
+    None
+):
     """A mirror days behind, or one that is dead: it would be `verified through now`."""
     behind = dataclasses.replace(WELL, positions={P: 60})
     found = judged(behind, Memory(), Limits(24.0, {}))
     assert (found.verified, found.unverified) == ({}, {A: Unverified.NOT_COMPARED})
     later = dataclasses.replace(behind, now_ms=behind.now_ms + 10_000)
     found = judged(later, found.memory, Limits(24.0, {}))
-    assert (found.verified, found.unverified) == ({}, {A: Unverified.NOT_COMPARED}), "it stands still"
+    assert (found.verified, found.unverified) == ({}, {A: Unverified.NOT_COMPARED}), (
+        "it stands still"
+    )
     old_ms = behind.now_ms - 72 * 3_600_000
-    copied = dataclasses.replace(later, positions={P: 80}, samples={P: Sample(Stretch(60, 80), 20, old_ms, None)})
+    copied = dataclasses.replace(
+        later, positions={P: 80}, samples={P: Sample(Stretch(60, 80), 20, old_ms, None)}
+    )
     found = judged(copied, found.memory, Limits(24.0, {}))
-    assert (found.verified, found.unverified) == ({A: (old_ms, 20, 20)}, {}), "it is verified through what was compared"
+    assert (found.verified, found.unverified) == ({A: (old_ms, 20, 20)}, {}), (
+        "it is verified through what was compared"
+    )
 
 
-def test_where_no_record_came_since_the_first_look_nothing_is_verified_and_it_holds_no_other_partition_back() -> None:
+def test_where_no_record_came_since_the_first_look_nothing_is_verified_and_it_holds_no_other_partition_back() -> (
+    None
+):
     looks, q = Looks(), Partition(A, 1)
     assert unverified(looks.now, looks.memory) == {A: Unverified.NOTHING_NEW}
     assert verified(looks.now, looks.memory) == {}
     looks.look(ends={P: 100, q: 50}, positions={P: 100, q: 50}, starts={P: 0, q: 0})
-    looks.look(ends={P: 100, q: 70}, positions={P: 100, q: 70}, samples={q: Sample(Stretch(50, 70), 20, looks.now.now_ms, None)})
+    looks.look(
+        ends={P: 100, q: 70},
+        positions={P: 100, q: 70},
+        samples={q: Sample(Stretch(50, 70), 20, looks.now.now_ms, None)},
+    )
     assert verified(looks.now, looks.memory) == {A: (looks.now.now_ms, 20, 20)}
 
 
 def test_a_topic_without_a_remote_topic_is_not_verified() -> None:
     looks = Looks()
-    looks.look(ends={P: 300}, positions={P: 300}, samples={P: Sample(Stretch(100, 300), 40, looks.now.now_ms, None)})
+    looks.look(
+        ends={P: 300},
+        positions={P: 300},
+        samples={P: Sample(Stretch(100, 300), 40, looks.now.now_ms, None)},
+    )
     assert verified(looks.now, looks.memory) != {}
     looks.look(remote_ids={}, remote_starts={}, remote_ends={}, samples={})
     assert verified(looks.now, looks.memory) == {}
@@ -111,7 +139,11 @@ def test_a_topic_without_a_remote_topic_is_not_verified() -> None:
 def test_a_record_that_is_stamped_ahead_verifies_nothing_through_a_time_to_come() -> None:
     looks = Looks()
     ahead_ms = looks.now.now_ms + 3_600_000
-    looks.look(ends={P: 300}, positions={P: 200}, samples={P: Sample(Stretch(100, 200), 40, ahead_ms, None)})
+    looks.look(
+        ends={P: 300},
+        positions={P: 200},
+        samples={P: Sample(Stretch(100, 200), 40, ahead_ms, None)},
+    )
     sampled_ms = looks.now.now_ms
     looks.look(samples={})
     assert verified(looks.now, looks.memory)[A].through_ms == sampled_ms < looks.now.now_ms
@@ -163,7 +195,9 @@ class Log:
 def test_what_lies_too_far_behind_a_record_stamped_ahead_is_no_sample_until_its_time_has_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One service's clock is an hour ahead: the target would be asked for 5,000 records and more, so nothing is compared."""
+    """One service's clock is an hour ahead: the target would be asked for 5,000 records and more,
+    so nothing is compared.
+    """
     count = BEFORE_MAX + 1000
     stamps_ms = [1_800_000_000_000 + at * 10 for at in range(count)]
     stamps_ms[0] += 3_600_000

@@ -18,7 +18,8 @@ from hourmark_mirror.run.task_status import Failure, TaskStates
 
 KEY = b"status-task-MirrorSourceConnector-0"
 TRACE = (
-    "org.apache.kafka.connect.errors.ConnectException: send failed\\n\\tat X\\nCaused by: RecordTooLargeException: 9437184 bytes"
+    "org.apache.kafka.connect.errors.ConnectException: send failed\\n\\tat X\\nCaused by: "
+    "RecordTooLargeException: 9437184 bytes"
 )
 
 
@@ -35,7 +36,10 @@ class FakeProcess:
         self.started_s = self._clock.monotonic_s()
 
     def poll(self) -> int | None:
-        ended = self._lives_s is not None and self._clock.monotonic_s() - self.started_s >= self._lives_s
+        ended = (
+            self._lives_s is not None
+            and self._clock.monotonic_s() - self.started_s >= self._lives_s
+        )
         return self._code if ended else None
 
     def stop(self) -> int:
@@ -57,7 +61,9 @@ class FakeWatch:
         return self._failing()
 
 
-def supervise(clock: FakeClock, processes: list[FakeProcess], watch: FakeWatch, *, restart: bool = True) -> int:
+def supervise(
+    clock: FakeClock, processes: list[FakeProcess], watch: FakeWatch, *, restart: bool = True
+) -> int:
     """Runs until all processes were used."""
     stopping = threading.Event()
     left = iter(processes)
@@ -69,10 +75,14 @@ def supervise(clock: FakeClock, processes: list[FakeProcess], watch: FakeWatch, 
         process.start()
         return process
 
-    return Supervisor(make=make, watches=[watch], clock=clock, stopping=stopping, restart=restart).run()
+    return Supervisor(
+        make=make, watches=[watch], clock=clock, stopping=stopping, restart=restart
+    ).run()
 
 
-def test_a_process_that_ends_is_started_again_after_a_growing_pause(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_process_that_ends_is_started_again_after_a_growing_pause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = FakeClock()
     processes = [FakeProcess(clock, 5.0) for _ in range(8)]
     assert supervise(clock, processes, FakeWatch()) == 0
@@ -89,8 +99,12 @@ def test_a_long_good_run_makes_the_next_pause_short_again() -> None:
     assert round(processes[3].started_s - processes[2].started_s - 100) == 1
 
 
-def test_a_failed_task_is_named_and_answered_by_a_new_start(caplog: pytest.LogCaptureFixture) -> None:
-    """strimzi#11037: a task fails on one oversize message, and the rest of its partitions stand still."""
+def test_a_failed_task_is_named_and_answered_by_a_new_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """strimzi#11037: a task fails on one oversize message, and the rest of its partitions stand
+    still.
+    """
     clock = FakeClock()
     states = TaskStates("127.0.0.1:8783")
     states.update([(KEY, f'{{"state":"FAILED","trace":"{TRACE}"}}'.encode())])
@@ -103,18 +117,29 @@ def test_a_failed_task_is_named_and_answered_by_a_new_start(caplog: pytest.LogCa
 def test_a_task_that_connect_starts_again_by_itself_is_left_alone() -> None:
     clock = FakeClock()
     born_s = clock.monotonic_s()
-    watch = FakeWatch(lambda: [Failure("t", "fenced")] if 2 < clock.monotonic_s() - born_s < 5 else [])
+    watch = FakeWatch(
+        lambda: [Failure("t", "fenced")] if 2 < clock.monotonic_s() - born_s < 5 else []
+    )
     process = FakeProcess(clock, 30.0)
     assert supervise(clock, [process], watch, restart=False) == 3
 
 
 @pytest.mark.parametrize(
     "error",
-    [Unavailable("no leader"), Finding("no"), UsageError("no"), KafkaException(KafkaError(KafkaError._TRANSPORT))],
+    [
+        Unavailable("no leader"),
+        Finding("no"),
+        UsageError("no"),
+        KafkaException(KafkaError(KafkaError._TRANSPORT)),
+    ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_poll_that_fails_is_said_once_and_ends_nothing(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    """The failure is seen once the cluster answers again, and what the watch could not see is no failure."""
+def test_a_poll_that_fails_is_said_once_and_ends_nothing(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The failure is seen once the cluster answers again, and what the watch could not see is no
+    failure.
+    """
     clock = FakeClock()
     born_s, polls = clock.monotonic_s(), [0]
 
@@ -142,11 +167,19 @@ def test_a_watch_that_cannot_begin_ends_nothing() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [ConfigError("mirror.java = 'java' cannot be started"), Unavailable("no space left"), OSError(28, "No space left on device")],
+    [
+        ConfigError("mirror.java = 'java' cannot be started"),
+        Unavailable("no space left"),
+        OSError(28, "No space left on device"),
+    ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_later_start_that_fails_is_a_failed_run(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    """Java is replaced by a package manager, or a key by a certificate tool: it was right before, and will be."""
+def test_a_later_start_that_fails_is_a_failed_run(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Java is replaced by a package manager, or a key by a certificate tool: it was right before,
+    and will be.
+    """
     clock, stopping = FakeClock(), threading.Event()
     tries: list[float] = []
 
@@ -160,7 +193,12 @@ def test_a_later_start_that_fails_is_a_failed_run(error: Exception, caplog: pyte
         process.start()
         return process
 
-    assert Supervisor(make=make, watches=[FakeWatch()], clock=clock, stopping=stopping, restart=True).run() == 0
+    assert (
+        Supervisor(
+            make=make, watches=[FakeWatch()], clock=clock, stopping=stopping, restart=True
+        ).run()
+        == 0
+    )
     assert [round(b - a) for a, b in itertools.pairwise(tries)] == [5 + 1, 2, 4, 8]
     assert caplog.text.count(f"could not be started: {error}") == 3
 
@@ -170,7 +208,9 @@ def test_what_keeps_the_first_process_from_being_started_ends_the_command() -> N
         raise ConfigError("mirror.java = 'jav' cannot be started")
 
     with pytest.raises(ConfigError, match="jav"):
-        Supervisor(make=make, watches=[], clock=FakeClock(), stopping=threading.Event(), restart=True).run()
+        Supervisor(
+            make=make, watches=[], clock=FakeClock(), stopping=threading.Event(), restart=True
+        ).run()
 
 
 def test_without_restart_the_exit_code_is_passed_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -197,7 +237,13 @@ def test_states_follow_the_topic() -> None:
 
 def test_what_is_no_state_is_passed_over_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     states = TaskStates("127.0.0.1:8783")
-    strange = [b"no JSON", b"[1]", b'{"state":"FAILED","generation":[1]}', b'{"state":"FAILED","trace":7}', b"\xff"]
+    strange = [
+        b"no JSON",
+        b"[1]",
+        b'{"state":"FAILED","generation":[1]}',
+        b'{"state":"FAILED","trace":7}',
+        b"\xff",
+    ]
     states.update([(KEY, b'{"state":"RUNNING"}'), *((KEY, value) for value in strange)])
     assert states.running("MirrorSourceConnector-0")
     assert [r.levelname for r in caplog.records] == ["WARNING"]
@@ -205,7 +251,12 @@ def test_what_is_no_state_is_passed_over_with_one_warning(caplog: pytest.LogCapt
 
 
 def said(state: str, worker: str, generation: int) -> tuple[bytes, bytes]:
-    status = {"state": state, "trace": "fenced", "worker_id": f"{worker}/edge->central", "generation": generation}
+    status = {
+        "state": state,
+        "trace": "fenced",
+        "worker_id": f"{worker}/edge->central",
+        "generation": generation,
+    }
     return KEY, json.dumps(status).encode()
 
 
@@ -219,9 +270,17 @@ def test_a_task_that_failed_on_another_worker_is_for_its_own_supervisor() -> Non
 
 
 def test_what_a_woken_zombie_says_of_its_old_task_is_not_believed() -> None:
-    """It was away while its task went to another worker, does not know, and says that the task has failed."""
+    """It was away while its task went to another worker, does not know, and says that the task has
+    failed.
+    """
     states = TaskStates("mirror-1:8783")
-    states.update([said("RUNNING", "mirror-1:8783", 3), said("RUNNING", "mirror-2:8783", 4), said("FAILED", "mirror-1:8783", 3)])
+    states.update(
+        [
+            said("RUNNING", "mirror-1:8783", 3),
+            said("RUNNING", "mirror-2:8783", 4),
+            said("FAILED", "mirror-1:8783", 3),
+        ]
+    )
     assert not states.failed
     assert states.running("MirrorSourceConnector-0")
     states.update([said("UNASSIGNED", "mirror-1:8783", 3), said("FAILED", "mirror-2:8783", 4)])
@@ -230,7 +289,13 @@ def test_what_a_woken_zombie_says_of_its_old_task_is_not_believed() -> None:
 
 def test_a_group_that_begins_at_its_first_generation_again_is_believed() -> None:
     states = TaskStates("mirror-1:8783")
-    states.update([said("RUNNING", "mirror-2:8783", 40), said("RUNNING", "mirror-1:8783", 1), said("FAILED", "mirror-1:8783", 1)])
+    states.update(
+        [
+            said("RUNNING", "mirror-2:8783", 40),
+            said("RUNNING", "mirror-1:8783", 1),
+            said("FAILED", "mirror-1:8783", 1),
+        ]
+    )
     assert states.failed_here == [Failure("MirrorSourceConnector-0", "fenced")]
 
 
@@ -239,7 +304,9 @@ def test_a_connector_that_runs_on_another_worker_is_not_waited_for() -> None:
     states = TaskStates("mirror-2:8783")
     states.update([(key, b'{"state": "RUNNING", "worker_id": "mirror-1:8783/edge->central"}')])
     states.forget()
-    assert states.running("MirrorSourceConnector"), "it will not say so again because a second worker has come"
+    assert states.running("MirrorSourceConnector"), (
+        "it will not say so again because a second worker has come"
+    )
     states.update([(key, b'{"state": "RUNNING", "worker_id": "mirror-2:8783/edge->central"}')])
     states.forget()
     assert not states.running("MirrorSourceConnector"), "that was the run before this one"

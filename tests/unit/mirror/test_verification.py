@@ -1,6 +1,8 @@
-"""The order of a check's questions, over two clusters that move between them: no hole, and no alarm, is passed over.
+"""The order of a check's questions, over two clusters that move between them: no hole, and no
+alarm, is passed over.
 
-The clusters are played, because what matters happens between two questions; `tests/integration/test_mirror.py` asks real ones.
+The clusters are played, because what matters happens between two questions;
+`tests/integration/test_mirror.py` asks real ones.
 """
 
 from __future__ import annotations
@@ -73,11 +75,19 @@ class Log:
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         return {name: {"retention.ms": str(self.retention_ms)} for name in names}
 
-    def ends(self, partitions: Iterable[Partition], *, committed: bool = True) -> dict[Partition, int]:
+    def ends(
+        self, partitions: Iterable[Partition], *, committed: bool = True
+    ) -> dict[Partition, int]:
         def high(p: Partition) -> int:
             return max((offset for offset, _ in self.records[p]), default=self.start[p] - 1) + 1
 
-        return self._told("ends", {p: min(high(p), self.stable.get(p, 1 << 60)) if committed else high(p) for p in partitions})
+        return self._told(
+            "ends",
+            {
+                p: min(high(p), self.stable.get(p, 1 << 60)) if committed else high(p)
+                for p in partitions
+            },
+        )
 
     def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         return self._told("starts", {p: self.start[p] for p in partitions})
@@ -99,7 +109,9 @@ class World:
     refreshed: Callable[[], object] = lambda: None
 
     def check(self, timeout_s: float = 1.0, *, accept: bool = False, **more: Any) -> Verdict:
-        return Verification(self.config, FakeClock(NOW_MS), topics=(), accept=accept).run(timeout_s, **more)
+        return Verification(self.config, FakeClock(NOW_MS), topics=(), accept=accept).run(
+            timeout_s, **more
+        )
 
     def alarms(self) -> list[str]:
         verdict = self.check()
@@ -137,7 +149,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     def read_span(reader: Any, p: Partition, start: int, end: int) -> Iterator[Record]:
         for offset, value in [*reader.cluster.records[p]]:
             if start <= offset < min(end, reader.cluster.stable.get(p, end)):
-                yield Record(offset, reader.cluster.written_ms, value.encode(), digest_of(value.encode(), value.encode()))
+                yield Record(
+                    offset,
+                    reader.cluster.written_ms,
+                    value.encode(),
+                    digest_of(value.encode(), value.encode()),
+                )
 
     monkeypatch.setattr(verification, "Sites", PlayedSites)
     monkeypatch.setattr(contents, "span_reader", span_reader)
@@ -159,14 +176,18 @@ def test_a_hole_that_retention_makes_while_a_check_waits_is_named_and_stays(worl
 
     world.refreshed = lambda: setattr(world, "refreshed", meanwhile)
     verdict = world.check(30.0)
-    assert len(verdict.alarms) == 1 and "offsets 100 to 499 may be missing" in verdict.alarms[0].seen
+    assert (
+        len(verdict.alarms) == 1 and "offsets 100 to 499 may be missing" in verdict.alarms[0].seen
+    )
     assert world.alarms() == [alarm.seen for alarm in verdict.alarms]
     assert not world.check(accept=True).alarms
     assert world.check().ok
 
 
 def overtake(world: World) -> None:
-    """A check knows position 100; then retention deletes 400 records before the mirror has copied them."""
+    """A check knows position 100; then retention deletes 400 records before the mirror has copied
+    them.
+    """
     world.equal(100)
     world.edge.put(P, range(600))
     world.edge.trim(P, 500)
@@ -177,23 +198,31 @@ def overtake(world: World) -> None:
 def test_a_loss_that_nobody_was_told_is_told_by_the_check_that_accepts(world: World) -> None:
     overtake(world)
     verdict = world.check(accept=True)
-    assert [alarm.seen.split(": the")[0] for alarm in verdict.alarms] == ["events.a-0: offsets 100 to 499 may be missing"]
+    assert [alarm.seen.split(": the")[0] for alarm in verdict.alarms] == [
+        "events.a-0: offsets 100 to 499 may be missing"
+    ]
     assert not verdict.ok
     assert world.check().ok, "it was told, and accepted"
 
 
-def test_what_a_loss_has_grown_by_since_it_was_told_is_told_by_the_check_that_accepts(world: World) -> None:
+def test_what_a_loss_has_grown_by_since_it_was_told_is_told_by_the_check_that_accepts(
+    world: World,
+) -> None:
     overtake(world)
     assert "offsets 100 to 499" in world.alarms()[0]
     world.edge.put(P, range(900))
     world.edge.trim(P, 800)
     world.central.put(Q, [*range(100), *range(500, 600), *range(800, 900)])
     world.positions = {P: 900}
-    assert ["offsets 100 to 799" in alarm.seen for alarm in world.check(accept=True).alarms] == [True]
+    assert ["offsets 100 to 799" in alarm.seen for alarm in world.check(accept=True).alarms] == [
+        True
+    ]
     assert world.check().ok
 
 
-def test_a_topic_made_anew_of_which_nobody_was_told_is_told_by_the_check_that_accepts(world: World) -> None:
+def test_a_topic_made_anew_of_which_nobody_was_told_is_told_by_the_check_that_accepts(
+    world: World,
+) -> None:
     world.equal(100)
     world.edge.ids["events.a"] = "new"
     world.edge.put(P, range(150), of="n")
@@ -205,7 +234,9 @@ def test_a_topic_made_anew_of_which_nobody_was_told_is_told_by_the_check_that_ac
     assert world.check().ok
 
 
-def test_what_only_the_target_has_is_told_by_the_check_that_accepts_where_nobody_was_told(world: World) -> None:
+def test_what_only_the_target_has_is_told_by_the_check_that_accepts_where_nobody_was_told(
+    world: World,
+) -> None:
     world.equal(5)
     world.central.put(Partition("edge.events.zzz", 0), [0])
     assert [alarm.subject for alarm in world.check(accept=True).alarms] == ["topic edge.events.zzz"]
@@ -225,7 +256,9 @@ def test_a_stale_position_is_an_alarm_also_when_the_topic_has_outgrown_it(world:
     assert any("stale" in alarm for alarm in world.alarms()), "0 to 999 never arrived"
 
 
-def test_records_of_a_transaction_whose_end_comes_after_its_position_are_waited_for(world: World) -> None:
+def test_records_of_a_transaction_whose_end_comes_after_its_position_are_waited_for(
+    world: World,
+) -> None:
     world.equal(5)
     world.edge.put(P, range(8))
     world.central.put(Q, range(8))
@@ -249,10 +282,14 @@ def test_what_is_not_copied_yet_is_behind_and_not_missing(world: World) -> None:
 
 def test_the_edges_first_retention_makes_nothing_foreign(world: World) -> None:
     world.equal(100)
-    world.edge.hooks["topics"] = lambda: world.edge.hooks.update(starts=lambda: world.edge.hooks.update(starts=trim_late))
+    world.edge.hooks["topics"] = lambda: world.edge.hooks.update(
+        starts=lambda: world.edge.hooks.update(starts=trim_late)
+    )
 
     def trim_late() -> None:
-        world.edge.hooks["starts"] = lambda: world.edge.trim(P, 40)  # after those that the comparison goes by
+        world.edge.hooks["starts"] = lambda: world.edge.trim(
+            P, 40
+        )  # after those that the comparison goes by
 
     verdict = world.check()
     assert verdict.ok, as_lines(verdict)
@@ -260,7 +297,9 @@ def test_the_edges_first_retention_makes_nothing_foreign(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at_edge_ms", "on_target_ms"), [(168 * HOUR_MS, HOUR_MS), (-1, HOUR_MS)], ids=["raised at the edge alone", "kept for ever"]
+    ("at_edge_ms", "on_target_ms"),
+    [(168 * HOUR_MS, HOUR_MS), (-1, HOUR_MS)],
+    ids=["raised at the edge alone", "kept for ever"],
 )
 def test_a_target_that_keeps_less_than_the_edge_is_missing_what_it_deleted(
     world: World, at_edge_ms: int, on_target_ms: int
@@ -274,15 +313,22 @@ def test_a_target_that_keeps_less_than_the_edge_is_missing_what_it_deleted(
 
 
 @pytest.mark.parametrize(("young_ms", "missing"), [(120_000, 0), (600_000, 60)])
-def test_a_broker_whose_clock_is_before_this_ones_deletes_a_little_earlier(world: World, young_ms: int, missing: int) -> None:
-    """By minutes, as the watch allows, and no more; what was deleted so is told in the last line."""
+def test_a_broker_whose_clock_is_before_this_ones_deletes_a_little_earlier(
+    world: World, young_ms: int, missing: int
+) -> None:
+    """By minutes, as the watch allows, and no more; what was deleted so is told in the last
+    line.
+    """
     world.equal(100)
     world.edge.written_ms = world.central.written_ms = NOW_MS - 72 * HOUR_MS + young_ms
     world.central.trim(Q, 60)
     verdict = world.check()
     assert verdict.compared[0].comparison.faults["missing"] == missing
     assert verdict.ok is not bool(missing)
-    told = "40 records equal, 60 deleted by the target's retention: the target holds the rest of what the source holds"
+    told = (
+        "40 records equal, 60 deleted by the target's retention: the target holds the rest "
+        "of what the source holds"
+    )
     assert (told in as_lines(verdict)[-1]) is verdict.ok
 
 
@@ -297,7 +343,9 @@ def test_what_only_the_target_has_is_an_alarm_until_it_is_accepted(world: World)
     assert world.check().ok
 
 
-def test_what_retention_had_deleted_before_is_no_gap_where_a_position_was_forgotten(world: World) -> None:
+def test_what_retention_had_deleted_before_is_no_gap_where_a_position_was_forgotten(
+    world: World,
+) -> None:
     world.equal(100)
     world.edge.trim(P, 30)
     assert world.check().ok
@@ -310,14 +358,24 @@ def test_what_retention_had_deleted_before_is_no_gap_where_a_position_was_forgot
     assert "offsets 30 to 69 may be missing" in world.alarms()[0]
 
 
-def test_a_missing_record_is_told_also_after_retention_has_deleted_the_evidence(world: World) -> None:
+def test_a_missing_record_is_told_also_after_retention_has_deleted_the_evidence(
+    world: World,
+) -> None:
     world.edge.put(P, range(10))
     world.central.put(Q, [*range(3), *range(6, 10)])
     world.positions = {P: 10}
     verdict = world.check()
-    assert (verdict.ok, verdict.alarms, verdict.compared[0].comparison.faults["missing"]) == (False, [], 3)
+    assert (verdict.ok, verdict.alarms, verdict.compared[0].comparison.faults["missing"]) == (
+        False,
+        [],
+        3,
+    )
     world.edge.trim(P, 6)
-    assert [alarm for alarm in world.alarms() if alarm.startswith("events.a-0: 3 missing, the first at edge offset 3")]
+    assert [
+        alarm
+        for alarm in world.alarms()
+        if alarm.startswith("events.a-0: 3 missing, the first at edge offset 3")
+    ]
     assert not world.check(accept=True).alarms
     assert world.check().ok
 
@@ -345,7 +403,9 @@ def test_nothing_compared_is_not_well(world: World) -> None:
     assert as_lines(verdict)[0].startswith("ALARM nothing was compared")
 
 
-def test_a_sampled_check_says_how_much_it_compared_and_asks_for_every_remote_topic(world: World) -> None:
+def test_a_sampled_check_says_how_much_it_compared_and_asks_for_every_remote_topic(
+    world: World,
+) -> None:
     parts = [Partition("events.a", n) for n in range(4)]
     for p in parts:
         world.edge.put(p, range(10))
@@ -353,17 +413,27 @@ def test_a_sampled_check_says_how_much_it_compared_and_asks_for_every_remote_top
     world.positions = dict.fromkeys(parts, 10)
     verdict = world.check(sample=1)
     assert (verdict.ok, len(verdict.compared), verdict.left_out) == (True, 1, 3)
-    assert as_lines(verdict)[-1] == "1 of 4 topic-partitions compared, 10 records equal: what was compared is equal on both sides"
+    assert as_lines(verdict)[-1] == (
+        "1 of 4 topic-partitions compared, 10 records equal: what was compared is equal "
+        "on both sides"
+    )
     assert as_object(verdict)["left_out"] == 3
-    assert as_lines(world.check())[-1] == "4 topic-partitions compared, 40 records equal: the target holds what the source holds"
+    assert (
+        as_lines(world.check())[-1]
+        == "4 topic-partitions compared, 40 records equal: the target holds what the source holds"
+    )
     del world.central.records[Partition("edge.events.a", 2)]
     for seed in range(8):
         verdict = world.check(sample=1, seed=seed)
-        assert [(alarm.name, alarm.subject) for alarm in verdict.alarms] == [(AlarmName.REMOTE_MISSING, "events.a-2")]
+        assert [(alarm.name, alarm.subject) for alarm in verdict.alarms] == [
+            (AlarmName.REMOTE_MISSING, "events.a-2")
+        ]
         assert (len(verdict.compared), verdict.left_out) == (1, 2)
 
 
-def test_what_was_found_is_told_also_where_it_cannot_be_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_found_is_told_also_where_it_cannot_be_remembered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuses(*_: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
@@ -375,7 +445,9 @@ def test_what_was_found_is_told_also_where_it_cannot_be_remembered(world: World,
     assert [verdict.ok for verdict in told] == [True]
 
 
-def test_a_log_start_that_moves_each_time_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_start_that_moves_each_time_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.equal(100)
     starts: Iterator[int] = iter(range(1, 99))
 

@@ -1,4 +1,6 @@
-"""The watch: what begins and is over is told once, what is lost stands over restarts, and clusters that are away are an alarm."""
+"""The watch: what begins and is over is told once, what is lost stands over restarts, and clusters
+that are away are an alarm.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +41,24 @@ class Played:
         self.looked()
         if self.away:
             raise Unavailable("the central Kafka cluster did not answer")
-        self.seen = dataclasses.replace(self.seen, now_ms=max(self.seen.now_ms, before.looked_ms) + 10_000)
+        self.seen = dataclasses.replace(
+            self.seen, now_ms=max(self.seen.now_ms, before.looked_ms) + 10_000
+        )
         return self.seen
 
 
 def watch(folder: Path, played: Played, clock: FakeClock | None = None) -> tuple[Watch, Metrics]:
     metrics = Metrics()
-    return Watch(played, WatchMemory(folder), Limits(24.0, {}), metrics, clock or FakeClock()), metrics
+    return Watch(
+        played, WatchMemory(folder), Limits(24.0, {}), metrics, clock or FakeClock()
+    ), metrics
 
 
 def alarms_of(metrics: Metrics) -> dict[str, float]:
-    counts = {name: metrics.registry.get_sample_value("hourmark_mirror_alarms", {"name": name}) for name in WATCHED}
+    counts = {
+        name: metrics.registry.get_sample_value("hourmark_mirror_alarms", {"name": name})
+        for name in WATCHED
+    }
     return {name: count for name, count in counts.items() if count}
 
 
@@ -64,7 +73,9 @@ def test_an_alarm_is_told_once_when_it_begins_with_what_to_do_and_once_when_it_i
         watching.look()
     told = [record.message for record in caplog.records if record.levelno == logging.ERROR]
     assert len(told) == 1
-    assert told[0].startswith("ALARM mirror-remote-topic-missing: topic events.a has no remote topic")
+    assert told[0].startswith(
+        "ALARM mirror-remote-topic-missing: topic events.a has no remote topic"
+    )
     assert told[0].endswith("(docs/runbooks/mirror-remote-topic-missing.md)")
     assert alarms_of(metrics) == {AlarmName.REMOTE_MISSING: 1}
     played.seen = WELL
@@ -76,7 +87,9 @@ def test_an_alarm_is_told_once_when_it_begins_with_what_to_do_and_once_when_it_i
 def test_a_loss_stands_over_restarts_until_it_is_accepted(tmp_path: Path) -> None:
     played = Played()
     watch(tmp_path, played)[0].look()
-    played.seen = dataclasses.replace(played.seen, ends={P: 600}, starts={P: 500}, positions={P: 600})
+    played.seen = dataclasses.replace(
+        played.seen, ends={P: 600}, starts={P: 500}, positions={P: 600}
+    )
     assert [a.name for a in watch(tmp_path, played)[0].look().alarms] == [AlarmName.OVERTAKEN]
     assert [a.name for a in watch(tmp_path, played)[0].look().alarms] == [AlarmName.OVERTAKEN]
     assert watch(tmp_path, played)[0].look(accept=True).alarms == []
@@ -109,8 +122,12 @@ def test_clusters_that_are_away_end_nothing_and_are_an_alarm_within_a_minute(
 def test_what_the_accepting_look_finds_is_told_by_it_and_stands(tmp_path: Path) -> None:
     played = Played()
     watch(tmp_path, played)[0].look()
-    played.seen = dataclasses.replace(played.seen, ends={P: 600}, starts={P: 500}, positions={P: 600})
-    assert [a.name for a in watch(tmp_path, played)[0].look(accept=True).alarms] == [AlarmName.OVERTAKEN]
+    played.seen = dataclasses.replace(
+        played.seen, ends={P: 600}, starts={P: 500}, positions={P: 600}
+    )
+    assert [a.name for a in watch(tmp_path, played)[0].look(accept=True).alarms] == [
+        AlarmName.OVERTAKEN
+    ]
     assert [a.name for a in watch(tmp_path, played)[0].look().alarms] == [AlarmName.OVERTAKEN]
     assert watch(tmp_path, played)[0].look(accept=True).alarms == []
 
@@ -120,7 +137,9 @@ def test_a_loss_stands_over_a_restart_while_the_clusters_are_away(
 ) -> None:
     played, stopping = Played(), threading.Event()
     watch(tmp_path, played)[0].look()
-    played.seen = dataclasses.replace(played.seen, ends={P: 600}, starts={P: 500}, positions={P: 600})
+    played.seen = dataclasses.replace(
+        played.seen, ends={P: 600}, starts={P: 500}, positions={P: 600}
+    )
     watch(tmp_path, played)[0].look()
     caplog.clear()
     played.away = True
@@ -128,12 +147,16 @@ def test_a_loss_stands_over_a_restart_while_the_clusters_are_away(
     monkeypatch.setattr(stopping, "wait", lambda _: stopping.set())
     watching.run(stopping)
     assert alarms_of(metrics) == {AlarmName.OVERTAKEN: 1}
-    assert [r.message[: len("ALARM mirror-overtaken")] for r in caplog.records if r.levelno == logging.ERROR] == [
-        "ALARM mirror-overtaken"
-    ]
+    assert [
+        r.message[: len("ALARM mirror-overtaken")]
+        for r in caplog.records
+        if r.levelno == logging.ERROR
+    ] == ["ALARM mirror-overtaken"]
 
 
-def test_where_no_topic_is_verified_text_json_and_metrics_say_so_with_the_reason(tmp_path: Path) -> None:
+def test_where_no_topic_is_verified_text_json_and_metrics_say_so_with_the_reason(
+    tmp_path: Path,
+) -> None:
     """Not `verified through now`, nor a lag of 0."""
     played = Played()
     watching, metrics = watch(tmp_path, played)
@@ -148,14 +171,19 @@ def test_where_no_topic_is_verified_text_json_and_metrics_say_so_with_the_reason
         f"edge {'events.a':<40} not verified: no record came since the first look",
         "nothing of site edge is verified by samples yet, 0 alarms",
     ]
-    assert json.loads(json.dumps(as_object("edge", found)))["unverified"] == {"events.a": "no record came since the first look"}
+    assert json.loads(json.dumps(as_object("edge", found)))["unverified"] == {
+        "events.a": "no record came since the first look"
+    }
     assert as_object("edge", found)["verified"] == {}
     played.seen = dataclasses.replace(played.seen, ends={P: 600})
     watching.look()
     assert lag_s() == math.inf, "there are records of which none was compared"
     sample = Sample(Stretch(100, 300), 40, played.seen.now_ms, None)
     played.seen = dataclasses.replace(played.seen, positions={P: 300}, samples={P: sample})
-    assert list(as_lines("edge", watching.look()))[-1] == "1 topics of site edge verified by samples, 0 alarms"
+    assert (
+        list(as_lines("edge", watching.look()))[-1]
+        == "1 topics of site edge verified by samples, 0 alarms"
+    )
     assert lag_s() == 10.0
 
 
@@ -175,11 +203,17 @@ def test_two_looks_of_two_processes_take_turns(tmp_path: Path) -> None:
     assert order == ["first", "second"]
 
 
-def test_whoever_holds_the_memory_and_stands_still_is_waited_for_only_so_long_and_named(tmp_path: Path) -> None:
+def test_whoever_holds_the_memory_and_stands_still_is_waited_for_only_so_long_and_named(
+    tmp_path: Path,
+) -> None:
     """A `--once` that was stopped by Ctrl-Z: it would silence the watch for good."""
     watch(tmp_path, Played())[0].look()
     other = WatchMemory(tmp_path, turn_s=0.0)
-    with WatchMemory(tmp_path).turn(), pytest.raises(Unavailable, match=r"watch\.lock"), other.turn():
+    with (
+        WatchMemory(tmp_path).turn(),
+        pytest.raises(Unavailable, match=r"watch\.lock"),
+        other.turn(),
+    ):
         pass
     with other.turn() as before:
         assert before.looked_ms > 0
@@ -188,7 +222,9 @@ def test_whoever_holds_the_memory_and_stands_still_is_waited_for_only_so_long_an
 def test_on_a_full_disk_alarms_are_told_and_looks_go_on_from_each_other_and_the_file_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The mirror may have died of the same disk: it stands still, and that must be seen over several looks."""
+    """The mirror may have died of the same disk: it stands still, and that must be seen over
+    several looks.
+    """
     played, clock, stopping = Played(), FakeClock(), threading.Event()
     watching, metrics = watch(tmp_path, played, clock)
     watching.look()
@@ -216,7 +252,9 @@ def test_on_a_full_disk_alarms_are_told_and_looks_go_on_from_each_other_and_the_
     assert looks[11] == {AlarmName.TASK_STOPPED: 1}, "the disk has room again"
     told = [r.message for r in caplog.records if r.levelno >= logging.WARNING]
     assert len(told) == 3, "two alarms, once each, and the end of one"
-    assert sum("watch.json cannot be written: No space left on device" in text for text in told) == 1
+    assert (
+        sum("watch.json cannot be written: No space left on device" in text for text in told) == 1
+    )
     assert json.loads((tmp_path / WATCH).read_text())["looked_ms"] == played.seen.now_ms
 
 
@@ -230,6 +268,8 @@ def test_a_damaged_memory_is_named(tmp_path: Path) -> None:
 def test_every_metric_is_documented() -> None:
     documented = (ROOT / "docs" / "metrics.md").read_text()
     families = [
-        line.split()[2] for line in generate_latest(Metrics().registry).decode().splitlines() if line.startswith("# HELP")
+        line.split()[2]
+        for line in generate_latest(Metrics().registry).decode().splitlines()
+        if line.startswith("# HELP")
     ]
     assert families and [name for name in families if f"| `{name}` | gauge" not in documented] == []

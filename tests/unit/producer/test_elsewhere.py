@@ -20,13 +20,24 @@ ALIKE = b"one line\n" * 50
 
 
 def followed(
-    number: int, *, head: bytes = HEAD, offset: int = 0, source: str = "app", suspected: Path | None = None
+    number: int,
+    *,
+    head: bytes = HEAD,
+    offset: int = 0,
+    source: str = "app",
+    suspected: Path | None = None,
 ) -> TrackedFile:
     position = Position(head=head, offset=offset, size_seen=offset)
     place = Place(source, f"/logs/app.log.{number}", str(suspected or f"/logs/app.log.{number}"))
     identity = Identity(1, number, number)
     progress = Progress(position=position)
-    return TrackedFile(file_id=f"file-{number}", identity=identity, place=place, progress=progress, suspected=bool(suspected))
+    return TrackedFile(
+        file_id=f"file-{number}",
+        identity=identity,
+        place=place,
+        progress=progress,
+        suspected=bool(suspected),
+    )
 
 
 @pytest.fixture
@@ -37,7 +48,9 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 
 def test_a_file_accounts_for_one_content(checkpoint: Checkpoint) -> None:
     log = followed(0)
-    search = Elsewhere(Files([log, followed(1, offset=700), followed(2, offset=500)]), checkpoint).of(log)
+    search = Elsewhere(
+        Files([log, followed(1, offset=700), followed(2, offset=500)]), checkpoint
+    ).of(log)
     assert not search.was_asked
     assert [search(HEAD, 0) for _ in range(3)] == [700, 500, 0]
     assert search.was_asked
@@ -57,31 +70,50 @@ def test_what_is_over_and_was_one_line_without_its_end_was_not_read(checkpoint: 
     assert Elsewhere(Files([log]), checkpoint).of(log)(HEAD, 0) == 0
 
 
-def test_an_archive_that_is_to_be_looked_into_counts_if_it_begins_so(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_an_archive_that_is_to_be_looked_into_counts_if_it_begins_so(
+    checkpoint: Checkpoint, tmp_path: Path
+) -> None:
     paths = [tmp_path / f"app.log.{number}.gz" for number in range(3)]
     for path, content in zip(paths, [lines(50), b"something else\n", lines(50)[:-10]], strict=True):
         path.write_bytes(gzip.compress(content))
     paths[2].write_bytes(paths[2].read_bytes()[:-12])  # cut off
     log = followed(0)
-    files = Files([log, *(followed(number, head=b"", suspected=path) for number, path in enumerate(paths, 1))])
+    files = Files(
+        [log, *(followed(number, head=b"", suspected=path) for number, path in enumerate(paths, 1))]
+    )
     search = Elsewhere(files, checkpoint).of(log)
     assert search(HEAD, 0) == len(lines(50))
     assert search(lines(50, 1000)[:HEAD_BYTES], 0) == 0
 
 
-@pytest.mark.parametrize("head", [b"", HEAD[:63], ALIKE[:HEAD_BYTES]], ids=["empty", "short", "alike"])
-def test_what_anything_may_begin_with_is_nowhere(checkpoint: Checkpoint, tmp_path: Path, head: bytes) -> None:
+@pytest.mark.parametrize(
+    "head", [b"", HEAD[:63], ALIKE[:HEAD_BYTES]], ids=["empty", "short", "alike"]
+)
+def test_what_anything_may_begin_with_is_nowhere(
+    checkpoint: Checkpoint, tmp_path: Path, head: bytes
+) -> None:
     for content in (lines(50), ALIKE):
         path = tmp_path / "app.log.9.gz"
         path.write_bytes(gzip.compress(content))
         log = followed(0)
-        files = Files([log, followed(1, head=content[:HEAD_BYTES], offset=700), followed(9, head=b"", suspected=path)])
+        files = Files(
+            [
+                log,
+                followed(1, head=content[:HEAD_BYTES], offset=700),
+                followed(9, head=b"", suspected=path),
+            ]
+        )
         assert Elsewhere(files, checkpoint).of(log)(head, 0) == 0
 
 
 def test_files_of_other_sources_do_not_count(checkpoint: Checkpoint) -> None:
     log = followed(0)
-    assert Elsewhere(Files([log, followed(1, offset=700, source="other")]), checkpoint).of(log)(HEAD, 0) == 0
+    assert (
+        Elsewhere(Files([log, followed(1, offset=700, source="other")]), checkpoint).of(log)(
+            HEAD, 0
+        )
+        == 0
+    )
 
 
 def test_a_few_more_looks_are_waited_for(checkpoint: Checkpoint) -> None:

@@ -15,14 +15,18 @@ HEADER = b"#Version: 1.0\n#Fields: " + b"date time c-ip " * 20 + b"\n"
 
 def past(content: bytes, offset: int | None = None, *, awaited: bool = False) -> Past:
     offset = len(content) if offset is None else offset
-    return Past(content[:HEAD_BYTES], offset, content[max(0, offset - ANCHOR_BYTES) : offset], awaited)
+    return Past(
+        content[:HEAD_BYTES], offset, content[max(0, offset - ANCHOR_BYTES) : offset], awaited
+    )
 
 
 def answer(content: bytes, *pasts: Past) -> Answer:
     return ask(io.BytesIO(content), pasts, lambda: None).answer
 
 
-@pytest.mark.parametrize("offset", [len(lines(1)), len(lines(5)), len(lines(5000)), len(lines(9999)), len(lines(10_000))])
+@pytest.mark.parametrize(
+    "offset", [len(lines(1)), len(lines(5)), len(lines(5000)), len(lines(9999)), len(lines(10_000))]
+)
 def test_what_holds_both_ends_of_what_was_read_was_read(offset: int) -> None:
     told = answer(lines(10_000), past(lines(10_000), offset))
     assert told is (Answer.READ if offset > 64 else Answer.UNTOLD)
@@ -33,7 +37,10 @@ def test_what_begins_otherwise_was_not_read() -> None:
 
 
 def test_what_only_begins_alike_was_not_read() -> None:
-    assert answer(HEADER + lines(100, 1000), past(HEADER + lines(100)), past(HEADER + lines(30))) is Answer.UNREAD
+    assert (
+        answer(HEADER + lines(100, 1000), past(HEADER + lines(100)), past(HEADER + lines(30)))
+        is Answer.UNREAD
+    )
 
 
 def test_what_may_be_the_beginning_of_what_was_read_is_not_told() -> None:
@@ -80,4 +87,6 @@ def test_nothing_was_not_read_unless_nothing_was() -> None:
 def test_what_is_over_does_not_tell_while_another_that_begins_so_is_awaited() -> None:
     over, copy = past(lines(50))._replace(is_over=True), past(lines(100), 0, awaited=True)
     assert answer(lines(100), over, copy) is Answer.NOT_YET
-    assert answer(lines(100), over, past(lines(100, 7), 0, awaited=True)) is Answer.READ, "the other begins otherwise"
+    assert answer(lines(100), over, past(lines(100, 7), 0, awaited=True)) is Answer.READ, (
+        "the other begins otherwise"
+    )

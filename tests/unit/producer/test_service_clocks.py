@@ -1,4 +1,6 @@
-"""Delivery services whose clocks are hours apart: those are believed that most agree with, this host's clock among them."""
+"""Delivery services whose clocks are hours apart: those are believed that most agree with, this
+host's clock among them.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def link_to(*recorders: Recorder, clock_ahead_ms: int = 0) -> Iterator[ServiceLi
         def now_ms(self) -> int:
             return super().now_ms() + clock_ahead_ms
 
-    with closing(ServiceLink(TailerConfig(service_urls=[recorder.url for recorder in recorders]), Here())) as link:
+    with closing(
+        ServiceLink(TailerConfig(service_urls=[recorder.url for recorder in recorders]), Here())
+    ) as link:
         yield link
 
 
@@ -48,9 +52,15 @@ def is_now(reading: Reading) -> bool:
 
 def report_to(_service: str) -> HostReport:
     return HostReport(
-        host_id="a" * 32, host_name="host", kind="tailer", incarnation="b" * 32, sequence=0, received_at_ms=0, goodbye=False,
+        host_id="a" * 32,
+        host_name="host",
+        kind="tailer",
+        incarnation="b" * 32,
+        sequence=0,
+        received_at_ms=0,
+        goodbye=False,
         sources=(),
-    )  # fmt: skip
+    )
 
 
 def clocks_of(ahead_ms: dict[str, int], here_ms: int = 0) -> ServiceClocks:
@@ -85,14 +95,22 @@ class _Apart(FakeClock):
         ({"a": 0, "b": 1000, "c": HOUR_MS}, 9 * HOUR_MS, {"a", "b"}),
         ({"a": 0, "b": CLOCKS_APART_MS_MAX}, 0, {"a", "b"}),
         ({"a": 0, "b": CLOCKS_APART_MS_MAX + 1}, 0, {"a"}),
-        ({"a": -180_000, "b": 0, "c": 180_000}, 0, {"a", "b", "c"}),  # all are near the truth, if not each other
+        (
+            {"a": -180_000, "b": 0, "c": 180_000},
+            0,
+            {"a", "b", "c"},
+        ),  # all are near the truth, if not each other
         ({"a": -310_000, "b": 0, "c": 310_000}, 0, {"b"}),
         ({}, 0, set()),
     ],
 )
-def test_those_are_believed_that_most_agree_with(ahead_ms: dict[str, int], here_ms: int, believed: set[str]) -> None:
+def test_those_are_believed_that_most_agree_with(
+    ahead_ms: dict[str, int], here_ms: int, believed: set[str]
+) -> None:
     assert clocks_of(ahead_ms, here_ms).believed(list(ahead_ms)).keys() == believed
-    assert clocks_of(ahead_ms, here_ms).troubles(list(ahead_ms)).keys() == ahead_ms.keys() - believed
+    assert (
+        clocks_of(ahead_ms, here_ms).troubles(list(ahead_ms)).keys() == ahead_ms.keys() - believed
+    )
 
 
 @given(st.lists(st.integers(-CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_MAX), min_size=1, max_size=6))
@@ -104,8 +122,14 @@ def test_none_is_doubted_that_is_near_this_host_and_half_of_the_others(ahead_ms:
         assert name in believed or 2 * near < len(of) + 1
 
 
-@given(st.lists(st.integers(-CLOCKS_APART_MS_MAX // 2, CLOCKS_APART_MS_MAX // 2), min_size=1, max_size=6))
-def test_of_clocks_that_are_near_none_is_doubted_whatever_this_host_says(ahead_ms: list[int]) -> None:
+@given(
+    st.lists(
+        st.integers(-CLOCKS_APART_MS_MAX // 2, CLOCKS_APART_MS_MAX // 2), min_size=1, max_size=6
+    )
+)
+def test_of_clocks_that_are_near_none_is_doubted_whatever_this_host_says(
+    ahead_ms: list[int],
+) -> None:
     for here_ms in (0, -9 * HOUR_MS, 9 * HOUR_MS):
         of = {str(number): ms for number, ms in enumerate(ahead_ms)}
         assert clocks_of(of, here_ms).believed(list(of)).keys() == of.keys()
@@ -117,13 +141,21 @@ def test_one_that_is_no_service_any_longer_is_no_witness() -> None:
 
 
 def test_what_is_said_names_both_and_how_far_they_are_apart() -> None:
-    troubles = clocks_of({"http://a": 0, "http://b": -3 * HOUR_MS}).troubles(["http://a", "http://b"])
-    assert troubles == {"http://b": "its clock is 10800 s behind that of http://a, which more clocks agree with"}
+    troubles = clocks_of({"http://a": 0, "http://b": -3 * HOUR_MS}).troubles(
+        ["http://a", "http://b"]
+    )
+    assert troubles == {
+        "http://b": "its clock is 10800 s behind that of http://a, which more clocks agree with"
+    }
 
 
 @pytest.mark.parametrize(("after_s", "believed"), [(HEARD_S, {"a"}), (HEARD_S + 1, {"b"})])
-def test_an_older_reading_is_as_good_as_a_new_one_for_some_minutes(after_s: float, believed: set[str]) -> None:
-    """How far a clock is ahead of what runs here alone is compared. One that is gone for good decides nothing for ever."""
+def test_an_older_reading_is_as_good_as_a_new_one_for_some_minutes(
+    after_s: float, believed: set[str]
+) -> None:
+    """How far a clock is ahead of what runs here alone is compared. One that is gone for good
+    decides nothing for ever.
+    """
     clock = FakeClock()
     read = ServiceClocks(clock)
     read.note("a", Reading(clock.now_ms(), "1-a", clock.monotonic_s()))
@@ -133,8 +165,13 @@ def test_an_older_reading_is_as_good_as_a_new_one_for_some_minutes(after_s: floa
 
 
 @pytest.mark.parametrize("wrong_is_first", [True, False])
-def test_the_time_of_a_service_that_is_hours_behind_is_given_to_no_range(wrong: Recorder, wrong_is_first: bool) -> None:
-    with recording() as right, link_to(*((wrong, right) if wrong_is_first else (right, wrong))) as link:
+def test_the_time_of_a_service_that_is_hours_behind_is_given_to_no_range(
+    wrong: Recorder, wrong_is_first: bool
+) -> None:
+    with (
+        recording() as right,
+        link_to(*((wrong, right) if wrong_is_first else (right, wrong))) as link,
+    ):
         assert all(is_now(link.fresh(age_max_s=-1.0)) for _ in range(6))
 
 
@@ -157,7 +194,10 @@ def test_while_no_service_that_is_believed_answers_ranges_wait(wrong: Recorder) 
             assert is_now(link.fresh())
             rightly.close()
             link.close()  # connections to it are gone, too
-            said = rf"{wrong.url}: its clock is 10[78]\d\d s behind that of {right.url}, which more clocks agree with"
+            said = (
+                rf"{wrong.url}: its clock is 10[78]\d\d s behind that of {right.url}, which "
+                r"more clocks agree with"
+            )
             for _ in range(3):
                 with pytest.raises(Busy, match=said):
                     link.fresh(age_max_s=-1.0)
@@ -194,14 +234,24 @@ def test_what_is_not_believed_is_no_floor_of_later_ranges(recorder: Recorder) ->
         assert is_now(link.fresh())
 
 
-def test_lines_of_now_go_out_with_the_time_of_now(host: Host, wrong: Recorder, caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_of_now_go_out_with_the_time_of_now(
+    host: Host, wrong: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
     """A service whose clock is hours behind refuses them, and another takes them."""
     caplog.set_level(logging.WARNING)
-    wrong.behaviour = lambda one: 503 if one.range.observed_at_ms - wrong.clock() > 15 * 60_000 else 200
+    wrong.behaviour = lambda one: (
+        503 if one.range.observed_at_ms - wrong.clock() > 15 * 60_000 else 200
+    )
     with recording() as right:
-        host.settings |= {"service_urls": [wrong.url, right.url], "range_bytes": 1024, "report_seconds": 0.1}
+        host.settings |= {
+            "service_urls": [wrong.url, right.url],
+            "range_bytes": 1024,
+            "report_seconds": 0.1,
+        }
         with host.running(lines(500)) as tailer:
-            wait_for(lambda: right.stored != [] and tailer.stand().troubles != [], "the clock is told")
+            wait_for(
+                lambda: right.stored != [] and tailer.stand().troubles != [], "the clock is told"
+            )
             told = [trouble.message for trouble in tailer.stand().troubles]
             wrong.clock = NOW.now_ms
             wait_for(lambda: not tailer.stand().troubles, "it is set right, and that is seen")

@@ -27,7 +27,9 @@ SINCE = datetime.fromtimestamp(OLD_S + 3600, UTC).isoformat()
 
 
 def say(host: Host, **settings: Any) -> None:
-    host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/app.log*"], **settings)]
+    host.settings["sources"] = [
+        TailedSource(name="app", paths=[f"{host.logs}/app.log*"], **settings)
+    ]
 
 
 def kept(host: Host) -> Balance:
@@ -57,12 +59,18 @@ def test_end_passes_over_what_was_there_and_counts_it(host: Host, recorder: Reco
     skipped(host, 100 * LINE)
     host.drain(lines(10, 100))
     assert sent(recorder) == lines(10, 100)
-    assert [one.range.start for one in recorder.stored] == [100 * LINE], "ids are those that they would have had"
+    assert [one.range.start for one in recorder.stored] == [100 * LINE], (
+        "ids are those that they would have had"
+    )
     skipped(host, 100 * LINE)
 
 
-@pytest.mark.parametrize("begun", [b"a lin", b"x" * 200_000])  # the second is longer than what one look back reads
-def test_a_line_that_is_being_written_at_the_first_look_comes_whole(host: Host, recorder: Recorder, begun: bytes) -> None:
+@pytest.mark.parametrize(
+    "begun", [b"a lin", b"x" * 200_000]
+)  # the second is longer than what one look back reads
+def test_a_line_that_is_being_written_at_the_first_look_comes_whole(
+    host: Host, recorder: Recorder, begun: bytes
+) -> None:
     say(host, read_from="end")
     with host.running(lines(5) + begun) as tailer:
         wait_for(lambda: len(tailer.files) == 1, "it is followed")
@@ -180,7 +188,11 @@ def test_a_commit_that_fails_later_in_the_first_scan_decides_nothing_anew(
             tailer._scanner.scan(2)
         host.append(lines(1, 20), host.logs / "app.log.new")
         tailer._scanner.scan(3)
-        assert [file.progress.position.offset for file in tailer.files if file.place.path.endswith("new")] == [0]
+        assert [
+            file.progress.position.offset
+            for file in tailer.files
+            if file.place.path.endswith("new")
+        ] == [0]
 
 
 def test_reread_reads_all_from_the_start(host: Host, recorder: Recorder) -> None:
@@ -213,7 +225,9 @@ def test_excluded_files_do_not_begin_to_be_followed(host: Host, recorder: Record
     assert sent(recorder) == lines(20), "under a name that is meant it is followed"
 
 
-def test_a_known_file_is_finished_under_a_name_that_is_named_by(host: Host, recorder: Recorder) -> None:
+def test_a_known_file_is_finished_under_a_name_that_is_named_by(
+    host: Host, recorder: Recorder
+) -> None:
     say(host, exclude=[f"{host.logs}/app.log.*"])
     host.drain(lines(10))
     host.append(lines(10, 10))
@@ -222,7 +236,9 @@ def test_a_known_file_is_finished_under_a_name_that_is_named_by(host: Host, reco
     assert sent(recorder) == lines(30)
 
 
-def test_old_files_begin_to_be_followed_once_they_are_written_to(host: Host, recorder: Recorder) -> None:
+def test_old_files_begin_to_be_followed_once_they_are_written_to(
+    host: Host, recorder: Recorder
+) -> None:
     say(host, ignore_older_seconds=3600)
     host.append(lines(10))
     make_old(host)
@@ -247,7 +263,11 @@ def test_what_is_left_out_is_opened_once(host: Host, monkeypatch: pytest.MonkeyP
     host.append(lines(10))
     opened, real = list[str](), os.open
     with host.tailer() as (tailer, _):
-        monkeypatch.setattr(os, "open", lambda path, flags, **more: opened.append(str(path)) or real(path, flags, **more))  # type: ignore[func-returns-value]
+        monkeypatch.setattr(
+            os,
+            "open",
+            lambda path, flags, **more: opened.append(str(path)) or real(path, flags, **more),  # type: ignore[func-returns-value]
+        )
         for number in range(3):
             tailer._scanner.scan(number)
     assert opened.count(str(host.app)) == 1
@@ -287,12 +307,19 @@ def test_wrong_settings_are_named(settings: dict[str, Any], named: str) -> None:
         checked(TailerConfig(sources=[TailedSource(name="app", paths=["/a"], **settings)]))
 
 
-@pytest.mark.parametrize("read_from", ["start", "end", "2026-11-01T00:00:00Z", "2026-11-01T01:00:00+01:00"])
+@pytest.mark.parametrize(
+    "read_from", ["start", "end", "2026-11-01T00:00:00Z", "2026-11-01T01:00:00+01:00"]
+)
 def test_right_settings_are_taken(read_from: str) -> None:
-    beginnings.check(TailedSource(name="app", paths=["/a"], read_from=read_from, exclude=["*.x", "/a/**"]), "here")
+    beginnings.check(
+        TailedSource(name="app", paths=["/a"], read_from=read_from, exclude=["*.x", "/a/**"]),
+        "here",
+    )
 
 
-@pytest.mark.parametrize("settings", [{"read_from": "end"}, {"exclude": ["*"]}, {"ignore_older_seconds": 1}])
+@pytest.mark.parametrize(
+    "settings", [{"read_from": "end"}, {"exclude": ["*"]}, {"ignore_older_seconds": 1}]
+)
 def test_what_is_received_is_all_read(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="goes not with `input`"):
         checked(TailerConfig(sources=[TailedSource(name="app", input="stdin", **settings)]))

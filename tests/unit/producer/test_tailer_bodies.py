@@ -1,4 +1,6 @@
-"""Large bodies of spooled ranges lie beside the checkpoint, and are the same at every retry, or the tailer says so."""
+"""Large bodies of spooled ranges lie beside the checkpoint, and are the same at every retry, or the
+tailer says so.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from hourmark.errors import UsageError
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointBroken
 from hourmark_producer.checkpoint.spooled_ranges import BESIDE, FORMAT, Bodies, BodyDamaged, Extent
 
-TEXT = b"".join(b"%d %s\n" % (number, os.urandom(40).hex().encode()) for number in range(4000))  # of which much remains, packed
+TEXT = b"".join(
+    b"%d %s\n" % (number, os.urandom(40).hex().encode()) for number in range(4000)
+)  # of which much remains, packed
 
 
 @pytest.fixture
@@ -48,9 +52,13 @@ def table(state: Path, sql: str) -> list[tuple[object, ...]]:
         db.close()
 
 
-def test_after_a_kill_the_same_range_is_sent_though_its_file_is_gone(refused: Path, host: Host, recorder: Recorder) -> None:
+def test_after_a_kill_the_same_range_is_sent_though_its_file_is_gone(
+    refused: Path, host: Host, recorder: Recorder
+) -> None:
     assert table(refused, "SELECT typeof(body) FROM ranges") == [("text",)], "it lies beside"
-    assert table(refused, "SELECT format FROM meta") == [(BESIDE,)], "no version before may go on with it"
+    assert table(refused, "SELECT format FROM meta") == [(BESIDE,)], (
+        "no version before may go on with it"
+    )
     (first, *_) = recorder.received
     host.app.unlink()
     host.drain()
@@ -63,7 +71,9 @@ def test_a_stop_in_order_leaves_all_in_the_database(host: Host, recorder: Record
     recorder.behaviour = lambda _: 503
     with host.running(TEXT):
         recorder.wait_received(1)
-    assert table(host.state, "SELECT typeof(body), format FROM ranges, meta") == [("blob", FORMAT)], "any version can go on"
+    assert table(host.state, "SELECT typeof(body), format FROM ranges, meta") == [
+        ("blob", FORMAT)
+    ], "any version can go on"
     beside(host.state).unlink()
     recorder.behaviour = lambda _: 200
     host.drain()
@@ -71,13 +81,17 @@ def test_a_stop_in_order_leaves_all_in_the_database(host: Host, recorder: Record
 
 
 @pytest.mark.parametrize("harm", ["removed", "emptied", "one bit", "other bytes"])
-def test_a_body_that_is_not_as_it_was_written_is_no_other_range(refused: Path, host: Host, recorder: Recorder, harm: str) -> None:
+def test_a_body_that_is_not_as_it_was_written_is_no_other_range(
+    refused: Path, host: Host, recorder: Recorder, harm: str
+) -> None:
     content = bytearray(beside(refused).read_bytes())
     if harm == "removed":
         beside(refused).unlink()
     else:
         content[len(content) // 2] ^= 1
-        beside(refused).write_bytes({"emptied": b"", "one bit": bytes(content)}.get(harm, bytes(len(content))))
+        beside(refused).write_bytes(
+            {"emptied": b"", "one bit": bytes(content)}.get(harm, bytes(len(content)))
+        )
     with pytest.raises(UsageError, match="a range's body"):
         host.drain()
     recorder.received.clear()  # what is sent from now on need not be cut as it was
@@ -93,15 +107,23 @@ def test_what_is_put_aside_keeps_its_bodies(refused: Path, host: Host) -> None:
 
 
 def packed(size: int, number: int) -> bytes:
-    return zstandard.ZstdCompressor(write_checksum=True).compress(number.to_bytes(4, "big") + os.urandom(size))
+    return zstandard.ZstdCompressor(write_checksum=True).compress(
+        number.to_bytes(4, "big") + os.urandom(size)
+    )
 
 
-@given(steps=st.lists(st.tuples(st.integers(1, 30_000), st.integers(0, 3), st.booleans()), max_size=40))
+@given(
+    steps=st.lists(st.tuples(st.integers(1, 30_000), st.integers(0, 3), st.booleans()), max_size=40)
+)
 def test_no_body_is_written_over_while_a_row_may_name_it(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, bool]]
 ) -> None:
     path = tmp_path_factory.mktemp("state") / "bodies"
-    bodies, named, doubted = Bodies(path, {}), dict[int, tuple[Extent, bytes]](), dict[int, tuple[Extent, bytes]]()
+    bodies, named, doubted = (
+        Bodies(path, {}),
+        dict[int, tuple[Extent, bytes]](),
+        dict[int, tuple[Extent, bytes]](),
+    )
     for number, (size, left, fails) in enumerate(steps):
         body = packed(size, number)
         extents = bodies.put({number: body})
@@ -112,7 +134,9 @@ def test_no_body_is_written_over_while_a_row_may_name_it(
         else:
             bodies.settled(out)
             doubted.clear()
-            named = {at: one for at, one in named.items() if at not in out} | {number: (extents[number], body)}
+            named = {at: one for at, one in named.items() if at not in out} | {
+                number: (extents[number], body)
+            }
         for extent, content in (*named.values(), *doubted.values()):
             assert bodies.get(extent) == content
     most = sum(-(-(size + 100) // 4096) * 4096 for size, _, _ in steps)
@@ -159,7 +183,9 @@ def test_lines_that_come_one_by_one_stay_in_the_database(host: Host, recorder: R
     recorder.behaviour = lambda _: 503
     with host.running(lines(10)):
         recorder.wait_received(1)
-        assert table(host.state, "SELECT typeof(body), format FROM ranges, meta") == [("blob", FORMAT)], "one fsync, not two"
+        assert table(host.state, "SELECT typeof(body), format FROM ranges, meta") == [
+            ("blob", FORMAT)
+        ], "one fsync, not two"
 
 
 def test_a_thread_that_is_late_writes_into_no_other_file(tmp_path: Path) -> None:

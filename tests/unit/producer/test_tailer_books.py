@@ -1,4 +1,6 @@
-"""The books: bytes seen = acknowledged + in flight + pending + skipped + known lost, by source, whatever happens to files."""
+"""The books: bytes seen = acknowledged + in flight + pending + skipped + known lost, by source,
+whatever happens to files.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def test_a_line_without_an_end_is_pending(host: Host) -> None:
         is_all(tailer.balances()["app"], 10 * LINE + 6, pending=6)
 
 
-def test_what_no_service_takes_is_in_flight_or_pending_also_after_a_restart(host: Host, recorder: Recorder) -> None:
+def test_what_no_service_takes_is_in_flight_or_pending_also_after_a_restart(
+    host: Host, recorder: Recorder
+) -> None:
     host.settings["range_bytes"] = 1024
     recorder.behaviour = lambda _: 503
     with host.running(lines(1000)) as tailer:
@@ -60,7 +64,9 @@ def test_what_no_service_takes_is_in_flight_or_pending_also_after_a_restart(host
     is_all(kept(host)["app"], 1000 * LINE)
 
 
-def test_what_a_truncation_destroys_is_lost_and_what_follows_is_seen_anew(host: Host, recorder: Recorder) -> None:
+def test_what_a_truncation_destroys_is_lost_and_what_follows_is_seen_anew(
+    host: Host, recorder: Recorder
+) -> None:
     host.settings |= {"range_bytes": 1024, "ranges_in_flight": 1}
     recorder.behaviour = lambda one: 200 if one.range.start == 0 else 503
     with host.running(lines(500)) as tailer:
@@ -68,30 +74,42 @@ def test_what_a_truncation_destroys_is_lost_and_what_follows_is_seen_anew(host: 
         wait_for(lambda: tailer.balances()["app"].in_flight == RANGE, "one is on its way")
         host.app.write_bytes(lines(3, 5000))
         wait_for(lambda: tailer.balances()["app"].seen == 503 * LINE, "the truncation is seen")
-        is_all(tailer.balances()["app"], 503 * LINE, in_flight=RANGE, pending=503 * LINE - 2 * RANGE)
+        is_all(
+            tailer.balances()["app"], 503 * LINE, in_flight=RANGE, pending=503 * LINE - 2 * RANGE
+        )
         recorder.behaviour = lambda _: 200
-        wait_for(lambda: tailer.balances()["app"].acknowledged == 2 * RANGE + 3 * LINE, "what is there is acknowledged")
+        wait_for(
+            lambda: tailer.balances()["app"].acknowledged == 2 * RANGE + 3 * LINE,
+            "what is there is acknowledged",
+        )
         is_all(tailer.balances()["app"], 503 * LINE, lost=500 * LINE - 2 * RANGE)
     is_all(kept(host)["app"], 503 * LINE, lost=500 * LINE - 2 * RANGE)
 
 
-def test_a_truncation_destroys_nothing_of_several_ranges_that_are_on_their_way(host: Host, recorder: Recorder) -> None:
+def test_a_truncation_destroys_nothing_of_several_ranges_that_are_on_their_way(
+    host: Host, recorder: Recorder
+) -> None:
     host.settings |= {"range_bytes": 1024, "ranges_in_flight": 8}
     held = threading.Event()
 
     def hold(one: Received) -> int:
-        if one.range.generation == 0 and one.range.start:  # acknowledged, the first one lets two be on their way
+        if (
+            one.range.generation == 0 and one.range.start
+        ):  # acknowledged, the first one lets two be on their way
             held.wait(20)
         return 200
 
     recorder.behaviour = hold
     with host.running(lines(500)) as tailer:
-        wait_for(lambda: tailer.balances()["app"].in_flight >= 2 * RANGE, "several are on their way")
+        wait_for(
+            lambda: tailer.balances()["app"].in_flight >= 2 * RANGE, "several are on their way"
+        )
         host.app.write_bytes(lines(3, 5000))
         wait_for(lambda: tailer.balances()["app"].seen == 503 * LINE, "the truncation is seen")
         held.set()
         wait_for(
-            lambda: tailer.balances()["app"].pending + tailer.balances()["app"].in_flight == 0, "what is there is acknowledged"
+            lambda: tailer.balances()["app"].pending + tailer.balances()["app"].in_flight == 0,
+            "what is there is acknowledged",
         )
     sent = sum(len(content) for content in recorder.contents().values())
     assert sent >= 3 * RANGE + 3 * LINE, "all that were on their way arrived"
@@ -103,7 +121,10 @@ def test_a_deleted_file_stays_in_the_books(host: Host) -> None:
         wait_for(lambda: tailer.balances()["app"].acknowledged == 100 * LINE, "all is acknowledged")
     host.app.unlink()
     with host.running() as tailer:
-        wait_for(lambda: not any(not file.is_gone for file in tailer.files), "it is not followed any more")
+        wait_for(
+            lambda: not any(not file.is_gone for file in tailer.files),
+            "it is not followed any more",
+        )
         is_all(tailer.balances()["app"], 100 * LINE)
 
 
@@ -139,7 +160,10 @@ def test_a_source_of_another_name_takes_over_what_is_to_be_read_and_no_more(host
 
 
 def test_they_balance_at_every_moment_under_load(host: Host, recorder: Recorder) -> None:
-    host.settings |= {"range_bytes": 1024, "sources": [TailedSource(name=n, paths=[f"{host.logs}/{n}.log*"]) for n in ("a", "b")]}
+    host.settings |= {
+        "range_bytes": 1024,
+        "sources": [TailedSource(name=n, paths=[f"{host.logs}/{n}.log*"]) for n in ("a", "b")],
+    }
     writing, seen = threading.Event(), list[dict[str, Balance]]()
     recorder.behaviour = lambda one: 503 if one.number % 5 == 0 else 200
 
@@ -155,21 +179,30 @@ def test_they_balance_at_every_moment_under_load(host: Host, recorder: Recorder)
     with host.running() as tailer:
         writer, until_s = threading.Thread(target=write), time.monotonic() + 60
         writer.start()
-        while not (writing.is_set() and all(one.acknowledged == 6000 * LINE for one in tailer.balances().values())):
+        while not (
+            writing.is_set()
+            and all(one.acknowledged == 6000 * LINE for one in tailer.balances().values())
+        ):
             seen.append(tailer.balances())
             assert time.monotonic() < until_s, seen[-1]
             time.sleep(0.01)
         writer.join()
-    assert [balance.off_by for moment in seen for balance in moment.values() if balance.off_by] == []
+    assert [
+        balance.off_by for moment in seen for balance in moment.values() if balance.off_by
+    ] == []
     for name in ("a", "b"):
         course = [moment[name].seen for moment in seen if name in moment]
-        assert course == sorted(course) and len(set(course)) > 10, "what was seen does not become less"
-    assert {name: (one.seen, one.acknowledged) for name, one in kept(host).items()} == dict.fromkeys(
-        ("a", "b"), (6000 * LINE, 6000 * LINE)
-    )
+        assert course == sorted(course) and len(set(course)) > 10, (
+            "what was seen does not become less"
+        )
+    assert {
+        name: (one.seen, one.acknowledged) for name, one in kept(host).items()
+    } == dict.fromkeys(("a", "b"), (6000 * LINE, 6000 * LINE))
 
 
-def test_a_checkpoint_of_a_version_without_books_begins_them_balanced(host: Host, recorder: Recorder) -> None:
+def test_a_checkpoint_of_a_version_without_books_begins_them_balanced(
+    host: Host, recorder: Recorder
+) -> None:
     host.settings["range_bytes"] = 1024
     recorder.behaviour = lambda _: 503
     with host.running(lines(100)):
@@ -184,7 +217,11 @@ def test_a_checkpoint_of_a_version_without_books_begins_them_balanced(host: Host
     recorder.behaviour = lambda _: 200
     host.drain()
     balance = kept(host)["app"]
-    assert balance.off_by == 0 and balance.pending == balance.in_flight == 0 and balance.acknowledged >= 100 * LINE
+    assert (
+        balance.off_by == 0
+        and balance.pending == balance.in_flight == 0
+        and balance.acknowledged >= 100 * LINE
+    )
 
 
 def test_a_byte_that_is_nowhere_puts_them_out_of_balance(host: Host) -> None:

@@ -1,4 +1,6 @@
-"""`caught_up_at` is the word that buckets are closed on: it is never claimed too early, and it is claimed again and again."""
+"""`caught_up_at` is the word that buckets are closed on: it is never claimed too early, and it is
+claimed again and again.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,17 @@ from hourmark_producer.watch.scanner import Scanner
 
 RANGE = ByteRange(
     host_id="0" * 32,
-    file_id="1" * 32, generation=0, start=100, end=150, observed_at_ms=0, rules="r", zone="UTC", source="app", path="/app.log",
+    file_id="1" * 32,
+    generation=0,
+    start=100,
+    end=150,
+    observed_at_ms=0,
+    rules="r",
+    zone="UTC",
+    source="app",
+    path="/app.log",
     host_name="host",
-)  # fmt: skip
+)
 
 
 def observed(size: int) -> Observation:
@@ -41,7 +51,9 @@ def observed(size: int) -> Observation:
 
 
 def tracked(size: int, **progress: object) -> TrackedFile:
-    file = TrackedFile(file_id="1" * 32, identity=Identity(1, 1, 1), place=Place("app", "/app.log", "/app.log"))
+    file = TrackedFile(
+        file_id="1" * 32, identity=Identity(1, 1, 1), place=Place("app", "/app.log", "/app.log")
+    )
     file.observed = observed(size)
     file.due = 1
     file.progress = dataclasses.replace(Progress(examined_scan=1), **progress)  # type: ignore[arg-type]
@@ -50,16 +62,27 @@ def tracked(size: int, **progress: object) -> TrackedFile:
 
 def in_flight(size: int, *, acknowledged: bool = False) -> TrackedFile:
     """Read to 150; the range that ends there is on its way, or its answer has come."""
-    return tracked(size, position=Position(offset=150), quiet_to=150, in_flight=(Outgoing(1, RANGE, acknowledged=acknowledged),))
+    return tracked(
+        size,
+        position=Position(offset=150),
+        quiet_to=150,
+        in_flight=(Outgoing(1, RANGE, acknowledged=acknowledged),),
+    )
 
 
 @pytest.mark.parametrize(
     ("file", "met"),
     [
         (tracked(100, position=Position(offset=100), quiet_to=100), True),
-        (tracked(100, position=Position(offset=90), quiet_to=100), True),  # an unterminated last line
+        (
+            tracked(100, position=Position(offset=90), quiet_to=100),
+            True,
+        ),  # an unterminated last line
         (tracked(100, position=Position(offset=90), quiet_to=99), False),
-        (tracked(100, position=Position(offset=100), quiet_to=100, examined_scan=0), False),  # not looked at since
+        (
+            tracked(100, position=Position(offset=100), quiet_to=100, examined_scan=0),
+            False,
+        ),  # not looked at since
         (in_flight(100), True),  # behind the target
         (in_flight(101), False),
         (in_flight(100, acknowledged=True), True),
@@ -99,7 +122,9 @@ def test_a_source_without_files_is_caught_up(host: Host, recorder: Recorder) -> 
     assert recorder.last.caught_up_at_ms is not None
 
 
-def test_the_first_report_precedes_the_first_range_and_a_hello_both(host: Host, recorder: Recorder) -> None:
+def test_the_first_report_precedes_the_first_range_and_a_hello_both(
+    host: Host, recorder: Recorder
+) -> None:
     recorder.report_status = 503
     with host.running(lines(10)):
         wait_for(lambda: recorder.requests.count("/v1/reports") >= 3, "reports are tried")
@@ -109,7 +134,9 @@ def test_the_first_report_precedes_the_first_range_and_a_hello_both(host: Host, 
     assert recorder.requests[0] == "/v1/hello"
 
 
-def test_reports_of_one_incarnation_are_numbered_and_end_with_goodbye(host: Host, recorder: Recorder) -> None:
+def test_reports_of_one_incarnation_are_numbered_and_end_with_goodbye(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(lines(10))
     first = list(recorder.reports)
     assert [one.sequence for one in first] == list(range(len(first)))
@@ -120,7 +147,9 @@ def test_reports_of_one_incarnation_are_numbered_and_end_with_goodbye(host: Host
     assert len({one.host_id for one in recorder.reports}) == 1
 
 
-def test_no_goodbye_with_work_left(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_goodbye_with_work_left(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hourmark_producer.tailer.STOP_WITHIN_S", 0.3)
     recorder.behaviour = lambda _: 503
     with host.running(lines(10)):
@@ -138,7 +167,10 @@ def test_a_stop_is_no_goodbye_as_the_application_writes_on(host: Host, recorder:
 
 def test_an_unacknowledged_range_holds_the_claim_back(host: Host, recorder: Recorder) -> None:
     with host.running():
-        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "caught up")
+        wait_for(
+            lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None,
+            "caught up",
+        )
         recorder.behaviour = lambda _: 503
         host.append(lines(10))
         written_ms = recorder.clock()
@@ -150,7 +182,10 @@ def test_an_unacknowledged_range_holds_the_claim_back(host: Host, recorder: Reco
 
 
 def test_a_file_that_cannot_be_opened_holds_its_source_back_and_is_named(
-    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    host: Host,
+    recorder: Recorder,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     real = os.open
     denied = threading.Event()
@@ -168,7 +203,10 @@ def test_a_file_that_cannot_be_opened_holds_its_source_back_and_is_named(
     host.settings["sources"].append(TailedSource(name="other", paths=[f"{host.logs}/other/*"]))
     with host.running():
         wait_for(
-            lambda: bool(recorder.reports) and recorder.reports[-1].sources[1].caught_up_at_ms is not None,
+            lambda: (
+                bool(recorder.reports)
+                and recorder.reports[-1].sources[1].caught_up_at_ms is not None
+            ),
             "the other source is caught up",
         )
         recorder.wait_stored(1)
@@ -179,7 +217,9 @@ def test_a_file_that_cannot_be_opened_holds_its_source_back_and_is_named(
     assert len(recorder.contents()) == 2
 
 
-def test_a_drain_that_cannot_read_everything_says_what(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drain_that_cannot_read_everything_says_what(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = os.scandir
 
     def guarded(path: str) -> object:
@@ -196,10 +236,14 @@ def test_a_drain_that_cannot_read_everything_says_what(host: Host, recorder: Rec
 def test_never_too_early_under_a_writer_that_races_the_scan(host: Host, recorder: Recorder) -> None:
     claims = _race(host, recorder)
     assert not _too_early(recorder, claims)
-    assert len({at_ms for at_ms, _ in claims}) >= CLAIMS, "a busy source must be caught up again and again"
+    assert len({at_ms for at_ms, _ in claims}) >= CLAIMS, (
+        "a busy source must be caught up again and again"
+    )
 
 
-def test_the_race_finds_claims_that_are_too_early(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_race_finds_claims_that_are_too_early(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Target, "is_met", lambda _: True)
     assert _too_early(recorder, _race(host, recorder, fails_every=2))
 
@@ -218,7 +262,9 @@ def test_what_is_claimed_is_a_reading_from_before_the_scan(
         running[0]._client.fresh(age_max_s=-1.0)  # an answer arrives while it scans
         return seen
 
-    def noted(self: CaughtUp, readings_ms: dict[str, int], targets: list[Target], at_s: float) -> None:
+    def noted(
+        self: CaughtUp, readings_ms: dict[str, int], targets: list[Target], at_s: float
+    ) -> None:
         claimed[max(before)] = readings_ms[recorder.url]  # of the scan that has just ended
         begin(self, readings_ms, targets, at_s)
 
@@ -237,9 +283,12 @@ Claim = tuple[int, int]  # T, and how many ranges were acknowledged when the rep
 
 
 def _race(host: Host, recorder: Recorder, *, fails_every: int = 7) -> list[Claim]:
-    """A writer against the scan. The service's clock is a counter of writes, and moves on only after each write.
+    """A writer against the scan.
 
-    So when a report claims T, every line with a number up to T must have been acknowledged before it.
+    The service's clock is a counter of writes, and moves on only after each write.
+
+    So when a report claims T, every line with a number up to T must have been acknowledged before
+    it.
     """
     now, claims, done = [0], list[Claim](), threading.Event()
     recorder.clock = lambda: now[0]
@@ -248,7 +297,11 @@ def _race(host: Host, recorder: Recorder, *, fails_every: int = 7) -> list[Claim
 
     def write() -> None:
         rotation = 0
-        while not done.is_set() and now[0] < 100_000 and (now[0] < 3000 or len({at_ms for at_ms, _ in claims}) < CLAIMS):
+        while (
+            not done.is_set()
+            and now[0] < 100_000
+            and (now[0] < 3000 or len({at_ms for at_ms, _ in claims}) < CLAIMS)
+        ):
             rotation += 1
             with host.app.open("ab", buffering=0) as file:
                 for tick in range(now[0] + 1, now[0] + 201):
@@ -259,7 +312,9 @@ def _race(host: Host, recorder: Recorder, *, fails_every: int = 7) -> list[Claim
                 host.app.rename(host.logs / f"app.log.{rotation}")
 
     recorder.on_report = lambda report: claims.extend(
-        (source.caught_up_at_ms, len(recorder.stored)) for source in report.sources if source.caught_up_at_ms is not None
+        (source.caught_up_at_ms, len(recorder.stored))
+        for source in report.sources
+        if source.caught_up_at_ms is not None
     )
     with host.running():
         writer = threading.Thread(target=write)

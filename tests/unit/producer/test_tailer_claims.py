@@ -1,4 +1,7 @@
-"""A claim rests on what was looked at, and is made to each service by its own clock. Each test is named after the fault."""
+"""A claim rests on what was looked at, and is made to each service by its own clock.
+
+Each test is named after the fault.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ def claimed(recorder: Recorder) -> bool:
     return bool(recorder.reports) and recorder.last.caught_up_at_ms is not None
 
 
-def test_a_service_whose_clock_is_behind_is_claimed_nothing_by_anothers(host: Host, recorder: Recorder) -> None:
+def test_a_service_whose_clock_is_behind_is_claimed_nothing_by_anothers(
+    host: Host, recorder: Recorder
+) -> None:
     """One fails over to the other, which takes reports but no ranges yet."""
     with recording() as behind:
         recorder.clock = lambda: time.time_ns() // 1_000_000 + 30_000
@@ -32,15 +37,25 @@ def test_a_service_whose_clock_is_behind_is_claimed_nothing_by_anothers(host: Ho
             host.append(lines(1, 10))
             written_ms = behind.clock()
             behind.on_report = lambda report: early.extend(
-                [report] if (report.received(behind.clock()).sources[0].caught_up_at_ms or 0) > written_ms else []
+                [report]
+                if (report.received(behind.clock()).sources[0].caught_up_at_ms or 0) > written_ms
+                else []
             )
-            wait_for(lambda: len(behind.received) > 3 and len(behind.reports) > 10, "the other is asked, and told")
+            wait_for(
+                lambda: len(behind.received) > 3 and len(behind.reports) > 10,
+                "the other is asked, and told",
+            )
             assert not early
             behind.behaviour = lambda _: 200
-            wait_for(lambda: bool(behind.stored) and (behind.last.caught_up_at_ms or 0) > written_ms, "caught up there")
+            wait_for(
+                lambda: bool(behind.stored) and (behind.last.caught_up_at_ms or 0) > written_ms,
+                "caught up there",
+            )
 
 
-def test_a_log_folder_that_is_not_mounted_is_not_caught_up_and_loses_nothing(host: Host, recorder: Recorder) -> None:
+def test_a_log_folder_that_is_not_mounted_is_not_caught_up_and_loses_nothing(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(lines(10))
     host.append(lines(10, 10))
     away = host.logs.rename(host.logs.with_name("away"))
@@ -75,7 +90,9 @@ def test_a_readable_folder_in_which_nothing_matches_was_looked_at_and_that_is_sa
     assert caplog.text.count("no file matches") == 1
 
 
-def test_a_link_switched_while_the_agent_was_down_loses_nothing_of_its_old_target(host: Host, recorder: Recorder) -> None:
+def test_a_link_switched_while_the_agent_was_down_loses_nothing_of_its_old_target(
+    host: Host, recorder: Recorder
+) -> None:
     dated = host.logs.parent / "dated"
     dated.mkdir()
     host.append(lines(100), dated / "1.log")
@@ -90,17 +107,25 @@ def test_a_link_switched_while_the_agent_was_down_loses_nothing_of_its_old_targe
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
 
 
-def test_a_file_that_vanished_unread_does_not_hold_the_claim_back_for_ever(host: Host, recorder: Recorder) -> None:
+def test_a_file_that_vanished_unread_does_not_hold_the_claim_back_for_ever(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(lines(10))
     host.app.rename(host.logs.parent / "rotated away")
     recorder.reports.clear()
     with host.running():
-        wait_for(lambda: claimed(recorder), "caught up: what it may have held is said to be unknown")
+        wait_for(
+            lambda: claimed(recorder), "caught up: what it may have held is said to be unknown"
+        )
         wait_for(lambda: recorder.last.unknown_losses == 1, "it is said")
-    assert all(not s.caught_up_at_ms or s.unknown_losses for one in recorder.reports for s in one.sources)
+    assert all(
+        not s.caught_up_at_ms or s.unknown_losses for one in recorder.reports for s in one.sources
+    )
 
 
-def test_a_mount_point_left_empty_is_not_caught_up_and_loses_nothing(host: Host, recorder: Recorder) -> None:
+def test_a_mount_point_left_empty_is_not_caught_up_and_loses_nothing(
+    host: Host, recorder: Recorder
+) -> None:
     """What is mounted there has another device number than the folder below it."""
     host.drain(lines(10))
     with sqlite3.connect(host.state / "checkpoint.sqlite") as db:

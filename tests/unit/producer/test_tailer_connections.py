@@ -1,4 +1,6 @@
-"""Connections of the tailer to its services: kept, given up when they must be, and never trusted with half an answer."""
+"""Connections of the tailer to its services: kept, given up when they must be, and never trusted
+with half an answer.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from contextlib import contextmanager
 import pytest
 from tests.support.waiting import wait_for
 
-from hourmark_producer.send.connections import ANSWER_BYTES_MAX, PROBLEMS, Address, Answer, Connections
+from hourmark_producer.send.connections import (
+    ANSWER_BYTES_MAX,
+    PROBLEMS,
+    Address,
+    Answer,
+    Connections,
+)
 
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nHourmark-Clock: 7\r\n\r\n{}"
 TLS = ssl.create_default_context()
@@ -74,12 +82,21 @@ def test_one_connection_carries_requests_that_follow_one_another(connections: Co
     with serving() as (server, address):
         for _ in range(3):
             answer = ask(connections, address)
-            assert (answer.status, answer.content, answer.headers["hourmark-clock"]) == (200, b"{}", "7")
+            assert (answer.status, answer.content, answer.headers["hourmark-clock"]) == (
+                200,
+                b"{}",
+                "7",
+            )
         assert len(server.accepted) == 1
-        assert server.requests[0].startswith(b"GET /base/v1/hello HTTP/1.1\r\n") and b"\r\nA: b\r\n" in server.requests[0]
+        assert (
+            server.requests[0].startswith(b"GET /base/v1/hello HTTP/1.1\r\n")
+            and b"\r\nA: b\r\n" in server.requests[0]
+        )
 
 
-def test_a_connection_that_the_service_closed_meanwhile_costs_no_request(connections: Connections) -> None:
+def test_a_connection_that_the_service_closed_meanwhile_costs_no_request(
+    connections: Connections,
+) -> None:
     with serving() as (server, address):
         ask(connections, address)
         server.accepted[0].shutdown(socket.SHUT_RDWR)
@@ -94,7 +111,9 @@ def test_an_answer_that_says_so_is_the_last_of_its_connection(connections: Conne
         assert len(server.accepted) == 2
 
 
-def test_replaced_certificates_end_a_connection_at_its_next_request(connections: Connections) -> None:
+def test_replaced_certificates_end_a_connection_at_its_next_request(
+    connections: Connections,
+) -> None:
     with serving() as (server, address):
         ask(connections, address)
         ask(connections, address, ssl.create_default_context())
@@ -121,11 +140,16 @@ def test_half_an_answer_is_none(connections: Connections, answer: bytes) -> None
 
 def test_an_endless_answer_is_not_read(connections: Connections) -> None:
     answer = WHOLE.replace(b"Content-Length: 2", b"Content-Length: %d" % (ANSWER_BYTES_MAX + 1))
-    with serving(answer) as (_, address), pytest.raises(http.client.HTTPException, match="none of a delivery service"):
+    with (
+        serving(answer) as (_, address),
+        pytest.raises(http.client.HTTPException, match="none of a delivery service"),
+    ):
         ask(connections, address)
 
 
-def test_an_answer_that_comes_byte_by_byte_holds_nobody_longer_than_one_that_does_not_come(connections: Connections) -> None:
+def test_an_answer_that_comes_byte_by_byte_holds_nobody_longer_than_one_that_does_not_come(
+    connections: Connections,
+) -> None:
     with serving(b"") as (server, address), contextlib.ExitStack() as ends:
         ended = threading.Event()
         ends.callback(ended.set)
@@ -145,10 +169,14 @@ def test_an_answer_that_comes_byte_by_byte_holds_nobody_longer_than_one_that_doe
         dripping.join(30.0)
 
 
-def test_an_answer_that_does_not_wait_for_all_of_its_request_is_heard(connections: Connections) -> None:
+def test_an_answer_that_does_not_wait_for_all_of_its_request_is_heard(
+    connections: Connections,
+) -> None:
     with serving(WHOLE.replace(b"200 OK", b"413 Too Large")) as (server, address):
         server.closes = True
-        answer = connections.ask(address, "POST", "/v1/ranges", {}, bytes(20 << 20), timeout_s=5.0, tls=TLS)
+        answer = connections.ask(
+            address, "POST", "/v1/ranges", {}, bytes(20 << 20), timeout_s=5.0, tls=TLS
+        )
         assert answer.status == 413
         with serving() as (_, other):
             assert ask(connections, other).status == 200
@@ -165,7 +193,9 @@ def test_what_a_service_closed_that_is_asked_no_more_is_let_go(connections: Conn
         assert kept.connection.fileno() == -1
 
 
-def test_closing_closes_what_is_idle_and_what_was_under_way_afterwards(connections: Connections) -> None:
+def test_closing_closes_what_is_idle_and_what_was_under_way_afterwards(
+    connections: Connections,
+) -> None:
     with serving() as (server, address):
         ask(connections, address)
         connections.close()
@@ -195,11 +225,21 @@ def test_addresses(url: str, host: str, port: int, prefix: str) -> None:
 
 
 def test_a_user_in_a_url_is_shown_to_the_service() -> None:
-    assert Address.of("http://a%40b:c%3Ad@host").headers == (("Authorization", "Basic YUBiOmM6ZA=="),)
+    assert Address.of("http://a%40b:c%3Ad@host").headers == (
+        ("Authorization", "Basic YUBiOmM6ZA=="),
+    )
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:8780", "ftp://host", "http://", "http://host:port", "http://host:99999", "http://host?a=b"]
+    "url",
+    [
+        "127.0.0.1:8780",
+        "ftp://host",
+        "http://",
+        "http://host:port",
+        "http://host:99999",
+        "http://host?a=b",
+    ],
 )
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(ValueError):
@@ -208,7 +248,10 @@ def test_what_is_no_address(url: str) -> None:
 
 def test_a_chunked_answer_without_end_is_read_up_to_the_limit_only() -> None:
     chunk = b"10000\r\n" + b"x" * (1 << 16) + b"\r\n"
-    with serving(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * (ANSWER_BYTES_MAX // (1 << 16) + 1)) as (
+    with serving(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + chunk * (ANSWER_BYTES_MAX // (1 << 16) + 1)
+    ) as (
         _,
         to,
     ):
@@ -219,7 +262,10 @@ def test_a_chunked_answer_without_end_is_read_up_to_the_limit_only() -> None:
 
 
 def test_a_chunked_answer_is_read_to_its_end_and_its_connection_kept() -> None:
-    with serving(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n") as (server, to):
+    with serving(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n") as (
+        server,
+        to,
+    ):
         connections = Connections()
         for _ in range(2):
             assert connections.ask(to, "GET", "/", {}, b"", timeout_s=20, tls=TLS).content == b"{}"

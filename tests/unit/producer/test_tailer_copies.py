@@ -23,7 +23,10 @@ def test_copytruncate_does_not_duplicate_everything_though_the_copy_matches(
         shutil.copyfile(host.app, host.logs / "app.log.1")
         os.truncate(host.app, 0)
         host.append(lines(10, 100))
-        wait_for(lambda: len(tailer.files) == 2 and all(file.is_read for file in tailer.files), "both are read")
+        wait_for(
+            lambda: len(tailer.files) == 2 and all(file.is_read for file in tailer.files),
+            "both are read",
+        )
         recorder.wait_text(lines(110))
     assert recorder.text().count(b"line 00000050 ") == 1
     assert "is a copy of" in caplog.text
@@ -50,7 +53,9 @@ def test_a_copy_that_is_still_being_made_is_waited_for(host: Host, recorder: Rec
     assert len(recorder.text()) == len(lines(1000))
 
 
-def test_a_copy_that_grows_beyond_what_was_read_of_its_file_is_waited_for_too(host: Host, recorder: Recorder) -> None:
+def test_a_copy_that_grows_beyond_what_was_read_of_its_file_is_waited_for_too(
+    host: Host, recorder: Recorder
+) -> None:
     """Its file is behind: more is in the half of the copy than was read."""
     host.settings["range_bytes"] = 1024
     recorder.behaviour = lambda one: 200 if one.range.end <= 8192 else 503
@@ -59,7 +64,9 @@ def test_a_copy_that_grows_beyond_what_was_read_of_its_file_is_waited_for_too(ho
         wait_for(lambda: len(recorder.stored) >= 8, "some of it is read")
         copy.write_bytes(lines(600))
         scans = tailer._scans
-        wait_for(lambda: len(tailer.files) == 2 and tailer._scans > scans + 5, "the half of it is seen")
+        wait_for(
+            lambda: len(tailer.files) == 2 and tailer._scans > scans + 5, "the half of it is seen"
+        )
         host.append(lines(400, 600), copy)
         os.truncate(host.app, 0)
         recorder.behaviour = lambda _: 200
@@ -68,7 +75,9 @@ def test_a_copy_that_grows_beyond_what_was_read_of_its_file_is_waited_for_too(ho
     assert sorted(recorder.text().splitlines()) == lines(1000).splitlines()
 
 
-def test_a_copy_that_has_all_of_its_file_is_waited_for_too_as_both_may_grow(host: Host, recorder: Recorder) -> None:
+def test_a_copy_that_has_all_of_its_file_is_waited_for_too_as_both_may_grow(
+    host: Host, recorder: Recorder
+) -> None:
     """A program goes on writing while its log is copied: the copier has not come to the end yet."""
     copy = host.logs / "app.log.1"
     with host.running(lines(1000)) as tailer:
@@ -82,7 +91,10 @@ def test_a_copy_that_has_all_of_its_file_is_waited_for_too_as_both_may_grow(host
         os.truncate(host.app, 0)
         wait_for(lambda: all(file.is_read for file in tailer.files), "it is passed over")
     host.drain(lines(10, 2000))
-    assert sorted(recorder.text().splitlines()) == [*lines(1010).splitlines(), *lines(10, 2000).splitlines()]
+    assert sorted(recorder.text().splitlines()) == [
+        *lines(1010).splitlines(),
+        *lines(10, 2000).splitlines(),
+    ]
 
 
 def test_a_copy_is_known_though_its_file_was_read_on_since(host: Host, recorder: Recorder) -> None:
@@ -105,7 +117,9 @@ def test_a_copy_of_what_nobody_read_yet_is_waited_for(host: Host, recorder: Reco
     assert b"".join(one.body for one in recorder.stored) == lines(1000)
 
 
-def test_a_copy_of_what_was_truncated_before_anybody_read_it_is_read(host: Host, recorder: Recorder) -> None:
+def test_a_copy_of_what_was_truncated_before_anybody_read_it_is_read(
+    host: Host, recorder: Recorder
+) -> None:
     copy = host.logs / "app.log.1"
     recorder.rules = ""  # nothing can be sent yet
     with host.running(lines(1000)) as tailer:
@@ -139,11 +153,16 @@ def test_what_is_written_to_a_copy_is_its_own(host: Host, recorder: Recorder) ->
 @pytest.mark.parametrize(
     ("content", "name"),
     [
-        (lines(50) + lines(60, 50), "app.log.1"),  # other lines after the same beginning: not a copy
+        (
+            lines(50) + lines(60, 50),
+            "app.log.1",
+        ),  # other lines after the same beginning: not a copy
         (lines(110), "other.log"),  # the same content, under a name of its own
     ],
 )
-def test_other_files_are_no_copies(host: Host, recorder: Recorder, content: bytes, name: str) -> None:
+def test_other_files_are_no_copies(
+    host: Host, recorder: Recorder, content: bytes, name: str
+) -> None:
     host.settings["sources"][0].paths[0] = f"{host.logs}/*"
     host.drain(lines(40) + lines(60, 1000))
     (host.logs / name).write_bytes(content)
@@ -151,15 +170,21 @@ def test_other_files_are_no_copies(host: Host, recorder: Recorder, content: byte
     assert recorder.files() == sorted([lines(40) + lines(60, 1000), content])
 
 
-def test_lines_that_are_all_alike_are_sent_rather_than_passed_over(host: Host, recorder: Recorder) -> None:
+def test_lines_that_are_all_alike_are_sent_rather_than_passed_over(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(b"heartbeat ok\n" * 100)
     shutil.copyfile(host.app, host.logs / "app.log.1")
     host.drain()
     assert len(recorder.stored) == 2
 
 
-@pytest.mark.parametrize("name", ["app-20261124.log", "app.log-20261124", "app.1.log", "app.log.old"])
-def test_a_copy_is_known_under_each_name_that_rotation_gives(host: Host, recorder: Recorder, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["app-20261124.log", "app.log-20261124", "app.1.log", "app.log.old"]
+)
+def test_a_copy_is_known_under_each_name_that_rotation_gives(
+    host: Host, recorder: Recorder, name: str
+) -> None:
     host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/*.log*"])]
     host.drain(lines(100))
     shutil.copyfile(host.app, host.logs / name)
@@ -184,7 +209,10 @@ def test_a_copy_that_holds_less_than_was_read_before_the_truncation(
             os.truncate(host.app, 0)
             copy.rename(host.logs / "app.log.1")
             host.append(lines(10, 5000))
-            wait_for(lambda: lines(10, 5000) in recorder.contents().values(), "the new generation is read")
+            wait_for(
+                lambda: lines(10, 5000) in recorder.contents().values(),
+                "the new generation is read",
+            )
     if restarts:
         os.truncate(host.app, 0)
         copy.rename(host.logs / "app.log.1")
@@ -193,10 +221,14 @@ def test_a_copy_that_holds_less_than_was_read_before_the_truncation(
     whole = lines(100) + b"half a line\n" + lines(60, 100)
     assert sorted(recorder.contents().values()) == sorted([whole, lines(10, 5000)])
     (host.logs / "app.log.1").unlink()
-    assert (summary.lost_bytes, host.drain().lost_bytes) == (0, 0), "its half line was read from the log"
+    assert (summary.lost_bytes, host.drain().lost_bytes) == (0, 0), (
+        "its half line was read from the log"
+    )
 
 
-def test_a_copy_of_a_log_that_goes_on(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_of_a_log_that_goes_on(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hourmark_producer.history.copies.COPYING_S", 0.3)
     host.drain(lines(100))
     shutil.copyfile(host.app, host.logs / "app.log.1")
@@ -205,7 +237,9 @@ def test_a_copy_of_a_log_that_goes_on(host: Host, recorder: Recorder, monkeypatc
     assert list(recorder.contents().values()) == [lines(140)]
 
 
-def test_another_file_that_begins_alike_is_no_copy(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_file_that_begins_alike_is_no_copy(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hourmark_producer.history.copies.COPYING_S", 0.3)
     banner = lines(30)
     host.drain(banner)
@@ -214,7 +248,9 @@ def test_another_file_that_begins_alike_is_no_copy(host: Host, recorder: Recorde
     other = banner + lines(21, 7000)
     host.append(other, host.logs / "app.log.1")
     host.drain()
-    assert sorted(recorder.contents().values()) == sorted([banner + lines(20, 1000) + lines(50, 2000), other])
+    assert sorted(recorder.contents().values()) == sorted(
+        [banner + lines(20, 1000) + lines(50, 2000), other]
+    )
 
 
 @pytest.mark.parametrize(("copied", "more"), [(3, 2), (15, 5), (100, 20), (1000, 500)])
@@ -239,10 +275,14 @@ def test_a_small_file_that_begins_as_its_log_does_is_its_own(
     host.drain(banner + lines(50, 1000))
     host.append(banner + lines(2, 7000), host.logs / "app.log.1")
     host.drain()
-    assert sorted(recorder.contents().values()) == sorted([banner + lines(50, 1000), banner + lines(2, 7000)])
+    assert sorted(recorder.contents().values()) == sorted(
+        [banner + lines(50, 1000), banner + lines(2, 7000)]
+    )
 
 
-def test_a_copy_that_is_begun_while_it_is_looked_at(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_is_begun_while_it_is_looked_at(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was empty when it was told that it is no copy, and had all its lines when it was cut."""
     monkeypatch.setattr("hourmark_producer.history.copies.COPYING_S", 0.3)
     host.drain(lines(100))
@@ -282,7 +322,9 @@ def test_a_small_file_that_begins_as_its_log_did_before_a_truncation_is_its_own(
 def test_a_file_that_begins_alike_is_read_though_it_is_written_all_the_time(
     host: Host, recorder: Recorder, truncated: bool
 ) -> None:
-    """Two logs of one program, whose lines begin under the same banner, and of which one is named after the other."""
+    """Two logs of one program, whose lines begin under the same banner, and of which one is named
+    after the other.
+    """
     banner = lines(12)
     host.drain(banner + lines(5000, 1000))
     if truncated:
@@ -319,7 +361,9 @@ def test_a_copy_in_the_making_that_has_its_first_line_alone(
 def test_a_backup_that_is_written_again_in_place_comes_twice_unless_it_is_excluded(
     host: Host, recorder: Recorder, has_log_begun_anew: bool, excluded: bool
 ) -> None:
-    """As docs/rotation.md says: its second content is a file's own, though it is that of another."""
+    """As docs/rotation.md says: its second content is a file's own, though it is that of
+    another.
+    """
     host.settings["sources"][0].exclude[:] = ["*.bak"] if excluded else []
     host.drain(lines(100))
     shutil.copyfile(host.app, host.logs / "app.log.bak")
@@ -356,7 +400,9 @@ def test_a_copy_is_known_by_each_name_that_its_log_had(host: Host, recorder: Rec
     assert recorder.sent() == lines(500).splitlines(keepends=True)
 
 
-def test_what_a_copy_holds_that_was_deleted_while_it_was_held_open_is_no_loss(host: Host, recorder: Recorder) -> None:
+def test_what_a_copy_holds_that_was_deleted_while_it_was_held_open_is_no_loss(
+    host: Host, recorder: Recorder
+) -> None:
     """It is looked into a moment later, and read on from where its log was."""
     host.settings["range_bytes"] = 1024
     recorder.behaviour = lambda one: 200 if one.range.end <= 2048 else 503

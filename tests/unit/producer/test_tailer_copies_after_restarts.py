@@ -1,4 +1,6 @@
-"""copytruncate while the tailer is down, or is killed between the truncation and its look at the copy."""
+"""copytruncate while the tailer is down, or is killed between the truncation and its look at the
+copy.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def test_what_was_unread_when_the_file_was_truncated_is_read_in_its_copy(tmp_pat
     assert summary.lost_bytes == 0
 
 
-def test_a_copy_is_known_by_a_tailer_that_was_restarted_after_it_saw_the_truncation(tmp_path: Path) -> None:
+def test_a_copy_is_known_by_a_tailer_that_was_restarted_after_it_saw_the_truncation(
+    tmp_path: Path,
+) -> None:
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)
         host.drain(lines(100))
@@ -44,7 +48,10 @@ def test_a_copy_is_known_by_a_tailer_that_was_restarted_after_it_saw_the_truncat
         host.drain(lines(100, 200))
         (tmp_path / "being-copied").rename(host.logs / "app.log.1")
         host.drain()
-    assert sorted(recorder.text().splitlines()) == [*lines(100).splitlines(), *lines(100, 200).splitlines()]
+    assert sorted(recorder.text().splitlines()) == [
+        *lines(100).splitlines(),
+        *lines(100, 200).splitlines(),
+    ]
 
 
 def test_the_rest_is_read_in_a_copy_that_no_pattern_matches(tmp_path: Path) -> None:
@@ -56,7 +63,9 @@ def test_the_rest_is_read_in_a_copy_that_no_pattern_matches(tmp_path: Path) -> N
         copytruncate(host, host.logs / "app-20261123.log")
         summary = host.drain(lines(100, 6000))
     assert sorted(recorder.contents().values()) == sorted([lines(5100), lines(100, 6000)])
-    assert (summary.lost_bytes, summary.unknown_losses) == (0, 1), "what came between copy and truncation is logrotate's"
+    assert (summary.lost_bytes, summary.unknown_losses) == (0, 1), (
+        "what came between copy and truncation is logrotate's"
+    )
 
 
 def test_a_socket_whose_name_could_be_that_of_a_copy_holds_nothing_up(tmp_path: Path) -> None:
@@ -71,7 +80,9 @@ def test_a_socket_whose_name_could_be_that_of_a_copy_holds_nothing_up(tmp_path: 
     assert summary.lost_bytes == 0
 
 
-def test_a_socket_whose_name_could_be_that_of_a_packed_file_holds_nothing_up(tmp_path: Path) -> None:
+def test_a_socket_whose_name_could_be_that_of_a_packed_file_holds_nothing_up(
+    tmp_path: Path,
+) -> None:
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)
         host.drain(lines(100))
@@ -92,7 +103,10 @@ def test_the_rest_is_read_in_a_copy_that_was_packed(tmp_path: Path) -> None:
         (host.logs / "app.log.1.gz").write_bytes(gzip.compress(host.app.read_bytes()))
         host.app.write_bytes(lines(7000, 6000))
         summary = host.drain()
-    assert {key[1]: content for key, content in recorder.contents().items()} == {0: lines(5100), 1: lines(7000, 6000)}
+    assert {key[1]: content for key, content in recorder.contents().items()} == {
+        0: lines(5100),
+        1: lines(7000, 6000),
+    }
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 1)
 
 
@@ -133,7 +147,9 @@ def test_a_stop_while_the_rest_is_read_in_a_copy(tmp_path: Path) -> None:
 
 
 def test_truncated_under_load_while_the_agent_lags(tmp_path: Path) -> None:
-    """The copy is whole, and what is in it is delivered once, though the file was truncated long before it was read."""
+    """The copy is whole, and what is in it is delivered once, though the file was truncated long
+    before it was read.
+    """
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)
         recorder.behaviour = lambda one: 200 if one.number == 0 else 503
@@ -176,8 +192,12 @@ def test_a_run_that_saw_the_truncation_ends_before_it_looked_for_the_copy(tmp_pa
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 1)
 
 
-def test_a_scan_that_is_late_does_not_undo_what_is_known_of_a_file_that_began_anew(tmp_path: Path) -> None:
-    """Else a copy would be read again from where the file was when that scan began, after a restart."""
+def test_a_scan_that_is_late_does_not_undo_what_is_known_of_a_file_that_began_anew(
+    tmp_path: Path,
+) -> None:
+    """Else a copy would be read again from where the file was when that scan began, after a
+    restart.
+    """
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)
         host.drain(lines(100))
@@ -185,8 +205,15 @@ def test_a_scan_that_is_late_does_not_undo_what_is_known_of_a_file_that_began_an
             (file,) = checkpoint.files()
             before = file.progress.position
             anew = Position(generation=before.generation + 1)
-            checkpoint.commit([changes.save_position(file.file_id, anew), changes.save_former(file.file_id, before)])
-            checkpoint.commit([changes.note_void(file.file_id, dataclasses.replace(before, offset=64))])
+            checkpoint.commit(
+                [
+                    changes.save_position(file.file_id, anew),
+                    changes.save_former(file.file_id, before),
+                ]
+            )
+            checkpoint.commit(
+                [changes.note_void(file.file_id, dataclasses.replace(before, offset=64))]
+            )
             assert checkpoint.files()[0].former == dataclasses.replace(
                 Position(),
                 generation=before.generation,
@@ -206,7 +233,10 @@ def test_both_the_file_and_its_copy_are_renamed_before_the_copy_is_seen(tmp_path
         copytruncate(host, host.logs / "app.log.2")
         host.app.rename(host.logs / "app.log.1")
         host.drain(lines(10, 20_000))
-    assert sorted(recorder.text().splitlines()) == [*lines(100).splitlines(), *lines(10, 20_000).splitlines()]
+    assert sorted(recorder.text().splitlines()) == [
+        *lines(100).splitlines(),
+        *lines(10, 20_000).splitlines(),
+    ]
 
 
 def test_the_folder_is_away_when_the_copy_is_looked_for(tmp_path: Path) -> None:
@@ -233,11 +263,14 @@ def test_the_folder_is_away_when_the_copy_is_looked_for(tmp_path: Path) -> None:
         assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 1)
 
 
-def test_a_packed_file_is_renamed_while_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packed_file_is_renamed_while_it_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     listed = remainders.packed_places
     stale = iter([{"app.log.1.gz": 1}])
     monkeypatch.setattr(
-        "hourmark_producer.history.remainders.packed_places", lambda file, paths: next(stale, None) or listed(file, paths)
+        "hourmark_producer.history.remainders.packed_places",
+        lambda file, paths: next(stale, None) or listed(file, paths),
     )
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)
@@ -301,10 +334,15 @@ def test_a_reused_inode_without_birth_times_whose_old_file_was_packed(tmp_path: 
         (host.logs / "app.log.1.gz").write_bytes(gzip.compress(host.app.read_bytes()))
         host.app.write_bytes(lines(10, 500))  # the same inode
         assert host.drain().lost_bytes == 0
-    assert {key[1]: content for key, content in recorder.contents().items()} == {0: lines(200), 1: lines(10, 500)}
+    assert {key[1]: content for key, content in recorder.contents().items()} == {
+        0: lines(200),
+        1: lines(10, 500),
+    }
 
 
-def test_a_copy_of_a_file_that_was_truncated_and_renamed_meanwhile_is_read_on_from_where_that_was_read(tmp_path: Path) -> None:
+def test_a_copy_of_a_file_that_was_truncated_and_renamed_meanwhile_is_read_on_from_where_that_was_read(
+    tmp_path: Path,
+) -> None:
     """Whether it was truncated is not known before it was looked at: until then the copy waits."""
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)
@@ -332,7 +370,8 @@ def test_a_rotation_gives_a_packed_file_the_name_of_another_while_it_is_looked_f
         host.app.unlink()
         listed, before = remainders.packed_places, iter([{str(newer): older.stat().st_ino}])
         monkeypatch.setattr(
-            "hourmark_producer.history.remainders.packed_places", lambda file, paths: next(before, None) or listed(file, paths)
+            "hourmark_producer.history.remainders.packed_places",
+            lambda file, paths: next(before, None) or listed(file, paths),
         )
         summary = host.drain()
     assert recorder.files() == sorted([lines(200), lines(10, 1000)])
@@ -342,20 +381,29 @@ def test_a_rotation_gives_a_packed_file_the_name_of_another_while_it_is_looked_f
 def test_what_was_left_to_a_file_is_read_in_its_copy_though_that_file_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its copy was passed over while it was whole; then it was truncated, and removed while nobody looked."""
+    """Its copy was passed over while it was whole; then it was truncated, and removed while nobody
+    looked.
+    """
     monkeypatch.setattr(copies, "COPYING_S", 0.0)
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)
         host.drain(lines(100))
         recorder.behaviour = lambda one: 503 if one.range.path.endswith("app.log") else 200
         with host.running(lines(5000, 100)) as tailer:
-            wait_for(lambda: any(file.progress.in_flight for file in tailer.files), "some of it is on its way")
+            wait_for(
+                lambda: any(file.progress.in_flight for file in tailer.files),
+                "some of it is on its way",
+            )
             host.append(lines(5000, 5100))
             (host.logs / "app.log.1").write_bytes(host.app.read_bytes())
             wait_for(
                 lambda: (
                     len(tailer.files) == 2
-                    and all(f.observed.size == f.progress.quiet_to for f in tailer.files if f.place.path.endswith(".1"))
+                    and all(
+                        f.observed.size == f.progress.quiet_to
+                        for f in tailer.files
+                        if f.place.path.endswith(".1")
+                    )
                 ),
                 "it is passed over",
             )
@@ -368,7 +416,9 @@ def test_what_was_left_to_a_file_is_read_in_its_copy_though_that_file_is_gone(
     assert sorted(recorder.text().splitlines()) == lines(10_100).splitlines()
 
 
-def test_a_log_that_was_copied_truncated_and_moved_away_has_its_rest_read_in_the_copy(tmp_path: Path) -> None:
+def test_a_log_that_was_copied_truncated_and_moved_away_has_its_rest_read_in_the_copy(
+    tmp_path: Path,
+) -> None:
     """Under its latest name nothing is called after it."""
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)

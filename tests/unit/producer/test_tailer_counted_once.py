@@ -15,7 +15,9 @@ from hourmark_producer.watch import retirement
 def test_the_unended_line_of_a_file_that_was_packed_while_it_was_open_is_counted_once(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retirement, "DELETED_LINGER_S", -1.0)  # it is let go by the look that finds it deleted
+    monkeypatch.setattr(
+        retirement, "DELETED_LINGER_S", -1.0
+    )  # it is let go by the look that finds it deleted
     content = lines(500) + b"no end"
     rotated, packed = host.logs / "app.log.1", host.logs / "app.log.1.gz"
     host.append(lines(1, 10_000))
@@ -27,7 +29,11 @@ def test_the_unended_line_of_a_file_that_was_packed_while_it_was_open_is_counted
         rotated.unlink()
         wait_for(lambda: recorder.last.lost_bytes > 0, "the end of the file is counted")
         since_ms = recorder.last.caught_up_at_ms or 0
-        wait_for(lambda: (recorder.last.caught_up_at_ms or 0) > since_ms, "the packed file was looked into", 30)
+        wait_for(
+            lambda: (recorder.last.caught_up_at_ms or 0) > since_ms,
+            "the packed file was looked into",
+            30,
+        )
     host.drain()
     assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (len(b"no end"), 0)
     assert len(recorder.sent()) == 501
@@ -46,5 +52,9 @@ def test_what_the_packed_file_holds_beyond_that_is_delivered(
         wait_for(lambda: recorder.last.lost_bytes > 0, "the end of the file is counted")
         with gzip.open(packed, "wb") as file:
             file.write(content + b" later\n")
-        wait_for(lambda: b"its end comes later\n" in recorder.sent(), "the line that has its end by now", 30)
+        wait_for(
+            lambda: b"its end comes later\n" in recorder.sent(),
+            "the line that has its end by now",
+            30,
+        )
     assert recorder.last.lost_bytes == len(b"its end comes"), "what was counted stays counted"

@@ -1,4 +1,6 @@
-"""The tailer and a service that wants tokens and certificates: it waits, says what to do, and drops nothing."""
+"""The tailer and a service that wants tokens and certificates: it waits, says what to do, and drops
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def test_refused_it_waits_says_what_to_do_and_goes_on_with_a_new_token(
 
 def test_past_its_rate_it_waits_and_everything_arrives(host: Host, service: Served) -> None:
     lines = syslog() * 10
-    give(host, of_tailer(service.harness, bytes_per_second=(len(lines) - 1) // 2).text)  # a byte more than may come at once
+    give(
+        host, of_tailer(service.harness, bytes_per_second=(len(lines) - 1) // 2).text
+    )  # a byte more than may come at once
     with host.running(lines):
         wait_for(lambda: clicks(service) == 10, "the first range, whole")
         host.append(syslog())
@@ -124,17 +128,25 @@ def test_a_service_of_another_ca_is_not_believed(
     assert clicks(service) == 0
 
 
-def test_wrong_files_and_a_token_in_clear_stop_the_start(tmp_path: Path, authority: Authority) -> None:
+def test_wrong_files_and_a_token_in_clear_stop_the_start(
+    tmp_path: Path, authority: Authority
+) -> None:
     token, pair = tmp_path / "token", authority.issue("tailer")
     token.write_text("hmk_0123456789abcdef_" + "A" * 43)
 
     def link(**settings: object) -> None:
-        ServiceLink(TailerConfig.model_validate({"token_file": token, **settings}), SystemClock()).close()
+        ServiceLink(
+            TailerConfig.model_validate({"token_file": token, **settings}), SystemClock()
+        ).close()
 
     link(service_urls=["https://elsewhere:1", "http://127.0.0.1:1", "http://localhost:1"])
-    with pytest.raises(ConfigError, match=r"tailer\.service_urls = 'http://elsewhere:1'.*in clear; use https"):
+    with pytest.raises(
+        ConfigError, match=r"tailer\.service_urls = 'http://elsewhere:1'.*in clear; use https"
+    ):
         link(service_urls=["http://elsewhere:1"])
-    with pytest.raises(ConfigError, match=r"tailer\.token_file .*No such file.*hourmark token create"):
+    with pytest.raises(
+        ConfigError, match=r"tailer\.token_file .*No such file.*hourmark token create"
+    ):
         link(token_file=tmp_path / "none")
     for content in (b"", b"two words", b"\xff\xfe", "hmk_é".encode(), b"x\r\nHost: y"):
         token.write_bytes(content)

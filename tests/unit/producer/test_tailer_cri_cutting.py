@@ -1,4 +1,6 @@
-"""Cutting of container logs: never between a partial line and its end, of either stream, and bounded all the same."""
+"""Cutting of container logs: never between a partial line and its end, of either stream, and
+bounded all the same.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,27 @@ from hourmark_producer.cut.sources import container_fields
 
 T = b"2026-11-21T01:39:58.123456789Z "
 LINES = [
-    T + b"stdout F full", T + b"stdout P a ", T + b"stdout F b", T + b"stderr P c P ", T + b"stderr F d", T + b"stderr P:x e",
-    T + b"stdout F", T + b"stdout F ", b"no form", b"", T + b"stdin F x", b"x" * 90,
-]  # fmt: skip
-CONTENT = st.tuples(st.lists(st.sampled_from(LINES), max_size=14), st.sampled_from([b"", b"unended", T + b"stdout F x"])).map(
-    lambda made: b"".join(line + b"\n" for line in made[0]) + made[1]
-)
+    T + b"stdout F full",
+    T + b"stdout P a ",
+    T + b"stdout F b",
+    T + b"stderr P c P ",
+    T + b"stderr F d",
+    T + b"stderr P:x e",
+    T + b"stdout F",
+    T + b"stdout F ",
+    b"no form",
+    b"",
+    T + b"stdin F x",
+    b"x" * 90,
+]
+CONTENT = st.tuples(
+    st.lists(st.sampled_from(LINES), max_size=14),
+    st.sampled_from([b"", b"unended", T + b"stdout F x"]),
+).map(lambda made: b"".join(line + b"\n" for line in made[0]) + made[1])
 LARGE = st.builds(Limits, st.integers(1, 600), st.just(100_000))
-SMALL = st.integers(1, 120).flatmap(lambda n: st.builds(Limits, st.just(n), st.integers(max(n, 100), 220)))
+SMALL = st.integers(1, 120).flatmap(
+    lambda n: st.builds(Limits, st.just(n), st.integers(max(n, 100), 220))
+)
 GROW = st.lists(st.tuples(st.integers(0, 900), st.booleans()), max_size=6).map(sorted)
 
 
@@ -33,7 +48,9 @@ def cuts(content: bytes, limits: Limits, grow: list[tuple[int, bool]]) -> Iterat
         visible = content[:size]
         while True:
 
-            def read(skip: int, count: int, visible: bytes = visible, position: int = position) -> bytes:
+            def read(
+                skip: int, count: int, visible: bytes = visible, position: int = position
+            ) -> bytes:
                 return visible[position + skip : position + skip + count]
 
             at_line = content[position - 1 : position] == b"\n"
@@ -56,7 +73,10 @@ def joined(body: bytes) -> list[tuple[bytes, bytes]]:
             found.append((b"", line, True))
             continue
         ended, text = parts[2].startswith(b"F"), parts[3] if len(parts) > 3 else b""
-        unended = next((n for n, (stream, _, done) in enumerate(found) if stream == parts[1] and not done), None)
+        unended = next(
+            (n for n, (stream, _, done) in enumerate(found) if stream == parts[1] and not done),
+            None,
+        )
         if unended is None:
             found.append((parts[1], text, ended))
         else:
@@ -66,7 +86,10 @@ def joined(body: bytes) -> list[tuple[bytes, bytes]]:
 
 def read_records(body: bytes) -> list[tuple[bytes, bytes]]:
     """By the reading of tailer and service."""
-    made = sorted((record for _, record in cri.records(body) if record is not None), key=lambda record: record.at)
+    made = sorted(
+        (record for _, record in cri.records(body) if record is not None),
+        key=lambda record: record.at,
+    )
     return [(record.stream, record.text) for record in made]
 
 
@@ -79,8 +102,14 @@ def test_lines_are_joined_by_stream(content: bytes) -> None:
 
 
 @given(CONTENT, LARGE, st.lists(st.integers(0, 900), max_size=6).map(sorted))
-def test_however_a_file_grows_and_is_cut_its_records_are_the_same(content: bytes, limits: Limits, sizes: list[int]) -> None:
-    found = [record for one in cuts(content, limits, [(size, False) for size in sizes]) for record in joined(bytes(one.body))]
+def test_however_a_file_grows_and_is_cut_its_records_are_the_same(
+    content: bytes, limits: Limits, sizes: list[int]
+) -> None:
+    found = [
+        record
+        for one in cuts(content, limits, [(size, False) for size in sizes])
+        for record in joined(bytes(one.body))
+    ]
     assert found == joined(content[: content.rfind(b"\n") + 1])
 
 
@@ -98,7 +127,9 @@ def test_ranges_together_are_the_bytes_of_the_file_and_bounded(
 
 
 @given(CONTENT, LARGE, GROW)
-def test_only_a_flush_cuts_what_is_partial(content: bytes, limits: Limits, grow: list[tuple[int, bool]]) -> None:
+def test_only_a_flush_cuts_what_is_partial(
+    content: bytes, limits: Limits, grow: list[tuple[int, bool]]
+) -> None:
     flushed = {size for size, flush in [*grow, (len(content), True)] if flush}
     at = 0
     for one in cuts(content, limits, grow):
@@ -117,9 +148,25 @@ def _is_clean(body: bytes) -> bool:
 
 
 def test_an_over_long_record_goes_in_pieces_of_whole_lines() -> None:
-    content = T + b"stdout F a\n" + (T + b"stdout P " + b"x" * 60 + b"\n") * 5 + T + b"stdout F end\n" + T + b"stdout F b\n"
-    found = [(one.part, bytes(one.body).count(b"\n")) for one in cuts(content, Limits(100, 220), [])]
-    assert found == [(Part.LINES, 1), (Part.CHUNK, 2), (Part.CHUNK, 2), (Part.LAST_CHUNK, 2), (Part.LINES, 1)]
+    content = (
+        T
+        + b"stdout F a\n"
+        + (T + b"stdout P " + b"x" * 60 + b"\n") * 5
+        + T
+        + b"stdout F end\n"
+        + T
+        + b"stdout F b\n"
+    )
+    found = [
+        (one.part, bytes(one.body).count(b"\n")) for one in cuts(content, Limits(100, 220), [])
+    ]
+    assert found == [
+        (Part.LINES, 1),
+        (Part.CHUNK, 2),
+        (Part.CHUNK, 2),
+        (Part.LAST_CHUNK, 2),
+        (Part.LINES, 1),
+    ]
 
 
 ID = "0123456789abcdef" * 4

@@ -10,12 +10,15 @@ from hourmark.records.ranges import Part
 from hourmark_producer.cut.lines import Cut, Limits, Pending, Read, cut
 
 LIMITS = st.integers(1, 12).flatmap(lambda n: st.builds(Limits, st.just(n), st.integers(n, 24)))
-CONTENT = st.lists(st.sampled_from([b"\n", b"a", b"bc", b"\r\n", b"\0", b"x" * 9, b"y" * 23, b"z" * 60]), max_size=30).map(
-    b"".join
-)
+CONTENT = st.lists(
+    st.sampled_from([b"\n", b"a", b"bc", b"\r\n", b"\0", b"x" * 9, b"y" * 23, b"z" * 60]),
+    max_size=30,
+).map(b"".join)
 
 
-def cuts(content: bytes, limits: Limits, grow: list[int] | None = None, *, anywhere: bool = True) -> tuple[list[Cut], int]:
+def cuts(
+    content: bytes, limits: Limits, grow: list[int] | None = None, *, anywhere: bool = True
+) -> tuple[list[Cut], int]:
     """All cuts of a file, which grows in the given steps, and the position reached."""
     result: list[Cut] = []
     position, in_line, searched = 0, False, 0
@@ -23,24 +26,34 @@ def cuts(content: bytes, limits: Limits, grow: list[int] | None = None, *, anywh
         visible = content[:size]
         while True:
 
-            def read(skip: int, count: int, visible: bytes = visible, position: int = position) -> bytes:
+            def read(
+                skip: int, count: int, visible: bytes = visible, position: int = position
+            ) -> bytes:
                 return visible[position + skip : position + skip + count]
 
             def whole(count: int, read: Read = read) -> memoryview:
                 return memoryview(read(0, count))
 
-            found = cut(read, limits, in_line=in_line, searched=searched, whole=whole if anywhere else None)
+            found = cut(
+                read, limits, in_line=in_line, searched=searched, whole=whole if anywhere else None
+            )
             if isinstance(found, Pending):
                 searched = found.searched
                 break
             found = found._replace(body=bytes(found.body))
             result.append(found)
-            position, in_line, searched = position + len(bytes(found.body)), found.part is Part.CHUNK, 0
+            position, in_line, searched = (
+                position + len(bytes(found.body)),
+                found.part is Part.CHUNK,
+                0,
+            )
     return result, position
 
 
 @given(CONTENT, LIMITS, st.lists(st.integers(0, 400), max_size=5).map(sorted))
-def test_ranges_together_are_the_bytes_of_the_file(content: bytes, limits: Limits, grow: list[int]) -> None:
+def test_ranges_together_are_the_bytes_of_the_file(
+    content: bytes, limits: Limits, grow: list[int]
+) -> None:
     found, position = cuts(content, limits, grow)
     assert b"".join(bytes(one.body) for one in found) == content[:position]
     rest = content[position:]
@@ -49,7 +62,9 @@ def test_ranges_together_are_the_bytes_of_the_file(content: bytes, limits: Limit
 
 
 @given(CONTENT, LIMITS, st.lists(st.integers(0, 400), max_size=5).map(sorted))
-def test_each_range_is_whole_lines_or_a_bounded_chunk(content: bytes, limits: Limits, grow: list[int]) -> None:
+def test_each_range_is_whole_lines_or_a_bounded_chunk(
+    content: bytes, limits: Limits, grow: list[int]
+) -> None:
     in_line = False
     for one in cuts(content, limits, grow)[0]:
         assert bytes(one.body)
@@ -59,7 +74,11 @@ def test_each_range_is_whole_lines_or_a_bounded_chunk(content: bytes, limits: Li
             assert all(len(line) <= limits.line_bytes_max for line in bytes(one.body).split(b"\n"))
         else:
             assert len(bytes(one.body)) <= limits.line_bytes_max
-            assert bytes(one.body).count(b"\n") == (one.part is Part.LAST_CHUNK) == bytes(one.body).endswith(b"\n")
+            assert (
+                bytes(one.body).count(b"\n")
+                == (one.part is Part.LAST_CHUNK)
+                == bytes(one.body).endswith(b"\n")
+            )
         in_line = one.part is Part.CHUNK
 
 
@@ -78,7 +97,11 @@ def test_chunks_are_only_of_lines_over_the_limit(content: bytes, limits: Limits)
 
 def test_a_line_of_exactly_the_limit_is_a_line() -> None:
     found, _ = cuts(b"x" * 24 + b"\n" + b"y" * 25 + b"\n", Limits(8, 24))
-    assert [(len(bytes(one.body)), one.part) for one in found] == [(25, Part.LINES), (24, Part.CHUNK), (2, Part.LAST_CHUNK)]
+    assert [(len(bytes(one.body)), one.part) for one in found] == [
+        (25, Part.LINES),
+        (24, Part.CHUNK),
+        (2, Part.LAST_CHUNK),
+    ]
 
 
 def test_a_slowly_growing_line_is_not_read_from_its_start_each_time() -> None:
@@ -99,7 +122,9 @@ def test_limits_that_would_hide_an_over_long_line_in_a_range_are_refused() -> No
 
 @pytest.mark.parametrize("long", [4095, 4096, 4097, 9000])
 @pytest.mark.parametrize("anywhere", [True, False])
-def test_ranges_end_with_the_last_line_however_far_before_their_end_it_is(long: int, anywhere: bool) -> None:
+def test_ranges_end_with_the_last_line_however_far_before_their_end_it_is(
+    long: int, anywhere: bool
+) -> None:
     content = b"a\nb\n" + b"x" * long + b"\n" + b"c\n"
     found, position = cuts(content, Limits(9001, 9001), anywhere=anywhere)
     assert (b"".join(bytes(one.body) for one in found), position) == (content, len(content))
@@ -123,6 +148,6 @@ def test_what_is_truncated_between_two_reads_is_not_cut() -> None:
     def read(skip: int, count: int) -> bytes:
         return contents.pop(0)[skip : skip + count]
 
-    assert cut(read, Limits(10_000, 10_000), in_line=False, whole=lambda count: memoryview(read(0, count))) == Cut(
-        b"b\n", Part.LINES
-    )
+    assert cut(
+        read, Limits(10_000, 10_000), in_line=False, whole=lambda count: memoryview(read(0, count))
+    ) == Cut(b"b\n", Part.LINES)

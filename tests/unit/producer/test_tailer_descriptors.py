@@ -14,13 +14,27 @@ from tests.support.waiting import wait_for
 from hourmark.records.host_reports import HostReport
 
 
-def test_more_unread_files_than_descriptors_do_not_stop_delivery(host: Host, recorder: Recorder) -> None:
-    """Connections need some too: where files take them all, nothing is ever read, so none is ever given back."""
+def test_more_unread_files_than_descriptors_do_not_stop_delivery(
+    host: Host, recorder: Recorder
+) -> None:
+    """Connections need some too: where files take them all, nothing is ever read, so none is ever
+    given back.
+    """
     for n in range(300):
         host.append(lines(3, 3 * n), host.logs / f"app.log.{n}")
     folder = host.logs.parent / "settings"
     folder.mkdir()
-    command = [sys.executable, "-P", "-m", "hourmark", "tail", "--config", str(host.configured(folder)), "--drain", "--json"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "hourmark",
+        "tail",
+        "--config",
+        str(host.configured(folder)),
+        "--drain",
+        "--json",
+    ]
     limited = ["sh", "-c", 'ulimit -n 140; exec "$@"', "tail", *command]
     done = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -28,7 +42,9 @@ def test_more_unread_files_than_descriptors_do_not_stop_delivery(host: Host, rec
     assert sorted(recorder.text().splitlines()) == lines(900).splitlines()
 
 
-def test_files_that_are_never_read_to_their_end_give_others_their_turn(host: Host, recorder: Recorder) -> None:
+def test_files_that_are_never_read_to_their_end_give_others_their_turn(
+    host: Host, recorder: Recorder
+) -> None:
     host.open_files_max = 16
     host.settings["range_bytes"] = 1024
     refused = {str(host.logs / f"app.log.{n:02}") for n in range(40)}
@@ -48,13 +64,24 @@ def test_files_that_are_never_read_to_their_end_give_others_their_turn(host: Hos
 def test_too_few_descriptors_for_any_file_stop_the_start(host: Host) -> None:
     folder = host.logs.parent / "settings"
     folder.mkdir()
-    command = [sys.executable, "-P", "-m", "hourmark", "tail", "--config", str(host.configured(folder)), "--drain"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "hourmark",
+        "tail",
+        "--config",
+        str(host.configured(folder)),
+        "--drain",
+    ]
     limited = ["sh", "-c", 'ulimit -n 60; exec "$@"', "tail", *command]
     done = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2 and "60 files" in done.stderr, done.stderr[-2000:]
 
 
-def test_a_file_that_left_the_pattern_is_not_claimed_before_there_was_room_to_read_it(host: Host, recorder: Recorder) -> None:
+def test_a_file_that_left_the_pattern_is_not_claimed_before_there_was_room_to_read_it(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(lines(1))
     host.app.rename(host.logs / "old.log")
     host.append(lines(4999, 1), host.logs / "old.log")
@@ -63,7 +90,9 @@ def test_a_file_that_left_the_pattern_is_not_claimed_before_there_was_room_to_re
     host.open_files_max, host.settings["range_bytes"] = 2, 1024
     early = list[HostReport]()
     recorder.on_report = lambda one: (
-        early.append(one) if one.sources[0].caught_up_at_ms is not None and len(recorder.text()) < len(lines(5200)) else None
+        early.append(one)
+        if one.sources[0].caught_up_at_ms is not None and len(recorder.text()) < len(lines(5200))
+        else None
     )
     with host.running():
         recorder.wait_text(lines(5200))
@@ -79,7 +108,9 @@ def test_a_file_is_packed_before_there_was_room_to_read_it(host: Host, recorder:
         host.append(lines(20, 20 * n), path)
     with host.running() as tailer:
         wait_for(lambda: len(tailer.files) == 40, "they are known")
-        wait_for(lambda: bool(recorder.reports) and recorder.last.pending_bytes > 0, "a look is over")
+        wait_for(
+            lambda: bool(recorder.reports) and recorder.last.pending_bytes > 0, "a look is over"
+        )
         for path in files:
             path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
             path.unlink()

@@ -1,4 +1,6 @@
-"""A tailer in another network namespace delivers over TLS with a token, and without one is refused."""
+"""A tailer in another network namespace delivers over TLS with a token, and without one is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def tailing(elsewhere: OtherHost, config: Path) -> Iterator[Path]:
     log = config.with_suffix(".log")
     with log.open("w") as written:
         process = subprocess.Popen(
-            [*elsewhere.run, sys.executable, "-m", "hourmark", "tail", "--config", str(config)], stdout=written, stderr=written
+            [*elsewhere.run, sys.executable, "-m", "hourmark", "tail", "--config", str(config)],
+            stdout=written,
+            stderr=written,
         )
         try:
             yield log
@@ -49,7 +53,9 @@ def test_a_tailer_elsewhere_delivers_over_tls_with_a_token_and_without_one_is_re
     pair = (authority := Authority(tmp_path / "ca")).issue("service", elsewhere.address)
     tls = ServiceTls(certificate=pair.certificate, key=pair.key)
     (logs := tmp_path / "logs").mkdir()
-    (logs / "app.log").write_bytes(b"".join(syslog(msg=b'{"user":"u%d","ms":1}' % n) for n in range(LINES)))
+    (logs / "app.log").write_bytes(
+        b"".join(syslog(msg=b'{"user":"u%d","ms":1}' % n) for n in range(LINES))
+    )
     config = tmp_path / "tailer.toml"
     text = f"""
 [tailer]
@@ -68,13 +74,22 @@ paths = ["{logs}/*.log"]
         config.write_text(text.replace("PORT", str(service.port)))
         token = of_tailer(service.harness, socket.gethostname())
         with tailing(elsewhere, config) as log:
-            wait_for(lambda: "answered 401: there is no Authorization header" in log.read_text(), "it is refused, and says why")
+            wait_for(
+                lambda: "answered 401: there is no Authorization header" in log.read_text(),
+                "it is refused, and says why",
+            )
         assert service.harness.queue.records == [], "neither events nor reports"
         (tmp_path / "token").write_text(token.text)
-        config.write_text(config.read_text().replace("[tailer.tls]", f'token_file = "{tmp_path}/token"\n[tailer.tls]'))
+        config.write_text(
+            config.read_text().replace(
+                "[tailer.tls]", f'token_file = "{tmp_path}/token"\n[tailer.tls]'
+            )
+        )
         with tailing(elsewhere, config) as log:
             wait_for(lambda: clicks(service) >= LINES, "all lines")
-            service.harness.service.access.book.feed([record(token.token.revoke(NOW_MS))], anew=False)
+            service.harness.service.access.book.feed(
+                [record(token.token.revoke(NOW_MS))], anew=False
+            )
             wait_for(lambda: "was revoked" in log.read_text(), "it is told")
         assert token.text not in log.read_text()
         assert clicks(service) == LINES

@@ -1,4 +1,7 @@
-"""Rotation, truncation, deletion, inode reuse: files keep being who they are. Each test is named after the fault."""
+"""Rotation, truncation, deletion, inode reuse: files keep being who they are.
+
+Each test is named after the fault.
+"""
 
 from __future__ import annotations
 
@@ -59,10 +62,14 @@ def test_rotation_while_running_loses_and_doubles_nothing(host: Host, recorder: 
         recorder.wait_text(lines(40))
     contents = recorder.contents()
     assert sorted(contents.values()) == sorted([lines(20) + lines(10, 30), lines(10, 20)])
-    assert {one.range.path for one in recorder.received} == {str(host.app)}, "a range names the file as it was found"
+    assert {one.range.path for one in recorder.received} == {str(host.app)}, (
+        "a range names the file as it was found"
+    )
 
 
-def test_rotation_while_the_agent_is_down_does_not_lose_the_rest_of_the_old_file(host: Host, recorder: Recorder) -> None:
+def test_rotation_while_the_agent_is_down_does_not_lose_the_rest_of_the_old_file(
+    host: Host, recorder: Recorder
+) -> None:
     narrow(host)
     host.drain(lines(10))
     host.append(lines(10, 10))
@@ -84,7 +91,9 @@ def test_a_reused_inode_is_not_skipped_in_silence(host: Host, recorder: Recorder
     assert len({one.range.file_id for one in recorder.received}) == 2
 
 
-def test_a_reused_inode_without_birth_times_is_told_by_its_content(host: Host, recorder: Recorder) -> None:
+def test_a_reused_inode_without_birth_times_is_told_by_its_content(
+    host: Host, recorder: Recorder
+) -> None:
     unborn(host)
     host.drain(lines(10))
     host.app.write_bytes(lines(50, 1000))  # longer than the position
@@ -101,7 +110,10 @@ def test_without_birth_times_a_deleted_file_and_its_successor_never_share_ids(
     with host.running(lines(10)) as tailer:
         recorder.wait_stored(1)
         host.app.unlink()
-        wait_for(lambda: all(file.descriptor is None for file in tailer.files), "the deleted file is let go")
+        wait_for(
+            lambda: all(file.descriptor is None for file in tailer.files),
+            "the deleted file is let go",
+        )
         host.append(lines(12))
         recorder.wait_stored(2)
     assert [(one.range.generation, one.range.start, one.body) for one in recorder.received] == [
@@ -119,7 +131,9 @@ def test_truncation_is_a_new_generation_and_what_it_destroyed_is_counted(
         host.append(lines(10, 10))
         recorder.wait_received(2)
         host.append(b"never read\n")
-        wait_for(lambda: recorder.last.pending_bytes == len(lines(10)) + 11, "the last line was seen")
+        wait_for(
+            lambda: recorder.last.pending_bytes == len(lines(10)) + 11, "the last line was seen"
+        )
         host.app.write_bytes(b"new\n")
         wait_for(lambda: recorder.last.pending_bytes == len(lines(10)), "the truncation was seen")
         recorder.behaviour = lambda _: 200
@@ -137,7 +151,9 @@ def test_truncation_while_down(host: Host, recorder: Recorder) -> None:
     assert generations(recorder) == {0: lines(10), 1: lines(3, 100)}
 
 
-def test_truncated_and_grown_to_the_same_size_between_two_scans(host: Host, recorder: Recorder) -> None:
+def test_truncated_and_grown_to_the_same_size_between_two_scans(
+    host: Host, recorder: Recorder
+) -> None:
     with host.running(lines(10)):
         recorder.wait_stored(1)
         host.app.write_bytes(lines(10, 5000))
@@ -156,7 +172,9 @@ def test_copytruncate_neither_doubles_nor_stops(host: Host, recorder: Recorder) 
     assert recorder.files() == sorted([lines(10), lines(3, 10)])
 
 
-def test_a_retry_is_the_same_though_the_file_was_truncated_meanwhile(host: Host, recorder: Recorder) -> None:
+def test_a_retry_is_the_same_though_the_file_was_truncated_meanwhile(
+    host: Host, recorder: Recorder
+) -> None:
     recorder.behaviour = lambda one: 503 if one.number == 0 else 200
     host.settings["backoff_max_seconds"] = 0.2
     with host.running(lines(10)):
@@ -199,7 +217,9 @@ def test_deleted_while_down_with_bytes_known_unread(host: Host, recorder: Record
     recorder.behaviour = lambda _: 200
     summary = host.drain()
     sent = recorder.text()
-    assert sent == lines(100)[: len(sent)] and sent, "the spooled range arrives though its file is gone"
+    assert sent == lines(100)[: len(sent)] and sent, (
+        "the spooled range arrives though its file is gone"
+    )
     assert summary.lost_bytes == len(lines(100)) - len(sent)
     assert host.drain().lost_bytes == summary.lost_bytes, "counted once"
 
@@ -215,7 +235,9 @@ def test_a_file_that_comes_back_is_read_on(host: Host, recorder: Recorder) -> No
     assert recorder.text() == lines(20)
 
 
-def test_a_device_number_that_changes_with_a_reboot_does_not_make_the_files_new(host: Host, recorder: Recorder) -> None:
+def test_a_device_number_that_changes_with_a_reboot_does_not_make_the_files_new(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(lines(10))
     db = sqlite3.connect(host.state / "checkpoint.sqlite")
     db.execute("UPDATE files SET device = device + 7")
@@ -226,14 +248,19 @@ def test_a_device_number_that_changes_with_a_reboot_does_not_make_the_files_new(
     assert len({one.range.file_id for one in recorder.received}) == 1
 
 
-def test_lines_are_not_skipped_when_a_file_is_rotated_while_acks_are_slow(host: Host, recorder: Recorder) -> None:
+def test_lines_are_not_skipped_when_a_file_is_rotated_while_acks_are_slow(
+    host: Host, recorder: Recorder
+) -> None:
     narrow(host)
     recorder.behaviour = lambda one: 503 if one.number % 3 else 200
     host.settings["range_bytes"] = 1024
     with host.running():
         for n in range(5):
             host.append(lines(200, n * 200))
-            wait_for(lambda n=n: len({one.range.file_id for one in list(recorder.received)}) > n, "the file was found")  # type: ignore[misc]
+            wait_for(
+                lambda n=n: len({one.range.file_id for one in list(recorder.received)}) > n,  # type: ignore[misc]
+                "the file was found",
+            )
             rename(host.app, f"app.log.{n}")
         recorder.wait_text(lines(1000))
     assert recorder.files() == sorted(lines(200, n * 200) for n in range(5))

@@ -1,4 +1,6 @@
-"""Files that left a narrow pattern and were deleted are forgotten; one that comes back all the same is read on."""
+"""Files that left a narrow pattern and were deleted are forgotten; one that comes back all the same
+is read on.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def narrow(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
     return host
 
 
-def test_rotated_and_deleted_files_of_a_narrow_pattern_leave_nothing_behind(narrow: Host, recorder: Recorder) -> None:
+def test_rotated_and_deleted_files_of_a_narrow_pattern_leave_nothing_behind(
+    narrow: Host, recorder: Recorder
+) -> None:
     host, rotations = narrow, 12
     with host.running() as tailer:
         for number in range(rotations):

@@ -16,14 +16,18 @@ from hourmark_producer.checkpoint.generations import FILES_MAX, Generations
 
 
 def places(recorder: Recorder) -> dict[tuple[str, int], bytes]:
-    """Bytes by file and generation, of all that was sent; asserts that no place ever had other bytes."""
+    """Bytes by file and generation, of all that was sent; asserts that no place ever had other
+    bytes.
+    """
     whole: dict[tuple[str, int], bytes] = {}
     for one in recorder.received:
         sent, key = one.range, (one.range.file_id, one.range.generation)
         before = whole.get(key, b"")
         assert len(before) >= sent.start
         common = before[sent.start : sent.end]
-        assert one.body.startswith(common), f"other bytes in generation {sent.generation} from {sent.start}"
+        assert one.body.startswith(common), (
+            f"other bytes in generation {sent.generation} from {sent.start}"
+        )
         whole[key] = before[: sent.start] + one.body + before[sent.end :]
     return whole
 
@@ -38,7 +42,9 @@ def truncate_and_write(host: Host, content: bytes) -> None:
     host.append(content)
 
 
-def test_a_reread_after_a_truncation_is_the_same_generation_again(host: Host, recorder: Recorder) -> None:
+def test_a_reread_after_a_truncation_is_the_same_generation_again(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(lines(10))
     truncate_and_write(host, lines(5, 100))
     host.drain()
@@ -59,7 +65,9 @@ def test_a_file_truncated_after_its_last_range_begins_another_generation(
     lose_checkpoint(host)
     truncate_and_write(host, lines(20, 200))
     host.drain(reread=True)
-    assert places(recorder)[recorder.received[0].range.file_id, 1 + truncated_before] == lines(20, 200)
+    assert places(recorder)[recorder.received[0].range.file_id, 1 + truncated_before] == lines(
+        20, 200
+    )
 
 
 def test_the_second_folder_does_where_the_first_is_gone(host: Host, recorder: Recorder) -> None:
@@ -87,7 +95,9 @@ def test_a_second_folder_of_another_host_is_refused(host: Host) -> None:
         host.drain()
 
 
-def test_a_torn_line_is_passed_over_and_the_latest_files_are_kept(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torn_line_is_passed_over_and_the_latest_files_are_kept(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hourmark_producer.checkpoint.generations.FILES_MAX", 3)
     host.state.mkdir()
     made = Generations([host.state], "1" * 32)
@@ -111,6 +121,8 @@ def test_a_file_of_generations_does_not_grow_without_bound_while_a_tailer_runs(
     for number in range(1000):
         noted.note(f"file-{number}", 0, b"line %d" % number)
     assert (tmp_path / "generations").read_bytes().count(b"\n") <= 150
-    assert noted.of("file-999", b"other") == 1 and noted.of("file-0", b"other") == 0, "the latest are known"
+    assert noted.of("file-999", b"other") == 1 and noted.of("file-0", b"other") == 0, (
+        "the latest are known"
+    )
     again = Generations([tmp_path], "host-1")
     assert again.of("file-999", b"line 999") == 0 and again.of("file-999", b"other") == 1

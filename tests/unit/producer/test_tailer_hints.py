@@ -50,7 +50,9 @@ def test_names_that_come_go_and_change_are_hinted(hints: Hints, tmp_path: Path) 
     assert hints.take().moved
 
 
-def test_a_folder_that_is_moved_away_or_removed_is_watched_again_where_it_comes_back(hints: Hints, tmp_path: Path) -> None:
+def test_a_folder_that_is_moved_away_or_removed_is_watched_again_where_it_comes_back(
+    hints: Hints, tmp_path: Path
+) -> None:
     folder = tmp_path / "logs"
     for leave in (lambda: folder.rename(tmp_path / "old"), folder.rmdir):
         folder.mkdir()
@@ -65,7 +67,9 @@ def test_a_folder_that_is_moved_away_or_removed_is_watched_again_where_it_comes_
     assert str(folder / "a.log") in hints.take().written
 
 
-def test_a_folder_of_two_names_is_hinted_by_both_until_neither_is_wanted(hints: Hints, tmp_path: Path) -> None:
+def test_a_folder_of_two_names_is_hinted_by_both_until_neither_is_wanted(
+    hints: Hints, tmp_path: Path
+) -> None:
     folder, link = tmp_path / "logs", tmp_path / "link"
     folder.mkdir()
     link.symlink_to(folder)
@@ -103,7 +107,9 @@ def test_events_that_were_lost_ask_for_a_full_look(hints: Hints, tmp_path: Path)
     hints.watch({str(tmp_path)})
     files = [os.open(log, os.O_WRONLY | os.O_APPEND) for log in logs]
     for number in range(2 * int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())):
-        os.write(files[number % 2], b"x")  # in turn, so that no two that follow one another are the same
+        os.write(
+            files[number % 2], b"x"
+        )  # in turn, so that no two that follow one another are the same
     assert hints.take().moved
     for file in files:
         os.close(file)

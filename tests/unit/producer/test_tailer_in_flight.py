@@ -38,9 +38,13 @@ class Gate:
     def _answer(self, one: Received) -> int | str:
         with self._lock:
             self._first.add((one.range.file_id, one.range.start))
-            place = sorted(start for file_id, start in self._first if file_id == one.range.file_id).index(one.range.start)
+            place = sorted(
+                start for file_id, start in self._first if file_id == one.range.file_id
+            ).index(one.range.start)
         with self._lock:
-            if place == self._held and self._start is None:  # one that overtook another on its way is not held beside it
+            if (
+                place == self._held and self._start is None
+            ):  # one that overtook another on its way is not held beside it
                 self._start = one.range.start
         if one.range.start == self._start and not self.open.is_set():
             self.open.wait(60)
@@ -61,7 +65,9 @@ def table(host: Host, sql: str) -> list[tuple[Any, ...]]:
     return found
 
 
-def test_one_that_is_held_up_holds_up_no_other_and_no_claim_is_made_past_it(busy: Host, recorder: Recorder) -> None:
+def test_one_that_is_held_up_holds_up_no_other_and_no_claim_is_made_past_it(
+    busy: Host, recorder: Recorder
+) -> None:
     gate = Gate(recorder, held=5)
     with busy.running(BACKLOG) as tailer:
         wait_for(lambda: len(recorder.stored) >= 8, "those after it are acknowledged")
@@ -69,15 +75,24 @@ def test_one_that_is_held_up_holds_up_no_other_and_no_claim_is_made_past_it(busy
         wait_for(lambda: len(recorder.reports) > seen + 3, "reports")
         assert recorder.last.caught_up_at_ms is None and recorder.last.pending_bytes > 0
         balance = tailer.balances()["app"]
-        assert balance.off_by == 0 and balance.in_flight >= recorder.received[5].range.end - recorder.received[5].range.start
+        assert (
+            balance.off_by == 0
+            and balance.in_flight
+            >= recorder.received[5].range.end - recorder.received[5].range.start
+        )
         gate.open.set()
         recorder.wait_text(BACKLOG)
         wait_for(lambda: recorder.last.caught_up_at_ms is not None, "caught up")
-        assert (tailer.balances()["app"].off_by, tailer.balances()["app"].acknowledged) == (0, len(BACKLOG))
+        assert (tailer.balances()["app"].off_by, tailer.balances()["app"].acknowledged) == (
+            0,
+            len(BACKLOG),
+        )
 
 
 @pytest.mark.parametrize("most", [1, 2, 4])
-def test_so_many_are_on_their_way_as_the_setting_says(busy: Host, recorder: Recorder, most: int) -> None:
+def test_so_many_are_on_their_way_as_the_setting_says(
+    busy: Host, recorder: Recorder, most: int
+) -> None:
     busy.settings["ranges_in_flight"] = most
     lock, now, highest, reached = threading.Lock(), [0], [0], threading.Event()
 
@@ -97,20 +112,26 @@ def test_so_many_are_on_their_way_as_the_setting_says(busy: Host, recorder: Reco
     assert recorder.text() == BACKLOG and highest[0] == most
 
 
-def test_killed_with_several_on_their_way_it_sends_the_same_ranges_again(busy: Host, recorder: Recorder, tmp_path: Path) -> None:
+def test_killed_with_several_on_their_way_it_sends_the_same_ranges_again(
+    busy: Host, recorder: Recorder, tmp_path: Path
+) -> None:
     gate = Gate(recorder, held=5)
     with busy.running(BACKLOG):
         recorder.wait_stored(RANGES_PER_TURN - 1)  # a step ends when all have been answered
         shutil.copytree(busy.state, tmp_path / "as it was killed")
         assert table(busy, "SELECT count(*) FROM ranges")[0][0] >= 2, "several are in the spool"
         again = len(recorder.received)
-        assert table(busy, "SELECT format FROM meta") == [(SEVERAL,)], "no version before may go on with it"
+        assert table(busy, "SELECT format FROM meta") == [(SEVERAL,)], (
+            "no version before may go on with it"
+        )
         gate.open.set()
     del recorder.received[again:]  # it was killed before it sent these
     shutil.rmtree(busy.state)
     (tmp_path / "as it was killed").rename(busy.state)
     busy.drain()
-    assert recorder.text() == BACKLOG, "`contents` asserts that a range sent twice is the same, byte for byte"
+    assert recorder.text() == BACKLOG, (
+        "`contents` asserts that a range sent twice is the same, byte for byte"
+    )
     starts = [one.range.start for one in recorder.received]
     assert set(starts[:again]) & set(starts[again:]), "some were sent twice"
     assert table(busy, "SELECT format FROM meta") == [(FORMAT,)]
@@ -127,7 +148,9 @@ def test_what_fails_is_sent_again_and_the_others_are_not(busy: Host, recorder: R
     assert len(starts) == len(set(starts)) + 1
 
 
-def test_an_outage_leaves_few_ranges_in_the_spool_however_long_it_is(busy: Host, recorder: Recorder) -> None:
+def test_an_outage_leaves_few_ranges_in_the_spool_however_long_it_is(
+    busy: Host, recorder: Recorder
+) -> None:
     files = 20
     busy.settings["backoff_max_seconds"] = 0.02
     with busy.running():
@@ -145,7 +168,9 @@ def test_an_outage_leaves_few_ranges_in_the_spool_however_long_it_is(busy: Host,
         recorder.wait_size(sum(len(lines(1000, number)) for number in range(files)))
 
 
-def test_a_checkpoint_that_allowed_one_range_of_a_file_goes_on(host: Host, recorder: Recorder) -> None:
+def test_a_checkpoint_that_allowed_one_range_of_a_file_goes_on(
+    host: Host, recorder: Recorder
+) -> None:
     recorder.behaviour = lambda _: 503
     with host.running(lines(10)):
         recorder.wait_received(1)
@@ -154,7 +179,8 @@ def test_a_checkpoint_that_allowed_one_range_of_a_file_goes_on(host: Host, recor
         rows = db.execute("SELECT * FROM ranges").fetchall()
         db.execute("DROP TABLE ranges")
         db.execute(
-            "CREATE TABLE ranges (sequence INTEGER PRIMARY KEY, file_id TEXT NOT NULL UNIQUE, range TEXT NOT NULL, "
+            "CREATE TABLE ranges (sequence INTEGER PRIMARY KEY, file_id TEXT NOT NULL UNIQUE, "
+            "range TEXT NOT NULL, "
             "body BLOB NOT NULL)"
         )
         db.executemany("INSERT INTO ranges VALUES (?,?,?,?)", rows)

@@ -29,7 +29,9 @@ def test_a_first_start_makes_both_and_a_second_keeps_them(host: Host) -> None:
     assert host.drain().host_id == first == (host.state / "host-id").read_text().strip()
 
 
-def test_a_lost_checkpoint_is_refused_and_reread_repeats_with_the_same_host_and_file_ids(host: Host, recorder: Recorder) -> None:
+def test_a_lost_checkpoint_is_refused_and_reread_repeats_with_the_same_host_and_file_ids(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(lines(10))
     (host.state / CHECKPOINT).unlink()
     with pytest.raises(UsageError, match=r"--reread.*sent again.*may repeat"):
@@ -37,22 +39,34 @@ def test_a_lost_checkpoint_is_refused_and_reread_repeats_with_the_same_host_and_
     host.drain(reread=True)
     first, again = recorder.received
     assert again.body == first.body
-    assert dataclasses.replace(again.range, observed_at_ms=0) == dataclasses.replace(first.range, observed_at_ms=0)
+    assert dataclasses.replace(again.range, observed_at_ms=0) == dataclasses.replace(
+        first.range, observed_at_ms=0
+    )
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 4096, b"SQLite format 3\0 and then nothing"], ids=["empty", "zeros", "torn"])
-def test_an_empty_or_corrupt_checkpoint_after_a_kill_is_refused(host: Host, recorder: Recorder, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0" * 4096, b"SQLite format 3\0 and then nothing"],
+    ids=["empty", "zeros", "torn"],
+)
+def test_an_empty_or_corrupt_checkpoint_after_a_kill_is_refused(
+    host: Host, recorder: Recorder, content: bytes
+) -> None:
     host.drain(lines(10))
     (host.state / CHECKPOINT).write_bytes(content)
     with pytest.raises(UsageError, match=r"cannot be used.*--reread"):
         host.drain()
-    assert (host.state / CHECKPOINT).read_bytes() == content, "left as it was, for those who want to look"
+    assert (host.state / CHECKPOINT).read_bytes() == content, (
+        "left as it was, for those who want to look"
+    )
     host.drain(reread=True)
     assert len(recorder.received) == 2
     assert (host.state / f"{CHECKPOINT}.broken-1").read_bytes() == content
 
 
-def test_reread_has_no_effect_while_the_checkpoint_is_in_order(host: Host, recorder: Recorder) -> None:
+def test_reread_has_no_effect_while_the_checkpoint_is_in_order(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(lines(10))
     host.drain(reread=True)
     assert len(recorder.received) == 1
@@ -78,10 +92,17 @@ def test_a_second_tailer_is_refused_with_the_first_ones_pid(host: Host) -> None:
 
 def test_the_command_drains_and_sums_up(host: Host) -> None:
     host.append(lines(10) + b"half")
-    result = CliRunner().invoke(root, ["tail", "--config", str(host.configured(host.logs.parent)), "--drain", "--json"])
+    result = CliRunner().invoke(
+        root, ["tail", "--config", str(host.configured(host.logs.parent)), "--drain", "--json"]
+    )
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout)
-    assert (summary["bytes"], summary["events"], summary["pending_bytes"], summary["goodbye"]) == (len(lines(10)), 10, 4, True)
+    assert (summary["bytes"], summary["events"], summary["pending_bytes"], summary["goodbye"]) == (
+        len(lines(10)),
+        10,
+        4,
+        True,
+    )
     assert summary["unterminated"] == {str(host.app): 4}
 
 
@@ -94,23 +115,44 @@ def test_help_says_what_reread_may_repeat_and_gives_examples() -> None:
     ("more", "said"),
     [
         ("sources = []", "tailer.sources is empty"),
-        ('[[tailer.sources]]\nname = "a"\npaths = ["logs/*"]', "tailer.sources.0.paths = 'logs/\\*': allowed: absolute"),
-        ('[[tailer.sources]]\nname = "a"\npaths = ["/l/*"]\nzone = "Mars/North"', "tailer.sources.0.zone = 'Mars/North'"),
         (
-            '[[tailer.sources]]\nname = "a"\npaths = ["/a"]\n[[tailer.sources]]\nname = "a"\npaths = ["/b"]',
+            '[[tailer.sources]]\nname = "a"\npaths = ["logs/*"]',
+            "tailer.sources.0.paths = 'logs/\\*': allowed: absolute",
+        ),
+        (
+            '[[tailer.sources]]\nname = "a"\npaths = ["/l/*"]\nzone = "Mars/North"',
+            "tailer.sources.0.zone = 'Mars/North'",
+        ),
+        (
+            (
+                '[[tailer.sources]]\nname = "a"\npaths = ["/a"]\n[[tailer.sources]]\nname = '
+                '"a"\npaths = ["/b"]'
+            ),
             "tailer.sources.1.name",
         ),
     ],
 )
 def test_wrong_settings_stop_the_start(host: Host, more: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        CliRunner().invoke(root, ["tail", "--config", str(host.configured(host.logs.parent, more))], catch_exceptions=False)
+        CliRunner().invoke(
+            root,
+            ["tail", "--config", str(host.configured(host.logs.parent, more))],
+            catch_exceptions=False,
+        )
 
 
 def killed(host: Host, recorder: Recorder, content: bytes) -> None:
     """A run that ends by `kill -9`: its newest commits are in the write-ahead log alone."""
     host.append(content)
-    command = [sys.executable, "-P", "-m", "hourmark", "tail", "--config", str(host.configured(host.logs.parent))]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "hourmark",
+        "tail",
+        "--config",
+        str(host.configured(host.logs.parent)),
+    ]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             recorder.wait_text(content)
@@ -118,7 +160,9 @@ def killed(host: Host, recorder: Recorder, content: bytes) -> None:
             process.kill()
 
 
-def test_a_checkpoint_without_its_write_ahead_log_is_refused_as_it_would_rewind(host: Host, recorder: Recorder) -> None:
+def test_a_checkpoint_without_its_write_ahead_log_is_refused_as_it_would_rewind(
+    host: Host, recorder: Recorder
+) -> None:
     killed(host, recorder, lines(10))
     log = host.state / f"{CHECKPOINT}-wal"
     content = log.read_bytes()
@@ -131,8 +175,12 @@ def test_a_checkpoint_without_its_write_ahead_log_is_refused_as_it_would_rewind(
     assert recorder.text() == lines(20)
 
 
-def test_a_checkpoint_that_another_program_closed_in_order_is_whole(host: Host, recorder: Recorder) -> None:
-    """Whoever looks at it after a kill, by sqlite3 say, moves the log into the database, and removes it."""
+def test_a_checkpoint_that_another_program_closed_in_order_is_whole(
+    host: Host, recorder: Recorder
+) -> None:
+    """Whoever looks at it after a kill, by sqlite3 say, moves the log into the database, and
+    removes it.
+    """
     killed(host, recorder, lines(10))
     db = sqlite3.connect(host.state / CHECKPOINT)
     assert db.execute("SELECT count(*) FROM files").fetchone() == (1,)
@@ -142,7 +190,9 @@ def test_a_checkpoint_that_another_program_closed_in_order_is_whole(host: Host, 
     assert recorder.text() == lines(20)
 
 
-def test_a_log_that_was_begun_anew_many_times_is_missed_as_well(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_was_begun_anew_many_times_is_missed_as_well(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hourmark_producer.checkpoint.database._LOG_BYTES_MAX", 50_000)
     host.drain()
     checkpoint, _ = open_installation(host.state, reread=False)
@@ -150,7 +200,9 @@ def test_a_log_that_was_begun_anew_many_times_is_missed_as_well(host: Host, monk
     aside.mkdir()
     path, log = host.state / CHECKPOINT, host.state / f"{CHECKPOINT}-wal"
     for number in range(200):
-        checkpoint.commit(lose(Loss(source="app", path="/log", at_ms=number, bytes=0, unknown=1, what="x" * 500)))
+        checkpoint.commit(
+            lose(Loss(source="app", path="/log", at_ms=number, bytes=0, unknown=1, what="x" * 500))
+        )
         assert log.stat().st_size < 100_000
     shutil.copy(path, aside / CHECKPOINT)
     with pytest.raises(CheckpointBroken, match="write-ahead log"):
@@ -162,7 +214,9 @@ def test_a_log_that_was_begun_anew_many_times_is_missed_as_well(host: Host, monk
     checkpoint.close()
 
 
-def test_a_reread_says_that_what_was_lost_with_the_checkpoint_is_unknown(host: Host, recorder: Recorder) -> None:
+def test_a_reread_says_that_what_was_lost_with_the_checkpoint_is_unknown(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(lines(10))
     (host.state / CHECKPOINT).unlink()
     assert host.drain(reread=True).unknown_losses == 1

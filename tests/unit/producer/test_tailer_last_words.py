@@ -1,4 +1,6 @@
-"""What a tailer says when it is stopped: that hours now wait for its host, and the command that lets them close."""
+"""What a tailer says when it is stopped: that hours now wait for its host, and the command that
+lets them close.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def configured(host: Host) -> Path:
 def stopped(config: Path, recorder: Recorder) -> subprocess.CompletedProcess[str]:
     """A tailer that has reported, and is ended as a supervisor ends it."""
     command = [sys.executable, "-P", "-m", "hourmark", "tail", "--config", str(config), "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tailer:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as tailer:
         try:
             wait_for(lambda: bool(recorder.reports), "a report", 30)
             tailer.send_signal(signal.SIGTERM)
@@ -38,17 +42,26 @@ def stopped(config: Path, recorder: Recorder) -> subprocess.CompletedProcess[str
     return subprocess.CompletedProcess(command, tailer.returncode, out, err)
 
 
-def test_a_stopped_tailer_says_what_waits_for_it_and_how_to_take_the_host_away(host: Host, recorder: Recorder) -> None:
+def test_a_stopped_tailer_says_what_waits_for_it_and_how_to_take_the_host_away(
+    host: Host, recorder: Recorder
+) -> None:
     host.append(lines(10))
     config = configured(host)
     done = stopped(config, recorder)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["goodbye"] is False
     last = done.stderr.splitlines()[-1]
-    assert "without a goodbye" in last and "app" in last and "etl.deadline_seconds" in last and "two hours" in last
+    assert (
+        "without a goodbye" in last
+        and "app" in last
+        and "etl.deadline_seconds" in last
+        and "two hours" in last
+    )
     (command,) = re.findall(r"`(hourmark tail --drain [^`]*)`", last)
     program = f'hourmark() {{ {sys.executable} -P -m hourmark "$@"; }}\n{command} --json'
-    drained = subprocess.run(["sh", "-c", program], env=os.environ, capture_output=True, text=True, check=False)
+    drained = subprocess.run(
+        ["sh", "-c", program], env=os.environ, capture_output=True, text=True, check=False
+    )
     assert json.loads(drained.stdout)["goodbye"] is True, drained.stderr
     assert "without a goodbye" not in drained.stderr
 

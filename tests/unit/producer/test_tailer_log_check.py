@@ -1,4 +1,6 @@
-"""A damaged write-ahead log never becomes an older checkpoint in silence: the same state, or a refusal."""
+"""A damaged write-ahead log never becomes an older checkpoint in silence: the same state, or a
+refusal.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ for number in range(int(sys.argv[2])):
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
-# As 0.2.0 did: SQLite begins its log anew by itself, in place, and what was there stays behind what it writes.
+# As 0.2.0 did: SQLite begins its log anew by itself, in place, and what was there stays behind what
+# it writes.
 WRITER_BEFORE = """
 import os, signal, sqlite3, sys
 from pathlib import Path
@@ -54,7 +57,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 def killed(folder: Path, commits: int, writer: str = WRITER) -> Path:
     """The state folder of a process that made so many commits, and was killed."""
     folder.mkdir(parents=True)
-    done = subprocess.run([sys.executable, "-P", "-c", writer, str(folder), str(commits)], check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", writer, str(folder), str(commits)], check=False, timeout=60
+    )
     assert done.returncode == -signal.SIGKILL
     return folder
 
@@ -65,7 +70,10 @@ def state(folder: Path) -> list[tuple[object, ...]]:
     checkpoint.close()
     db = sqlite3.connect(folder / NAME)
     try:
-        return [*db.execute("SELECT * FROM losses"), *db.execute("SELECT at_ms FROM occasions ORDER BY number")]
+        return [
+            *db.execute("SELECT * FROM losses"),
+            *db.execute("SELECT at_ms FROM occasions ORDER BY number"),
+        ]
     finally:
         db.close()
 
@@ -92,7 +100,9 @@ def test_each_flipped_byte_loads_the_same_state_or_is_refused(tmp_path: Path) ->
     log = (folder / f"{NAME}-wal").read_bytes()
     whole = outcome(folder, log)
     assert whole[0] == ("app", 12)
-    headers = {at + field for at in range(32, len(log), FRAME_BYTES) for field in (0, 5, 9, 14, 17, 23)}
+    headers = {
+        at + field for at in range(32, len(log), FRAME_BYTES) for field in (0, 5, 9, 14, 17, 23)
+    }
     flips = sorted({*range(32), *headers, *range(37, len(log), 1999)})
     outcomes: list[list[tuple[object, ...]] | str] = []
     for at in flips:
@@ -110,11 +120,15 @@ def generations(log: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize("index", [True, False], ids=["with wal-index", "without"])
-def test_what_an_older_log_left_behind_the_end_is_no_damage_of_this_one(tmp_path: Path, index: bool) -> None:
+def test_what_an_older_log_left_behind_the_end_is_no_damage_of_this_one(
+    tmp_path: Path, index: bool
+) -> None:
     folder = killed(tmp_path / "state", 40, WRITER_BEFORE)
     log = (folder / f"{NAME}-wal").read_bytes()
     salts = generations(log)
-    assert salts[0] == log[16:24] and salts.count(salts[0]) + 3 < len(salts)  # several commits of an older one follow
+    assert salts[0] == log[16:24] and salts.count(salts[0]) + 3 < len(
+        salts
+    )  # several commits of an older one follow
     whole = outcome(folder, log, index=index)
     assert whole[0] == ("app", 40), whole
 
@@ -125,7 +139,12 @@ def test_a_flipped_byte_of_a_log_before_an_older_ones_rest_is_refused(tmp_path: 
     whole = outcome(folder, log)
     own = generations(log).count(log[16:24])
     assert own > 3
-    for at in (5, 18, 30, *(32 + n * FRAME_BYTES + field for n in range(own) for field in (6, 10, 18, 999))):
+    for at in (
+        5,
+        18,
+        30,
+        *(32 + n * FRAME_BYTES + field for n in range(own) for field in (6, 10, 18, 999)),
+    ):
         flipped = bytearray(log)
         flipped[at] ^= 0x10
         found = outcome(folder, bytes(flipped))
@@ -169,7 +188,9 @@ def test_a_kill_at_any_moment_is_no_damage(tmp_path: Path) -> None:
     rng = random.Random(seed)
     folder.mkdir()
     for _ in range(8):
-        with subprocess.Popen([sys.executable, "-P", "-c", WRITER, str(folder), "100000"], stderr=subprocess.PIPE) as process:
+        with subprocess.Popen(
+            [sys.executable, "-P", "-c", WRITER, str(folder), "100000"], stderr=subprocess.PIPE
+        ) as process:
             try:
                 process.wait(rng.uniform(0.2, 0.6))
             except subprocess.TimeoutExpired:
@@ -183,5 +204,8 @@ def test_the_refusal_says_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
     folder = killed(tmp_path / "state", 12)
     os.truncate(folder / f"{NAME}-wal", 5 * FRAME_BYTES)
     for _ in range(2):  # a refusal changes nothing
-        with pytest.raises(UsageError, match=r"write-ahead log holds \d+ whole frames of \d+: it was damaged.*--reread"):
+        with pytest.raises(
+            UsageError,
+            match=r"write-ahead log holds \d+ whole frames of \d+: it was damaged.*--reread",
+        ):
             open_installation(folder, reread=False)

@@ -1,4 +1,6 @@
-"""What was lost is known as far as it had been seen; what cannot be known is said to be unknown, and never 0."""
+"""What was lost is known as far as it had been seen; what cannot be known is said to be unknown,
+and never 0.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def occasions(host: Host) -> list[Loss]:
 
 @contextmanager
 def in_an_outage(host: Host, recorder: Recorder, before: bytes) -> Iterator[Tailer]:
-    """A tailer at work that has read `before`, and from then on gets no range acknowledged, until the end."""
+    """A tailer at work that has read `before`, and from then on gets no range acknowledged, until
+    the end.
+    """
     with host.running(before) as tailer:
         recorder.wait_text(before)
         recorder.behaviour = lambda _: 503
@@ -55,16 +59,22 @@ def look(tailer: Tailer) -> None:
     wait_for(lambda: tailer._scans > scans + 2, "two scans")
 
 
-def test_a_truncation_followed_by_fast_regrowth_counts_nothing_that_was_read(host: Host, recorder: Recorder) -> None:
+def test_a_truncation_followed_by_fast_regrowth_counts_nothing_that_was_read(
+    host: Host, recorder: Recorder
+) -> None:
     with host.running(lines(40)):
         recorder.wait_text(lines(40))
         overwrite(host.app, lines(4000, 1000))
         recorder.wait_text(lines(4040))
         wait_for(lambda: recorder.last.pending_bytes == 0, "it is read")
-    assert said(recorder) == (0, 1), "nothing seen was lost; what may have been written before the truncation is unknown"
+    assert said(recorder) == (0, 1), (
+        "nothing seen was lost; what may have been written before the truncation is unknown"
+    )
 
 
-def test_what_grew_after_a_truncation_in_an_outage_is_not_counted(host: Host, recorder: Recorder) -> None:
+def test_what_grew_after_a_truncation_in_an_outage_is_not_counted(
+    host: Host, recorder: Recorder
+) -> None:
     with in_an_outage(host, recorder, lines(5)) as tailer:
         host.append(lines(50, 5))
         wait_for(lambda: len(recorder.received) > 1, "it is on its way")
@@ -90,7 +100,9 @@ def test_two_truncations_in_one_outage_are_two_losses(host: Host, recorder: Reco
     assert said(recorder) == (45 * LINE, 2)
 
 
-def test_a_file_that_regrew_beyond_its_old_size_before_it_was_read(host: Host, recorder: Recorder) -> None:
+def test_a_file_that_regrew_beyond_its_old_size_before_it_was_read(
+    host: Host, recorder: Recorder
+) -> None:
     recorder.report_status = 503  # so nothing is read
     with host.running(lines(1000)) as tailer:
         look(tailer)
@@ -103,7 +115,9 @@ def test_a_file_that_regrew_beyond_its_old_size_before_it_was_read(host: Host, r
     assert said(recorder) == (1000 * LINE, 1)
 
 
-def test_lines_that_are_all_alike_are_unknown_as_no_truncation_could_be_told(host: Host, recorder: Recorder) -> None:
+def test_lines_that_are_all_alike_are_unknown_as_no_truncation_could_be_told(
+    host: Host, recorder: Recorder
+) -> None:
     beat = b"heartbeat ok\n"
     with host.running(beat * 100):
         recorder.wait_text(beat * 100)
@@ -116,7 +130,9 @@ def test_lines_that_are_all_alike_are_unknown_as_no_truncation_could_be_told(hos
     assert said(recorder) == (0, 1), "said once"
 
 
-def test_bytes_known_before_a_stop_and_truncated_meanwhile_are_lost(host: Host, recorder: Recorder) -> None:
+def test_bytes_known_before_a_stop_and_truncated_meanwhile_are_lost(
+    host: Host, recorder: Recorder
+) -> None:
     with host.running(lines(10)) as tailer:
         recorder.wait_text(lines(10))
         recorder.behaviour = lambda _: 503

@@ -26,13 +26,16 @@ def many(host: Host) -> Host:
     return host
 
 
-def test_many_small_files_share_the_transactions_that_send_and_acknowledge_them(many: Host, recorder: Recorder) -> None:
+def test_many_small_files_share_the_transactions_that_send_and_acknowledge_them(
+    many: Host, recorder: Recorder
+) -> None:
     with many.tailer() as (tailer, checkpoint):
         commits = _commits(checkpoint)
         tailer.run(threading.Event(), drain=True)
         assert len(recorder.stored) == len(recorder.received) == FILES
         assert len(commits) <= FILES / 4, (
-            "each small file needs a spool and an acknowledgement, with a transaction of its own two"
+            "each small file needs a spool and an acknowledgement, with a transaction of "
+            "its own two"
         )
         balance = tailer.balances()["app"]
     assert (balance.off_by, balance.acknowledged) == (0, FILES * len(lines(3)))
@@ -50,7 +53,9 @@ def _commits(checkpoint: Checkpoint) -> list[int]:
     return counted
 
 
-def test_a_small_file_that_no_service_takes_holds_up_no_other(many: Host, recorder: Recorder) -> None:
+def test_a_small_file_that_no_service_takes_holds_up_no_other(
+    many: Host, recorder: Recorder
+) -> None:
     refused = f"{many.app}-0007"
     recorder.behaviour = lambda one: 400 if one.range.path == refused else 200
     with many.running() as tailer:
@@ -62,7 +67,9 @@ def test_a_small_file_that_no_service_takes_holds_up_no_other(many: Host, record
     assert Counter(one.range.path for one in recorder.stored).most_common(1)[0][1] == 1
 
 
-def test_no_more_ranges_of_small_files_are_sent_at_a_time_than_the_limit(many: Host, recorder: Recorder) -> None:
+def test_no_more_ranges_of_small_files_are_sent_at_a_time_than_the_limit(
+    many: Host, recorder: Recorder
+) -> None:
     lock, now, highest, reached = threading.Lock(), [0], [0], threading.Event()
 
     def count(_: Received) -> int:
@@ -81,7 +88,9 @@ def test_no_more_ranges_of_small_files_are_sent_at_a_time_than_the_limit(many: H
     assert SENDERS < highest[0] <= SENDERS * SENT_TOGETHER + LANES
 
 
-def test_small_files_spooled_in_an_outage_are_sent_as_they_were_after_a_restart(many: Host, recorder: Recorder) -> None:
+def test_small_files_spooled_in_an_outage_are_sent_as_they_were_after_a_restart(
+    many: Host, recorder: Recorder
+) -> None:
     recorder.behaviour = lambda _: 503
     with many.running():
         wait_for(lambda: len(recorder.received) >= SENDERS, "ranges are refused")
@@ -94,7 +103,9 @@ def test_small_files_spooled_in_an_outage_are_sent_as_they_were_after_a_restart(
 
 
 def test_copies_among_many_small_files_are_not_sent_again(host: Host, recorder: Recorder) -> None:
-    """A copy and its file are in one step: the file's position is not known yet when the copy is looked at."""
+    """A copy and its file are in one step: the file's position is not known yet when the copy is
+    looked at.
+    """
     for number in range(40):
         log = Path(f"{host.app}-{number:02}")
         log.write_bytes(lines(3, 3 * number))

@@ -27,11 +27,22 @@ from hourmark_producer.report.probes import Health, answering
 from hourmark_producer.send.services import ServiceStanding
 
 NUMBERS = Numbers(
-    balances={'a"\\\n': Balance(seen=15, acknowledged=1, in_flight=2, pending=3, skipped=4, lost=5)},
-    losses={'a"\\\n': Losses(5, 7)}, files={'a"\\\n': 9}, lag_seconds={'a"\\\n': 1.5}, dead_letters={"b": {"no_type": 3}},
+    balances={
+        'a"\\\n': Balance(seen=15, acknowledged=1, in_flight=2, pending=3, skipped=4, lost=5)
+    },
+    losses={'a"\\\n': Losses(5, 7)},
+    files={'a"\\\n': 9},
+    lag_seconds={'a"\\\n': 1.5},
+    dead_letters={"b": {"no_type": 3}},
     services=[ServiceStanding(service="http://a", ranges=4, failing_seconds=None, trouble="")],
-    ranges=1, events=2, conditions=0, well=True, started_at_s=1.0, delivered_at_s=2.0, reported_at_s=3.0,
-)  # fmt: skip
+    ranges=1,
+    events=2,
+    conditions=0,
+    well=True,
+    started_at_s=1.0,
+    delivered_at_s=2.0,
+    reported_at_s=3.0,
+)
 
 
 def ask(port: int, path: str) -> tuple[int, bytes]:
@@ -45,7 +56,11 @@ def ask(port: int, path: str) -> tuple[int, bytes]:
 def samples(text: bytes) -> Mapping[tuple[str, frozenset[tuple[str, str]]], float]:
     """As Prometheus reads it."""
     families = text_string_to_metric_families(text.decode())
-    return {(one.name, frozenset(one.labels.items())): one.value for family in families for one in family.samples}
+    return {
+        (one.name, frozenset(one.labels.items())): one.value
+        for family in families
+        for one in family.samples
+    }
 
 
 def of(text: bytes, name: str, **labels: str) -> float:
@@ -55,32 +70,62 @@ def of(text: bytes, name: str, **labels: str) -> float:
 def test_prometheus_understands_the_text_whatever_a_source_is_called() -> None:
     text = exposition(NUMBERS)
     source = 'a"\\\n'
-    assert of(text, "bytes_seen_total", source=source) == 15 and of(text, "books_off_by_bytes", source=source) == 0
-    assert of(text, "unknown_losses_total", source=source) == 7 and of(text, "lag_seconds", source=source) == 1.5
-    assert of(text, "dead_letters_total", source="b", reason="no_type") == 3 and of(text, "well") == 1
+    assert (
+        of(text, "bytes_seen_total", source=source) == 15
+        and of(text, "books_off_by_bytes", source=source) == 0
+    )
+    assert (
+        of(text, "unknown_losses_total", source=source) == 7
+        and of(text, "lag_seconds", source=source) == 1.5
+    )
+    assert (
+        of(text, "dead_letters_total", source="b", reason="no_type") == 3 and of(text, "well") == 1
+    )
 
 
 def test_every_metric_is_in_the_documents_and_nothing_else() -> None:
-    told = {f"{line.split()[2]}" for line in exposition(NUMBERS).decode().splitlines() if line.startswith("# TYPE")}
+    told = {
+        f"{line.split()[2]}"
+        for line in exposition(NUMBERS).decode().splitlines()
+        if line.startswith("# TYPE")
+    }
     page = (ROOT / "docs" / "metrics.md").read_text()
-    named = {word.strip("`") for word in page.split() if word.startswith("`hourmark_tailer_") and word.endswith("`")}
+    named = {
+        word.strip("`")
+        for word in page.split()
+        if word.startswith("`hourmark_tailer_") and word.endswith("`")
+    }
     assert named == told
 
 
 def test_they_tell_of_a_tailer_at_work(host: Host, recorder: Recorder) -> None:
     recorder.reasons = lambda _: {"no_type": 2}
     with host.running(lines(100)) as tailer, answering(tailer, "127.0.0.1", free_port()) as port:
-        wait_for(lambda: of(ask(port, "/metrics")[1], "bytes_acknowledged_total", source="app") == 2300, "all is acknowledged")
-        wait_for(lambda: bool(recorder.reports and recorder.last.caught_up_at_ms), "it is caught up")
+        wait_for(
+            lambda: of(ask(port, "/metrics")[1], "bytes_acknowledged_total", source="app") == 2300,
+            "all is acknowledged",
+        )
+        wait_for(
+            lambda: bool(recorder.reports and recorder.last.caught_up_at_ms), "it is caught up"
+        )
         status, text = ask(port, "/metrics")
-        assert status == 200 and of(text, "bytes_seen_total", source="app") == 2300 and of(text, "files", source="app") == 1
-        assert of(text, "events_total") == 98 and of(text, "dead_letters_total", source="app", reason="no_type") == 2
+        assert (
+            status == 200
+            and of(text, "bytes_seen_total", source="app") == 2300
+            and of(text, "files", source="app") == 1
+        )
+        assert (
+            of(text, "events_total") == 98
+            and of(text, "dead_letters_total", source="app", reason="no_type") == 2
+        )
         assert 0 <= of(text, "lag_seconds", source="app") < 10
         assert ask(port, "/healthz") == (200, b'{"well": true, "reasons": []}')
         assert ask(port, "/")[0] == 404
 
 
-def test_it_is_not_well_while_nothing_is_acknowledged_and_well_again_after(host: Host, recorder: Recorder) -> None:
+def test_it_is_not_well_while_nothing_is_acknowledged_and_well_again_after(
+    host: Host, recorder: Recorder
+) -> None:
     host.settings["unwell_seconds"] = 2.0  # a look, or a report, takes less on a busy machine too
     recorder.behaviour = lambda _: 503
     with host.running(lines(10)) as tailer, answering(tailer, "127.0.0.1", free_port()) as port:
@@ -94,17 +139,27 @@ def test_it_is_not_well_while_nothing_is_acknowledged_and_well_again_after(host:
 def test_it_is_not_well_while_no_service_answers(host: Host) -> None:
     host.settings |= {"unwell_seconds": 0.3, "service_urls": [f"http://127.0.0.1:{free_port()}"]}
     with host.running(lines(10)) as tailer:
-        wait_for(lambda: any("no host report" in reason for reason in tailer.unwell()), "it is unwell")
+        wait_for(
+            lambda: any("no host report" in reason for reason in tailer.unwell()), "it is unwell"
+        )
 
 
-def test_it_is_not_well_while_the_checkpoint_cannot_be_written(host: Host, recorder: Recorder) -> None:
+def test_it_is_not_well_while_the_checkpoint_cannot_be_written(
+    host: Host, recorder: Recorder
+) -> None:
     with host.running(lines(10)) as tailer:
         recorder.wait_stored(1)
         other = sqlite3.connect(host.state / "checkpoint.sqlite", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         try:
             host.append(lines(10, 10))
-            wait_for(lambda: any("the checkpoint cannot be written" in reason for reason in tailer.unwell()), "it is unwell", 30)
+            wait_for(
+                lambda: any(
+                    "the checkpoint cannot be written" in reason for reason in tailer.unwell()
+                ),
+                "it is unwell",
+                30,
+            )
         finally:
             other.close()
     host.drain()
@@ -121,7 +176,10 @@ def test_a_standstill_of_scans_is_told() -> None:
     assert health.reasons() == []
     clock.advance(61)
     health.reported()
-    assert health.reasons()[0] == "files were not looked at, or what was found could not be written down, for 61 s"
+    assert (
+        health.reasons()[0]
+        == "files were not looked at, or what was found could not be written down, for 61 s"
+    )
 
 
 class Silent:
@@ -135,7 +193,10 @@ class Silent:
 
 
 def test_a_client_that_says_nothing_holds_nobody_up_for_long() -> None:
-    with answering(Silent(), "127.0.0.1", free_port()) as port, socket.create_connection(("127.0.0.1", port)):
+    with (
+        answering(Silent(), "127.0.0.1", free_port()) as port,
+        socket.create_connection(("127.0.0.1", port)),
+    ):
         assert ask(port, "/healthz")[0] == 200
 
 

@@ -1,4 +1,6 @@
-"""One pass, `hourmark tail --once`: all that is there is delivered and reported, and the host is awaited as always."""
+"""One pass, `hourmark tail --once`: all that is there is delivered and reported, and the host is
+awaited as always.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def test_one_pass_delivers_all_and_says_no_goodbye(host: Host, recorder: Recorde
     assert recorder.text() == lines(1000) + b"no end now\n", "the next pass goes on"
 
 
-def test_one_pass_gives_up_where_nobody_takes_it_and_the_next_delivers(host: Host, recorder: Recorder) -> None:
+def test_one_pass_gives_up_where_nobody_takes_it_and_the_next_delivers(
+    host: Host, recorder: Recorder
+) -> None:
     recorder.behaviour = lambda _: 503
     with pytest.raises(Unavailable, match=r"nothing was acknowledged.*run it again"):
         host.once(lines(10), give_up_s=0.2)
@@ -78,11 +82,21 @@ def test_the_command_ends_with_exit_code_0_then_1(host: Host, recorder: Recorder
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) | {"finished": True, "goodbye": False, "bytes": len(lines(10))} == json.loads(done.stdout)
+    assert json.loads(done.stdout) | {
+        "finished": True,
+        "goodbye": False,
+        "bytes": len(lines(10)),
+    } == json.loads(done.stdout)
     assert recorder.text() == lines(10)
     recorder.behaviour = lambda _: 503
     host.append(lines(10, 10))
-    failed = subprocess.run([*command, "--give-up-after", "0.3"], capture_output=True, text=True, timeout=60, check=False)
+    failed = subprocess.run(
+        [*command, "--give-up-after", "0.3"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert failed.returncode == 1
     assert "run it again" in failed.stderr
 

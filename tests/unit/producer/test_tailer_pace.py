@@ -20,7 +20,9 @@ from hourmark_producer.watch.pace import Pace
 
 @pytest.fixture
 def paced(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Full looks are as rare as with very many files, and what changed a moment ago is forgotten at once."""
+    """Full looks are as rare as with very many files, and what changed a moment ago is forgotten at
+    once.
+    """
     monkeypatch.setattr(pace, "LOOK_SHARE", 1e-9)
     monkeypatch.setattr(pace, "SLOWEST_S", 3600.0)
     monkeypatch.setattr(pace, "RECENT_S", 0.0)
@@ -37,7 +39,9 @@ def is_paced(tailer: Tailer) -> bool:
 
 def settled(recorder: Recorder, tailer: Tailer) -> None:
     """Full looks are over for now: all was claimed, and nothing asks for another."""
-    wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "caught up")
+    wait_for(
+        lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "caught up"
+    )
     wait_for(lambda: is_paced(tailer), "full looks are rare")
 
 
@@ -51,8 +55,12 @@ def looks(monkeypatch: pytest.MonkeyPatch, cost_s: float) -> tuple[Pace, FakeClo
     return made, clock
 
 
-@pytest.mark.parametrize(("cost_s", "due_s"), [(0.0, 0.5), (0.001, 0.5), (0.03, 10.0), (60.0, 25.0)])
-def test_full_looks_take_their_share_and_no_more(monkeypatch: pytest.MonkeyPatch, cost_s: float, due_s: float) -> None:
+@pytest.mark.parametrize(
+    ("cost_s", "due_s"), [(0.0, 0.5), (0.001, 0.5), (0.03, 10.0), (60.0, 25.0)]
+)
+def test_full_looks_take_their_share_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, cost_s: float, due_s: float
+) -> None:
     made, clock = looks(monkeypatch, cost_s)
     clock.advance(due_s - 0.3)
     assert not made.is_due()
@@ -62,7 +70,9 @@ def test_full_looks_take_their_share_and_no_more(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("cost_s", "due_s"), [(0.0, 0.5), (0.03, 2.0), (60.0, 5.0)])
-def test_one_that_is_wanted_comes_after_a_fifth_of_that(monkeypatch: pytest.MonkeyPatch, cost_s: float, due_s: float) -> None:
+def test_one_that_is_wanted_comes_after_a_fifth_of_that(
+    monkeypatch: pytest.MonkeyPatch, cost_s: float, due_s: float
+) -> None:
     made, clock = looks(monkeypatch, cost_s)
     made.want()
     clock.advance(due_s - 0.3)
@@ -71,7 +81,9 @@ def test_one_that_is_wanted_comes_after_a_fifth_of_that(monkeypatch: pytest.Monk
     assert made.is_due()
 
 
-def test_a_hint_is_enough_to_send_a_line(host: Host, recorder: Recorder, paced: pytest.MonkeyPatch) -> None:
+def test_a_hint_is_enough_to_send_a_line(
+    host: Host, recorder: Recorder, paced: pytest.MonkeyPatch
+) -> None:
     with host.running(lines(10)) as tailer:
         recorder.wait_text(lines(10))
         settled(recorder, tailer)
@@ -80,7 +92,9 @@ def test_a_hint_is_enough_to_send_a_line(host: Host, recorder: Recorder, paced: 
             recorder.wait_text(lines(number + 1))
 
 
-def test_a_hint_at_what_a_link_leads_to_is_enough(host: Host, recorder: Recorder, paced: pytest.MonkeyPatch) -> None:
+def test_a_hint_at_what_a_link_leads_to_is_enough(
+    host: Host, recorder: Recorder, paced: pytest.MonkeyPatch
+) -> None:
     target = host.logs.parent / "elsewhere" / "pod.log"
     target.parent.mkdir()
     target.write_bytes(lines(10))
@@ -105,7 +119,9 @@ def test_what_changed_a_moment_ago_is_followed_without_any_hint(
         assert is_paced(tailer)
 
 
-def test_without_hints_polling_finds_everything(host: Host, recorder: Recorder, paced: pytest.MonkeyPatch) -> None:
+def test_without_hints_polling_finds_everything(
+    host: Host, recorder: Recorder, paced: pytest.MonkeyPatch
+) -> None:
     deaf(paced)
     paced.setattr(pace, "SLOWEST_S", 0.5)
     with host.running(lines(10)) as tailer:
@@ -139,7 +155,9 @@ def test_a_name_that_changes_brings_a_full_look_forward(
         assert time.monotonic() - began < 30.0, "long before the next one was due"
 
 
-def test_a_claim_rests_on_a_full_look_and_not_on_a_glance(host: Host, recorder: Recorder, paced: pytest.MonkeyPatch) -> None:
+def test_a_claim_rests_on_a_full_look_and_not_on_a_glance(
+    host: Host, recorder: Recorder, paced: pytest.MonkeyPatch
+) -> None:
     with host.running(lines(10)) as tailer:
         recorder.wait_text(lines(10))
         settled(recorder, tailer)
@@ -152,8 +170,12 @@ def test_a_claim_rests_on_a_full_look_and_not_on_a_glance(host: Host, recorder: 
         assert recorder.last.caught_up_at_ms == claimed
 
 
-def test_what_a_glance_saw_is_known_after_a_kill(host: Host, recorder: Recorder, paced: pytest.MonkeyPatch) -> None:
-    """Written and seen while the service is down, truncated while the tailer is: lost, and said to be."""
+def test_what_a_glance_saw_is_known_after_a_kill(
+    host: Host, recorder: Recorder, paced: pytest.MonkeyPatch
+) -> None:
+    """Written and seen while the service is down, truncated while the tailer is: lost, and said to
+    be.
+    """
     with host.running(lines(10)) as tailer:
         recorder.wait_text(lines(10))
         settled(recorder, tailer)
@@ -161,7 +183,10 @@ def test_what_a_glance_saw_is_known_after_a_kill(host: Host, recorder: Recorder,
         host.append(lines(10, 10))
         wait_for(lambda: recorder.last.pending_bytes > 0, "it was seen")
         host.append(lines(10, 20))
-        wait_for(lambda: recorder.last.pending_bytes == len(lines(20, 10)), "the rest was seen, and is not spooled")
+        wait_for(
+            lambda: recorder.last.pending_bytes == len(lines(20, 10)),
+            "the rest was seen, and is not spooled",
+        )
         assert is_paced(tailer)
     host.app.write_bytes(b"")
     recorder.behaviour = lambda _: 200
@@ -169,7 +194,9 @@ def test_what_a_glance_saw_is_known_after_a_kill(host: Host, recorder: Recorder,
     assert recorder.last.lost_bytes == len(lines(10, 20))
 
 
-def test_a_drain_does_not_wait_for_the_pace(host: Host, recorder: Recorder, paced: pytest.MonkeyPatch) -> None:
+def test_a_drain_does_not_wait_for_the_pace(
+    host: Host, recorder: Recorder, paced: pytest.MonkeyPatch
+) -> None:
     host.append(lines(10))
     host.append(lines(10, 10), host.logs / "app.log.1")
     assert host.drain().goodbye
@@ -205,7 +232,9 @@ def test_what_is_pending_is_told_between_full_looks_as_if_all_were_asked(
     host: Host, recorder: Recorder, paced: pytest.MonkeyPatch
 ) -> None:
     def all_told() -> bool:
-        return tailer._pending.by_source()["app"] == sum(file.pending_bytes for file in tailer.files)
+        return tailer._pending.by_source()["app"] == sum(
+            file.pending_bytes for file in tailer.files
+        )
 
     host.append(b"no end", host.logs / "app.log.unterminated")
     for number in range(20):
@@ -221,5 +250,8 @@ def test_what_is_pending_is_told_between_full_looks_as_if_all_were_asked(
         wait_for(lambda: tailer._pending.by_source()["app"] == more, "all of it is told")
         assert all_told() and is_paced(tailer)
         recorder.behaviour = lambda _: 200
-        wait_for(lambda: tailer._pending.by_source()["app"] == len(b"no end") + 5 * len(b"begun"), "what has no line end stays")
+        wait_for(
+            lambda: tailer._pending.by_source()["app"] == len(b"no end") + 5 * len(b"begun"),
+            "what has no line end stays",
+        )
         assert all_told() and is_paced(tailer)

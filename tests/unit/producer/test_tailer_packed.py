@@ -1,4 +1,6 @@
-"""Rotation that packs: the rest of a file that was packed while nobody held it open is found by content, and finished."""
+"""Rotation that packs: the rest of a file that was packed while nobody held it open is found by
+content, and finished.
+"""
 
 from __future__ import annotations
 
@@ -52,20 +54,32 @@ def one_content(recorder: Recorder) -> bytes:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("narrowly", [False, True])
-def test_the_rest_of_a_file_packed_while_the_agent_was_down(host: Host, recorder: Recorder, form: str, narrowly: bool) -> None:
+def test_the_rest_of_a_file_packed_while_the_agent_was_down(
+    host: Host, recorder: Recorder, form: str, narrowly: bool
+) -> None:
     if narrowly:
         narrow(host)
     host.drain(lines(100))
     host.append(lines(5000, 100))
     pack(host, f"app.log.1.{form}")
     summary = host.drain()
-    assert one_content(recorder) == lines(5100), "the ranges of the same file, as if it was still there"
+    assert one_content(recorder) == lines(5100), (
+        "the ranges of the same file, as if it was still there"
+    )
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
     assert host.drain().files == 0
 
 
 @pytest.mark.parametrize(
-    "name", ["app.log.2.gz", "app.log-20261123.gz", "app-20261123.log.gz", "app.log.gz", "app.log-1795424400.zst", "app.1.log.xz"]
+    "name",
+    [
+        "app.log.2.gz",
+        "app.log-20261123.gz",
+        "app-20261123.log.gz",
+        "app.log.gz",
+        "app.log-1795424400.zst",
+        "app.1.log.xz",
+    ],
 )
 def test_under_any_name_that_rotation_gives(host: Host, recorder: Recorder, name: str) -> None:
     host.drain(lines(100))
@@ -90,7 +104,9 @@ def test_several_rotations_while_the_agent_was_down(host: Host, recorder: Record
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
 
 
-def test_a_file_that_was_read_to_its_end_leaves_nothing_unknown_once_packed(host: Host, recorder: Recorder) -> None:
+def test_a_file_that_was_read_to_its_end_leaves_nothing_unknown_once_packed(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(lines(100))
     pack(host)
     summary = host.drain()
@@ -141,7 +157,9 @@ def test_an_unterminated_end_is_lost_and_counted(host: Host, recorder: Recorder)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_one_still_being_written_is_waited_for_and_holds_the_claim_back(host: Host, recorder: Recorder, form: str) -> None:
+def test_one_still_being_written_is_waited_for_and_holds_the_claim_back(
+    host: Host, recorder: Recorder, form: str
+) -> None:
     host.drain(lines(100))
     host.append(lines(20_000, 100))
     packed = pack(host, f"app.log.1.{form}")
@@ -151,7 +169,11 @@ def test_one_still_being_written_is_waited_for_and_holds_the_claim_back(host: Ho
     with host.running() as tailer:
         scans = tailer._scans
         wait_for(lambda: tailer._scans > scans + 8, "it is seen")
-        assert all(source.caught_up_at_ms is None for report in recorder.reports for source in report.sources)
+        assert all(
+            source.caught_up_at_ms is None
+            for report in recorder.reports
+            for source in report.sources
+        )
         with packed.open("ab") as file:
             file.write(content[len(content) // 2 :])
         recorder.wait_text(lines(20_100))
@@ -202,7 +224,9 @@ def test_a_bomb_ends_in_time_and_memory_and_is_unknown(
 
 
 def test_packed_files_of_other_content_are_no_rest(host: Host, recorder: Recorder) -> None:
-    """They are read as files of their own, but for one that may be the beginning of what was read."""
+    """They are read as files of their own, but for one that may be the beginning of what was
+    read.
+    """
     host.drain(lines(100))
     others = [lines(100, 7), lines(99) + lines(50, 500)]
     for number, content in enumerate([lines(90), *others, b"", b"half a li"]):
@@ -224,9 +248,13 @@ def test_a_small_file_is_told_where_there_is_but_one(host: Host, recorder: Recor
 def test_where_several_begin_alike_little_tells_nothing(host: Host, recorder: Recorder) -> None:
     host.drain(b"=== started ===\n")
     for number in range(2):
-        (host.logs / f"app.log.{number}.gz").write_bytes(gzip.compress(b"=== started ===\n" + lines(10, number * 10)))
+        (host.logs / f"app.log.{number}.gz").write_bytes(
+            gzip.compress(b"=== started ===\n" + lines(10, number * 10))
+        )
     host.app.unlink()
-    assert host.drain().unknown_losses == 2, "one of them is the file's, perhaps, and the other is not"
+    assert host.drain().unknown_losses == 2, (
+        "one of them is the file's, perhaps, and the other is not"
+    )
     assert one_content(recorder) == b"=== started ===\n"
 
 
@@ -277,7 +305,9 @@ def test_over_long_lines_of_a_rest(host: Host, recorder: Recorder) -> None:
     assert one_content(recorder) == lines(100) + more
 
 
-def test_without_birth_times_the_successor_has_the_next_generation(host: Host, recorder: Recorder) -> None:
+def test_without_birth_times_the_successor_has_the_next_generation(
+    host: Host, recorder: Recorder
+) -> None:
     from hourmark_producer.files.identity import identify
 
     host.identify = lambda descriptor: identify(descriptor)._replace(birth_ns=0)
@@ -290,7 +320,11 @@ def test_without_birth_times_the_successor_has_the_next_generation(host: Host, r
 
 @pytest.mark.parametrize("read_on", [0, 50])
 def test_a_copy_that_is_packed_before_it_was_looked_into_is_not_sent_again(
-    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, read_on: int
+    host: Host,
+    recorder: Recorder,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    read_on: int,
 ) -> None:
     """It waited to be looked into when the tailer was stopped."""
     caplog.set_level(logging.INFO)

@@ -1,4 +1,6 @@
-"""A copy that was passed over is packed, while its log still has to read in it what was unread when that was truncated."""
+"""A copy that was passed over is packed, while its log still has to read in it what was unread when
+that was truncated.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,18 @@ def let_the_copy_be_over_first(monkeypatch: pytest.MonkeyPatch) -> None:
     next_cut = Rests.next_cut
 
     def in_order(rests: Rests, file: TrackedFile, rest: Rest) -> Cut | None:
-        if rest.truncated_at is not None and any(other.place.path.endswith(".1") for other in rests.files):
+        if rest.truncated_at is not None and any(
+            other.place.path.endswith(".1") for other in rests.files
+        ):
             raise NotYet("the other comes first")
         return next_cut(rests, file, rest)
 
     monkeypatch.setattr(Rests, "next_cut", in_order)
 
 
-def truncate_while_services_are_away(host: Host, recorder: Recorder, caplog: pytest.LogCaptureFixture) -> None:
+def truncate_while_services_are_away(
+    host: Host, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
     """The beginning of the log is read, and its copy is passed over."""
     host.settings["range_bytes"] = 1024
     recorder.behaviour = lambda one: 200 if one.range.end <= 2048 else 503

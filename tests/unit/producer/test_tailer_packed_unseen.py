@@ -1,4 +1,6 @@
-"""Files that were made and packed while nobody looked: read from the archive, once; or their loss is unknown, and said to be."""
+"""Files that were made and packed while nobody looked: read from the archive, once; or their loss
+is unknown, and said to be.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def distinct(*contents: bytes) -> list[bytes]:
     return sorted(line for content in contents for line in content.splitlines(keepends=True))
 
 
-def test_a_file_that_was_made_and_packed_in_one_outage_is_read_once(host: Host, recorder: Recorder) -> None:
+def test_a_file_that_was_made_and_packed_in_one_outage_is_read_once(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(lines(100))
     host.app.rename(host.logs / "app.log.2")
     packed(host, "app.log.1.gz", lines(5000, 100))
@@ -47,7 +51,9 @@ def test_a_file_that_was_made_and_packed_in_one_outage_is_read_once(host: Host, 
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
     (host.logs / "app.log.1.gz").rename(host.logs / "app.log.2.gz")
     host.drain()
-    assert sent(recorder) == distinct(lines(5100), lines(10, 9000)), "nor at the next start, under its next name"
+    assert sent(recorder) == distinct(lines(5100), lines(10, 9000)), (
+        "nor at the next start, under its next name"
+    )
 
 
 def test_beside_one_that_was_known_and_packed(host: Host, recorder: Recorder) -> None:
@@ -68,7 +74,9 @@ def test_archives_that_were_there_first_are_old(host: Host, recorder: Recorder) 
     assert sent(recorder) == distinct(lines(100))
 
 
-def test_one_whose_content_is_from_before_the_latest_look_is_old(host: Host, recorder: Recorder) -> None:
+def test_one_whose_content_is_from_before_the_latest_look_is_old(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(lines(100))
     packed(host, "app.log.1.gz", lines(50, 1000), mtime_s=time.time() - 3600)
     summary = host.drain()
@@ -76,7 +84,9 @@ def test_one_whose_content_is_from_before_the_latest_look_is_old(host: Host, rec
     assert summary.unknown_losses == 0
 
 
-def test_what_was_read_and_is_gone_is_known_when_it_comes_back_packed(host: Host, recorder: Recorder) -> None:
+def test_what_was_read_and_is_gone_is_known_when_it_comes_back_packed(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(lines(100))
     content = host.app.read_bytes()
     host.app.unlink()
@@ -89,7 +99,9 @@ def test_what_was_read_and_is_gone_is_known_when_it_comes_back_packed(host: Host
     assert summary.unknown_losses == 1, "only that it was deleted while nobody held it open"
 
 
-def test_what_was_unread_of_a_file_that_is_over_is_read_where_it_is_packed(host: Host, recorder: Recorder) -> None:
+def test_what_was_unread_of_a_file_that_is_over_is_read_where_it_is_packed(
+    host: Host, recorder: Recorder
+) -> None:
     """It was truncated under another name, so that its copy was not looked for."""
     host.drain(lines(100))
     packed(host, "app.log.1.gz", lines(120))
@@ -129,7 +141,9 @@ def test_killed_while_it_is_read(host: Host, recorder: Recorder) -> None:
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
 
 
-def test_one_still_being_written_is_waited_for(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_still_being_written_is_waited_for(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hourmark_producer.history.remainders.PACKING_S", 30.0)
     host.drain(lines(100))
     path = packed(host, "app.log.1.gz", lines(20_000, 100))
@@ -138,7 +152,11 @@ def test_one_still_being_written_is_waited_for(host: Host, recorder: Recorder, m
     recorder.reports.clear()
     with host.running() as tailer:
         wait_for(lambda: tailer._scans > 12, "it is seen")
-        assert all(source.caught_up_at_ms is None for report in recorder.reports for source in report.sources)
+        assert all(
+            source.caught_up_at_ms is None
+            for report in recorder.reports
+            for source in report.sources
+        )
         with path.open("ab") as file:
             file.write(content[len(content) // 2 :])
         recorder.wait_text(lines(20_100))
@@ -157,7 +175,9 @@ def test_a_damaged_one_is_unknown_loss(host: Host, recorder: Recorder) -> None:
     assert host.drain().unknown_losses == 1, "it is said once"
 
 
-def test_a_damaged_one_is_not_what_is_unknown_of_a_file_that_vanished_before(host: Host, recorder: Recorder) -> None:
+def test_a_damaged_one_is_not_what_is_unknown_of_a_file_that_vanished_before(
+    host: Host, recorder: Recorder
+) -> None:
     packed(host, "app.log.1.gz", lines(9, 500))
     host.drain(lines(100))
     host.app.unlink()
@@ -187,7 +207,9 @@ def test_what_is_excluded_stays_so_once_it_is_packed(host: Host, recorder: Recor
 
 
 @pytest.mark.parametrize("birth_ns", [None, 0])
-def test_a_last_line_without_its_end_is_lost_and_counted(host: Host, recorder: Recorder, birth_ns: int | None) -> None:
+def test_a_last_line_without_its_end_is_lost_and_counted(
+    host: Host, recorder: Recorder, birth_ns: int | None
+) -> None:
     from hourmark_producer.files.identity import identify
 
     if birth_ns is not None:
@@ -199,7 +221,9 @@ def test_a_last_line_without_its_end_is_lost_and_counted(host: Host, recorder: R
     assert (summary.lost_bytes, summary.unknown_losses) == (4, 0)
 
 
-def test_a_file_that_has_just_begun_says_nothing_of_a_packed_one_that_begins_alike(host: Host, recorder: Recorder) -> None:
+def test_a_file_that_has_just_begun_says_nothing_of_a_packed_one_that_begins_alike(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(lines(100))
     host.app.rename(host.logs / "app.log.2")
     packed(host, "app.log.1.gz", lines(50, 1000))
@@ -208,7 +232,9 @@ def test_a_file_that_has_just_begun_says_nothing_of_a_packed_one_that_begins_ali
     assert summary.unknown_losses == 0
 
 
-def test_one_that_was_last_seen_empty_leaves_nothing_unknown(host: Host, recorder: Recorder) -> None:
+def test_one_that_was_last_seen_empty_leaves_nothing_unknown(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(b"")
     packed(host, "app.log.2.gz", lines(100))
     packed(host, "app.log.1.gz", lines(50, 1000))
@@ -228,7 +254,9 @@ def test_what_was_deleted_after_it_was_last_seen_empty_stays_unknown(host: Host)
 
 
 @pytest.mark.parametrize("was_seen", [False, True])
-def test_an_empty_file_that_was_packed_leaves_nothing_unknown(host: Host, recorder: Recorder, was_seen: bool) -> None:
+def test_an_empty_file_that_was_packed_leaves_nothing_unknown(
+    host: Host, recorder: Recorder, was_seen: bool
+) -> None:
     host.drain(b"")
     path = packed(host, "app.log.1.gz", b"", mtime_s=host.app.stat().st_mtime)
     if was_seen:
@@ -244,14 +272,19 @@ def test_an_empty_file_that_was_packed_leaves_nothing_unknown(host: Host, record
 
 
 @pytest.mark.parametrize("size", [30, 300])
-def test_a_line_without_its_end_that_was_packed_is_lost_once(host: Host, recorder: Recorder, size: int) -> None:
+def test_a_line_without_its_end_that_was_packed_is_lost_once(
+    host: Host, recorder: Recorder, size: int
+) -> None:
     """All that its file held: nothing of it was read by which its archive could be known."""
     half = lines(20)[:size].replace(b"\n", b" ")
     with host.running(lines(100)) as tailer:
         recorder.wait_text(lines(100))
         host.app.rename(host.logs / "app.log.1")
         host.append(half)
-        wait_for(lambda: len(tailer.files) == 2 and all(file.is_read for file in tailer.files), "both are read")
+        wait_for(
+            lambda: len(tailer.files) == 2 and all(file.is_read for file in tailer.files),
+            "both are read",
+        )
     host.app.unlink()
     for number in range(4):
         for archive in host.logs.glob("app.log-*.gz"):
@@ -262,7 +295,9 @@ def test_a_line_without_its_end_that_was_packed_is_lost_once(host: Host, recorde
 
 
 @pytest.mark.parametrize("pattern", ["app.log*", "app.log"])
-def test_a_stop_before_it_was_looked_into(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
+def test_a_stop_before_it_was_looked_into(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
     host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/{pattern}"])]
     host.drain(lines(100))
     host.app.rename(host.logs / "app.log.2")
@@ -288,7 +323,10 @@ def test_of_several_files_that_were_last_seen_empty_each_is_held_by_one(
     with host.running() as tailer:
         for name in names:
             (path := host.logs / name).touch()
-            wait_for(lambda: time.time_ns() > path.stat().st_mtime_ns + 20_000_000, "it is older than the next")
+            wait_for(
+                lambda: time.time_ns() > path.stat().st_mtime_ns + 20_000_000,
+                "it is older than the next",
+            )
         wait_for(lambda: len(tailer.files) == len(names), "all are seen")
     for name in names:
         path = host.logs / name

@@ -1,4 +1,6 @@
-"""Files that a writer allocates ahead: lines appear where NULs stood, and neither size nor time of the file need tell."""
+"""Files that a writer allocates ahead: lines appear where NULs stood, and neither size nor time of
+the file need tell.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def reserve(path: Path, size: int, *, written: bool) -> None:
 
 @pytest.mark.parametrize("written", [False, True], ids=["hole", "zeros"])
 @pytest.mark.parametrize("size", [1 << 16, 1 << 23], ids=["small", "more than a line may have"])
-def test_each_claim_holds_while_a_mapped_file_is_filled(host: Host, recorder: Recorder, size: int, written: bool) -> None:
+def test_each_claim_holds_while_a_mapped_file_is_filled(
+    host: Host, recorder: Recorder, size: int, written: bool
+) -> None:
     host.settings["line_bytes_max"] = host.settings["range_bytes"] = 1 << 20
     reserve(host.app, size, written=written)
     with host.app.open("r+b") as file, mmap.mmap(file.fileno(), size) as mapped, host.running():
@@ -51,7 +55,9 @@ def test_each_claim_holds_while_a_mapped_file_is_filled(host: Host, recorder: Re
     assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 0), "NULs are no loss"
 
 
-def test_a_restart_goes_on_where_lines_were_written_meanwhile(host: Host, recorder: Recorder) -> None:
+def test_a_restart_goes_on_where_lines_were_written_meanwhile(
+    host: Host, recorder: Recorder
+) -> None:
     reserve(host.app, 1 << 16, written=False)
     for number in range(3):
         with host.app.open("r+b") as file:
@@ -76,7 +82,9 @@ def test_a_line_half_of_which_is_not_there_yet_is_waited_for(
         recorder.wait_text(content)
 
 
-def test_nuls_that_stay_among_lines_are_delivered(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nuls_that_stay_among_lines_are_delivered(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As after copytruncate of a log whose writer does not append."""
     monkeypatch.setattr(follower, "NULS_S", 0.2)
     content = b"\0" * 5000 + lines(10)

@@ -20,12 +20,16 @@ def sizes() -> RangeSizes:
     return RangeSizes(MOST, 65_536)
 
 
-def test_they_begin_as_large_as_they_may_be_and_no_quick_answer_makes_them_larger(sizes: RangeSizes) -> None:
+def test_they_begin_as_large_as_they_may_be_and_no_quick_answer_makes_them_larger(
+    sizes: RangeSizes,
+) -> None:
     sizes.acknowledged(800_000, 0.01)
     assert sizes.limits == MOST
 
 
-def test_a_slow_answer_halves_what_it_was_for_and_those_of_one_moment_count_once(sizes: RangeSizes) -> None:
+def test_a_slow_answer_halves_what_it_was_for_and_those_of_one_moment_count_once(
+    sizes: RangeSizes,
+) -> None:
     for _ in range(8):
         sizes.acknowledged(800_000, SLOW_S + 1)
     assert sizes.limits == Limits(400_000, 4_000_000)
@@ -67,7 +71,9 @@ def test_they_do_not_grow_to_what_was_too_large_until_that_is_taken(sizes: Range
     assert sizes.limits.range_bytes == 700_000
 
 
-def test_what_was_cut_stays_as_it_is_and_what_follows_is_smaller(host: Host, recorder: Recorder) -> None:
+def test_what_was_cut_stays_as_it_is_and_what_follows_is_smaller(
+    host: Host, recorder: Recorder
+) -> None:
     """The service's limit was lowered below what the tailer makes."""
     raised = threading.Event()
 
@@ -79,7 +85,12 @@ def test_what_was_cut_stays_as_it_is_and_what_follows_is_smaller(host: Host, rec
     with host.running(lines(1000)):
         recorder.wait_received(2)  # so the first was answered
         host.append(lines(500, 5000), host.logs / "app.log.other")
-        wait_for(lambda: sum(len(one.body) for one in recorder.stored) == len(lines(500)), "the other file goes on")
+        wait_for(
+            lambda: sum(len(one.body) for one in recorder.stored) == len(lines(500)),
+            "the other file goes on",
+        )
         raised.set()
         recorder.wait_size(len(lines(1500)))
-    assert recorder.files() == sorted([lines(1000), lines(500, 5000)]), "`contents` asserts that retries are the same"
+    assert recorder.files() == sorted([lines(1000), lines(500, 5000)]), (
+        "`contents` asserts that retries are the same"
+    )

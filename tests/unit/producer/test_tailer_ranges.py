@@ -29,18 +29,32 @@ def test_bytes_arrive_unaltered(host: Host, recorder: Recorder, content: bytes) 
     summary = host.drain(content)
     assert recorder.text() == content
     assert (summary.bytes, summary.pending_bytes, summary.lost_bytes) == (len(content), 0, 0)
-    assert all(one.range.part is Part.LINES and one.body.endswith(b"\n") for one in recorder.received)
+    assert all(
+        one.range.part is Part.LINES and one.body.endswith(b"\n") for one in recorder.received
+    )
 
 
-def test_an_over_long_line_neither_stops_the_file_nor_vanishes(host: Host, recorder: Recorder) -> None:
+def test_an_over_long_line_neither_stops_the_file_nor_vanishes(
+    host: Host, recorder: Recorder
+) -> None:
     content = b"before\n" + b"L" * (5 << 20) + b"\nafter\n"
     host.drain(content)
     assert recorder.text() == content
-    parts = [(one.range.part, len(one.body)) for one in sorted(recorder.received, key=lambda one: one.range.start)]
-    assert parts == [(Part.LINES, 7), (Part.CHUNK, 4 << 20), (Part.LAST_CHUNK, (1 << 20) + 1), (Part.LINES, 6)]
+    parts = [
+        (one.range.part, len(one.body))
+        for one in sorted(recorder.received, key=lambda one: one.range.start)
+    ]
+    assert parts == [
+        (Part.LINES, 7),
+        (Part.CHUNK, 4 << 20),
+        (Part.LAST_CHUNK, (1 << 20) + 1),
+        (Part.LINES, 6),
+    ]
 
 
-def test_the_rest_of_an_over_long_line_is_known_as_such_after_a_restart(host: Host, recorder: Recorder) -> None:
+def test_the_rest_of_an_over_long_line_is_known_as_such_after_a_restart(
+    host: Host, recorder: Recorder
+) -> None:
     host.settings |= {"line_bytes_max": 2048, "range_bytes": 1024}
     host.drain(b"L" * 3000)
     host.drain(b"M" * 10 + b"\nnext\n")
@@ -49,7 +63,9 @@ def test_the_rest_of_an_over_long_line_is_known_as_such_after_a_restart(host: Ho
     assert recorder.text() == b"L" * 3000 + b"M" * 10 + b"\nnext\n"
 
 
-def test_an_unterminated_last_line_is_never_sent_and_blocks_nothing(host: Host, recorder: Recorder) -> None:
+def test_an_unterminated_last_line_is_never_sent_and_blocks_nothing(
+    host: Host, recorder: Recorder
+) -> None:
     summary = host.drain(b"whole\nhalf")
     assert recorder.text() == b"whole\n"
     assert summary.unterminated == {str(host.app): 4}
@@ -66,12 +82,25 @@ def test_an_empty_file_is_no_range(host: Host, recorder: Recorder) -> None:
 def test_what_a_range_is_given(host: Host, recorder: Recorder) -> None:
     recorder.clock = lambda: 1_800_000_000_123
     recorder.rules = "rules-7"
-    host.settings["sources"] = [TailedSource(name="app", paths=[str(host.app)], zone="Europe/Vienna")]
+    host.settings["sources"] = [
+        TailedSource(name="app", paths=[str(host.app)], zone="Europe/Vienna")
+    ]
     host.drain(b"one\n")
     (one,) = recorder.received
     sent = one.range
-    assert (sent.observed_at_ms, sent.rules, sent.zone, sent.source) == (1_800_000_000_123, "rules-7", "Europe/Vienna", "app")
-    assert (sent.path, sent.host_name, sent.generation, sent.start, sent.end) == (str(host.app), "host-1", 0, 0, 4)
+    assert (sent.observed_at_ms, sent.rules, sent.zone, sent.source) == (
+        1_800_000_000_123,
+        "rules-7",
+        "Europe/Vienna",
+        "app",
+    )
+    assert (sent.path, sent.host_name, sent.generation, sent.start, sent.end) == (
+        str(host.app),
+        "host-1",
+        0,
+        0,
+        4,
+    )
     assert sent.host_id == (host.state / "host-id").read_text().strip()
 
 
@@ -127,5 +156,7 @@ def test_more_files_than_may_be_open(host: Host, recorder: Recorder) -> None:
         for path in paths:
             host.append(path.name.encode() + b" two\n", path)
         recorder.wait_stored(120)
-    expected = sorted(path.name.encode() + b" one\n" + path.name.encode() + b" two\n" for path in paths)
+    expected = sorted(
+        path.name.encode() + b" one\n" + path.name.encode() + b" two\n" for path in paths
+    )
     assert recorder.files() == expected

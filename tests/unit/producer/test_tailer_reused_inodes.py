@@ -1,4 +1,6 @@
-"""The inode of a log that is gone is given to something that the tailer cannot read: the log is gone, nothing is left to read."""
+"""The inode of a log that is gone is given to something that the tailer cannot read: the log is
+gone, nothing is left to read.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def folder(path: Path) -> None:
 
 
 def takes_the_inode(path: Path, make: Callable[[Path], None]) -> bool:
-    """Delete the file, and make others until one has its inode; whether the file system gave it again."""
+    """Delete the file, and make others until one has its inode; whether the file system gave it
+    again.
+    """
     inode, others = path.stat().st_ino, path.parent / "others"
     path.unlink()
     for number in range(2000):
@@ -68,8 +72,12 @@ def test_an_inode_that_is_no_regular_file_any_more_holds_nothing_up(
     assert recorder.sent() == sorted((lines(10) + lines(10, 100)).splitlines(keepends=True))
 
 
-def test_an_unreadable_file_on_the_inode_of_a_log_holds_nothing_up(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever user runs this test: opening the file for reading is refused, as for a user who may not read it."""
+def test_an_unreadable_file_on_the_inode_of_a_log_holds_nothing_up(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever user runs this test: opening the file for reading is refused, as for a user who may
+    not read it.
+    """
     host.append(lines(10), host.logs / "app.log.keep")
     host.drain(lines(10, 100))
     if not takes_the_inode(host.app, Path.touch):
@@ -85,7 +93,9 @@ def test_an_unreadable_file_on_the_inode_of_a_log_holds_nothing_up(host: Host, m
     assert host.drain().finished
 
 
-def test_a_file_with_another_birth_time_is_known_by_inode_and_content(host: Host, recorder: Recorder) -> None:
+def test_a_file_with_another_birth_time_is_known_by_inode_and_content(
+    host: Host, recorder: Recorder
+) -> None:
     """As after overlayfs copied it up from a lower layer."""
     host.drain(lines(20))
     born = host.identify
@@ -100,11 +110,17 @@ def test_a_file_with_another_birth_time_is_known_by_inode_and_content(host: Host
     assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 0)
 
 
-def test_a_file_with_another_birth_time_is_known_under_a_name_that_no_source_has(host: Host, recorder: Recorder) -> None:
-    """As after overlayfs copied it up, and it was rotated out of the pattern before the next start."""
+def test_a_file_with_another_birth_time_is_known_under_a_name_that_no_source_has(
+    host: Host, recorder: Recorder
+) -> None:
+    """As after overlayfs copied it up, and it was rotated out of the pattern before the next
+    start.
+    """
     host.drain(lines(20))
     born = host.identify
-    host.identify = lambda descriptor: born(descriptor)._replace(birth_ns=born(descriptor).birth_ns + 1)
+    host.identify = lambda descriptor: born(descriptor)._replace(
+        birth_ns=born(descriptor).birth_ns + 1
+    )
     host.append(lines(1, 20))
     host.app.rename(host.logs / "old.log")
     host.drain()
@@ -115,7 +131,9 @@ def test_a_file_with_another_birth_time_is_known_under_a_name_that_no_source_has
 def test_another_file_on_the_inode_is_another_file(host: Host, recorder: Recorder) -> None:
     host.drain(lines(20))
     born = host.identify
-    host.identify = lambda descriptor: born(descriptor)._replace(birth_ns=born(descriptor).birth_ns + 1)
+    host.identify = lambda descriptor: born(descriptor)._replace(
+        birth_ns=born(descriptor).birth_ns + 1
+    )
     host.app.write_bytes(lines(30, 100))
     host.drain()
     assert recorder.files() == sorted([lines(20), lines(30, 100)]) and len(recorder.contents()) == 2
@@ -131,7 +149,9 @@ def test_a_log_that_overlayfs_copies_up_is_the_same_log(tmp_path: Path, recorder
     (lower / "app.log").write_bytes(lines(20))
     options = f"lowerdir={lower},upperdir={upper},workdir={work}"
     mounted = subprocess.run(
-        ["mount", "-t", "overlay", "overlay", "-o", options, str(host.logs)], capture_output=True, check=False
+        ["mount", "-t", "overlay", "overlay", "-o", options, str(host.logs)],
+        capture_output=True,
+        check=False,
     )
     if mounted.returncode:
         pytest.skip(f"no overlay can be mounted here: {mounted.stderr.decode().strip()}")

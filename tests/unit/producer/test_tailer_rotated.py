@@ -1,4 +1,6 @@
-"""Files that were made and rotated away while nobody looked, under a pattern that matches no rotated name."""
+"""Files that were made and rotated away while nobody looked, under a pattern that matches no
+rotated name.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def sent(recorder: Recorder) -> list[bytes]:
 
 
 def check(recorder: Recorder, summary: Summary, *contents: bytes) -> None:
-    assert sorted(sent(recorder)) == sorted(line for content in contents for line in content.splitlines(keepends=True))
+    assert sorted(sent(recorder)) == sorted(
+        line for content in contents for line in content.splitlines(keepends=True)
+    )
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
 
 
@@ -95,7 +99,15 @@ def test_also_between_two_looks_of_a_tailer_that_runs(narrow: Host, recorder: Re
         rotate(narrow, 3000)
         narrow.append(lines(10, 5000))
         wait_for(lambda: len(sent(recorder)) == 370, "all are sent")
-    check(recorder, narrow.drain(), lines(150), lines(70, 1000), lines(70, 2000), lines(70, 3000), lines(10, 5000))
+    check(
+        recorder,
+        narrow.drain(),
+        lines(150),
+        lines(70, 1000),
+        lines(70, 2000),
+        lines(70, 3000),
+        lines(10, 5000),
+    )
 
 
 def test_also_where_no_new_file_follows_while_it_runs(narrow: Host, recorder: Recorder) -> None:
@@ -106,7 +118,10 @@ def test_also_where_no_new_file_follows_while_it_runs(narrow: Host, recorder: Re
         wait_for(lambda: len(sent(recorder)) == 220, "all are sent", within_s=10.0)
 
 
-@pytest.mark.parametrize("name", ["app.log.1", "app.log-20261124", "app.log-2026-11-24", "app-20261124.log", "app.log.2026_11"])
+@pytest.mark.parametrize(
+    "name",
+    ["app.log.1", "app.log-20261124", "app.log-2026-11-24", "app-20261124.log", "app.log.2026_11"],
+)
 def test_names_that_rotation_makes(host: Host, recorder: Recorder, name: str) -> None:
     host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/app.log"])]
     host.drain(lines(10))
@@ -118,7 +133,16 @@ def test_names_that_rotation_makes(host: Host, recorder: Recorder, name: str) ->
 
 
 @pytest.mark.parametrize(
-    "name", ["app-2.log", "app_12.log.gz", "app.log.old", "app.log1", "other.log.1", "app.log.1.lz4", "app.log.1.swp.x"]
+    "name",
+    [
+        "app-2.log",
+        "app_12.log.gz",
+        "app.log.old",
+        "app.log1",
+        "other.log.1",
+        "app.log.1.lz4",
+        "app.log.1.swp.x",
+    ],
 )
 def test_other_names_are_left_alone(host: Host, recorder: Recorder, name: str) -> None:
     host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/app.log"])]
@@ -127,7 +151,9 @@ def test_other_names_are_left_alone(host: Host, recorder: Recorder, name: str) -
     check(recorder, host.drain(lines(10, 10)), lines(20))
 
 
-def test_what_was_there_before_the_latest_look_is_left_alone(narrow: Host, recorder: Recorder) -> None:
+def test_what_was_there_before_the_latest_look_is_left_alone(
+    narrow: Host, recorder: Recorder
+) -> None:
     narrow.append(lines(70, 1000), narrow.logs / "app.log.1")
     narrow.drain(lines(100))
     (narrow.logs / "app.log.1").rename(narrow.logs / "app.log.2")
@@ -135,7 +161,9 @@ def test_what_was_there_before_the_latest_look_is_left_alone(narrow: Host, recor
     check(recorder, narrow.drain(lines(10, 5000)), lines(100), lines(10, 5000))
 
 
-def test_an_old_archive_that_was_unpacked_meanwhile_is_left_alone(narrow: Host, recorder: Recorder) -> None:
+def test_an_old_archive_that_was_unpacked_meanwhile_is_left_alone(
+    narrow: Host, recorder: Recorder
+) -> None:
     narrow.drain(lines(100))
     unpacked = narrow.logs / "app.log.3"
     unpacked.write_bytes(lines(70, 1000))
@@ -148,11 +176,17 @@ def test_a_copy_of_what_was_read_is_passed_over(narrow: Host, recorder: Recorder
     shutil.copyfile(narrow.app, narrow.logs / "app.log.1")
     os.truncate(narrow.app, 0)
     assert narrow.drain(lines(10, 5000)).lost_bytes == 0
-    assert sorted(sent(recorder)) == sorted((lines(100) + lines(10, 5000)).splitlines(keepends=True))
+    assert sorted(sent(recorder)) == sorted(
+        (lines(100) + lines(10, 5000)).splitlines(keepends=True)
+    )
 
 
-def test_what_exclude_names_stays_excluded_under_its_later_name(host: Host, recorder: Recorder) -> None:
-    host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/*.log"], exclude=["debug.log"])]
+def test_what_exclude_names_stays_excluded_under_its_later_name(
+    host: Host, recorder: Recorder
+) -> None:
+    host.settings["sources"] = [
+        TailedSource(name="app", paths=[f"{host.logs}/*.log"], exclude=["debug.log"])
+    ]
     host.drain(lines(10))
     host.append(lines(70, 1000), host.logs / "debug.log.1")
     check(recorder, host.drain(lines(10, 10)), lines(20))
@@ -160,8 +194,9 @@ def test_what_exclude_names_stays_excluded_under_its_later_name(host: Host, reco
 
 def test_what_another_source_matches_is_that_sources(host: Host, recorder: Recorder) -> None:
     host.settings["sources"] = [
-        TailedSource(name="app", paths=[f"{host.logs}/app.log"]), TailedSource(name="old", paths=[f"{host.logs}/app.log.*"])
-    ]  # fmt: skip
+        TailedSource(name="app", paths=[f"{host.logs}/app.log"]),
+        TailedSource(name="old", paths=[f"{host.logs}/app.log.*"]),
+    ]
     host.drain(lines(10))
     host.append(lines(70, 1000), host.logs / "app.log.1")
     host.drain(lines(10, 10))
@@ -173,10 +208,14 @@ def test_without_birth_times_the_last_write_tells(narrow: Host, recorder: Record
     narrow.drain(lines(100))
     rotate_twice(narrow)
     assert narrow.drain(lines(10, 5000)).lost_bytes == 0
-    assert sorted(sent(recorder)) == sorted((lines(150) + lines(70, 1000) + lines(10, 5000)).splitlines(keepends=True))
+    assert sorted(sent(recorder)) == sorted(
+        (lines(150) + lines(70, 1000) + lines(10, 5000)).splitlines(keepends=True)
+    )
 
 
-def test_one_that_cannot_be_opened_holds_the_claim(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_cannot_be_opened_holds_the_claim(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/app.log"])]
     host.drain(lines(100))
     host.append(lines(70, 1000), hidden := host.logs / "app.log.1")
@@ -193,7 +232,9 @@ def test_one_that_cannot_be_opened_holds_the_claim(host: Host, recorder: Recorde
 
 
 @pytest.mark.parametrize("name", ["app.log.1", "app.log.1.gz"])
-def test_where_the_clock_was_set_back_what_was_rotated_is_unknown_loss(narrow: Host, recorder: Recorder, name: str) -> None:
+def test_where_the_clock_was_set_back_what_was_rotated_is_unknown_loss(
+    narrow: Host, recorder: Recorder, name: str
+) -> None:
     narrow.drain(lines(100))
     with contextlib.closing(sqlite3.connect(narrow.state / "checkpoint.sqlite")) as db, db:
         db.execute("UPDATE looked SET at_ms = at_ms + 3600000")
@@ -201,4 +242,6 @@ def test_where_the_clock_was_set_back_what_was_rotated_is_unknown_loss(narrow: H
     (narrow.logs / name).write_bytes(gzip.compress(lines(70, 1000)))
     assert narrow.drain(lines(10, 5000)).unknown_losses == 1
     assert narrow.drain(lines(10, 5010)).unknown_losses == 1, "and it is said once"
-    assert sorted(sent(recorder)) == sorted((lines(100) + lines(20, 5000)).splitlines(keepends=True))
+    assert sorted(sent(recorder)) == sorted(
+        (lines(100) + lines(20, 5000)).splitlines(keepends=True)
+    )

@@ -1,6 +1,8 @@
-"""Each way to rotate, while the tailer runs and while it is down: every line once, and nothing unknown.
+"""Each way to rotate, while the tailer runs and while it is down: every line once, and nothing
+unknown.
 
-Without birth times a file on the inode of one that was packed cannot be told from one that was truncated.
+Without birth times a file on the inode of one that was packed cannot be told from one that was
+truncated.
 """
 
 from __future__ import annotations
@@ -56,7 +58,14 @@ def pack(plain: Path, packed: Path) -> None:
     plain.unlink()
 
 
-WAYS = (by_rename, by_date, by_date_before_the_extension, by_hard_link, packed_at_once, packed_a_round_later)
+WAYS = (
+    by_rename,
+    by_date,
+    by_date_before_the_extension,
+    by_hard_link,
+    packed_at_once,
+    packed_a_round_later,
+)
 every_way = pytest.mark.parametrize("rotate", WAYS, ids=lambda way: way.__name__)
 patterns = pytest.mark.parametrize("pattern", ["app.log*", "app.log"], ids=["wide", "narrow"])
 births = pytest.mark.parametrize("births", [True, False], ids=["birth times", "no birth times"])
@@ -76,7 +85,9 @@ def once(recorder: Recorder, count: int) -> None:
 @every_way
 @patterns
 @births
-def test_while_it_runs(host: Host, recorder: Recorder, rotate: Rotate, pattern: str, births: bool) -> None:
+def test_while_it_runs(
+    host: Host, recorder: Recorder, rotate: Rotate, pattern: str, births: bool
+) -> None:
     prepare(host, pattern, births)
     with host.running():
         for number in range(ROUNDS):
@@ -93,7 +104,9 @@ def test_while_it_runs(host: Host, recorder: Recorder, rotate: Rotate, pattern: 
 @every_way
 @patterns
 @births
-def test_while_it_is_down(host: Host, recorder: Recorder, rotate: Rotate, pattern: str, births: bool) -> None:
+def test_while_it_is_down(
+    host: Host, recorder: Recorder, rotate: Rotate, pattern: str, births: bool
+) -> None:
     prepare(host, pattern, births)
     for number in range(ROUNDS):
         host.drain(lines(100, number * 200))
@@ -102,7 +115,9 @@ def test_while_it_is_down(host: Host, recorder: Recorder, rotate: Rotate, patter
     summary = host.drain(lines(10, ROUNDS * 200))
     once(recorder, ROUNDS * 200 + 10)
     assert summary.lost_bytes == 0
-    assert summary.unknown_losses == 0 or (not births and rotate in (packed_at_once, packed_a_round_later))
+    assert summary.unknown_losses == 0 or (
+        not births and rotate in (packed_at_once, packed_a_round_later)
+    )
 
 
 @births
@@ -121,14 +136,19 @@ def test_a_link_to_the_file_of_the_day(host: Host, recorder: Recorder, births: b
 
 
 def test_faster_than_it_is_read(host: Host, recorder: Recorder) -> None:
-    """Ten rotations with compression while nothing is acknowledged: files are held open until they are read."""
+    """Ten rotations with compression while nothing is acknowledged: files are held open until they
+    are read.
+    """
     prepare(host, "app.log", True)
     recorder.behaviour = lambda _: 503
     with host.running() as tailer:
         for number in range(10):
             host.append(lines(100, number * 100))
             at = host.app.stat()
-            wait_for(lambda at=at: tailer.files.at_inode(at.st_dev, at.st_ino) is not None, "it is seen")  # type: ignore[misc]
+            wait_for(
+                lambda at=at: tailer.files.at_inode(at.st_dev, at.st_ino) is not None,  # type: ignore[misc]
+                "it is seen",
+            )
             packed_at_once(host.app, number)
         recorder.behaviour = lambda _: 200
         recorder.wait_text(lines(1000))

@@ -28,21 +28,29 @@ def test_a_lost_ack_makes_the_same_range_again(host: Host, recorder: Recorder) -
     assert len(recorder.received) > len(recorder.contents())
 
 
-def test_a_range_carries_a_checksum_so_that_no_flipped_bit_is_taken(host: Host, recorder: Recorder) -> None:
+def test_a_range_carries_a_checksum_so_that_no_flipped_bit_is_taken(
+    host: Host, recorder: Recorder
+) -> None:
     host.drain(lines(100))
-    assert all(zstandard.get_frame_parameters(one.compressed).has_checksum for one in recorder.received)
+    assert all(
+        zstandard.get_frame_parameters(one.compressed).has_checksum for one in recorder.received
+    )
     assert recorder.received
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
-def test_busy_answers_are_retried_with_the_same_range(host: Host, recorder: Recorder, status: int) -> None:
+def test_busy_answers_are_retried_with_the_same_range(
+    host: Host, recorder: Recorder, status: int
+) -> None:
     recorder.behaviour = lambda one: status if one.number < 3 else 200
     host.drain(lines(10))
     assert [one.compressed for one in recorder.received] == [recorder.received[0].compressed] * 4
     assert recorder.text() == lines(10)
 
 
-def test_rules_that_change_before_a_retry_do_not_change_the_range(host: Host, recorder: Recorder) -> None:
+def test_rules_that_change_before_a_retry_do_not_change_the_range(
+    host: Host, recorder: Recorder
+) -> None:
     def change(one: object) -> int:
         recorder.rules = "rules-2"
         return 503 if len(recorder.received) == 1 else 200
@@ -68,11 +76,17 @@ def test_a_permanent_refusal_of_one_file_does_not_hold_up_others_and_loses_nothi
         assert recorder.last.caught_up_at_ms is None
         allow.set()
         recorder.wait_stored(21)
-    assert "answered 413" in caplog.text and "app.log.bad" in caplog.text and recorder.url in caplog.text
+    assert (
+        "answered 413" in caplog.text
+        and "app.log.bad" in caplog.text
+        and recorder.url in caplog.text
+    )
     assert len(recorder.contents()) == 21
 
 
-def test_an_ack_of_another_end_is_no_ack(host: Host, recorder: Recorder, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_ack_of_another_end_is_no_ack(
+    host: Host, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
     recorder.acknowledged_end = lambda one: one.range.end - (one.number == 0)
     host.drain(lines(1))
     assert len(recorder.received) == 2
@@ -113,7 +127,10 @@ def test_no_rules_yet(host: Host, recorder: Recorder) -> None:
 
 
 def test_a_checkpoint_that_cannot_be_written_stops_the_send(
-    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    host: Host,
+    recorder: Recorder,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     full = threading.Event()
     write = Checkpoint._write
@@ -137,7 +154,10 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_send(
         wait_for(lambda: caplog.text.count("disk is full") >= 2, "it says so of the new file too")
         assert len(recorder.received) == stored_when_full[0], "nothing is sent that is not durable"
         full.clear()
-        wait_for(lambda: len(recorder.contents()) == 2 and len(recorder.text()) == len(lines(30)), "all, once there is room")
+        wait_for(
+            lambda: len(recorder.contents()) == 2 and len(recorder.text()) == len(lines(30)),
+            "all, once there is room",
+        )
     assert recorder.files() == sorted([lines(20), lines(10, 500)])
 
 
@@ -171,7 +191,9 @@ def test_an_address_that_is_none_is_refused() -> None:
         ServiceLink(TailerConfig(service_urls=["127.0.0.1:8780"]), SystemClock())
 
 
-def test_a_service_that_knows_no_unknown_losses_is_told_the_rest(host: Host, recorder: Recorder) -> None:
+def test_a_service_that_knows_no_unknown_losses_is_told_the_rest(
+    host: Host, recorder: Recorder
+) -> None:
     """A tailer may be upgraded before its services: they must not refuse all that it says."""
     recorder.refuses_unknown = True
     with host.running(lines(10)):

@@ -1,4 +1,6 @@
-"""Several delivery services: all that answer are used alike, and what ails one is no reason to wait."""
+"""Several delivery services: all that answer are used alike, and what ails one is no reason to
+wait.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def services(clock: FakeClock) -> Services:
     return Services(URLS, clock, MAX_S)
 
 
-def chosen(services: Services, count: int = 1, *, tried: set[Service] | None = None) -> list[Service]:
+def chosen(
+    services: Services, count: int = 1, *, tried: set[Service] | None = None
+) -> list[Service]:
     """So many requests, one after another, each answered."""
     found = []
     for _ in range(count):
@@ -61,7 +65,9 @@ def test_the_one_with_the_fewest_requests_under_way_is_next(services: Services) 
     assert slow not in chosen(services, 6)
 
 
-def test_one_that_failed_is_asked_again_after_growing_pauses_by_one_request(services: Services, clock: FakeClock) -> None:
+def test_one_that_failed_is_asked_again_after_growing_pauses_by_one_request(
+    services: Services, clock: FakeClock
+) -> None:
     (bad,) = chosen(services)
     pauses = []
     for _ in range(12):
@@ -75,7 +81,9 @@ def test_one_that_failed_is_asked_again_after_growing_pauses_by_one_request(serv
     assert pauses[0] <= 0.11 and 0.5 * MAX_S - 0.1 <= pauses[-1] <= MAX_S + 0.1
 
 
-def test_while_one_request_finds_out_the_others_go_elsewhere(services: Services, clock: FakeClock) -> None:
+def test_while_one_request_finds_out_the_others_go_elsewhere(
+    services: Services, clock: FakeClock
+) -> None:
     (bad,) = chosen(services)
     fail(services, bad)
     clock.advance(1.0)
@@ -113,7 +121,9 @@ def test_retry_after_is_obeyed_for_that_address_alone(services: Services, clock:
     assert services.next(set()) is bad
 
 
-def test_an_answer_to_what_was_under_way_does_not_end_the_wait(services: Services, clock: FakeClock) -> None:
+def test_an_answer_to_what_was_under_way_does_not_end_the_wait(
+    services: Services, clock: FakeClock
+) -> None:
     first, second = services.next(set()), services.first
     assert first is second
     services.asked(first)
@@ -138,7 +148,9 @@ def test_each_address_of_a_name_is_used_and_keeps_what_is_known_of_it(clock: Fak
     clock.advance(RESOLVE_EVERY_S)
     services.look_up(lambda host, port: found[0])
     later = chosen(services, 3)
-    assert {one.address.at for one in later} == {"10.1.0.2", "10.1.0.9", ""} and len(set(first) & set(later)) == 2
+    assert {one.address.at for one in later} == {"10.1.0.2", "10.1.0.9", ""} and len(
+        set(first) & set(later)
+    ) == 2
 
 
 def test_a_name_that_cannot_be_looked_up_goes_on_as_before(clock: FakeClock) -> None:
@@ -157,19 +169,31 @@ def test_a_name_that_cannot_be_looked_up_goes_on_as_before(clock: FakeClock) -> 
 
 def test_ranges_go_to_all_alike(host: Host, recorder: Recorder) -> None:
     with recording() as other:
-        host.settings |= {"service_urls": [recorder.url, other.url], "range_bytes": 1024, "report_seconds": 600.0}
+        host.settings |= {
+            "service_urls": [recorder.url, other.url],
+            "range_bytes": 1024,
+            "report_seconds": 600.0,
+        }
         host.drain(lines(2000))
         recorder.received += other.received
         assert recorder.text() == lines(2000)
-        assert abs(len(recorder.stored) - len(other.stored)) <= 4  # whoever is busy with a report is passed over
+        assert (
+            abs(len(recorder.stored) - len(other.stored)) <= 4
+        )  # whoever is busy with a report is passed over
 
 
 @pytest.mark.parametrize("status", [400, 403, 413, 503])
-def test_what_one_refuses_another_may_take_at_once(host: Host, recorder: Recorder, status: int) -> None:
+def test_what_one_refuses_another_may_take_at_once(
+    host: Host, recorder: Recorder, status: int
+) -> None:
     """Such as one of an older version, that does not know a header yet."""
     with recording() as newer:
         recorder.behaviour = lambda _: status
-        host.settings |= {"service_urls": [recorder.url, newer.url], "range_bytes": 1024, "backoff_max_seconds": 60.0}
+        host.settings |= {
+            "service_urls": [recorder.url, newer.url],
+            "range_bytes": 1024,
+            "backoff_max_seconds": 60.0,
+        }
         began_s = time.monotonic()
         host.drain(lines(200))
         assert newer.text() == lines(200) and time.monotonic() - began_s < 30
@@ -178,20 +202,32 @@ def test_what_one_refuses_another_may_take_at_once(host: Host, recorder: Recorde
 def test_one_that_is_not_there_costs_no_file_a_pause(host: Host, recorder: Recorder) -> None:
     with recording() as dead:
         pass
-    host.settings |= {"service_urls": [dead.url, recorder.url], "range_bytes": 1024, "backoff_max_seconds": 60.0}
+    host.settings |= {
+        "service_urls": [dead.url, recorder.url],
+        "range_bytes": 1024,
+        "backoff_max_seconds": 60.0,
+    }
     with host.running(lines(200)) as tailer:
         recorder.wait_text(lines(200))
-        wait_for(lambda: sum(one.ranges for one in tailer.stand().services) == len(recorder.stored), "all are acknowledged")
+        wait_for(
+            lambda: sum(one.ranges for one in tailer.stand().services) == len(recorder.stored),
+            "all are acknowledged",
+        )
         by_name = {one.service: one for one in tailer.stand().services}
-        assert by_name[dead.url].failing_seconds is not None and "refused" in by_name[dead.url].trouble
+        assert (
+            by_name[dead.url].failing_seconds is not None and "refused" in by_name[dead.url].trouble
+        )
         assert by_name[recorder.url].failing_seconds is None
         up = f'hourmark_tailer_service_up{{service="{dead.url}"}} 0'
         assert up in tailer.exposition().decode()
 
 
 @pytest.mark.parametrize(("ahead_ms", "is_held_to_it"), [(60_000, True), (400_000, False)])
-def test_no_range_is_observed_before_what_may_have_been_claimed_to_another_service(ahead_ms: int, is_held_to_it: bool) -> None:
-    """Dead letters, and lines without a time of their own, are of the hour in which they were observed.
+def test_no_range_is_observed_before_what_may_have_been_claimed_to_another_service(
+    ahead_ms: int, is_held_to_it: bool
+) -> None:
+    """Dead letters, and lines without a time of their own, are of the hour in which they were
+    observed.
 
     Where clocks are minutes apart nothing closes, and one that is plainly wrong is not held to.
     """
@@ -203,7 +239,9 @@ def test_no_range_is_observed_before_what_may_have_been_claimed_to_another_servi
             assert link.fresh().clock_ms == ahead.clock()
         link.close()  # it is gone, and so are connections to it
         assert link.fresh(age_max_s=-1.0).clock_ms == (ahead if is_held_to_it else behind).clock()
-        assert link.clocks_ms() == {ahead.url: ahead.clock(), behind.url: behind.clock()}, "claims are by each one's own"
+        assert link.clocks_ms() == {ahead.url: ahead.clock(), behind.url: behind.clock()}, (
+            "claims are by each one's own"
+        )
 
 
 def test_nor_after_a_restart(host: Host) -> None:
@@ -221,7 +259,9 @@ def test_nor_after_a_restart(host: Host) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"12", b"x" * 19, b"9" * 19])
-def test_a_kept_clock_that_is_none_is_not_held_to(host: Host, recorder: Recorder, content: bytes) -> None:
+def test_a_kept_clock_that_is_none_is_not_held_to(
+    host: Host, recorder: Recorder, content: bytes
+) -> None:
     host.state.mkdir()
     (host.state / "clock").write_bytes(content)
     recorder.clock = lambda: 1_800_000_000_000

@@ -1,4 +1,6 @@
-"""`hourmark tail trace`: each answer, and those of a real checkpoint beside a tailer and after it."""
+"""`hourmark tail trace`: each answer, and those of a real checkpoint beside a tailer and after
+it.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,39 @@ def known(*, offset: int, spooled: tuple[Spooled, ...] = ()) -> KnownFile:
         (known(offset=50), 100, 100, False, Stage.NO_SUCH_LINE),
         (known(offset=50), None, 100, False, Stage.NO_SUCH_LINE),
         (known(offset=50), 10, 49, False, Stage.TRUNCATED),
-        (known(offset=50, spooled=(Spooled(1, 20, 30), Spooled(1, 40, 50))), 19, 100, False, Stage.ACKNOWLEDGED),
-        (known(offset=50, spooled=(Spooled(1, 20, 30), Spooled(1, 40, 50))), 20, 100, True, Stage.SPOOLED),
-        (known(offset=50, spooled=(Spooled(1, 20, 30), Spooled(1, 40, 50))), 50, 100, False, Stage.NOT_READ),
-        (known(offset=50, spooled=(Spooled(0, 20, 50),)), 20, 100, False, Stage.ACKNOWLEDGED),  # of before a truncation
+        (
+            known(offset=50, spooled=(Spooled(1, 20, 30), Spooled(1, 40, 50))),
+            19,
+            100,
+            False,
+            Stage.ACKNOWLEDGED,
+        ),
+        (
+            known(offset=50, spooled=(Spooled(1, 20, 30), Spooled(1, 40, 50))),
+            20,
+            100,
+            True,
+            Stage.SPOOLED,
+        ),
+        (
+            known(offset=50, spooled=(Spooled(1, 20, 30), Spooled(1, 40, 50))),
+            50,
+            100,
+            False,
+            Stage.NOT_READ,
+        ),
+        (
+            known(offset=50, spooled=(Spooled(0, 20, 50),)),
+            20,
+            100,
+            False,
+            Stage.ACKNOWLEDGED,
+        ),  # of before a truncation
     ],
 )
-def test_a_place_decides(file: KnownFile | None, offset: int | None, size: int, skipped: bool, stage: Stage) -> None:
+def test_a_place_decides(
+    file: KnownFile | None, offset: int | None, size: int, skipped: bool, stage: Stage
+) -> None:
     assert stage_of(file, offset, size, skipped=skipped) is stage
 
 
@@ -57,16 +85,22 @@ def test_lines_begin_where_splitting_says(block: int, monkeypatch: pytest.Monkey
         for line in content.splitlines(keepends=True):
             begins.append(begins[-1] + len(line))
         expected = [*begins[:-1], None, None]
-        assert [begin_of_line(io.BytesIO(content), n) for n in range(1, len(expected) + 1)] == expected, content
+        assert [
+            begin_of_line(io.BytesIO(content), n) for n in range(1, len(expected) + 1)
+        ] == expected, content
 
 
 def trace(host: Host, tmp_path: Path, *words: str) -> tuple[int, dict[str, Any]]:
-    result = CliRunner().invoke(root, ["tail", "trace", "--json", "--config", str(host.configured(tmp_path)), *words])
+    result = CliRunner().invoke(
+        root, ["tail", "trace", "--json", "--config", str(host.configured(tmp_path)), *words]
+    )
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, json.loads(result.stdout)
 
 
-def test_after_a_tailer_a_rotated_file_is_known_by_any_name(host: Host, recorder: Recorder, tmp_path: Path) -> None:
+def test_after_a_tailer_a_rotated_file_is_known_by_any_name(
+    host: Host, recorder: Recorder, tmp_path: Path
+) -> None:
     host.drain(lines(10))
     host.append(lines(1, start=10))
     state = {path.name for path in host.state.iterdir()}
@@ -74,8 +108,14 @@ def test_after_a_tailer_a_rotated_file_is_known_by_any_name(host: Host, recorder
     code, told = trace(host, tmp_path, f"{moved}:10")
     sent = recorder.stored[0].range
     assert (code, told["stage"], told["offset"]) == (0, "acknowledged", 9 * LINE_BYTES)
-    assert (told["host_id"], told["file_id"], told["generation"]) == (sent.host_id, sent.file_id, sent.generation)
-    assert trace(host, tmp_path, str(moved))[1]["offset"] == 0  # a file of that name, not its seventh line
+    assert (told["host_id"], told["file_id"], told["generation"]) == (
+        sent.host_id,
+        sent.file_id,
+        sent.generation,
+    )
+    assert (
+        trace(host, tmp_path, str(moved))[1]["offset"] == 0
+    )  # a file of that name, not its seventh line
     assert trace(host, tmp_path, f"{moved}:11")[1]["stage"] == "not_read"
     assert trace(host, tmp_path, str(moved), "--offset", "0")[1]["stage"] == "acknowledged"
     code, told = trace(host, tmp_path, f"{moved}:12")
@@ -94,44 +134,67 @@ def test_a_file_that_was_truncated_and_grew_again_was_not_read(host: Host, tmp_p
     assert (code, told["stage"]) == (1, "truncated")
 
 
-def test_beside_a_tailer_that_no_service_answers_a_line_is_spooled(host: Host, recorder: Recorder, tmp_path: Path) -> None:
+def test_beside_a_tailer_that_no_service_answers_a_line_is_spooled(
+    host: Host, recorder: Recorder, tmp_path: Path
+) -> None:
     recorder.behaviour = lambda _: 503
     with host.running(lines(3)):
-        wait_for(lambda: trace(host, tmp_path, f"{host.app}:2")[1]["stage"] == "spooled", "it is spooled")
+        wait_for(
+            lambda: trace(host, tmp_path, f"{host.app}:2")[1]["stage"] == "spooled", "it is spooled"
+        )
     assert trace(host, tmp_path, f"{host.app}:3")[1]["stage"] == "spooled"
 
 
 def test_a_file_that_is_not_there_is_told_as_wrong_use(host: Host, tmp_path: Path) -> None:
-    result = CliRunner().invoke(root, ["tail", "trace", "--config", str(host.configured(tmp_path)), str(tmp_path / "none:3")])
+    result = CliRunner().invoke(
+        root,
+        ["tail", "trace", "--config", str(host.configured(tmp_path)), str(tmp_path / "none:3")],
+    )
     assert "cannot be read" in str(result.exception)
 
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
-    "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor().compress,
-}  # fmt: skip
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstandard.ZstdCompressor().compress,
+}
 
 
 @pytest.mark.parametrize("form", PACKERS)
-def test_a_line_of_a_packed_file_that_is_known_is_traced_by_content(form: str, host: Host, tmp_path: Path) -> None:
+def test_a_line_of_a_packed_file_that_is_known_is_traced_by_content(
+    form: str, host: Host, tmp_path: Path
+) -> None:
     host.drain(lines(100))
     host.append(lines(2, start=100))
     packed = tmp_path / f"elsewhere.{form}"
     packed.write_bytes(PACKERS[form](host.app.read_bytes()))
-    for number, stage, code in ((1, "acknowledged", 0), (100, "acknowledged", 0), (101, "not_read", 0), (103, "no_such_line", 1)):
+    for number, stage, code in (
+        (1, "acknowledged", 0),
+        (100, "acknowledged", 0),
+        (101, "not_read", 0),
+        (103, "no_such_line", 1),
+    ):
         found, told = trace(host, tmp_path, f"{packed}:{number}")
         assert (found, told["stage"]) == (code, stage), number
-    assert trace(host, tmp_path, str(packed), "--offset", str(LINE_BYTES))[1]["offset"] == LINE_BYTES
+    assert (
+        trace(host, tmp_path, str(packed), "--offset", str(LINE_BYTES))[1]["offset"] == LINE_BYTES
+    )
     whole = trace(host, tmp_path, f"{host.app}:100")[1]
     assert trace(host, tmp_path, f"{packed}:100")[1] == whole | {"path": str(packed)}
 
 
-def test_a_packed_file_that_is_not_known_is_asked_for_by_the_path_it_was_read_under(host: Host, tmp_path: Path) -> None:
+def test_a_packed_file_that_is_not_known_is_asked_for_by_the_path_it_was_read_under(
+    host: Host, tmp_path: Path
+) -> None:
     host.drain(lines(100))
     packed = host.app.with_name("app.log-20261120.3.gz")
     packed.write_bytes(gzip.compress(lines(100, start=500)))
     code, told = trace(host, tmp_path, f"{packed}:2")
     assert (code, told["stage"], told["offset"], told["file_id"]) == (1, "packed", LINE_BYTES, None)
-    assert f"`hourmark trace {told['host_id']}:{packed.parent}/app.log:{LINE_BYTES}`" in told["next"]
+    assert (
+        f"`hourmark trace {told['host_id']}:{packed.parent}/app.log:{LINE_BYTES}`" in told["next"]
+    )
     assert trace(host, tmp_path, f"{packed}:101")[1]["stage"] == "no_such_line"
 
 
@@ -139,5 +202,7 @@ def test_a_packed_file_that_is_cut_off_is_told_as_wrong_use(host: Host, tmp_path
     host.drain(lines(1))
     packed = tmp_path / "cut.gz"
     packed.write_bytes(gzip.compress(lines(100))[:-9])
-    result = CliRunner().invoke(root, ["tail", "trace", "--config", str(host.configured(tmp_path)), str(packed)])
+    result = CliRunner().invoke(
+        root, ["tail", "trace", "--config", str(host.configured(tmp_path)), str(packed)]
+    )
     assert "cannot be unpacked" in str(result.exception)

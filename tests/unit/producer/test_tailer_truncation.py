@@ -6,20 +6,48 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark_producer.files.fingerprints import ANCHOR_BYTES, Judgement, Shrink, Verdict, are_alike, judge, next_anchor
+from hourmark_producer.files.fingerprints import (
+    ANCHOR_BYTES,
+    Judgement,
+    Shrink,
+    Verdict,
+    are_alike,
+    judge,
+    next_anchor,
+)
 
 
 @pytest.mark.parametrize(
     ("shrinks", "verdict", "lost"),
     [
         ([], Verdict.SAME, 0),
-        ([Shrink(100, 49, False)], Verdict.REPLACED, 50),  # below the position: what was unread is lost
-        ([Shrink(100, 500, True)], Verdict.REPLACED, 50),  # other bytes before the position, whatever the size
-        ([Shrink(100, 60, False)], Verdict.SHORTENED, 40),  # cut off behind the position: only the difference is lost
+        (
+            [Shrink(100, 49, False)],
+            Verdict.REPLACED,
+            50,
+        ),  # below the position: what was unread is lost
+        (
+            [Shrink(100, 500, True)],
+            Verdict.REPLACED,
+            50,
+        ),  # other bytes before the position, whatever the size
+        (
+            [Shrink(100, 60, False)],
+            Verdict.SHORTENED,
+            40,
+        ),  # cut off behind the position: only the difference is lost
         ([Shrink(50, 0, False)], Verdict.REPLACED, 0),  # all was read
-        ([Shrink(50, 0, False), Shrink(45, 0, False)], Verdict.REPLACED, 45),  # the second destroyed what nobody had read
+        (
+            [Shrink(50, 0, False), Shrink(45, 0, False)],
+            Verdict.REPLACED,
+            45,
+        ),  # the second destroyed what nobody had read
         ([Shrink(100, 60, False), Shrink(70, 0, False)], Verdict.REPLACED, 40 + 20),
-        ([Shrink(100, 0, False), Shrink(30, 10, False), Shrink(20, 5, True)], Verdict.REPLACED, 50 + 20 + 20),
+        (
+            [Shrink(100, 0, False), Shrink(30, 10, False), Shrink(20, 5, True)],
+            Verdict.REPLACED,
+            50 + 20 + 20,
+        ),
     ],
 )
 def test_what_each_shrink_destroyed(shrinks: list[Shrink], verdict: Verdict, lost: int) -> None:
@@ -44,5 +72,7 @@ def test_the_anchor_is_the_last_bytes_read(before: bytes, bodies: list[bytes]) -
         (b"", b"", False),
     ],
 )
-def test_lines_that_are_one_line_over_and_over_tell_nothing(head: bytes, anchor: bytes, alike: bool) -> None:
+def test_lines_that_are_one_line_over_and_over_tell_nothing(
+    head: bytes, anchor: bytes, alike: bool
+) -> None:
     assert are_alike(head, anchor) is alike

@@ -1,4 +1,6 @@
-"""copytruncate again and again while the service is away: what was seen, and not read, is read in the copies, and is no loss."""
+"""copytruncate again and again while the service is away: what was seen, and not read, is read in
+the copies, and is no loss.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def _hour(number: int) -> bytes:
     return lines(1000, 1000 * number)
 
 
-def _live_through(host: Host, recorder: Recorder, hours: range, *, packed: bool, until: bytes = b"") -> None:
+def _live_through(
+    host: Host, recorder: Recorder, hours: range, *, packed: bool, until: bytes = b""
+) -> None:
     """One run; where it sees the service come back, until all of that is there."""
     with host.running() as tailer:
         _look(tailer)
@@ -50,13 +54,17 @@ def _live_through(host: Host, recorder: Recorder, hours: range, *, packed: bool,
         if until:
             recorder.behaviour = lambda _: 200
             recorder.wait_text(until)
-            wait_for(lambda: recorder.last.pending_bytes == 0 and tailer._is_all_read(), "all is read")
+            wait_for(
+                lambda: recorder.last.pending_bytes == 0 and tailer._is_all_read(), "all is read"
+            )
 
 
 @pytest.mark.parametrize("paths", ["app.log*", "app.log"], ids=["wide", "narrow"])
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize("runs", ["one", "two", "many"])
-def test_what_the_copies_hold_is_no_loss(tmp_path: Path, paths: str, runs: str, *, packed: bool) -> None:
+def test_what_the_copies_hold_is_no_loss(
+    tmp_path: Path, paths: str, runs: str, *, packed: bool
+) -> None:
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)
         source = host.settings["sources"][0]
@@ -68,7 +76,13 @@ def test_what_the_copies_hold_is_no_loss(tmp_path: Path, paths: str, runs: str, 
             for hour in range(1, HOURS):
                 _live_through(host, recorder, range(hour, hour + 1), packed=packed)
         else:
-            _live_through(host, recorder, range(1, HOURS), packed=packed, until=written if runs == "one" else b"")
+            _live_through(
+                host,
+                recorder,
+                range(1, HOURS),
+                packed=packed,
+                until=written if runs == "one" else b"",
+            )
         recorder.behaviour = lambda _: 200
         summary = host.drain(_hour(HOURS))
     assert sorted(recorder.text().splitlines()) == sorted((written + _hour(HOURS)).splitlines())

@@ -16,7 +16,9 @@ def clock(caplog: pytest.LogCaptureFixture) -> FakeClock:
     return FakeClock()
 
 
-def test_a_condition_that_lasts_for_a_day_is_told_once(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_condition_that_lasts_for_a_day_is_told_once(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
     conditions = Throttle(clock)
     for _ in range(24 * 60):
         conditions.warn("a", "a is not there")
@@ -24,10 +26,15 @@ def test_a_condition_that_lasts_for_a_day_is_told_once(clock: FakeClock, caplog:
         conditions.sweep()
         clock.advance(60)
     assert caplog.messages == ["a is not there", "b is not there"]
-    assert [(one.message, one.times) for one in conditions.ongoing()] == [("a is not there", 1440), ("b is not there", 1440)]
+    assert [(one.message, one.times) for one in conditions.ongoing()] == [
+        ("a is not there", 1440),
+        ("b is not there", 1440),
+    ]
 
 
-def test_its_end_is_told_once_and_the_next_one_is_another(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_its_end_is_told_once_and_the_next_one_is_another(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
     conditions = Throttle(clock)
     conditions.warn("a", "a is not there")
     clock.advance(30)
@@ -35,12 +42,18 @@ def test_its_end_is_told_once_and_the_next_one_is_another(clock: FakeClock, capl
     conditions.over("a")
     conditions.over("a")
     conditions.warn("a", "a is not there again")
-    assert caplog.messages == ["a is not there", "no more, after 30 s and 2 times: a is not there", "a is not there again"]
+    assert caplog.messages == [
+        "a is not there",
+        "no more, after 30 s and 2 times: a is not there",
+        "a is not there again",
+    ]
     latest = conditions.latest()
     assert latest is not None and latest.message == "a is not there again"
 
 
-def test_what_nobody_meets_any_more_has_ended(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_nobody_meets_any_more_has_ended(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
     conditions = Throttle(clock)
     conditions.warn("a", "a is not there")
     clock.advance(QUIET_S)
@@ -48,4 +61,6 @@ def test_what_nobody_meets_any_more_has_ended(clock: FakeClock, caplog: pytest.L
     assert len(conditions.ongoing()) == 1
     clock.advance(1)
     conditions.sweep()
-    assert conditions.ongoing() == [] and caplog.messages[1:] == ["no more, after 0 s and 1 times: a is not there"]
+    assert conditions.ongoing() == [] and caplog.messages[1:] == [
+        "no more, after 0 s and 1 times: a is not there"
+    ]

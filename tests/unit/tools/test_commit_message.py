@@ -38,19 +38,26 @@ def test_a_right_message_passes(message: str) -> None:
         ("Say what\n", ["there is no body"]),
         ("Say what\n\n# why\n", ["there is no body"]),
         ("Say what\nand why\n", ["the second line is not empty", "there is no body"]),
-        ("Say what\n\n# ------------------------ >8 ------------------------\n+why\n", ["there is no body"]),
+        (
+            "Say what\n\n# ------------------------ >8 ------------------------\n+why\n",
+            ["there is no body"],
+        ),
         ("# nothing\n", ["there is no subject", "there is no body"]),
     ],
 )
 def test_a_wrong_message_is_told_what_is_wrong(message: str, said: list[str]) -> None:
     found = list(problems(message))
-    assert [problem.startswith(start) for problem, start in zip(found, said, strict=True)] == [True] * len(said), found
+    assert [problem.startswith(start) for problem, start in zip(found, said, strict=True)] == [
+        True
+    ] * len(said), found
 
 
 def test_git_refuses_a_wrong_message_and_takes_a_right_one(tmp_path: Path) -> None:
     def git(*arguments: str) -> subprocess.CompletedProcess[str]:
         who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
-        return subprocess.run(["git", *who, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            ["git", *who, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
 
     assert git("init", "--quiet").returncode == 0
     hook = tmp_path / ".git" / "hooks" / "commit-msg"
@@ -58,7 +65,10 @@ def test_git_refuses_a_wrong_message_and_takes_a_right_one(tmp_path: Path) -> No
     hook.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{ROOT}/tools/commit_message.py" "$1"\n')
     hook.chmod(0o755)
     refused = git("commit", "--allow-empty", "-m", "Say what")
-    assert refused.returncode == 1 and "there is no body: after an empty line, say why" in refused.stderr
+    assert (
+        refused.returncode == 1
+        and "there is no body: after an empty line, say why" in refused.stderr
+    )
     assert git("commit", "--allow-empty", "-m", "Say what", "-m", "Because").returncode == 0
 
 
@@ -68,5 +78,7 @@ def test_hooks_are_local_and_what_they_run_is_there() -> None:
     assert len(entries) == 3
     for entry in entries:
         program, *arguments = entry.split()
-        assert (Path(sys.executable).parent / Path(program).name).exists() and program.startswith(".venv/bin/")
+        assert (Path(sys.executable).parent / Path(program).name).exists() and program.startswith(
+            ".venv/bin/"
+        )
         assert all((ROOT / argument).is_file() for argument in arguments if "/" in argument)

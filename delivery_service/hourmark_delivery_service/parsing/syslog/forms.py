@@ -1,4 +1,5 @@
-"""The header of a line of syslog in the forms that daemons and devices write: the grammar of parser 3.
+"""The header of a line of syslog in the forms that daemons and devices write: the grammar of parser
+3.
 
     line      = RFC5424                               as RFC 5424 has it; see `syslog`
               / [PRI *SP] ["1" SP] LOOSE              its version and fields, but a time or structured data of its own
@@ -25,15 +26,18 @@
 
 Rules that the grammar does not say:
 
-- A word is a HOST if it ends with no colon, or is an IPv6 address that ends in "::". A second HOST counts only as a copy of
-  the first.
-- A PROGRAM ends with ":" and a space, the end, a letter or a bracket; or with its PID. It is not a number: that is a NUMBER.
-- DEVICE is one only if "%" follows, or if it has a NUMBER, a MARK, or a NODE with a time. Within BODY its time is the device's
-  own; the event has that of the line's begin, as RFC 3164 section 4.3 has it. What DEVICE says is kept as structured data:
-  `meta sequenceId`, `timeQuality isSynced`, `device time`.
+- A word is a HOST if it ends with no colon, or is an IPv6 address that ends in "::". A second HOST
+  counts only as a copy of the first.
+- A PROGRAM ends with ":" and a space, the end, a letter or a bracket; or with its PID. It is not a
+  number: that is a NUMBER.
+- DEVICE is one only if "%" follows, or if it has a NUMBER, a MARK, or a NODE with a time. Within
+  BODY its time is the device's own; the event has that of the line's begin, as RFC 3164 section 4.3
+  has it. What DEVICE says is kept as structured data: `meta sequenceId`, `timeQuality isSynced`,
+  `device time`.
 - Zeros (NUL) at the end belong to the transport and not to the message.
 
-Each expression is anchored, and has a bound or is possessive: the time is linear in the line's length, whatever it holds.
+Each expression is anchored, and has a bound or is possessive: the time is linear in the line's
+length, whatever it holds.
 """
 
 from __future__ import annotations
@@ -41,14 +45,20 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from hourmark_delivery_service.parsing.syslog.header import SyslogHeader, SyslogLine, take_apart_rfc5424
+from hourmark_delivery_service.parsing.syslog.header import (
+    SyslogHeader,
+    SyslogLine,
+    take_apart_rfc5424,
+)
 from hourmark_delivery_service.parsing.syslog.rfc5424 import NIL, SD_ELEMENTS
 from hourmark_delivery_service.parsing.syslog.times import Stamp, stamp_at
 
 _PRI: Final = re.compile(rb"<(0|[1-9]\d?|1[0-8]\d|19[01])> *+")
 _SPACES: Final = re.compile(rb" *+")
 _WORD: Final = re.compile(rb"([^\x00-\x20]{1,255})(?: ++|\Z)")
-_HOST: Final = re.compile(rb"([^\x00-\x20\"%'(),;<=>\[\]{|}][^\x00-\x20\"'(),;<=>\[\]{|}]{0,254}) ++")
+_HOST: Final = re.compile(
+    rb"([^\x00-\x20\"%'(),;<=>\[\]{|}][^\x00-\x20\"'(),;<=>\[\]{|}]{0,254}) ++"
+)
 _BRACKETED: Final = re.compile(rb"\[([0-9A-Fa-f.:]{2,45})\] ++")
 _NO_HOST: Final = re.compile(rb"[!-/:-@\[-`{-~]{2,}+\Z")
 _OPEN_ADDRESS: Final = re.compile(rb"(?:[0-9A-Fa-f]{1,4}(?::[0-9A-Fa-f]{1,4}){0,6})?::\Z")
@@ -57,10 +67,32 @@ _LEVEL: Final = re.compile(
     rb"(emerg|alert|crit|err|error|warn|warning|notice|info|debug) ++",
     re.IGNORECASE,
 )
-_FACILITIES: Final = (b"kern", b"user", b"mail", b"daemon", b"auth", b"syslog", b"lpr", b"news", b"uucp", b"cron", b"authpriv",
-                      b"ftp")  # fmt: skip
-_SEVERITIES: Final = {b"emerg": 0, b"alert": 1, b"crit": 2, b"err": 3, b"error": 3, b"warn": 4, b"warning": 4, b"notice": 5,
-                      b"info": 6, b"debug": 7}  # fmt: skip
+_FACILITIES: Final = (
+    b"kern",
+    b"user",
+    b"mail",
+    b"daemon",
+    b"auth",
+    b"syslog",
+    b"lpr",
+    b"news",
+    b"uucp",
+    b"cron",
+    b"authpriv",
+    b"ftp",
+)
+_SEVERITIES: Final = {
+    b"emerg": 0,
+    b"alert": 1,
+    b"crit": 2,
+    b"err": 3,
+    b"error": 3,
+    b"warn": 4,
+    b"warning": 4,
+    b"notice": 5,
+    b"info": 6,
+    b"debug": 7,
+}
 _FORWARDED: Final = re.compile(rb"Message forwarded from ([^\x00-\x20]{1,255}): ++")
 _REPEATED: Final = re.compile(rb"(?:--- )?(?:last|above) message (?:repeated|repeats) \d")
 _PROGRAM: Final = re.compile(
@@ -70,10 +102,15 @@ _PROGRAM: Final = re.compile(
 _TAG: Final = re.compile(rb"(%[!-9;-Z\\^-~]{1,254}) ?:(?: |\Z)")
 _NUMBER: Final = re.compile(rb"(\d{1,10}): ++")
 _ORIGIN: Final = re.compile(rb"([^\x00-\x20\"%'(),:;<=>\[\]{|}/]{1,255}|[0-9A-Fa-f:]{2,39}): ++")
-_NODE: Final = re.compile(rb"(?:([^\x00-\x20\"%'(),:;<=>\[\]{|}/]{1,255}) )?[A-Za-z0-9]{1,9}(?:/[A-Za-z0-9]{1,9}){2,4}: *+")
+_NODE: Final = re.compile(
+    rb"(?:([^\x00-\x20\"%'(),:;<=>\[\]{|}/]{1,255}) "
+    rb")?[A-Za-z0-9]{1,9}(?:/[A-Za-z0-9]{1,9}){2,4}: *+"
+)
 _UPTIME: Final = re.compile(rb"(?:\d{1,4}[ywd]\d{1,2}[wdh]|\d{1,3}:\d\d:\d\d(?:\.\d{1,3})?): ++")
 _ZONE_WORD: Final = re.compile(rb" ([A-Za-z][A-Za-z0-9+_/-]{0,30})(?=: )")
-_PAIR: Final = re.compile(rb'([A-Za-z_][A-Za-z0-9_.-]{0,63})=(?:"([^"]{0,255})"|([^ ,|"]{0,255}))(?:[ ,|]++|\Z)')
+_PAIR: Final = re.compile(
+    rb'([A-Za-z_][A-Za-z0-9_.-]{0,63})=(?:"([^"]{0,255})"|([^ ,|"]{0,255}))(?:[ ,|]++|\Z)'
+)
 _PAIRS_MAX: Final = 16
 _UNIX: Final = re.compile(rb"(\d{9,10})(?:\.(\d{1,9}))? ++")
 _DATA: Final = re.compile(SD_ELEMENTS)
@@ -108,7 +145,11 @@ def take_apart_forms(line: bytes) -> SyslogLine | None:
         found: SyslogLine | None = SyslogLine(_with_stamp(newer.header), newer.message)
     else:
         found = _any_other(line)
-    return found if found is None or line[-1:] != b"\0" else SyslogLine(found.header, found.message.rstrip(b"\0"))
+    return (
+        found
+        if found is None or line[-1:] != b"\0"
+        else SyslogLine(found.header, found.message.rstrip(b"\0"))
+    )
 
 
 def _has_spaced_time(line: bytes, header: SyslogHeader) -> bool:
@@ -121,11 +162,15 @@ def _has_spaced_time(line: bytes, header: SyslogHeader) -> bool:
 
 
 def _with_stamp(header: SyslogHeader) -> SyslogHeader:
-    """RFC 5424's own times are read with the least work, by `syslog`; others of its place as here."""
+    """RFC 5424's own times are read with the least work, by `syslog`; others of its place as
+    here.
+    """
     if header.time is None or header.time[-1:] == b"Z":
         return header
     stamp = stamp_at(header.time, 0, after_pri=True)
-    return header if stamp is None or stamp.end != len(header.time) else header._replace(stamp=stamp)
+    return (
+        header if stamp is None or stamp.end != len(header.time) else header._replace(stamp=stamp)
+    )
 
 
 def _any_other(line: bytes) -> SyslogLine | None:
@@ -140,7 +185,9 @@ def _any_other(line: bytes) -> SyslogLine | None:
     device = _device(line, at)
     if device is not None and (pri is not None or device.stamp is not None):
         if device.stamp is not None and not device.ends_time:
-            return _body(line, device.end, pri, device.stamp, device.origin, device.data(relayed=False))
+            return _body(
+                line, device.end, pri, device.stamp, device.origin, device.data(relayed=False)
+            )
         header = _header(pri, device.stamp, device.origin, data=device.data(relayed=False))
         return _tagged(line, device.end, header)
     stamp = stamp_at(line, at, after_pri=pri is not None)
@@ -153,7 +200,9 @@ def _any_other(line: bytes) -> SyslogLine | None:
 
 
 def _loose(line: bytes, pri: bytes | None, at: int) -> SyslogLine | None:
-    """Behind the version. None where there is neither RFC 5424's time nor the fields that it has."""
+    """Behind the version. None where there is neither RFC 5424's time nor the fields that it
+    has.
+    """
     stamp: Stamp | None = None
     if line.startswith(b"- ", at) and pri is not None:
         at, fields = _spaces(line, at + 2), True
@@ -161,7 +210,11 @@ def _loose(line: bytes, pri: bytes | None, at: int) -> SyslogLine | None:
         return _of_unix_time(line, pri, unix)
     else:
         stamp = stamp_at(line, at, after_pri=pri is not None)
-        if stamp is None or line[stamp.end : stamp.end + 1] != b" " or (pri is None and not stamp.is_iso):
+        if (
+            stamp is None
+            or line[stamp.end : stamp.end + 1] != b" "
+            or (pri is None and not stamp.is_iso)
+        ):
             return None
         at, fields = _spaces(line, stamp.end), stamp.is_iso
     words: list[bytes] = []
@@ -189,7 +242,9 @@ def _of_unix_time(line: bytes, pri: bytes, unix: re.Match[bytes]) -> SyslogLine:
     if (word := _WORD.match(line, end)) is not None:
         program, end = word[1], word.end()
     stamp = Stamp.of_unix(unix[1], unix[2] or b"0", unix.start(), unix.end())
-    return SyslogLine(_header(pri, stamp, host[1] if host is not None else None, program), line[end:])
+    return SyslogLine(
+        _header(pri, stamp, host[1] if host is not None else None, program), line[end:]
+    )
 
 
 def _pairs(line: bytes, pri: bytes | None, at: int) -> SyslogLine | None:
@@ -213,7 +268,10 @@ def _pairs(line: bytes, pri: bytes | None, at: int) -> SyslogLine | None:
     zone = said.get(b"tz") or said.get(b"timezone")
     if zone is not None and stamp.zone is None:
         stamp = stamp._replace(zone=zone)
-    host = next((said[name] for name in (b"devname", b"device_name", b"hostname", b"fw") if said.get(name)), None)
+    host = next(
+        (said[name] for name in (b"devname", b"device_name", b"hostname", b"fw") if said.get(name)),
+        None,
+    )
     return SyslogLine(_header(pri, stamp, host), line[at:])
 
 
@@ -228,7 +286,9 @@ def _device(line: bytes, at: int) -> _Device | None:
     else:
         word = _ZONE_WORD.match(line, stamp.end)
         if word is not None and stamp.zone is None and (numbers or node or mark):
-            stamp = stamp._replace(zone=word[1], text=line[stamp.start : word.end()], end=word.end())
+            stamp = stamp._replace(
+                zone=word[1], text=line[stamp.start : word.end()], end=word.end()
+            )
         ends_time = line.startswith(b":", stamp.end)
         at = stamp.end + ends_time
         if line[at : at + 1] != b" ":
@@ -249,7 +309,12 @@ def _origin(line: bytes, at: int) -> tuple[tuple[bytes, ...], bytes | None, bool
         numbers.append(number[1])
         at = number.end()
     named = _ORIGIN.match(line, at)
-    if named is not None and not named[1].isdigit() and not _UPTIME.match(line, at) and _goes_on(line, named.end()):
+    if (
+        named is not None
+        and not named[1].isdigit()
+        and not _UPTIME.match(line, at)
+        and _goes_on(line, named.end())
+    ):
         origin, at = named[1], named.end()
     node = _NODE.match(line, at)
     if node is not None:
@@ -262,13 +327,28 @@ def _origin(line: bytes, at: int) -> tuple[tuple[bytes, ...], bytes | None, bool
 
 def _goes_on(line: bytes, at: int) -> bool:
     """Whether a device's header goes on here, so that the word before is no program."""
-    if _TAG.match(line, at) or _NUMBER.match(line, at) or _NODE.match(line, at) or _UPTIME.match(line, at):
+    if (
+        _TAG.match(line, at)
+        or _NUMBER.match(line, at)
+        or _NODE.match(line, at)
+        or _UPTIME.match(line, at)
+    ):
         return True
     return stamp_at(line, at + (line[at : at + 1] in (b"*", b".")), after_pri=False) is not None
 
 
-def _body(line: bytes, at: int, pri: bytes | None, stamp: Stamp | None, host: bytes | None, data: bytes | None) -> SyslogLine:
-    """What follows the time: a level, hosts, and what is tagged. `host`: the origin that stands before the time."""
+def _body(
+    line: bytes,
+    at: int,
+    pri: bytes | None,
+    stamp: Stamp | None,
+    host: bytes | None,
+    data: bytes | None,
+) -> SyslogLine:
+    """What follows the time: a level, hosts, and what is tagged.
+
+    `host`: the origin that stands before the time.
+    """
     at = _spaces(line, at)
     pri, at = _level(line, pri, at)
     if not (_FORWARDED.match(line, at) or _REPEATED.match(line, at)):
@@ -286,7 +366,8 @@ def _body(line: bytes, at: int, pri: bytes | None, stamp: Stamp | None, host: by
     device = _device(line, inner)
     if device is not None and (device.numbers or device.stamp is not None):
         header = header._replace(
-            structured_data=(data or b"") + (device.data(relayed=True) or b"") or None, host=host or device.origin
+            structured_data=(data or b"") + (device.data(relayed=True) or b"") or None,
+            host=host or device.origin,
         )
         return _tagged(line, device.end, header)
     return _tagged(line, inner if _TAG.match(line, inner) else at, header)
@@ -297,7 +378,9 @@ def _tagged(line: bytes, at: int, header: SyslogHeader) -> SyslogLine:
         if tag := _TAG.match(line, at):
             return SyslogLine(header._replace(program=tag[1]), line[tag.end() :])
         if tag := _PROGRAM.match(line, at):
-            return SyslogLine(header._replace(program=tag[1], pid=tag[2] or tag[3] or None), line[tag.end() :])
+            return SyslogLine(
+                header._replace(program=tag[1], pid=tag[2] or tag[3] or None), line[tag.end() :]
+            )
     return SyslogLine(header, line[at:])
 
 
@@ -320,14 +403,21 @@ def _level(line: bytes, pri: bytes | None, at: int) -> tuple[bytes | None, int]:
     if match is None:
         return pri, at
     facility, severity = match[1].lower(), match[2].lower()
-    number = 16 + int(facility[5:]) if facility.startswith(b"local") else _FACILITIES.index(facility)
+    number = (
+        16 + int(facility[5:]) if facility.startswith(b"local") else _FACILITIES.index(facility)
+    )
     return pri or b"%d" % (number * 8 + _SEVERITIES[severity]), match.end()
 
 
 def _header(
-    pri: bytes | None, stamp: Stamp | None, host: bytes | None, program: bytes | None = None, pid: bytes | None = None,
-    msgid: bytes | None = None, data: bytes | None = None,
-) -> SyslogHeader:  # fmt: skip
+    pri: bytes | None,
+    stamp: Stamp | None,
+    host: bytes | None,
+    program: bytes | None = None,
+    pid: bytes | None = None,
+    msgid: bytes | None = None,
+    data: bytes | None = None,
+) -> SyslogHeader:
     time = None if stamp is None else stamp.text
     return SyslogHeader(pri, time, None if host == NIL else host, program, pid, msgid, data, stamp)
 

@@ -1,13 +1,15 @@
-"""The header of a line of syslog, in any of its forms, taken apart on bytes, as the parsers 1 and 2 do.
+"""The header of a line of syslog, in any of its forms, taken apart on bytes, as the parsers 1 and 2
+do.
 
 `syslog_forms` is what later parsers read; of it, RFC 5424 and the parts of a header are here.
 
     <PRI>1 TIME HOST PROGRAM PID MSGID STRUCTURED-DATA MESSAGE     RFC 5424, its TIME with up to nine digits of a second
     [<PRI>]TIME [HOST] [PROGRAM[[PID]]:] MESSAGE                   RFC 3164, and what daemons write into files
 
-TIME of the second form is RFC 3339, or `Nov 21 10:00:00` with or without a year (before or after the time of day's
-place, `Nov 21 2026 10:00:00`) and a fraction. What ends with a colon where the host should be is the program, and there is no
-host; where no program ends with a colon, all of it is the message. What is `-` in RFC 5424 is not there.
+TIME of the second form is RFC 3339, or `Nov 21 10:00:00` with or without a year (before or after
+the time of day's place, `Nov 21 2026 10:00:00`) and a fraction. What ends with a colon where the
+host should be is the program, and there is no host; where no program ends with a colon, all of it
+is the message. What is `-` in RFC 5424 is not there.
 """
 
 from __future__ import annotations
@@ -32,19 +34,28 @@ _RFC5424: Final = re.compile(
 )
 _OLDER: Final = re.compile(
     rb"(?:" + _PRI + rb")?"
-    rb"(\d{4}-\d\d-\d\dT[!-~]{8,32}+|[A-Z][a-z]{2} [ 0123]?\d (?:\d{4} )?\d\d:\d\d:\d\d(?:\.\d{1,9})?):? (.*)",
+    rb"(\d{4}-\d\d-\d\dT[!-~]{8,32}+|[A-Z][a-z]{2} [ 0123]?\d (?:\d{4} "
+    rb")?\d\d:\d\d:\d\d(?:\.\d{1,9})?):? (.*)",
     re.DOTALL,
 )
 _HOST: Final = re.compile(rb"([^\x00-\x20]{1,255}+)(?<!:) ")
 _PROGRAM: Final = re.compile(rb"([!-Z\\^-~]{1,255}?)(?:\[([!-Z\\^-~]{0,64})\]: ?|:(?: |$))")
-_ABBREVIATED: Final = tuple(map(TimeFormat, ("%b %d %H:%M:%S", "%b %d %H:%M:%S.%f", "%b %d %Y %H:%M:%S", "%b %d %Y %H:%M:%S.%f")))
+_ABBREVIATED: Final = tuple(
+    map(
+        TimeFormat,
+        ("%b %d %H:%M:%S", "%b %d %H:%M:%S.%f", "%b %d %Y %H:%M:%S", "%b %d %Y %H:%M:%S.%f"),
+    )
+)
 _SD_ID: Final = re.compile(rb"\[([^ \]]++)")
 _SD_PARAM: Final = re.compile(rb' ([^=]++)="((?:[^"\\\]]|\\.)*+)"', re.DOTALL)
 _SD_ESCAPE: Final = re.compile(rb'\\(["\\\]])')
 
 
 class SyslogHeader(NamedTuple):
-    """Its parts; None is one that is not there. `time` is not read yet; `stamp`: its parts, where `syslog_forms` found it."""
+    """Its parts; None is one that is not there.
+
+    `time` is not read yet; `stamp`: its parts, where `syslog_forms` found it.
+    """
 
     pri: bytes | None
     time: bytes | None
@@ -58,12 +69,19 @@ class SyslogHeader(NamedTuple):
     def part(self, name: str) -> bytes | None:
         """The text of a part by its name in declarations, but for structured data."""
         if name in ("facility", "severity"):
-            return None if self.pri is None else b"%d" % (int(self.pri) // 8 if name == "facility" else int(self.pri) % 8)
+            return (
+                None
+                if self.pri is None
+                else b"%d" % (int(self.pri) // 8 if name == "facility" else int(self.pri) % 8)
+            )
         text: bytes | None = getattr(self, name)
         return text
 
     def params(self) -> dict[bytes, bytes]:
-        """Structured data by `id param`, and `id` alone of an element without any. Of one that occurs twice the last wins."""
+        """Structured data by `id param`, and `id` alone of an element without any.
+
+        Of one that occurs twice the last wins.
+        """
         held: dict[bytes, bytes] = {}
         text, at = self.structured_data or b"", 0
         while element := _SD_ID.match(text, at):
@@ -112,7 +130,9 @@ def take_apart_any(line: bytes) -> SyslogLine | None:
     return SyslogLine(SyslogHeader(pri, time, host, program, pid, None, None), rest[at:])
 
 
-def header_time_ms(text: bytes, context: TimeContext, fraction_digits_max: int = FRACTION_DIGITS_MAX) -> int | None:
+def header_time_ms(
+    text: bytes, context: TimeContext, fraction_digits_max: int = FRACTION_DIGITS_MAX
+) -> int | None:
     """Unix milliseconds of a header's time, rounded down, or None if it is none."""
     if text[:1].isdigit():
         micros = rfc3339_us(text, fraction_digits_max)
@@ -123,4 +143,7 @@ def header_time_ms(text: bytes, context: TimeContext, fraction_digits_max: int =
 
 def not_syslog() -> Rejected:
     """Why a line is none."""
-    return Rejected(Reason.NOT_SYSLOG, "the line begins with no header of syslog: RFC 5424, RFC 3164, or a time and a host")
+    return Rejected(
+        Reason.NOT_SYSLOG,
+        "the line begins with no header of syslog: RFC 5424, RFC 3164, or a time and a host",
+    )

@@ -2,9 +2,10 @@
 
     <PRI>1 SP TIMESTAMP SP HOSTNAME SP APP-NAME SP PROCID SP MSGID SP STRUCTURED-DATA [SP MSG]
 
-Read as the RFC has it, with two differences that lose nothing: fields may be longer than its limits (a type's name may have
-more than the 32 characters of a MSGID), and where there is no MSG a CR may end the line. One expression with possessive
-quantifiers, so the time is linear in the line's length whatever it holds.
+Read as the RFC has it, with two differences that lose nothing: fields may be longer than its limits
+(a type's name may have more than the 32 characters of a MSGID), and where there is no MSG a CR may
+end the line. One expression with possessive quantifiers, so the time is linear in the line's length
+whatever it holds.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ BOM: Final = b"\xef\xbb\xbf"
 
 _SD_NAME = rb"[!#-<>-\\^-~]{1,255}+"  # PRINTUSASCII without = ] and "
 _SD_PARAM = rb" " + _SD_NAME + rb'="(?:[^"\\\]]|\\.)*+"'
-# What is repeated is atomic beside that: until Python 3.11.4 a possessive quantifier goes on after what the last, failed
-# repetition had taken (gh-106052), an atomic group puts it back; and Debian 12 has 3.11.2.
+# What is repeated is atomic beside that: until Python 3.11.4 a possessive quantifier goes on after
+# what the last, failed repetition had taken (gh-106052), an atomic group puts it back; and Debian
+# 12 has 3.11.2.
 SD_ELEMENTS: Final = rb"(?>\[" + _SD_NAME + rb"(?>" + _SD_PARAM + rb")*+\])++"
 _LINE = re.compile(
     rb"<(?:0|[1-9]\d?|1[0-8]\d|19[01])>1 "

@@ -1,7 +1,9 @@
-"""Local timestamps of free text, read by a `datetime.strptime` format; compiled once, without the process's locale.
+"""Local timestamps of free text, read by a `datetime.strptime` format; compiled once, without the
+process's locale.
 
-What a format leaves out is taken from the range, never from a clock: of all that the text may mean it is the latest, to the
-millisecond, that is not ahead of observed_at by more than `future_seconds`; or the earliest, where all of it is.
+What a format leaves out is taken from the range, never from a clock: of all that the text may mean
+it is the latest, to the millisecond, that is not ahead of observed_at by more than
+`future_seconds`; or the earliest, where all of it is.
 
     year, month, day    any; a day of the week (`%a`) counts where one of them is missing, else it is not looked at
     AM or PM of `%I`    either
@@ -9,8 +11,9 @@ millisecond, that is not ahead of observed_at by more than `future_seconds`; or 
                         offset before it
     %Z                  UTC, GMT or Z, or an abbreviation that the range's zone has at that time
 
-A year is looked for nine years back, a day a year back, or 15 days where no month and no year is given. A time of day that is
-left out is 0:00. Names of months and days are English, in any case. `%f` takes 1 to 9 digits.
+A year is looked for nine years back, a day a year back, or 15 days where no month and no year is
+given. A time of day that is left out is 0:00. Names of months and days are English, in any case.
+`%f` takes 1 to 9 digits.
 """
 
 from __future__ import annotations
@@ -27,9 +30,14 @@ from hourmark_delivery_service.parsing.times.timestamps import EPOCH_ORDINAL, fr
 
 _MONTHS: Final = {name.lower().encode(): i for i, name in enumerate(calendar.month_abbr)}
 _WEEKDAYS: Final = {name.lower().encode(): i for i, name in enumerate(calendar.day_abbr)}
-_ZONED_YEARS: Final = (1900, 9000)  # outside of them a zone cannot matter, and the calendar's ends are near
+_ZONED_YEARS: Final = (
+    1900,
+    9000,
+)  # outside of them a zone cannot matter, and the calendar's ends are near
 _YEARS_BACK: Final = 9  # enough to reach a 29th of February across a century that is no leap year
-_DAYS_BACK: Final = 16  # enough for a day of the week, and for an abbreviation within the lateness that is usual
+_DAYS_BACK: Final = (
+    16  # enough for a day of the week, and for an abbreviation within the lateness that is usual
+)
 _DAYS_BACK_IN_YEAR: Final = 367
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 86_400_000
@@ -80,7 +88,9 @@ class TimeContext:
     @property
     def latest_date(self) -> dt.date:
         """The day after which it is nowhere on Earth yet."""
-        return dt.date.fromordinal(min(EPOCH_ORDINAL + self.latest_ms // _DAY_MS + 1, dt.date.max.toordinal()))
+        return dt.date.fromordinal(
+            min(EPOCH_ORDINAL + self.latest_ms // _DAY_MS + 1, dt.date.max.toordinal())
+        )
 
 
 class TimeFormat:
@@ -89,13 +99,17 @@ class TimeFormat:
     def __init__(self, time_format: str) -> None:
         self._pattern = re.compile(_expression(time_format).encode(), re.IGNORECASE)
         self._groups = self._pattern.groupindex.keys()
-        self._minute_groups = tuple(index - 1 for name, index in self._pattern.groupindex.items() if name not in ("S", "f"))
+        self._minute_groups = tuple(
+            index - 1 for name, index in self._pattern.groupindex.items() if name not in ("S", "f")
+        )
         self._has_seconds, self._has_fraction = "S" in self._groups, "f" in self._groups
         if "d" in self._groups and not self._groups & {"m", "b", "B"}:
             raise ValueError("%d needs a month beside it")
 
     def read_ms(self, text: bytes, context: TimeContext) -> int | None:
-        """Unix milliseconds (rounded down; negative before 1970) of `text`, or None if it does not have this format."""
+        """Unix milliseconds (rounded down; negative before 1970) of `text`, or None if it does not
+        have this format.
+        """
         match = self._pattern.fullmatch(text)
         if match is None:
             return None
@@ -104,14 +118,22 @@ class TimeFormat:
         minutes_ms = context.minutes_ms.get(key)
         if minutes_ms is None:
             minutes_ms = context.minutes_ms[key] = self._minutes_ms(match.groupdict(), context)
-        found_s, found_f = match["S"] if self._has_seconds else b"0", match["f"] if self._has_fraction else b"0"
+        found_s, found_f = (
+            match["S"] if self._has_seconds else b"0",
+            match["f"] if self._has_fraction else b"0",
+        )
         within_ms = int(found_s) * 1000 + fraction_us(found_f) // 1000
         if len(minutes_ms) > 1:
-            return next((ms + within_ms for ms in minutes_ms if ms + within_ms <= context.latest_ms), minutes_ms[-1] + within_ms)
+            return next(
+                (ms + within_ms for ms in minutes_ms if ms + within_ms <= context.latest_ms),
+                minutes_ms[-1] + within_ms,
+            )
         return minutes_ms[0] + within_ms if minutes_ms else None
 
     def _minutes_ms(self, found: dict[str, bytes], context: TimeContext) -> tuple[int, ...]:
-        """The minutes, Unix milliseconds, that the text may mean: one, or the latest first, for its seconds to decide."""
+        """The minutes, Unix milliseconds, that the text may mean: one, or the latest first, for its
+        seconds to decide.
+        """
         minutes_ms: list[int] = []
         for moment_s in self._moments(found, context):
             if minutes_ms and minutes_ms[-1] > context.latest_ms:
@@ -133,7 +155,9 @@ class TimeFormat:
                     yield local_s  # refused as too late or future in any zone
 
     def _dates(self, found: dict[str, bytes], latest: dt.date) -> Iterator[dt.date]:
-        """Every date that the text may mean, the latest first, from the latest that is not ahead everywhere."""
+        """Every date that the text may mean, the latest first, from the latest that is not ahead
+        everywhere.
+        """
         year, weekday = _year(found), _weekday(found)
         if not self._groups & {"d", "j"}:
             yield from _days_back(year, _month(found), weekday, latest)
@@ -160,7 +184,10 @@ def _expression(time_format: str) -> str:
         elif directive in _DIRECTIVES:
             parts.append(_DIRECTIVES[directive])
         else:
-            raise ValueError(f"the directive {token} cannot be read; allowed are {sorted(_DIRECTIVES | _COMBINED)}")
+            raise ValueError(
+                f"the directive {token} cannot be read; allowed are "
+                f"{sorted(_DIRECTIVES | _COMBINED)}"
+            )
     expression = "".join(parts)
     try:
         re.compile(expression)
@@ -176,7 +203,11 @@ def _minutes_of_day_s(found: dict[str, bytes]) -> tuple[int, ...]:
         return (int(found.get("H") or 0) * 3600 + minute_s,)
     hour_s = int(found["I"]) % 12 * 3600
     half = (found.get("p") or b"").upper()
-    return tuple(offset_s + hour_s + minute_s for name, offset_s in ((b"PM", 12 * 3600), (b"AM", 0)) if half in (name, b""))
+    return tuple(
+        offset_s + hour_s + minute_s
+        for name, offset_s in ((b"PM", 12 * 3600), (b"AM", 0))
+        if half in (name, b"")
+    )
 
 
 def _year(found: dict[str, bytes]) -> int | None:
@@ -206,8 +237,11 @@ def _date(year: int, found: dict[str, bytes]) -> dt.date | None:
         return None
 
 
-def _days_back(year: int | None, month: int | None, weekday: int | None, latest: dt.date) -> Iterator[dt.date]:
-    """The days up to `latest` that are of this year, month and day of the week, as far as they are known, the latest first.
+def _days_back(
+    year: int | None, month: int | None, weekday: int | None, latest: dt.date
+) -> Iterator[dt.date]:
+    """The days up to `latest` that are of this year, month and day of the week, as far as they are
+    known, the latest first.
 
     Of a year or month that is ahead of them, its first.
     """
@@ -218,12 +252,18 @@ def _days_back(year: int | None, month: int | None, weekday: int | None, latest:
     back = _DAYS_BACK if year is None and month is None else _DAYS_BACK_IN_YEAR
     for ordinal in range(latest.toordinal(), max(latest.toordinal() - back, 0), -1):
         date = dt.date.fromordinal(ordinal)
-        if year in (None, date.year) and month in (None, date.month) and weekday in (None, date.weekday()):
+        if (
+            year in (None, date.year)
+            and month in (None, date.month)
+            and weekday in (None, date.weekday())
+        ):
             yield date
 
 
 def _instants(local_s: int, found: dict[str, bytes], context: TimeContext) -> Iterator[int]:
-    """The instants at which a clock in the text's zone, or else in the range's, shows this local time; the latest first."""
+    """The instants at which a clock in the text's zone, or else in the range's, shows this local
+    time; the latest first.
+    """
     offset = found.get("z")
     if offset:
         yield local_s - _offset_s(offset)
@@ -251,5 +291,7 @@ def _offset_s(offset: bytes) -> int:
 
 def _reading(local_s: int, fold: int, zone: ZoneInfo) -> tuple[int, str]:
     """The instant, and the zone's abbreviation at it."""
-    local = (dt.datetime(1970, 1, 1) + dt.timedelta(seconds=local_s)).replace(fold=fold, tzinfo=zone)
+    local = (dt.datetime(1970, 1, 1) + dt.timedelta(seconds=local_s)).replace(
+        fold=fold, tzinfo=zone
+    )
     return int(local.timestamp()), local.tzname() or ""

@@ -1,7 +1,7 @@
 """Timestamps with a date, a time and an offset: RFC 3339, and its narrower form in RFC 5424.
 
-`T` and `Z` are capital letters; a leap second (`:60`) is refused, as RFC 5424 has it, because it has no Unix time.
-Results are Unix microseconds; whoever wants milliseconds rounds down.
+`T` and `Z` are capital letters; a leap second (`:60`) is refused, as RFC 5424 has it, because it
+has no Unix time. Results are Unix microseconds; whoever wants milliseconds rounds down.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _RFC3339 = re.compile(
 
 
 def rfc3339_us(text: bytes, fraction_digits_max: int = FRACTION_DIGITS_MAX) -> int | None:
-    """Unix microseconds of `text`, or None if it is no such timestamp. Digits below a microsecond are cut off."""
+    """Unix microseconds of `text`, or None if it is no such timestamp.
+
+    Digits below a microsecond are cut off.
+    """
     match = _RFC3339.fullmatch(text)
     if match is None:
         return None

@@ -1,6 +1,9 @@
-"""Times by a word instead of a format: rfc3339, and Unix time in seconds or finer. Finer digits than milliseconds are cut off.
+"""Times by a word instead of a format: rfc3339, and Unix time in seconds or finer.
 
-`unix` takes a decimal fraction; the others are whole numbers. All have their zone, so nothing is taken from the range.
+Finer digits than milliseconds are cut off.
+
+`unix` takes a decimal fraction; the others are whole numbers. All have their zone, so nothing is
+taken from the range.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ class TimeReader(Protocol):
 class Rfc3339:
     """A date, a time and an offset."""
 
-    def read_ms(self, text: bytes, context: TimeContext) -> int | None:  # noqa: ARG002  # nothing is left out
+    # nothing is left out
+    def read_ms(self, text: bytes, context: TimeContext) -> int | None:  # noqa: ARG002
         """As `TimeReader` has it."""
         micros = rfc3339_us(text)
         return None if micros is None else micros // 1000
@@ -39,7 +43,8 @@ class UnixTime:
     def __init__(self, word: str) -> None:
         self._word = word
 
-    def read_ms(self, text: bytes, context: TimeContext) -> int | None:  # noqa: ARG002  # nothing is left out
+    # nothing is left out
+    def read_ms(self, text: bytes, context: TimeContext) -> int | None:  # noqa: ARG002
         """As `TimeReader` has it."""
         match = _UNIX.fullmatch(text)
         if match is None or (match[3] and self._word != "unix"):
@@ -52,7 +57,10 @@ class UnixTime:
 
 
 def time_reader_of(rule: LineRule) -> TimeReader | None:
-    """The reader of a type's times, or None where its messages hold none. ValueError names a directive that is none."""
+    """The reader of a type's times, or None where its messages hold none.
+
+    ValueError names a directive that is none.
+    """
     if rule.time_field is None:
         return None if rule.time_format is None else TimeFormat(rule.time_format)
     word = rule.time_format or "rfc3339"

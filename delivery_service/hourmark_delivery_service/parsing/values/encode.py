@@ -1,4 +1,5 @@
-"""Values to Avro binary (Avro specification 1.12), checked and written in one walk; compiled once per schema.
+"""Values to Avro binary (Avro specification 1.12), checked and written in one walk; compiled once
+per schema.
 
 Accepted are the values of JSON, and nothing is silently converted or cut:
 
@@ -11,8 +12,9 @@ Accepted are the values of JSON, and nothing is silently converted or cut:
     timestamp-millis, timestamp-micros    a whole number, or an RFC 3339 string that is no finer than the type
     uuid              its usual string of 36 characters, lower case
 
-Dates and times of day are whole numbers within what readers can show. Other logical types are written as what they stand on.
-Nesting of values is bounded by `json_payload.DEPTH_MAX` beforehand, so recursion is too.
+Dates and times of day are whole numbers within what readers can show. Other logical types are
+written as what they stand on. Nesting of values is bounded by `json_payload.DEPTH_MAX` beforehand,
+so recursion is too.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ class SchemaCompiler:
         return encode
 
     def _record(self, avro_type: Mapping[str, Any]) -> Encoder:
-        fields: list[tuple[str, Encoder, bytes | None]] = []  # filled below: a record may hold itself
+        fields: list[
+            tuple[str, Encoder, bytes | None]
+        ] = []  # filled below: a record may hold itself
         encode = self._named[avro_type["name"]] = _record(fields)
         for field in avro_type["fields"]:
             encode_field = self.encoder(field["type"])
@@ -78,8 +82,9 @@ class SchemaCompiler:
 
 
 def default_of(field: Mapping[str, Any], encode: Encoder) -> bytes | None:
-    """A field's encoded default, None without one. A union's may be of any branch here; Avro 1.12 allows that and older
-    versions want the first.
+    """A field's encoded default, None without one.
+
+    A union's may be of any branch here; Avro 1.12 allows that and older versions want the first.
     """
     return encoded(encode, field["default"]) if "default" in field else None
 
@@ -184,7 +189,9 @@ def _union(branches: list[Encoder], avro_types: list[AvroType]) -> Encoder:
                 del out[start:]
                 problems.append(error)
         reason = problems[-1].reason
-        raise Mismatch(" or ".join(dict.fromkeys(str(problem) for problem in problems))[:400], reason)
+        raise Mismatch(
+            " or ".join(dict.fromkeys(str(problem) for problem in problems))[:400], reason
+        )
 
     if "null" not in avro_types or len(branches) != 2:
         return encode_any

@@ -1,7 +1,7 @@
 """Named-group patterns over whole lines: RE2 on bytes, in time linear in the line's length.
 
-RE2 reads pattern and line as Latin-1, a byte a character, so any bytes can be matched: `.` is every byte but LF. A pattern's
-own characters beyond ASCII stand for their UTF-8 bytes.
+RE2 reads pattern and line as Latin-1, a byte a character, so any bytes can be matched: `.` is every
+byte but LF. A pattern's own characters beyond ASCII stand for their UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,20 @@ class Pattern:
         try:
             self._compiled = re2.compile(pattern.encode(), options)
         except re2.error as error:
-            reason = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else error
+            reason = (
+                error.args[0].decode(errors="replace")
+                if error.args and isinstance(error.args[0], bytes)
+                else error
+            )
             raise ValueError(f"{setting}: RE2 does not accept it: {reason}") from error
-        self.groups: Mapping[str, int] = {name.decode(): index for name, index in self._compiled.groupindex.items()}
+        self.groups: Mapping[str, int] = {
+            name.decode(): index for name, index in self._compiled.groupindex.items()
+        }
 
     def match(self, line: bytes) -> tuple[bytes | None, ...] | None:
-        """The texts of all groups, the whole line first, None for one that took no part; None if the line does not match."""
+        """The texts of all groups, the whole line first, None for one that took no part; None if
+        the line does not match.
+        """
         match = self._compiled.fullmatch(line)
         return None if match is None else (line, *match.groups())
 

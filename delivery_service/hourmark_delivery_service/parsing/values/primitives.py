@@ -1,10 +1,13 @@
-"""Scalars of Avro in binary: what each type accepts, and how it is written. The rules stand in `encode`.
+"""Scalars of Avro in binary: what each type accepts, and how it is written.
 
-`ENCODED_BYTES_MAX` bounds the memory of an encoding. A small payload can have a large encoding: `{}` in an array of
-records becomes all of the record's defaults, and each group of a pattern can hold the whole line. Once `out` has reached
-the limit, encoders append no defaults, and what exceeds the limit after a field of text is cut off. The rest of the value
-is still checked, so the outcome does not depend on the limit: a value that is not of its type is a `Mismatch`, and
-`Parser` rejects an encoding that reached the limit, because its event is over `EVENT_BYTES_MAX`. Without defaults an
+The rules stand in `encode`.
+
+`ENCODED_BYTES_MAX` bounds the memory of an encoding. A small payload can have a large encoding:
+`{}` in an array of records becomes all of the record's defaults, and each group of a pattern can
+hold the whole line. Once `out` has reached the limit, encoders append no defaults, and what exceeds
+the limit after a field of text is cut off. The rest of the value is still checked, so the outcome
+does not depend on the limit: a value that is not of its type is a `Mismatch`, and `Parser` rejects
+an encoding that reached the limit, because its event is over `EVENT_BYTES_MAX`. Without defaults an
 encoding has at most five bytes for each byte of its payload.
 """
 
@@ -21,13 +24,17 @@ from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 
 ENCODED_BYTES_MAX: Final = 6 << 20  # of a datum; an event has this limit with its key and envelope
 
-Encoder = Callable[[Any, bytearray], None]  # appends the value's encoding; Mismatch if it is not of the type
+Encoder = Callable[
+    [Any, bytearray], None
+]  # appends the value's encoding; Mismatch if it is not of the type
 
 MICROS_PER_UNIT: Final = {"timestamp-millis": 1000, "timestamp-micros": 1}
 
 
 class Mismatch(ValueError):
-    """The value is not of the declared type; the message says what was expected, and where below the field."""
+    """The value is not of the declared type; the message says what was expected, and where below
+    the field.
+    """
 
     def __init__(self, expected: str, reason: Reason = Reason.WRONG_FIELD) -> None:
         super().__init__(expected)
@@ -154,7 +161,9 @@ def _timestamp(logical: str) -> Encoder:
         if type(value) is str:
             micros = rfc3339_us(value.encode(), 6)
             if micros is None or micros % unit_us:
-                raise Mismatch(f"must be an RFC 3339 time that {logical} can hold, or a whole number")
+                raise Mismatch(
+                    f"must be an RFC 3339 time that {logical} can hold, or a whole number"
+                )
             value = micros // unit_us
         whole(value, out)
 

@@ -1,6 +1,8 @@
-"""From what a message says to the datum of a type's own fields, where its declaration says more than their names:
+"""From what a message says to the datum of a type's own fields, where its declaration says more
+than their names:
 
-keys that are no fields, parts of the header, coercion, redaction. Types that say none of it are encoded by `CompiledType`.
+keys that are no fields, parts of the header, coercion, redaction. Types that say none of it are
+encoded by `CompiledType`.
 """
 
 from __future__ import annotations
@@ -16,22 +18,37 @@ from hourmark.rules.line_rule import SD_PARAM, LineRule, Redaction
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog.header import SyslogHeader
 from hourmark_delivery_service.parsing.values.patterns import Pattern
-from hourmark_delivery_service.parsing.values.primitives import ENCODED_BYTES_MAX, Encoder, Mismatch, put_bytes
+from hourmark_delivery_service.parsing.values.primitives import (
+    ENCODED_BYTES_MAX,
+    Encoder,
+    Mismatch,
+    put_bytes,
+)
 from hourmark_delivery_service.parsing.values.text_values import TextEncoder
 
 Redact = Callable[[Any], Any]  # of a text (bytes) or a JSON value
 
 
 def redact_of(rules: Sequence[Redaction]) -> Redact:
-    """All patterns of one field, in the order in which they were declared. ValueError if RE2 does not accept one."""
+    """All patterns of one field, in the order in which they were declared.
+
+    ValueError if RE2 does not accept one.
+    """
     patterns = [rule for rule in rules if rule.pattern is not None]
-    replaced = [(Pattern(rule.pattern or "", "line.redact.pattern"), (rule.by or "").encode()) for rule in patterns]
+    replaced = [
+        (Pattern(rule.pattern or "", "line.redact.pattern"), (rule.by or "").encode())
+        for rule in patterns
+    ]
 
     def of_text(text: bytes) -> bytes:
         changed = text
         for pattern, by in replaced:
             changed = pattern.replaced(changed, by)
-        return changed if changed == text or not _is_utf8(text) else changed.decode(errors="replace").encode()
+        return (
+            changed
+            if changed == text or not _is_utf8(text)
+            else changed.decode(errors="replace").encode()
+        )
 
     def redact(value: Any) -> Any:
         if type(value) is bytes:
@@ -91,16 +108,31 @@ class Shape:
         other._fields = fields
         return other
 
-    def encode(self, given: Mapping[str, Any], header: _Header | None = None, *, nulls: bool = False) -> bytearray:
-        """The datum. Rejected says which field is wrong. `header`: of a line that has one, and then its fields are its alone.
+    def encode(
+        self, given: Mapping[str, Any], header: _Header | None = None, *, nulls: bool = False
+    ) -> bytearray:
+        """The datum.
 
-        `nulls`: a field that nothing is given for is null where it may be, though that is not declared as its default.
+        Rejected says which field is wrong. `header`: of a line that has one, and then its fields
+        are its alone.
+
+        `nulls`: a field that nothing is given for is null where it may be, though that is not
+        declared as its default.
         """
         own = self._own if header is None else self._own - self._rule.header.keys()
-        unknown = {name: value for name, value in given.items() if name not in own} if given.keys() - own else {}
+        unknown = (
+            {name: value for name, value in given.items() if name not in own}
+            if given.keys() - own
+            else {}
+        )
         if unknown and self._rule.unknown == "refuse":
             names = ", ".join(sorted(unknown))[:200]
-            raise Rejected(Reason.UNKNOWN_FIELD, f"{self._type} has no field {names}", self._type, key=min(unknown))
+            raise Rejected(
+                Reason.UNKNOWN_FIELD,
+                f"{self._type} has no field {names}",
+                self._type,
+                key=min(unknown),
+            )
         out = bytearray()
         for field in self._fields:
             name = field.name
@@ -127,7 +159,11 @@ class Shape:
                 found[field] = params
             else:
                 param = SD_PARAM.fullmatch(part)
-                found[field] = params.get(f"{param[1]} {param[2]}".encode()) if param is not None else header.part(part)
+                found[field] = (
+                    params.get(f"{param[1]} {param[2]}".encode())
+                    if param is not None
+                    else header.part(part)
+                )
         return {field: value for field, value in found.items() if value is not None}
 
     def _put(self, field: Field, value: Any, out: bytearray) -> None:
@@ -142,17 +178,23 @@ class Shape:
                 field.encode_text(value, out)
             elif type(value) is str and name in self._coerced:
                 field.encode_text(value.encode(), out)
-            elif name == self._rule.unknown_field or self._rule.header.get(name) == "structured_data":
+            elif (
+                name == self._rule.unknown_field or self._rule.header.get(name) == "structured_data"
+            ):
                 _put_map(value, out)
             else:
                 field.encode(value, out)
         except Mismatch as error:
-            raise Rejected(error.reason, f"the field {name}{error.spaced}", self._type, name) from None
+            raise Rejected(
+                error.reason, f"the field {name}{error.spaced}", self._type, name
+            ) from None
 
     def _put_absent(self, field: Field, out: bytearray, *, nulls: bool) -> None:
         absent = field.absent if nulls else field.default
         if absent is None:
-            raise Rejected(Reason.MISSING_FIELD, f"the field {field.name} is missing", self._type, field.name)
+            raise Rejected(
+                Reason.MISSING_FIELD, f"the field {field.name} is missing", self._type, field.name
+            )
         out += absent
 
 
@@ -162,9 +204,14 @@ def _replacement(field: Field, by: str | None) -> bytes:
         try:
             field.encode_text(by.encode(), out)
         except Mismatch as error:
-            raise ValueError(f"line.redact: {by!r}, which stands for the field {field.name}, {error}") from None
+            raise ValueError(
+                f"line.redact: {by!r}, which stands for the field {field.name}, {error}"
+            ) from None
     elif field.absent is None:
-        raise ValueError(f"line.redact: the field {field.name} has no default and cannot be null; say what stands for it, `by`")
+        raise ValueError(
+            f"line.redact: the field {field.name} has no default and cannot be null; say "
+            "what stands for it, `by`"
+        )
     else:
         out += field.absent
     return bytes(out)

@@ -18,9 +18,16 @@ from typing import Any
 from hourmark.avro.framing import put_long
 from hourmark.records.dead_letters import Reason
 from hourmark_delivery_service.parsing.values.encode import AvroType, SchemaCompiler
-from hourmark_delivery_service.parsing.values.primitives import Encoder, Mismatch, encoded, put_bytes
+from hourmark_delivery_service.parsing.values.primitives import (
+    Encoder,
+    Mismatch,
+    encoded,
+    put_bytes,
+)
 
-TextEncoder = Callable[[bytes, bytearray], None]  # appends the encoding of this text; Mismatch if it is not of the type
+TextEncoder = Callable[
+    [bytes, bytearray], None
+]  # appends the encoding of this text; Mismatch if it is not of the type
 
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,20}")
 _DECIMAL = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
@@ -42,7 +49,9 @@ def text_encoder(avro_type: AvroType, compiler: SchemaCompiler) -> TextEncoder:
 
 
 def takes_bytes(avro_type: AvroType) -> bool:
-    """Whether raw bytes are at home in this type, so that not even a byte order mark may be taken off."""
+    """Whether raw bytes are at home in this type, so that not even a byte order mark may be taken
+    off.
+    """
     branches = avro_type if isinstance(avro_type, list) else [avro_type]
     return any(_kind(branch)[0] in ("bytes", "fixed") for branch in branches)
 
@@ -65,7 +74,9 @@ def _utf8(text: bytes) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError as error:
-        raise Mismatch(f"is not UTF-8: {error.reason} at byte {error.start}", Reason.NOT_UTF8) from None
+        raise Mismatch(
+            f"is not UTF-8: {error.reason} at byte {error.start}", Reason.NOT_UTF8
+        ) from None
 
 
 def _integer(text: bytes) -> int:
@@ -117,7 +128,9 @@ def _converted(read: Callable[[bytes], Any], encode: Encoder) -> TextEncoder:
 
 def _union(branches: list[AvroType], compiler: SchemaCompiler) -> TextEncoder:
     candidates = [
-        (encoded(put_long, index), text_encoder(branch, compiler)) for index, branch in enumerate(branches) if branch != "null"
+        (encoded(put_long, index), text_encoder(branch, compiler))
+        for index, branch in enumerate(branches)
+        if branch != "null"
     ]
 
     def encode_text(text: bytes, out: bytearray) -> None:

@@ -1,1 +1,3 @@
-"""May an hour close: who has reported, where the clusters stand, and what an override closes without it."""
+"""May an hour close: who has reported, where the clusters stand, and what an override closes
+without it.
+"""

@@ -1,6 +1,8 @@
-"""Asks every site and the central cluster for the cut: the real `Sites`; and the ledger: the real `Progress`.
+"""Asks every site and the central cluster for the cut: the real `Sites`; and the ledger: the real
+`Progress`.
 
-What is found at a site of several is said with its alias. Gaps are gaps of a topic, of whichever site: they hold its type.
+What is found at a site of several is said with its alias. Gaps are gaps of a topic, of whichever
+site: they hold its type.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ _LOG = logging.getLogger(__name__)
 class Clusters:
     """The edges of all sites, and the central cluster."""
 
-    def __init__(self, edges: Sequence[EdgeSite], central: SiteCluster, database: Database, lease: Lease) -> None:
+    def __init__(
+        self, edges: Sequence[EdgeSite], central: SiteCluster, database: Database, lease: Lease
+    ) -> None:
         self._edges, self._central, self._database, self._lease = edges, central, database, lease
         self._lost: list[OffsetGap] = []  # of the central topics, by their names at the edge
 
@@ -39,7 +43,9 @@ class Clusters:
         """The clusters that the settings name."""
         central = Cluster(kafka.central_cluster, "central")
         if not kafka.mirrored:
-            only = EdgeSite(edge=central, mirror=None, alias=None, database=database, lease=lease, clock=clock)
+            only = EdgeSite(
+                edge=central, mirror=None, alias=None, database=database, lease=lease, clock=clock
+            )
             return cls([only], central, database, lease)
         edges = [
             EdgeSite(
@@ -61,7 +67,9 @@ class Clusters:
             edge.close()
 
     def check(self, types: Collection[str]) -> None:
-        """Look for gaps in the topics of these types, and of promises and reports; remember where the mirrors stand."""
+        """Look for gaps in the topics of these types, and of promises and reports; remember where
+        the mirrors stand.
+        """
         self._find_lost()
         for edge in self._edges:
             edge.check(types)
@@ -73,48 +81,69 @@ class Clusters:
         for gap in self._lost:
             if gap not in known:
                 _LOG.error(
-                    "%s; where a copy of the ledger was restored, and Kafka's retention took them, `hourmark ledger rebuild` "
-                    "looks for them in staged files; else hours of what was in them close by an override alone "
+                    "%s; where a copy of the ledger was restored, and Kafka's retention took "
+                    "them, `hourmark ledger rebuild` "
+                    "looks for them in staged files; else hours of what was in them close by "
+                    "an override alone "
                     "(`hourmark bucket force`)",
                     gap.what,
                 )
 
     def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Offset gaps of these topics, and checks of where the edges' logs begin and the mirrors stand now.
+        """Offset gaps of these topics, and checks of where the edges' logs begin and the mirrors
+        stand now.
 
-        None of promises while their log ends before what was staged of it: others will come in those places, and nobody reads
-        them.
+        None of promises while their log ends before what was staged of it: others will come in
+        those places, and nobody reads them.
         """
         found = [(edge, *edge.acceptable(topics)) for edge in self._edges]
-        gaps = [dataclasses.replace(gap, what=self._said(edge, gap.what)) for edge, gaps, _ in found for gap in gaps]
+        gaps = [
+            dataclasses.replace(gap, what=self._said(edge, gap.what))
+            for edge, gaps, _ in found
+            for gap in gaps
+        ]
         is_short = AUDIT in topics and bool(self._ask_centre([AUDIT])[1])
         lost = [h for h in self._lost if h.topic in topics and not (is_short and h.topic == AUDIT)]
         return [*gaps, *lost], [check for *_, checks in found for check in checks]
 
     def gaps(self) -> dict[str, str]:
         """By edge topic: why records of it may never arrive."""
-        at_edges = ((t, self._said(edge, why)) for edge in self._edges for t, why in edge.gaps.items())
+        at_edges = (
+            (t, self._said(edge, why)) for edge in self._edges for t, why in edge.gaps.items()
+        )
         return _joined([*at_edges, *((h.topic, h.what) for h in self._lost)])
 
     def edge_ends(self, topics: Sequence[str]) -> EdgeEnds:
-        """End offsets at each edge. A host may report at one site and be promised at another: so all sites are asked for one
-        control topic before any for the next."""
+        """End offsets at each edge.
+
+        A host may report at one site and be promised at another: so all sites are asked for one
+        control topic before any for the next.
+        """
         ends: dict[str, dict[Partition, int]] = {edge.site: {} for edge in self._edges}
-        for asked in (*([t] for t in topics if t in CONTROL), [t for t in topics if t not in CONTROL]):
+        for asked in (
+            *([t] for t in topics if t in CONTROL),
+            [t for t in topics if t not in CONTROL],
+        ):
             for edge in self._edges if asked else ():
                 ends[edge.site] |= edge.ends(asked)
         return ends
 
     def not_mirrored(self, cut: EdgeEnds) -> dict[str, str]:
         """By edge topic: what a mirror has yet to copy below the cut."""
-        behind = ((t, self._said(edge, what)) for edge in self._edges for t, what in edge.not_mirrored(cut[edge.site]).items())
+        behind = (
+            (t, self._said(edge, what))
+            for edge in self._edges
+            for t, what in edge.not_mirrored(cut[edge.site]).items()
+        )
         return _joined(behind)
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
-        """High watermarks, on the central cluster, of the topics mirrored from these, of every site.
+        """High watermarks, on the central cluster, of the topics mirrored from these, of every
+        site.
 
-        Not the last stable offsets: the mirror's position may be committed before the marker of the very transaction reaches
-        another partition, and then those would leave its records out. TopicReplaced if one is not the topic that is staged.
+        Not the last stable offsets: the mirror's position may be committed before the marker of the
+        very transaction reaches another partition, and then those would leave its records out.
+        TopicReplaced if one is not the topic that is staged.
         """
         ends, shorter = self._ask_centre(topics)
         if shorter:
@@ -122,15 +151,25 @@ class Clusters:
             self._find_lost()
         return ends
 
-    def _ask_centre(self, topics: Collection[str]) -> tuple[Mapping[Partition, int], list[Position]]:
+    def _ask_centre(
+        self, topics: Collection[str]
+    ) -> tuple[Mapping[Partition, int], list[Position]]:
         """Ends; and what was staged of promises, where their log ends before it."""
-        infos = existing(self._central, [name for edge in self._edges for name in edge.central(topics)])
+        infos = existing(
+            self._central, [name for edge in self._edges for name in edge.central(topics)]
+        )
         check_other_topics(self._database, infos.values())
         audits = {name for edge in self._edges for name in edge.central([AUDIT])} & infos.keys()
         asked = partitions([infos[name] for name in audits])
-        staged = [at for p in asked for at in batches.positions_at(self._database, p)]  # before its end: staging goes on
+        staged = [
+            at for p in asked for at in batches.positions_at(self._database, p)
+        ]  # before its end: staging goes on
         ends = self._central.ends(partitions(infos.values()), committed=False)
-        return ends, [p for p in staged if p.topic_id == infos[p.topic].topic_id and ends[p.of] < p.next_offset]
+        return ends, [
+            p
+            for p in staged
+            if p.topic_id == infos[p.topic].topic_id and ends[p.of] < p.next_offset
+        ]
 
     def _said(self, edge: EdgeSite, what: str) -> str:
         return what if len(self._edges) == 1 else f"{edge.alias}: {what}"

@@ -1,8 +1,9 @@
 """One site as a cut asks it: its edge, and the mirror from there to the central cluster.
 
-A gap is looked for at each check: the edge's log start must not have passed what the mirror was to copy next at the last
-check that passed, and topic ids must be the same. A check that fails is not recorded, so it fails again until an operator
-decides. With one cluster there is no mirror, and nothing to wait for.
+A gap is looked for at each check: the edge's log start must not have passed what the mirror was to
+copy next at the last check that passed, and topic ids must be the same. A check that fails is not
+recorded, so it fails again until an operator decides. With one cluster there is no mirror, and
+nothing to wait for.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ class MirrorReader(Protocol):
 
 @dataclasses.dataclass(kw_only=True)
 class EdgeSite:
-    """An edge, and its mirror; `mirror` and `alias` are None where the edge is the central cluster, too.
+    """An edge, and its mirror; `mirror` and `alias` are None where the edge is the central cluster,
+    too.
 
-    `site`: its name in offsets. The ledger keeps checks of a further site's topics under their central names.
+    `site`: its name in offsets. The ledger keeps checks of a further site's topics under their
+    central names.
     """
 
     edge: SiteCluster
@@ -46,7 +49,9 @@ class EdgeSite:
     lease: Lease
     clock: Clock
     site: str = FIRST_SITE
-    gaps: dict[str, str] = dataclasses.field(default_factory=dict)  # by topic at the edge: why records may never arrive
+    gaps: dict[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # by topic at the edge: why records may never arrive
     _positions: Mapping[Partition, int] = dataclasses.field(default_factory=dict)
     _starts: dict[Partition, int] = dataclasses.field(default_factory=dict)
 
@@ -56,30 +61,45 @@ class EdgeSite:
             self.mirror.close()
 
     def check(self, types: Collection[str]) -> None:
-        """Look for gaps in the topics of these types, and of promises and reports; remember where the mirror stands.
+        """Look for gaps in the topics of these types, and of promises and reports; remember where
+        the mirror stands.
 
         What was found of other topics at an earlier check stays known.
         """
         topics = [events_topic(t) for t in sorted(types)]
         infos = existing(self.edge, CONTROL) | self.edge.topics(topics)
-        found = {t: f"{t} does not exist at the edge; what it held may not have been mirrored" for t in topics if t not in infos}
+        found = {
+            t: f"{t} does not exist at the edge; what it held may not have been mirrored"
+            for t in topics
+            if t not in infos
+        }
         changed: list[EdgeCheck] = []
         if self.mirror is not None:
             before, self._positions = self._last_checks(), self.mirror.refresh()
             starts = self.edge.starts(partitions(infos.values()))
             found |= self._find_gaps(infos, before, starts)
             self._starts |= starts
-            copied = {p: self._mirror_next(before.get(p), p, start) for p, start in starts.items() if p.topic not in found}
+            copied = {
+                p: self._mirror_next(before.get(p), p, start)
+                for p, start in starts.items()
+                if p.topic not in found
+            }
             recorded = {(p, c.topic_id, c.mirror_next) for p, c in before.items()}
-            new = {p: offset for p, offset in copied.items() if (p, infos[p.topic].topic_id, offset) not in recorded}
+            new = {
+                p: offset
+                for p, offset in copied.items()
+                if (p, infos[p.topic].topic_id, offset) not in recorded
+            }
             changed = self._checks(infos, new)
         self.gaps = {t: why for t, why in self.gaps.items() if t not in infos} | found
         record_checks(self.database, self.lease, changed)
 
     def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Offset gaps of these topics, and checks of where the edge's logs begin and the mirror stands now.
+        """Offset gaps of these topics, and checks of where the edge's logs begin and the mirror
+        stands now.
 
-        None of a topic whose mirror position lies past its end: it is the old topic's, and means nothing for the new one.
+        None of a topic whose mirror position lies past its end: it is the old topic's, and means
+        nothing for the new one.
         """
         asked = sorted(t for t in topics if t in self.gaps)
         if self.mirror is None or not asked:
@@ -90,7 +110,8 @@ class EdgeSite:
         stale = {p.topic for p in ahead(self.edge.ends(found), positions)}
         fresh = {p: max(positions.get(p, 0), starts[p]) for p in found if p.topic not in stale}
         accepted = [
-            OffsetGap(topic=t, accepted_at_ms=None, what=self.gaps[t], lost_end=False) for t in sorted({p.topic for p in fresh})
+            OffsetGap(topic=t, accepted_at_ms=None, what=self.gaps[t], lost_end=False)
+            for t in sorted({p.topic for p in fresh})
         ]
         return accepted, self._checks(infos, fresh)
 
@@ -107,7 +128,9 @@ class EdgeSite:
         if self.mirror is None:
             return {}
         self._positions = self.mirror.refresh()
-        behind = {b.partition.topic: f"mirror: {b}" for b in reached(cut, self._starts, self._positions)}
+        behind = {
+            b.partition.topic: f"mirror: {b}" for b in reached(cut, self._starts, self._positions)
+        }
         return behind | {p.topic: self.gaps[p.topic] for p in cut if p.topic in self.gaps}
 
     def central(self, topics: Collection[str]) -> list[str]:
@@ -125,7 +148,9 @@ class EdgeSite:
             if p.topic.startswith(prefix)
         }
 
-    def _checks(self, infos: Mapping[str, TopicInfo], copied: Mapping[Partition, int]) -> list[EdgeCheck]:
+    def _checks(
+        self, infos: Mapping[str, TopicInfo], copied: Mapping[Partition, int]
+    ) -> list[EdgeCheck]:
         """That these partitions pass now; `copied`: the next offset to copy."""
         now_ms = self.clock.now_ms()
         return [
@@ -140,7 +165,8 @@ class EdgeSite:
         ]
 
     def _mirror_next(self, before: EdgeCheck | None, partition: Partition, start: int) -> int:
-        """Before an accepted gap the mirror's position stands until it copies something: the gap stays accepted meanwhile.
+        """Before an accepted gap the mirror's position stands until it copies something: the gap
+        stays accepted meanwhile.
 
         But only as far as the log start: what lies past it is there, and not copied.
         """
@@ -148,20 +174,33 @@ class EdgeSite:
         return max(position, min(before.mirror_next, start)) if before else position
 
     def _find_gaps(
-        self, infos: Mapping[str, TopicInfo], before: Mapping[Partition, EdgeCheck], starts: Mapping[Partition, int]
+        self,
+        infos: Mapping[str, TopicInfo],
+        before: Mapping[Partition, EdgeCheck],
+        starts: Mapping[Partition, int],
     ) -> dict[str, str]:
-        before = {p: check for p, check in before.items() if p in starts}  # not of partitions that are gone
+        before = {
+            p: check for p, check in before.items() if p in starts
+        }  # not of partitions that are gone
         previous_ids = {p.topic: check.topic_id for p, check in before.items()}
         found = {
-            topic: f"{topic} was deleted and recreated at the edge since the last check; what it held may not have been mirrored"
-            for topic in recreated(previous_ids, {name: info.topic_id for name, info in infos.items()})
+            topic: (
+                f"{topic} was deleted and recreated at the edge since the last check; what it "
+                "held may not have been mirrored"
+            )
+            for topic in recreated(
+                previous_ids, {name: info.topic_id for name, info in infos.items()}
+            )
         }
         previous = {p: before[p].mirror_next if p in before else 0 for p in starts}
         for gap in gaps(previous, starts):
             found[gap.partition.topic] = str(gap)
         ends = self.edge.ends(list(starts))
         for partition in ahead(ends, self._positions):
-            found[partition.topic] = f"{partition}: the mirror's position {self._positions[partition]} is past the edge's end"
+            found[partition.topic] = (
+                f"{partition}: the mirror's position {self._positions[partition]} is past "
+                "the edge's end"
+            )
         return found
 
 
@@ -169,7 +208,9 @@ def existing(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, TopicInfo
     """These topics; Unavailable where one is missing."""
     infos = cluster.topics(topics)
     if missing := [t for t in topics if t not in infos]:
-        raise Unavailable(f"the {cluster.name} cluster lacks the topics {missing}; run `hourmark types apply`")
+        raise Unavailable(
+            f"the {cluster.name} cluster lacks the topics {missing}; run `hourmark types apply`"
+        )
     return infos
 
 

@@ -1,8 +1,9 @@
 """A cut by an operator's override: it waits for nothing, and names what it could not verify.
 
-Promises below what was staged of the audit topic are still compared, and so are rows; what is missing is named in the seal.
-Offset gaps are accepted with the seal, so that later hours can be proved again: of a type's own topic by an override for the
-type; of promises and reports, which concern every type, only where one order overrides every type.
+Promises below what was staged of the audit topic are still compared, and so are rows; what is
+missing is named in the seal. Offset gaps are accepted with the seal, so that later hours can be
+proved again: of a type's own topic by an override for the type; of promises and reports, which
+concern every type, only where one order overrides every type.
 """
 
 from __future__ import annotations
@@ -24,13 +25,23 @@ _NO_DEADLINE: Final = 0  # an override waives at once
 
 def overridden(frontiers: Iterable[Frontier], overrides: Mapping[str, Override]) -> list[Frontier]:
     """Frontiers whose very hour an override names."""
-    return [f for f in frontiers if (o := overrides.get(f.event_type)) is not None and o.hour_s == f.hour.start_s]
+    return [
+        f
+        for f in frontiers
+        if (o := overrides.get(f.event_type)) is not None and o.hour_s == f.hour.start_s
+    ]
 
 
 def forced_cut(
-    chosen: Collection[Frontier], sites: Sites, progress: StagingProgress, audits: Mapping[str, str], clock: Clock
+    chosen: Collection[Frontier],
+    sites: Sites,
+    progress: StagingProgress,
+    audits: Mapping[str, str],
+    clock: Clock,
 ) -> Cut:
-    """The cut of these types' frontier hours, each of which an override names. A cluster that does not answer is named, too.
+    """The cut of these types' frontier hours, each of which an override names.
+
+    A cluster that does not answer is named, too.
 
     `audits`: the central audit topics, and whose each is.
     """
@@ -43,19 +54,29 @@ def forced_cut(
 
     def unsure(*topics: str) -> list[str]:
         """What of these topics may be missing, is not mirrored, or not staged, as of now."""
-        return [*(gaps[topic] for topic in topics if topic in gaps), *_behind(sites, progress, topics)]
+        return [
+            *(gaps[topic] for topic in topics if topic in gaps),
+            *_behind(sites, progress, topics),
+        ]
 
     control = unsure(*CONTROL)
     for f in chosen:
         ready = readiness(f, reports, now_ms, _NO_DEADLINE)
         if ready.waived:
             waived[f.event_type] = ready.waived
-        named = [*([apart] if apart else []), *ready.waits_for, *control, *unsure(events_topic(f.event_type))]
+        named = [
+            *([apart] if apart else []),
+            *ready.waits_for,
+            *control,
+            *unsure(events_topic(f.event_type)),
+        ]
         unverified[f.event_type] = shortened(list(dict.fromkeys(named)))
     return Cut(
         taken_at_ms=now_ms,
         watermarks_ms={f.event_type: f.hour.end_ms for f in chosen},
-        audit_next=AuditOffsets.of({site: progress.staged_next(Partition(topic, 0)) for topic, site in audits.items()}),
+        audit_next=AuditOffsets.of(
+            {site: progress.staged_next(Partition(topic, 0)) for topic, site in audits.items()}
+        ),
         waived=waived,
         unverified=unverified,
     )

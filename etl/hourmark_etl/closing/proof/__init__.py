@@ -1,1 +1,3 @@
-"""Is an hour complete: promises of audit records against listed rows, and two readings of one range."""
+"""Is an hour complete: promises of audit records against listed rows, and two readings of one
+range.
+"""

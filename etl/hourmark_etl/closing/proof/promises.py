@@ -1,12 +1,14 @@
 """Promises against rows, range by range: pure functions over Arrow tables.
 
-Rows are counted once per (range, id), wherever and however often they stand; promises once per (range, content). A key is (asked,
-hour, range id), where `asked` is the index of a frontier of the round. Ids that are cut into slots are disjoint, so what each
-slot counts adds up. Sums are modulo 2^64, as promised ones are.
+Rows are counted once per (range, id), wherever and however often they stand; promises once per
+(range, content). A key is (asked, hour, range id), where `asked` is the index of a frontier of the
+round. Ids that are cut into slots are disjoint, so what each slot counts adds up. Sums are modulo
+2^64, as promised ones are.
 
-Values are compared where the promise has a checksum and each row of the range a hash: over distinct pairs of id and hash, as the
-delivery service made the checksum, so two contents of one id in a batch both count. A copy with another content makes a pair of
-its own, so a duplicate hides no changed value, and a changed duplicate is found.
+Values are compared where the promise has a checksum and each row of the range a hash: over distinct
+pairs of id and hash, as the delivery service made the checksum, so two contents of one id in a
+batch both count. A copy with another content makes a pair of its own, so a duplicate hides no
+changed value, and a changed duplicate is found.
 """
 
 from __future__ import annotations
@@ -22,20 +24,47 @@ import pyarrow.compute as pc
 
 from hourmark_etl.arrow import low64s, unmatched
 
-_UNMET: Final = ("asked", "hour", "range_id", "count", "sum", "found", "origin", "checksum", "same_ids")
+_UNMET: Final = (
+    "asked",
+    "hour",
+    "range_id",
+    "count",
+    "sum",
+    "found",
+    "origin",
+    "checksum",
+    "same_ids",
+)
 KEY: Final = ["asked", "hour", "range_id"]
 KEYS: Final = pa.schema([("asked", "int32"), ("hour", "int64"), ("range_id", pa.binary(8))])
-# One row an event of a listed group, or of an earlier bucket's unaudited rows. `value_hash`: null in files of unaudited rows that
-# version 0.3.0 wrote.
-ROWS: Final = pa.schema([*KEYS, ("event_id", pa.binary(16)), ("value_hash", "uint64"), ("earlier", "bool")])
-# Distinct ids of a range: `fresh` of them are listed now and were not unaudited before; `held` and `sum` are of all. `values`:
-# the sum of the value hashes of distinct pairs of id and hash; `unhashed`: how many pairs have no hash.
+# One row an event of a listed group, or of an earlier bucket's unaudited rows. `value_hash`: null
+# in files of unaudited rows that version 0.3.0 wrote.
+ROWS: Final = pa.schema(
+    [*KEYS, ("event_id", pa.binary(16)), ("value_hash", "uint64"), ("earlier", "bool")]
+)
+# Distinct ids of a range: `fresh` of them are listed now and were not unaudited before; `held` and
+# `sum` are of all. `values`: the sum of the value hashes of distinct pairs of id and hash;
+# `unhashed`: how many pairs have no hash.
 HELD: Final = pa.schema(
-    [*KEYS, ("fresh", "int64"), ("held", "int64"), ("sum", "uint64"), ("values", "uint64"), ("unhashed", "int64")]
+    [
+        *KEYS,
+        ("fresh", "int64"),
+        ("held", "int64"),
+        ("sum", "uint64"),
+        ("values", "uint64"),
+        ("unhashed", "int64"),
+    ]
 )
 # One row a promise of an audit record; `sum` as staged, signed; `checksum` null where it has none.
 PROMISED: Final = pa.schema(
-    [*KEYS, ("count", "int64"), ("sum", "int64"), ("checksum", "uint64"), ("offset", "int64"), ("origin", "string")]
+    [
+        *KEYS,
+        ("count", "int64"),
+        ("sum", "int64"),
+        ("checksum", "uint64"),
+        ("offset", "int64"),
+        ("origin", "string"),
+    ]
 )
 
 
@@ -57,10 +86,10 @@ class Unmet(NamedTuple):
 class RangeCounts:
     """What became of some ranges. Verdicts of disjoint ranges add up (`merged`).
 
-    `records`, `promised` and `checked` (promised events whose values a checksum proved) are of distinct promises, by (asked,
-    hour). `unaudited`: columns KEY and `rows`, distinct ids that
-    no promise of this verdict explains. `unmet`: all late ones; of those of the frontier's own hour so many that they can be
-    named, the others are only counted in `unnamed`, by asked.
+    `records`, `promised` and `checked` (promised events whose values a checksum proved) are of
+    distinct promises, by (asked, hour). `unaudited`: columns KEY and `rows`, distinct ids that no
+    promise of this verdict explains. `unmet`: all late ones; of those of the frontier's own hour so
+    many that they can be named, the others are only counted in `unnamed`, by asked.
     """
 
     records: Mapping[tuple[int, int], int]
@@ -77,7 +106,11 @@ def distinct_rows(rows: pa.Table) -> pa.Table:
     `earlier`: it was an unaudited row of an earlier bucket, whether or not it is listed now.
     """
     by_id = [*KEY, "event_id"]
-    return rows.group_by(by_id, use_threads=False).aggregate([("earlier", "max")]).rename_columns([*by_id, "earlier"])
+    return (
+        rows.group_by(by_id, use_threads=False)
+        .aggregate([("earlier", "max")])
+        .rename_columns([*by_id, "earlier"])
+    )
 
 
 def distinct_pairs(rows: pa.Table) -> pa.Table:
@@ -95,37 +128,66 @@ def held(rows: pa.Table) -> pa.Table:
     distinct = distinct_rows(rows)
     fresh = pc.invert(distinct.column("earlier")).cast("int64")
     counted = (
-        distinct.select(KEY).append_column("fresh", fresh).append_column("low64", pa.array(low64s(distinct.column("event_id"))))
+        distinct.select(KEY)
+        .append_column("fresh", fresh)
+        .append_column("low64", pa.array(low64s(distinct.column("event_id"))))
     )
-    ids = counted.group_by(KEY, use_threads=False).aggregate([("fresh", "sum"), ([], "count_all"), ("low64", "sum")])
+    ids = counted.group_by(KEY, use_threads=False).aggregate(
+        [("fresh", "sum"), ([], "count_all"), ("low64", "sum")]
+    )
     pairs = rows.group_by([*KEY, "event_id", "value_hash"], use_threads=False).aggregate([])
     unhashed = pairs.column("value_hash").is_null().cast("int64")
     hashes = pc.fill_null(pairs.column("value_hash"), pa.scalar(0, "uint64"))
     valued = pairs.select(KEY).append_column("values", hashes).append_column("unhashed", unhashed)
-    values = valued.group_by(KEY, use_threads=False).aggregate([("values", "sum"), ("unhashed", "sum")])
+    values = valued.group_by(KEY, use_threads=False).aggregate(
+        [("values", "sum"), ("unhashed", "sum")]
+    )
     return ids.join(values, KEY, use_threads=False).rename_columns(HELD.names).cast(HELD)
 
 
 def judge(
-    held_parts: Sequence[pa.Table], promised_parts: Sequence[pa.Table], hours: Sequence[int], named_max: int
+    held_parts: Sequence[pa.Table],
+    promised_parts: Sequence[pa.Table],
+    hours: Sequence[int],
+    named_max: int,
 ) -> RangeCounts:
-    """Compare the HELD and the PROMISED tables of some ranges: all that there is of them. `hours`: of each frontier asked for."""
+    """Compare the HELD and the PROMISED tables of some ranges: all that there is of them.
+
+    `hours`: of each frontier asked for.
+    """
     rows = _added_up(pa.concat_tables([HELD.empty_table(), *held_parts]))
     promises = _distinct(pa.concat_tables([PROMISED.empty_table(), *promised_parts]))
     joined = promises.join(rows, KEY, right_suffix="_held", use_threads=False)
     found = pc.fill_null(joined.column("held"), 0)
-    same_sum = pc.equal(joined.column("sum").combine_chunks().view("uint64"), joined.column("sum_held"))
+    same_sum = pc.equal(
+        joined.column("sum").combine_chunks().view("uint64"), joined.column("sum_held")
+    )
     same_ids = pc.and_(pc.equal(joined.column("count"), found), pc.fill_null(same_sum, False))
-    is_checked = pc.and_(joined.column("checksum").is_valid(), pc.fill_null(pc.equal(joined.column("unhashed"), 0), False))
+    is_checked = pc.and_(
+        joined.column("checksum").is_valid(),
+        pc.fill_null(pc.equal(joined.column("unhashed"), 0), False),
+    )
     same_values = pc.fill_null(pc.equal(joined.column("checksum"), joined.column("values")), False)
     kept = pc.and_(same_ids, pc.or_(pc.invert(is_checked), same_values))
-    wrong = joined.append_column("found", found).append_column("same_ids", same_ids).filter(pc.invert(kept))
+    wrong = (
+        joined.append_column("found", found)
+        .append_column("same_ids", same_ids)
+        .filter(pc.invert(kept))
+    )
     checked = joined.filter(pc.and_(kept, is_checked))
     unpromised = unmatched(rows.filter(pc.greater(rows.column("fresh"), 0)), promises, KEY)
     once = promises.group_by(KEY, use_threads=False).aggregate([("count", "max")])
-    by_hour = once.group_by(KEY[:2], use_threads=False).aggregate([([], "count_all"), ("count_max", "sum")]).to_pylist()
+    by_hour = (
+        once.group_by(KEY[:2], use_threads=False)
+        .aggregate([([], "count_all"), ("count_max", "sum")])
+        .to_pylist()
+    )
     once_checked = checked.group_by(KEY, use_threads=False).aggregate([("count", "max")])
-    checked_by_hour = once_checked.group_by(KEY[:2], use_threads=False).aggregate([("count_max", "sum")]).to_pylist()
+    checked_by_hour = (
+        once_checked.group_by(KEY[:2], use_threads=False)
+        .aggregate([("count_max", "sum")])
+        .to_pylist()
+    )
     unmet, unnamed = _unmet(wrong, hours, named_max)
     return RangeCounts(
         records={(r["asked"], r["hour"]): r["count_all"] for r in by_hour},
@@ -173,12 +235,16 @@ def _distinct(promises: pa.Table) -> pa.Table:
     )
 
 
-def _unmet(wrong: pa.Table, hours: Sequence[int], named_max: int) -> tuple[tuple[Unmet, ...], dict[int, int]]:
+def _unmet(
+    wrong: pa.Table, hours: Sequence[int], named_max: int
+) -> tuple[tuple[Unmet, ...], dict[int, int]]:
     if not len(wrong):
         return (), {}
     wrong = wrong.sort_by([(name, "ascending") for name in KEY])
     asked, hour = wrong.column("asked").to_numpy(), wrong.column("hour").to_numpy()
-    timely = hour == np.asarray(hours, np.int64)[asked]  # the last of its frontier's rows, as others are of earlier hours
+    timely = (
+        hour == np.asarray(hours, np.int64)[asked]
+    )  # the last of its frontier's rows, as others are of earlier hours
     starts = np.flatnonzero(np.diff(asked * 2 + timely, prepend=-1))
     rank = np.arange(len(asked)) - np.repeat(starts, np.diff(np.append(starts, len(asked))))
     named = ~timely | (rank < named_max)

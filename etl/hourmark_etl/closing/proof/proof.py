@@ -1,46 +1,56 @@
 """The proof: every promise up to the cut is kept by rows that are listed, here or before.
 
-A promise (of one audit record, for one type and hour: how many distinct ids, and the sum of their low 64 bits) counts for the
-frontier hour H of its type if its record lies below the cut, and it is of H, or of an earlier hour and not settled by an earlier
-seal (its record lies at or past `settled_next`). Where a record lies is told by its own site's offsets (`AuditOffsets`). All
-types of a round are asked for together.
+A promise (of one audit record, for one type and hour: how many distinct ids, and the sum of their
+low 64 bits) counts for the frontier hour H of its type if its record lies below the cut, and it is
+of H, or of an earlier hour and not settled by an earlier seal (its record lies at or past
+`settled_next`). Where a record lies is told by its own site's offsets (`AuditOffsets`). All types
+of a round are asked for together.
 
-**By sums.** Number and digest of what is newly promised equal those of what is newly listed. The digest adds up, modulo 2^64, for
-each event its id's low 64 bits and its range id times an odd constant; staging keeps it by group, so no row is read. Only groups
-of audit records that lie across the cut, or across `settled_next`, are taken apart by reading their file.
+**By sums.** Number and digest of what is newly promised equal those of what is newly listed. The
+digest adds up, modulo 2^64, for each event its id's low 64 bits and its range id times an odd
+constant; staging keeps it by group, so no row is read. Only groups of audit records that lie across
+the cut, or across `settled_next`, are taken apart by reading their file.
 
-Why a proof by sums is never a false one. Write m(x) for how often the id x is newly promised (a record that stands twice
-counted twice), r(x) for how often it is newly listed, M(R) and Q(R) for how many promised events and listed rows are of range
-R. Equal sums say that the sum of m(x) - r(x) is 0, and that the sum of (m(x) - r(x)) · tail(x) + weight · (M(R) - Q(R)) · R
-is 0 modulo 2^64. Tails and range ids are digests of what they name, which nobody chooses: unless all these differences are 0,
-that is one linear equation between such numbers, which holds by chance once in about 2^60 proofs. So every promised id is
-listed, as often. A loss that a duplicate makes up for, or an audit record that stands twice while its rows stand once, makes
-the sums differ; then the slow path decides. And every listed row is of a range that is newly promised, so none is unaudited,
-and what was unaudited stays so.
+Why a proof by sums is never a false one. Write m(x) for how often the id x is newly promised (a
+record that stands twice counted twice), r(x) for how often it is newly listed, M(R) and Q(R) for
+how many promised events and listed rows are of range R. Equal sums say that the sum of m(x) - r(x)
+is 0, and that the sum of (m(x) - r(x)) · tail(x) + weight · (M(R) - Q(R)) · R is 0 modulo 2^64.
+Tails and range ids are digests of what they name, which nobody chooses: unless all these
+differences are 0, that is one linear equation between such numbers, which holds by chance once in
+about 2^60 proofs. So every promised id is listed, as often. A loss that a duplicate makes up for,
+or an audit record that stands twice while its rows stand once, makes the sums differ; then the slow
+path decides. And every listed row is of a range that is newly promised, so none is unaudited, and
+what was unaudited stays so.
 
-**Values.** A promise of a service since 0.4.0 has a checksum: the sum of the value hashes (`hourmark.avro.value_hash`) of its records;
-staging adds the same hashes up by group. Where every promise that counts has one, and every group, their sums must be equal too.
-Ids and ranges are the same by then, each as often, so a value that changed makes the sums differ unless the changes of all
-hashes add up to 0 modulo 2^64, which happens by chance once in 2^64 proofs. A promise counts each pair of id and hash once: a
-batch with two contents of one id has more rows than ids, so counts differ, and the join decides. Where no promise has a
-checksum, the hour is proved by its ids alone, and its marker counts no event as checked; where only some have one, the join
-decides range by range.
+**Values.** A promise of a service since 0.4.0 has a checksum: the sum of the value hashes
+(`hourmark.avro.value_hash`) of its records; staging adds the same hashes up by group. Where every
+promise that counts has one, and every group, their sums must be equal too. Ids and ranges are the
+same by then, each as often, so a value that changed makes the sums differ unless the changes of all
+hashes add up to 0 modulo 2^64, which happens by chance once in 2^64 proofs. A promise counts each
+pair of id and hash once: a batch with two contents of one id has more rows than ids, so counts
+differ, and the join decides. Where no promise has a checksum, the hour is proved by its ids alone,
+and its marker counts no event as checked; where only some have one, the join decides range by
+range.
 
-**By join.** Otherwise distinct rows and distinct promises are compared range by range (`promises`), in tasks that read units of
-listed rows and files of audit records (`evidence`). Then:
+**By join.** Otherwise distinct rows and distinct promises are compared range by range (`promises`),
+in tasks that read units of listed rows and files of audit records (`evidence`). Then:
 
-- An earlier bucket's unaudited rows stand beside the listed ones, so a range whose rows were listed in parts, before its
-  record came, is whole. Rows of earlier buckets that are not unaudited are not needed: their ranges were promised below those
-  buckets' cuts, and so settled by their seals.
-- A late promise that is not kept, whose range was promised with the same content below `settled_next`, is a second copy of one
-  that a seal settled: it is passed over. So are late unaudited rows of a range that is promised there: its rows are copies of it.
-  That they are is not believed: rows of both that no closed bucket holds were read otherwise (`copies`). Writing drops a late
-  copy of a row in a closed bucket by its id, whatever its value: the bucket, which a checksum proved, does not change.
-- What is left is named: promises without exactly their rows. Ranges with two audit records that differ are not told here, as rows
-  of both may be listed: that is asked before anything is frozen (`readings`).
-- Listed rows of ranges without a record are unaudited, and are kept for promises to come (`unaudited`). Those of a range whose
-  record they do not keep are not: should another record, which they would have kept, come after that hour was closed by its
-  deadline, it is called not kept, and its hour waits for its deadline too. That errs to the open side.
+- An earlier bucket's unaudited rows stand beside the listed ones, so a range whose rows were listed
+  in parts, before its record came, is whole. Rows of earlier buckets that are not unaudited are not
+  needed: their ranges were promised below those buckets' cuts, and so settled by their seals.
+- A late promise that is not kept, whose range was promised with the same content below
+  `settled_next`, is a second copy of one that a seal settled: it is passed over. So are late
+  unaudited rows of a range that is promised there: its rows are copies of it. That they are is not
+  believed: rows of both that no closed bucket holds were read otherwise (`copies`). Writing drops a
+  late copy of a row in a closed bucket by its id, whatever its value: the bucket, which a checksum
+  proved, does not change.
+- What is left is named: promises without exactly their rows. Ranges with two audit records that
+  differ are not told here, as rows of both may be listed: that is asked before anything is frozen
+  (`readings`).
+- Listed rows of ranges without a record are unaudited, and are kept for promises to come
+  (`unaudited`). Those of a range whose record they do not keep are not: should another record,
+  which they would have kept, come after that hour was closed by its deadline, it is called not
+  kept, and its hour waits for its deadline too. That errs to the open side.
 """
 
 from __future__ import annotations
@@ -82,14 +92,31 @@ from hourmark_etl.closing.runner import Runner
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.closed import unaudited_files
 from hourmark_etl.ledger.database import CLOSER, Database
-from hourmark_etl.ledger.listings import RoundSums, counting_promises, listed_groups, promises_between, round_sums
-from hourmark_etl.model import NONE_MEANT, RANGE_WEIGHT, AuditOffsets, Frontier, Lacking, OriginHourSums, Sums, to_unsigned
+from hourmark_etl.ledger.listings import (
+    RoundSums,
+    counting_promises,
+    listed_groups,
+    promises_between,
+    round_sums,
+)
+from hourmark_etl.model import (
+    NONE_MEANT,
+    RANGE_WEIGHT,
+    AuditOffsets,
+    Frontier,
+    Lacking,
+    OriginHourSums,
+    Sums,
+    to_unsigned,
+)
 from hourmark_etl.storage import Storage
 
 FINDINGS_MAX: Final = 20  # named per type; all are counted
 UNAUDITED_ROWS_MAX: Final = 20_000_000  # of a round: 32 bytes each, in the driver
 OLDER: Final = pa.schema([*KEYS, ("count", "int64"), ("sum", "int64"), ("checksum", "uint64")])
-_RANGES_HERE_MAX: Final = 1_000_000  # with more promises, ranges are judged in tasks, this many in one
+_RANGES_HERE_MAX: Final = (
+    1_000_000  # with more promises, ranges are judged in tasks, this many in one
+)
 _WRITERS: Final = 16  # small files written at once: one on HDFS is mostly waiting
 _LOG = logging.getLogger(__name__)
 
@@ -98,11 +125,11 @@ _LOG = logging.getLogger(__name__)
 class Proof:
     """What the proof of one type's hour found. Proved if `findings` is empty.
 
-    `method`: "empty" (nothing promised, nothing listed), "sums" or "join". `audit_records`: promises that this hour settles.
-    `promised`: distinct ids of them; by sums, a record that stands twice counts twice, as its rows do. `unaudited`: distinct ids.
-    `checked`: promised events whose values a checksum proved.
-    `lacks`: the ranges of which rows are missing.
-    `listed`: what all listed rows add up to. `otherwise`, `unknown`: of late rows that are no copies (`copies.Told`).
+    `method`: "empty" (nothing promised, nothing listed), "sums" or "join". `audit_records`:
+    promises that this hour settles. `promised`: distinct ids of them; by sums, a record that stands
+    twice counts twice, as its rows do. `unaudited`: distinct ids. `checked`: promised events whose
+    values a checksum proved. `lacks`: the ranges of which rows are missing. `listed`: what all
+    listed rows add up to. `otherwise`, `unknown`: of late rows that are no copies (`copies.Told`).
     """
 
     method: str
@@ -121,7 +148,9 @@ class Proof:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prover:
-    """Proves rounds. `unit_bytes_max`: of datums that one task's rows stand for (`rows.plan_units`)."""
+    """Proves rounds. `unit_bytes_max`: of datums that one task's rows stand for
+    (`rows.plan_units`).
+    """
 
     runner: Runner
     storage: Storage
@@ -130,8 +159,13 @@ class Prover:
     ranges_here_max: int = _RANGES_HERE_MAX
 
     def prove(self, asked: Sequence[Frontier], below: AuditOffsets) -> list[Proof]:
-        """A proof for each frontier, in turn; `below`: the cut of promises. Unreadable names a staged file."""
-        sums = with_partially_counted(round_sums(self.database, asked, below), self.storage, asked, below)
+        """A proof for each frontier, in turn; `below`: the cut of promises.
+
+        Unreadable names a staged file.
+        """
+        sums = with_partially_counted(
+            round_sums(self.database, asked, below), self.storage, asked, below
+        )
         proofs = [by_sums(listed, promised) for listed, promised in sums]
         slow = {at: asked[at] for at, proof in enumerate(proofs) if proof is None}
         joined = self._by_join(slow, below) if slow else {}
@@ -149,8 +183,13 @@ class Prover:
         found = Joined(verdict, unaudited, unmet, passed_over)
         files = self._keep_unaudited(asked, rows, unaudited)
         settled = _settled(verdict.unaudited, older, passed_over)
-        told = second_readings(self.runner, self.storage, self.database, asked, settled, self.unit_bytes_max)
-        return {at: proof_of(at, f, found, files.get(at), told.get(at, Told())) for at, f in asked.items()}
+        told = second_readings(
+            self.runner, self.storage, self.database, asked, settled, self.unit_bytes_max
+        )
+        return {
+            at: proof_of(at, f, found, files.get(at), told.get(at, Told()))
+            for at, f in asked.items()
+        }
 
     def _rows_items(self, asked: Mapping[int, Frontier]) -> list[RowsItem]:
         groups = listed_groups(self.database, list(asked.values()))
@@ -158,40 +197,72 @@ class Prover:
         for file in unaudited_files(self.database):
             earlier[file.event_type].append(file.path)
         listed = {at: (f, g) for (at, f), g in zip(asked.items(), groups, strict=True)}
-        return rows_items(listed, {at: earlier[f.event_type] for at, f in asked.items()}, self.unit_bytes_max)
+        return rows_items(
+            listed, {at: earlier[f.event_type] for at, f in asked.items()}, self.unit_bytes_max
+        )
 
-    def _verdict(self, rows: Sequence[RowsItem], asked: Mapping[int, Frontier], below: AuditOffsets) -> RangeCounts:
-        """All partial counts come here and are judged, or, where they are many, meet range by range in tasks."""
-        groups = [g for of in counting_promises(self.database, list(asked.values()), below) for g in of]
+    def _verdict(
+        self, rows: Sequence[RowsItem], asked: Mapping[int, Frontier], below: AuditOffsets
+    ) -> RangeCounts:
+        """All partial counts come here and are judged, or, where they are many, meet range by range
+        in tasks.
+        """
+        groups = [
+            g for of in counting_promises(self.database, list(asked.values()), below) for g in of
+        ]
         items: list[RowsItem | PromisesItem] = [*rows, *promises_items(groups)]
         windows = Windows.of(asked, below)
-        merge = functools.partial(_judged, hours=[asked[at].hour.start_s if at in asked else 0 for at in range(max(asked) + 1)])
+        merge = functools.partial(
+            _judged,
+            hours=[asked[at].hour.start_s if at in asked else 0 for at in range(max(asked) + 1)],
+        )
         parts = 1 + sum(g.rows for g in groups) // self.ranges_here_max
         if parts == 1:
-            return merge(self.runner.map(functools.partial(read_item, storage=self.storage, windows=windows), items))
+            return merge(
+                self.runner.map(
+                    functools.partial(read_item, storage=self.storage, windows=windows), items
+                )
+            )
         work = functools.partial(scattered, storage=self.storage, windows=windows, parts=parts)
         return merged(self.runner.gather(work, items, merge, parts))
 
-    def _older(self, asked: Mapping[int, Frontier], verdict: RangeCounts, below: AuditOffsets) -> pa.Table:
+    def _older(
+        self, asked: Mapping[int, Frontier], verdict: RangeCounts, below: AuditOffsets
+    ) -> pa.Table:
         """Return the promises below `settled_next` of the late ranges in doubt, as OLDER. Few.
 
         Each file is read once for all frontiers.
         """
-        keys = distinct(pa.concat_tables([_keys_of(verdict.unmet), verdict.unaudited.select(KEY)]), KEY)
-        own_s = np.array([asked[at].hour.start_s if at in asked else 0 for at in range(max(asked) + 1)])
-        late = keys.filter(pa.array(keys.column("hour").to_numpy() < own_s[keys.column("asked").to_numpy()]))
+        keys = distinct(
+            pa.concat_tables([_keys_of(verdict.unmet), verdict.unaudited.select(KEY)]), KEY
+        )
+        own_s = np.array(
+            [asked[at].hour.start_s if at in asked else 0 for at in range(max(asked) + 1)]
+        )
+        late = keys.filter(
+            pa.array(keys.column("hour").to_numpy() < own_s[keys.column("asked").to_numpy()])
+        )
         by_path = defaultdict[AuditPath, str](str)  # → a type that asks
         for at, f in asked.items():
             if len(own := late.filter(pc.equal(late.column("asked"), at))):
-                for g in promises_between(self.database, f.event_type, hours_of(own), NONE_MEANT, f.settled_next):
+                for g in promises_between(
+                    self.database, f.event_type, hours_of(own), NONE_MEANT, f.settled_next
+                ):
                     by_path[AuditPath(g.path, g.site)] = f.event_type
-        work = functools.partial(older_promises, storage=self.storage, windows=Windows.of(asked, below), keys=late)
+        work = functools.partial(
+            older_promises, storage=self.storage, windows=Windows.of(asked, below), keys=late
+        )
         try:
             found = self.runner.map(work, file_items(by_path))
         except Unreadable as error:  # nothing else needs what was settled
-            asking = next((event_type for file, event_type in by_path.items() if file.path == error.path), None)
+            asking = next(
+                (event_type for file, event_type in by_path.items() if file.path == error.path),
+                None,
+            )
             raise Unreadable(error.path, error.why, asking) from error
-        return pa.concat_tables([OLDER.empty_table(), *(rows.select(OLDER.names) for rows in found)])
+        return pa.concat_tables(
+            [OLDER.empty_table(), *(rows.select(OLDER.names) for rows in found)]
+        )
 
     def _keep_unaudited(
         self, asked: Mapping[int, Frontier], items: Sequence[RowsItem], unaudited: pa.Table
@@ -199,26 +270,37 @@ class Prover:
         total = pc.sum(unaudited.column("rows")).as_py() or 0
         if total > UNAUDITED_ROWS_MAX:
             _LOG.error(
-                "%d listed rows have no audit record, more than the %d that are kept to settle one that comes later: their hours "
-                "will time out if it does. Is the topic of audit records whole?", total, UNAUDITED_ROWS_MAX,
-            )  # fmt: skip
-            unaudited = unaudited.filter(pc.less_equal(pc.cumulative_sum(unaudited.column("rows")), UNAUDITED_ROWS_MAX))
+                "%d listed rows have no audit record, more than the %d that are kept to settle "
+                "one that comes later: their hours "
+                "will time out if it does. Is the topic of audit records whole?",
+                total,
+                UNAUDITED_ROWS_MAX,
+            )
+            unaudited = unaudited.filter(
+                pc.less_equal(pc.cumulative_sum(unaudited.column("rows")), UNAUDITED_ROWS_MAX)
+            )
         if not len(unaudited):
             return {}
         concerned = set(unaudited.column("asked").to_pylist())
         work = functools.partial(unaudited_rows, storage=self.storage, keys=unaudited)
-        rows = pa.concat_tables(self.runner.map(work, [i for i in items if concerned & set(i.asked)]))
+        rows = pa.concat_tables(
+            self.runner.map(work, [i for i in items if concerned & set(i.asked)])
+        )
         epoch = self.database.epoch(CLOSER)
 
         def write(at: int) -> UnauditedFile:
-            return write_unaudited(self.storage, epoch, asked[at], rows.filter(pc.equal(rows.column("asked"), at)))
+            return write_unaudited(
+                self.storage, epoch, asked[at], rows.filter(pc.equal(rows.column("asked"), at))
+            )
 
         with ThreadPoolExecutor(_WRITERS) as pool:
             return dict(zip(sorted(concerned), pool.map(write, sorted(concerned)), strict=True))
 
 
 class Joined(NamedTuple):
-    """A verdict, with what older promises explain taken out; `passed_over`: second copies of settled promises."""
+    """A verdict, with what older promises explain taken out; `passed_over`: second copies of
+    settled promises.
+    """
 
     verdict: RangeCounts
     unaudited: pa.Table
@@ -233,20 +315,28 @@ def by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof |
     rows, promises = sum(listed.values(), Sums()), sum(promised.values(), Sums())
     if (rows.events, rows.digest) != (promises.events, promises.digest):
         return None
-    is_checked = promises.unchecked < promises.events  # where no promise has a checksum, ids alone are compared
+    is_checked = (
+        promises.unchecked < promises.events
+    )  # where no promise has a checksum, ids alone are compared
     if is_checked and (rows.unchecked or promises.unchecked or rows.values != promises.values):
         return None
     books = tuple(OriginHourSums(hour, of.events, 0) for hour, of in sorted(promised.items()))
     checked = promises.events if is_checked else 0
     return Proof(
-        method="sums", audit_records=promises.records, promised=promises.events, unaudited=0, checked=checked, books=books
+        method="sums",
+        audit_records=promises.records,
+        promised=promises.events,
+        unaudited=0,
+        checked=checked,
+        books=books,
     )
 
 
 def with_partially_counted(
     sums: Sequence[RoundSums], storage: Storage, asked: Sequence[Frontier], below: AuditOffsets
 ) -> list[tuple[Mapping[int, Sums], Mapping[int, Sums]]]:
-    """For each frontier its (listed, promised) sums by hour, with those rows of partially_counted groups that count.
+    """For each frontier its (listed, promised) sums by hour, with those rows of partially_counted
+    groups that count.
 
     Each file is read once.
     """
@@ -256,12 +346,16 @@ def with_partially_counted(
             wanted[AuditPath(g.path, g.site)].add((at, g.hour_s))
     promised = [defaultdict(Sums, of.promised) for of in sums]
     for (path, site), hours in wanted.items():
-        counting = Windows.of({at: asked[at] for at, _ in hours}, below).counting(read_promises(storage, path), site)
+        counting = Windows.of({at: asked[at] for at, _ in hours}, below).counting(
+            read_promises(storage, path), site
+        )
         for p in counting.select(OLDER.names).to_pylist():
             if (p["asked"], p["hour"]) in hours:
                 digest = p["sum"] + RANGE_WEIGHT * p["count"] * int.from_bytes(p["range_id"], "big")
                 checksum, unchecked = p["checksum"] or 0, p["count"] if p["checksum"] is None else 0
-                promised[p["asked"]][p["hour"]] += Sums(1, p["count"], to_unsigned(digest), checksum, unchecked)
+                promised[p["asked"]][p["hour"]] += Sums(
+                    1, p["count"], to_unsigned(digest), checksum, unchecked
+                )
     return [(of.listed, found) for of, found in zip(sums, promised, strict=True)]
 
 
@@ -305,7 +399,9 @@ def _keys_of(unmet: Sequence[Unmet]) -> pa.Table:
 
 def _settled(unaudited: pa.Table, older: pa.Table, passed_over: Sequence[Unmet]) -> pa.Table:
     """Late ranges (columns KEY) whose rows are explained by older promises alone."""
-    return distinct(pa.concat_tables([matching(unaudited, older, KEY).select(KEY), _keys_of(passed_over)]), KEY)
+    return distinct(
+        pa.concat_tables([matching(unaudited, older, KEY).select(KEY), _keys_of(passed_over)]), KEY
+    )
 
 
 def _still_unmet(unmet: Sequence[Unmet], older: pa.Table) -> tuple[list[Unmet], list[Unmet]]:
@@ -328,15 +424,21 @@ def _still_unmet(unmet: Sequence[Unmet], older: pa.Table) -> tuple[list[Unmet], 
 def _described(u: Unmet, length_s: int) -> str:
     others = ", but others" if u.held == u.promised else ""
     if u.same_ids:
-        others = ", but values differ: a record changed after the delivery service had computed its checksum"
+        others = (
+            ", but values differ: a record changed after the delivery service had computed "
+            "its checksum"
+        )
     return (
-        f"range {u.range_id.hex()} ({u.origin}): {u.promised} events of {Hour(u.hour, length_s)} promised, {u.held} found{others}"
+        f"range {u.range_id.hex()} ({u.origin}): {u.promised} events of "
+        f"{Hour(u.hour, length_s)} promised, {u.held} found{others}"
     )
 
 
 def lacking(ranges: Sequence[bytes], unnamed: int) -> Lacking:
     """Return the ranges that `named` names, with whether it only counts some."""
-    return Lacking(tuple(r.hex() for r in ranges[:FINDINGS_MAX]), bool(ranges[FINDINGS_MAX:] or unnamed))
+    return Lacking(
+        tuple(r.hex() for r in ranges[:FINDINGS_MAX]), bool(ranges[FINDINGS_MAX:] or unnamed)
+    )
 
 
 def named(findings: Sequence[str], unnamed: int) -> tuple[str, ...]:

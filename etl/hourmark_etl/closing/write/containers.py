@@ -1,7 +1,9 @@
-"""Container files of buckets while they are written: rolled over at the wanted size, read back when finished.
+"""Container files of buckets while they are written: rolled over at the wanted size, read back when
+finished.
 
-Datums are copied without decoding: `writing` has checked each by the schema that the container gets. A schema that differs in
-names alone passes, as datums hold none, so the container's must have the name of the bucket's type.
+Datums are copied without decoding: `writing` has checked each by the schema that the container
+gets. A schema that differs in names alone passes, as datums hold none, so the container's must have
+the name of the bucket's type.
 """
 
 from __future__ import annotations
@@ -25,15 +27,17 @@ from hourmark_etl.model import Sums
 from hourmark_etl.storage import Storage
 
 _STEP_BYTES: Final = 8 << 20  # of datums between looks at a container's size
-_Key = tuple[str, int, bool, int]  # of a container: type, the bucket's hour, whether it is of late events, schema id
+_Key = tuple[
+    str, int, bool, int
+]  # of a container: type, the bucket's hour, whether it is of late events, schema id
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WrittenFile:
     """One container file, below the job's folder. `id_sum`: of the ids' last 8 bytes, modulo 2^64.
 
-    `hours`: its rows by origin hour (Unix seconds), with their digest and the checksum of the datums that were written.
-    `trouble`: what did not read back, "" if nothing is wrong.
+    `hours`: its rows by origin hour (Unix seconds), with their digest and the checksum of the
+    datums that were written. `trouble`: what did not read back, "" if nothing is wrong.
     """
 
     event_type: str
@@ -55,9 +59,10 @@ class WrittenFile:
 class WrittenHour:
     """What one bucket is to be made of.
 
-    `duplicates`: rows that were listed and left out, as their ids stand in it or in an earlier bucket, by origin hour. `trouble`:
-    why it is not to be published, "" if nothing is wrong. `left_out`: rows whose datums cannot be written, by origin hour;
-    `faults`: some of them, with their reasons. `unwritable`: the same as a trouble, where no override gives it up; `unverified`:
+    `duplicates`: rows that were listed and left out, as their ids stand in it or in an earlier
+    bucket, by origin hour. `trouble`: why it is not to be published, "" if nothing is wrong.
+    `left_out`: rows whose datums cannot be written, by origin hour; `faults`: some of them, with
+    their reasons. `unwritable`: the same as a trouble, where no override gives it up; `unverified`:
     what one has given up.
     """
 
@@ -74,7 +79,9 @@ class WrittenHour:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """Rows of one bucket, schema and lateness, ascending by id: datum i is data[offsets[i]:offsets[i + 1]]."""
+    """Rows of one bucket, schema and lateness, ascending by id: datum i is
+    data[offsets[i]:offsets[i + 1]].
+    """
 
     event_type: str
     hour_s: int
@@ -91,18 +98,30 @@ class Run:
     def part(self, start: int, end: int) -> Run:
         """Rows [start, end) of it."""
         return dataclasses.replace(
-            self, offsets=self.offsets[start : end + 1], ids=self.ids[start:end], digests=self.digests[start:end],
+            self,
+            offsets=self.offsets[start : end + 1],
+            ids=self.ids[start:end],
+            digests=self.digests[start:end],
             hours=self.hours[start:end],
             index_row=self.index_row + start,
-        )  # fmt: skip
+        )
 
 
 class Containers(ExitStack):
-    """Open containers of a task; what was written and not finished when its block ends with an exception is gone."""
+    """Open containers of a task; what was written and not finished when its block ends with an
+    exception is gone.
+    """
 
-    def __init__(self, storage: Storage, folder: str, schemas: Mapping[int, str], target_bytes: int) -> None:
+    def __init__(
+        self, storage: Storage, folder: str, schemas: Mapping[int, str], target_bytes: int
+    ) -> None:
         super().__init__()
-        self._storage, self._folder, self._schemas, self._target_bytes = storage, folder, schemas, target_bytes
+        self._storage, self._folder, self._schemas, self._target_bytes = (
+            storage,
+            folder,
+            schemas,
+            target_bytes,
+        )
         self._open: dict[_Key, _OpenContainer] = {}
         self._finished: list[WrittenFile] = []
 
@@ -116,7 +135,9 @@ class Containers(ExitStack):
             if key not in self._open:
                 path = f"{self._folder}/{uuid.uuid4().hex}.avro"
                 file = self.enter_context(ExitStack())
-                self._open[key] = _OpenContainer(self._storage, path, file, self._schemas[run.schema_id], key)
+                self._open[key] = _OpenContainer(
+                    self._storage, path, file, self._schemas[run.schema_id], key
+                )
             self._open[key].write(run.part(start, until))
             if self._open[key].size >= self._target_bytes:
                 self._finished.append(self._open.pop(key).finish())
@@ -130,11 +151,17 @@ class Containers(ExitStack):
 
 
 class _OpenContainer:
-    """A container being written, with what the manifest will say of it; `file` is closed with it."""
+    """A container being written, with what the manifest will say of it; `file` is closed
+    with it.
+    """
 
-    def __init__(self, storage: Storage, path: str, file: ExitStack, schema_json: str, of: _Key) -> None:
+    def __init__(
+        self, storage: Storage, path: str, file: ExitStack, schema_json: str, of: _Key
+    ) -> None:
         self._storage, self._path, self._file, self._of = storage, path, file, of
-        self._writer = ContainerWriter(file.enter_context(storage.create(path, unseen=True)), schema_json)
+        self._writer = ContainerWriter(
+            file.enter_context(storage.create(path, unseen=True)), schema_json
+        )
         self._index: list[IdRun] = []
         self._id_sum = 0
         self._hours = defaultdict[int, Sums](Sums)
@@ -154,7 +181,10 @@ class _OpenContainer:
 
     def _add_index(self, path: str, first_row: int, rows: int) -> None:
         """Neighbouring rows of the index as one run: parts of a sorted whole."""
-        if self._index and (self._index[-1].path, self._index[-1].first_row + self._index[-1].rows) == (path, first_row):
+        if self._index and (
+            self._index[-1].path,
+            self._index[-1].first_row + self._index[-1].rows,
+        ) == (path, first_row):
             last = self._index.pop()
             first_row, rows = last.first_row, last.rows + rows
         self._index.append(IdRun(path, first_row, rows))
@@ -180,17 +210,30 @@ class _OpenContainer:
 
 
 def read_back(storage: Storage, written: WrittenFile) -> str:
-    """Read the file from storage: what of it is not as it was written (digest, size, records, type); "" if all is."""
+    """Read the file from storage: what of it is not as it was written (digest, size, records,
+    type); "" if all is.
+    """
     with storage.open(written.path, size=written.bytes) as file:
         seen = Digesting(file)
         try:
-            container = ContainerReader(seen)  # type: ignore[arg-type]  # it reads, and nothing else
+            # it reads, and nothing else
+            container = ContainerReader(seen)  # type: ignore[arg-type]
             _check_type(container, written.event_type)
             records = sum(block.records for block in container)
         except Exception as error:  # noqa: BLE001  # damaged bytes make a decoder raise anything
-            return f"{storage.url(written.path)} does not read back as Avro ({type(error).__name__}: {error})"
-    found, wanted = (records, seen.bytes, seen.digest.hexdigest()), (written.records, written.bytes, written.blake2b)
-    return f"{storage.url(written.path)} reads back as {found}, {wanted} was written" if found != wanted else ""
+            return (
+                f"{storage.url(written.path)} does not read back as Avro "
+                f"({type(error).__name__}: {error})"
+            )
+    found, wanted = (
+        (records, seen.bytes, seen.digest.hexdigest()),
+        (written.records, written.bytes, written.blake2b),
+    )
+    return (
+        f"{storage.url(written.path)} reads back as {found}, {wanted} was written"
+        if found != wanted
+        else ""
+    )
 
 
 def _check_type(container: ContainerReader, event_type: str) -> None:
@@ -198,4 +241,7 @@ def _check_type(container: ContainerReader, event_type: str) -> None:
     schema = json.loads(container.metadata["avro.schema"])
     wanted = event_schema(event_type, [])
     if (schema["name"], schema.get("namespace")) != (wanted["name"], wanted["namespace"]):
-        raise ValueError(f"its schema is of {schema.get('namespace')}.{schema['name']}, and not of the type {event_type}")
+        raise ValueError(
+            f"its schema is of {schema.get('namespace')}.{schema['name']}, and not of the "
+            f"type {event_type}"
+        )

@@ -1,4 +1,7 @@
-"""Keeps the index files of published buckets, as long and as many bytes as the settings say. A cache: its loss costs reading."""
+"""Keeps the index files of published buckets, as long and as many bytes as the settings say.
+
+A cache: its loss costs reading.
+"""
 
 from __future__ import annotations
 
@@ -30,36 +33,63 @@ def keep_indexes(
     written: Collection[WrittenHour],
     now_ms: int,
 ) -> None:
-    """Move the attempt's index files out of its folder, and remember them for the buckets that were published by this attempt.
+    """Move the attempt's index files out of its folder, and remember them for the buckets that were
+    published by this attempt.
 
-    May be done before the ledger closes those hours: a run counts for a closed bucket only. What storage refuses is logged; the
-    buckets themselves are read then.
+    May be done before the ledger closes those hours: a run counts for a closed bucket only. What
+    storage refuses is logged; the buckets themselves are read then.
     """
-    own = {(m.type, Hour.parse(m.hour, m.bucket_seconds).start_s) for m in published if m.attempt == attempt}
+    own = {
+        (m.type, Hour.parse(m.hour, m.bucket_seconds).start_s)
+        for m in published
+        if m.attempt == attempt
+    }
     kept_files = [f for w in written if (w.event_type, w.hour_s) in own for f in w.files]
     moved: dict[str, str] = {}
     try:
-        for path, digest in sorted({(run.path, w.index_digest) for w in kept_files for run in w.index}):
+        for path, digest in sorted(
+            {(run.path, w.index_digest) for w in kept_files for run in w.index}
+        ):
             moved[path] = kept_path(path, digest, attempt, now_ms)
             storage.rename_new(path, moved[path])
     except StorageError as error:
-        _LOG.warning("ids of this round's buckets are not indexed, late events will read the buckets instead: %s", error)
+        _LOG.warning(
+            "ids of this round's buckets are not indexed, late events will read the "
+            "buckets instead: %s",
+            error,
+        )
         return
-    runs = [(w.event_type, w.hour_s, IdRun(moved[run.path], run.first_row, run.rows)) for w in kept_files for run in w.index]
+    runs = [
+        (w.event_type, w.hour_s, IdRun(moved[run.path], run.first_row, run.rows))
+        for w in kept_files
+        for run in w.index
+    ]
     closed.remember(database, lease, runs, SIZE)
 
 
 def clean_indexes(
-    storage: Storage, database: Database, lease: Lease, *, hours_max: int, bytes_max: int, now_ms: int, files_max: int = 1000
+    storage: Storage,
+    database: Database,
+    lease: Lease,
+    *,
+    hours_max: int,
+    bytes_max: int,
+    now_ms: int,
+    files_max: int = 1000,
 ) -> int:
-    """Forget what is older than `hours_max`, or the oldest beyond `bytes_max`, and delete files that no bucket needs.
+    """Forget what is older than `hours_max`, or the oldest beyond `bytes_max`, and delete files
+    that no bucket needs.
 
-    How many files were deleted, at most `files_max`; the rest waits for the next call. A file that was kept less than a day ago
-    stays: its row may be on its way.
+    How many files were deleted, at most `files_max`; the rest waits for the next call. A file that
+    was kept less than a day ago stays: its row may be on its way.
     """
     closed.forget_old(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
     named = closed.paths(database)
     fresh = label(now_ms - _UNNAMED_MS)
-    found = [f"{INDEX_FOLDER}/{entry.name}" for entry in entries_of(storage, INDEX_FOLDER) if entry.name < fresh]
+    found = [
+        f"{INDEX_FOLDER}/{entry.name}"
+        for entry in entries_of(storage, INDEX_FOLDER)
+        if entry.name < fresh
+    ]
     doomed = [path for path in found if path not in named][:files_max]
     return delete_all(storage, doomed)

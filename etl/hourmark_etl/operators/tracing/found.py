@@ -1,4 +1,6 @@
-"""What a trace found, step by step, and what it was looked for in: "not found" is worth as much as what was looked at."""
+"""What a trace found, step by step, and what it was looked for in: "not found" is worth as much as
+what was looked at.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Looked(Generic[T]):
-    """`whole`: nothing that may hold it was left out, so what is not found is not there. `failed`: the server did not answer."""
+    """`whole`: nothing that may hold it was left out, so what is not found is not there. `failed`:
+    the server did not answer.
+    """
 
     found: T | None
     where: str
@@ -84,7 +88,8 @@ Sought = ById | ByPosition | ByPlace
 class Acknowledged:
     """An audit record, and when it was written: the acknowledgement followed at once.
 
-    `other_files`: how many that were read under the same path have the place too, among what was looked at.
+    `other_files`: how many that were read under the same path have the place too, among what was
+    looked at.
     """
 
     record: AuditRecord
@@ -97,7 +102,9 @@ class Acknowledged:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """An event in Kafka. `event`: its envelope, and of a dead letter all; `at_ms`: when the delivery service wrote it."""
+    """An event in Kafka. `event`: its envelope, and of a dead letter all; `at_ms`: when the
+    delivery service wrote it.
+    """
 
     topic: str
     partition: int
@@ -150,9 +157,10 @@ class Standing:
 class Facts:
     """All that was found. A step that is None was not asked: nothing was known to ask it for.
 
-    `begins_at`: of the record before the place, where none begins there. `reported`: what the place's host said last, of each of
-    its sources. `mirror`: the next offset of the edge's partition that the mirror will copy; `staging`: the next one of the
-    central partition that will be staged.
+    `begins_at`: of the record before the place, where none begins there. `reported`: what the
+    place's host said last, of each of its sources. `mirror`: the next offset of the edge's
+    partition that the mirror will copy; `staging`: the next one of the central partition that will
+    be staged.
     """
 
     mirrored: bool
@@ -173,6 +181,8 @@ class Facts:
     def event(self) -> Event | None:
         """The event, as far as a step gave it."""
         given = (
-            step.found.event for step in (self.bucket, self.central, self.edge) if step is not None and step.found is not None
+            step.found.event
+            for step in (self.bucket, self.central, self.edge)
+            if step is not None and step.found is not None
         )
         return next(given, None)

@@ -1,7 +1,9 @@
-"""What ledger and storage hold of an event: its staged row, its bucket, and how far its type's buckets are.
+"""What ledger and storage hold of an event: its staged row, its bucket, and how far its type's
+buckets are.
 
-Of a staged file little is read where the event's id is known: groups tell their first and last id. Of a bucket, blocks are told
-by their first id, as files are sorted by it; those that are not are read whole.
+Of a staged file little is read where the event's id is known: groups tell their first and last id.
+Of a bucket, blocks are told by their first id, as files are sorted by it; those that are not are
+read whole.
 """
 
 from __future__ import annotations
@@ -50,10 +52,19 @@ _PLACE: Final = ("event_id", "range_id", "partition", "offset")
 
 
 class Kept:
-    """The ledger is opened when it is first asked, once, so that a trace goes on where it is away."""
+    """The ledger is opened when it is first asked, once, so that a trace goes on where it is
+    away.
+    """
 
-    def __init__(self, open_ledger: Callable[[], Database], storage: Storage, bucket_seconds: int, say: Say) -> None:
-        self._open_ledger, self._storage, self._length_s, self._say = open_ledger, storage, bucket_seconds, say
+    def __init__(
+        self, open_ledger: Callable[[], Database], storage: Storage, bucket_seconds: int, say: Say
+    ) -> None:
+        self._open_ledger, self._storage, self._length_s, self._say = (
+            open_ledger,
+            storage,
+            bucket_seconds,
+            say,
+        )
         self._opened: Database | HourmarkError | None = None
 
     @property
@@ -77,16 +88,25 @@ class Kept:
 
         def look() -> Looked[Standing]:
             known = frontiers(self._database, self._length_s)
-            found = next((Standing(hour=f.hour, state=f.state) for f in known if f.event_type == event_type), None)
+            found = next(
+                (Standing(hour=f.hour, state=f.state) for f in known if f.event_type == event_type),
+                None,
+            )
             return Looked(found, "the ledger", whole=True)
 
         return asked("the ledger", look)
 
     def reported(self, host: str) -> Looked[tuple[Reporter, ...]]:
-        """The latest reports of the tailer on this host, by its id or name; none where the ledger has never heard of it."""
+        """The latest reports of the tailer on this host, by its id or name; none where the ledger
+        has never heard of it.
+        """
 
         def look() -> Looked[tuple[Reporter, ...]]:
-            known = (r for r in reporters(self._database) if r.kind == _TAILER and host in (r.host_id, r.host_name))
+            known = (
+                r
+                for r in reporters(self._database)
+                if r.kind == _TAILER and host in (r.host_id, r.host_name)
+            )
             found = tuple(sorted(known, key=lambda r: (r.host_id, r.source)))
             return Looked(found or None, "the ledger's reports", whole=True)
 
@@ -97,7 +117,11 @@ class Kept:
 
         def look() -> Looked[int]:
             known = positions_at(self._database, central)
-            return Looked(known[0].next_offset if len(known) == 1 else None, "the ledger's positions", whole=True)
+            return Looked(
+                known[0].next_offset if len(known) == 1 else None,
+                "the ledger's positions",
+                whole=True,
+            )
 
         return asked("the ledger's positions", look)
 
@@ -108,7 +132,8 @@ class Kept:
             groups = [
                 (g, listed)
                 for g, listed in listed_groups_of(self._database, event_type, hour.start_s)
-                if isinstance(sought, ByPosition) or g.first_id <= bytes(sought.event_id) <= g.last_id
+                if isinstance(sought, ByPosition)
+                or g.first_id <= bytes(sought.event_id) <= g.last_id
             ]
             progress = Progress(len(groups), self._say, "staged files")
             found = None
@@ -116,7 +141,9 @@ class Kept:
                 progress.step()
                 if (found := self._staged_in(group, listed_s, hour, sought)) is not None:
                     break
-            return Looked(found, f"{counted(len(groups), 'staged file')} of {event_type} {hour}", whole=True)
+            return Looked(
+                found, f"{counted(len(groups), 'staged file')} of {event_type} {hour}", whole=True
+            )
 
         return asked(f"staged files of {event_type} {hour}", look)
 
@@ -128,7 +155,9 @@ class Kept:
             progress = Progress(sum(len(b.files) for b in buckets), self._say, "files of buckets")
             places = ((b, *file) for b in buckets for file in self._files_with(b, sought, progress))
             found = next(places, None)
-            where = f"{counted(len(buckets), 'closed bucket')} with events of {event_type} {hour}{why}"
+            where = (
+                f"{counted(len(buckets), 'closed bucket')} with events of {event_type} {hour}{why}"
+            )
             return Looked(None if found is None else self._in_bucket(*found), where, whole=not why)
 
         return asked(f"closed buckets of {event_type}", look)
@@ -136,13 +165,17 @@ class Kept:
     def _buckets(self, event_type: str, hour: Hour) -> tuple[tuple[ClosedBucket, ...], str]:
         """Those that may hold events of the hour, and what keeps this from being all of them."""
         try:
-            return closed_buckets(self._database, {event_type: [hour.start_s]}, self._length_s).get(event_type, ()), ""
+            return closed_buckets(self._database, {event_type: [hour.start_s]}, self._length_s).get(
+                event_type, ()
+            ), ""
         except HourmarkError as error:
             told = standing_manifest(self._storage, event_type, hour)
             own = () if told is None else (_closed(event_type, hour, told),)
             return own, f"; later ones were not looked into, which may hold it as late: {error}"
 
-    def _staged_in(self, group: StagedGroup, listed_s: int | None, hour: Hour, sought: ById | ByPosition) -> Staged | None:
+    def _staged_in(
+        self, group: StagedGroup, listed_s: int | None, hour: Hour, sought: ById | ByPosition
+    ) -> Staged | None:
         rows = [Rows(group.first_row, group.rows)]
         if isinstance(sought, ById):
             low = int.from_bytes(sought.event_id, "big")
@@ -150,60 +183,112 @@ class Kept:
             found = table.to_pylist()
         else:
             table, _ = read_rows(self._storage, group.path, rows, _PLACE)
-            of_range = [row for row in table.to_pylist() if row["range_id"] == bytes(sought.range_id)]
-            found = [row for row in of_range if self._position(group, row["event_id"]) == sought.position]
+            of_range = [
+                row for row in table.to_pylist() if row["range_id"] == bytes(sought.range_id)
+            ]
+            found = [
+                row for row in of_range if self._position(group, row["event_id"]) == sought.position
+            ]
         if not found:
             return None
         row = found[0]
         return Staged(
-            path=group.path, event_id=EventId(row["event_id"]), range_id=RangeId(row["range_id"]), partition=row["partition"],
-            offset=row["offset"], hour=hour, listed=None if listed_s is None else Hour(listed_s, self._length_s),
-        )  # fmt: skip
+            path=group.path,
+            event_id=EventId(row["event_id"]),
+            range_id=RangeId(row["range_id"]),
+            partition=row["partition"],
+            offset=row["offset"],
+            hour=hour,
+            listed=None if listed_s is None else Hour(listed_s, self._length_s),
+        )
 
     def _position(self, group: StagedGroup, event_id: bytes) -> int | None:
         low = int.from_bytes(event_id, "big")
-        table, _ = read_rows(self._storage, group.path, [Rows(group.first_row, group.rows)], ("datum",), IdRange(low, low))
-        return next((int(decoded(group.event_type, datum)["position"]) for datum in table.column("datum").to_pylist()), None)
+        table, _ = read_rows(
+            self._storage,
+            group.path,
+            [Rows(group.first_row, group.rows)],
+            ("datum",),
+            IdRange(low, low),
+        )
+        return next(
+            (
+                int(decoded(group.event_type, datum)["position"])
+                for datum in table.column("datum").to_pylist()
+            ),
+            None,
+        )
 
-    def _files_with(self, bucket: ClosedBucket, sought: Sought, progress: Progress) -> Iterator[tuple[str, int, Event]]:
+    def _files_with(
+        self, bucket: ClosedBucket, sought: Sought, progress: Progress
+    ) -> Iterator[tuple[str, int, Event]]:
         for path, _ in bucket.files:
             progress.step()
             try:
                 with self._storage.open(path) as file:
-                    yield from ((path, row, event) for row, event in _events_in(ContainerReader(file), sought))
+                    yield from (
+                        (path, row, event)
+                        for row, event in _events_in(ContainerReader(file), sought)
+                    )
             except StorageError:
                 raise
             except Exception as error:  # damaged bytes make a decoder raise anything
                 hour = Hour(bucket.hour_s, self._length_s)
                 raise Damaged(
-                    f"{self._storage.url(path)} is damaged ({type(error).__name__}: {error}); `hourmark bucket verify "
+                    f"{self._storage.url(path)} is damaged ({type(error).__name__}: {error}); "
+                    "`hourmark bucket verify "
                     f"{bucket.event_type} {hour}` names all that is wrong"
                 ) from error
 
     def _in_bucket(self, bucket: ClosedBucket, path: str, row: int, event: Event) -> InBucket:
         hour = Hour(bucket.hour_s, self._length_s)
         told = read_manifest(self._storage, bucket.event_type, hour)
-        return InBucket(hour=hour, file=path, row=row, event=event, grade=told.grade.value, closed_at_ms=told.closed_at_ms)
+        return InBucket(
+            hour=hour,
+            file=path,
+            row=row,
+            event=event,
+            grade=told.grade.value,
+            closed_at_ms=told.closed_at_ms,
+        )
 
 
 def _closed(event_type: str, hour: Hour, told: Manifest) -> ClosedBucket:
-    files = tuple((f"{hour.bucket_path(event_type)}/{file.name}", file.blake2b) for file in told.files)
-    return ClosedBucket(event_type=event_type, hour_s=hour.start_s, holds=(hour,), events=told.events, index=(), files=files)
+    files = tuple(
+        (f"{hour.bucket_path(event_type)}/{file.name}", file.blake2b) for file in told.files
+    )
+    return ClosedBucket(
+        event_type=event_type,
+        hour_s=hour.start_s,
+        holds=(hour,),
+        events=told.events,
+        index=(),
+        files=files,
+    )
 
 
 def _events_in(container: ContainerReader, sought: Sought) -> Iterator[tuple[int, Event]]:
-    """Row and event of each that is sought. A block is decoded where the id lies between its first id and that of the next."""
+    """Row and event of each that is sought.
+
+    A block is decoded where the id lies between its first id and that of the next.
+    """
     row = 0
     if not isinstance(sought, ById):
         for block in container:
-            yield from ((row + n, event) for n, event in enumerate(_decoded(container, block)) if _stands_at(event, sought))
+            yield from (
+                (row + n, event)
+                for n, event in enumerate(_decoded(container, block))
+                if _stands_at(event, sought)
+            )
             row += block.records
         return
     wanted = bytes(sought.event_id)
     begun = ((container.content(block)[:16], block) for block in container)
     end = (b"\xff" * 16, Block(0, b""))
     for (first, block), (after, _) in itertools.pairwise(itertools.chain(begun, [end])):
-        if first <= wanted <= after or after < first:  # a successor that begins before it: nothing is sorted
+        if (
+            first <= wanted <= after or after < first
+        ):  # a successor that begins before it: nothing is sorted
             events = enumerate(_decoded(container, block))
             yield from ((row + n, event) for n, event in events if event["event_id"] == wanted)
         row += block.records
@@ -215,8 +300,14 @@ def _stands_at(event: Event, sought: ByPosition | ByPlace) -> bool:
         return False
     if isinstance(sought, ByPosition):
         return bool((file["id"], file["generation"]) == (sought.file_id, sought.generation))
-    named = HEX_128.fullmatch(sought.host) is not None or sought.host == event["host"]  # buckets hold no ids of hosts
-    return named and sought.file in (file["id"], event["source"]) and sought.generation in (None, file["generation"])
+    named = (
+        HEX_128.fullmatch(sought.host) is not None or sought.host == event["host"]
+    )  # buckets hold no ids of hosts
+    return (
+        named
+        and sought.file in (file["id"], event["source"])
+        and sought.generation in (None, file["generation"])
+    )
 
 
 def _decoded(container: ContainerReader, block: Block) -> Iterator[Event]:

@@ -1,4 +1,6 @@
-"""What `hourmark trace` can be asked for: an event by its id, a record by its offset, a line by its place on its host. Pure."""
+"""What `hourmark trace` can be asked for: an event by its id, a record by its offset, a line by its
+place on its host. Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,10 @@ from hourmark.records.event_id import EventId
 _RECORD: Final = re.compile(r"([A-Za-z0-9._-]+):([0-9]{1,9}):([0-9]{1,18})")
 _PLACE: Final = re.compile(r"([^:/]+):(.+):([0-9]{1,18})", re.DOTALL)
 _FORMS: Final = (
-    "write an event id, TOPIC:PARTITION:OFFSET, or HOST:FILE:OFFSET, where OFFSET is the byte at which the line begins. For "
-    "FILE:LINE, on the line's host: `hourmark tail trace FILE:LINE --json`, and here --from that"
+    "write an event id, TOPIC:PARTITION:OFFSET, or HOST:FILE:OFFSET, where OFFSET is the byte "
+    "at which the line begins. For "
+    "FILE:LINE, on the line's host: `hourmark tail trace FILE:LINE --json`, and here --from "
+    "that"
 )
 
 
@@ -41,8 +45,8 @@ class OfRecord:
 class OfPlace:
     """A line that begins at byte `offset` of a file.
 
-    `host`: its id, or its name. `file`: its id, or its path when it was read. `generation` None: whichever. `event_type`: whose
-    buckets are read where Kafka has let go of its audit record.
+    `host`: its id, or its name. `file`: its id, or its path when it was read. `generation` None:
+    whichever. `event_type`: whose buckets are read where Kafka has let go of its audit record.
     """
 
     host: str
@@ -80,7 +84,10 @@ def parsed(what: str, event_type: str | None, generation: int | None) -> Questio
     event_id = _event_id(what)
     if event_id is not None:
         if event_type is None:
-            raise UsageError(f"of which type is {what}? name it by --type; `hourmark types list` names those declared")
+            raise UsageError(
+                f"of which type is {what}? name it by --type; `hourmark types list` names "
+                "those declared"
+            )
         return OfEvent(event_id, event_type)
     if match := _RECORD.fullmatch(what):
         return OfRecord(match[1], int(match[2]), int(match[3]))
@@ -90,16 +97,24 @@ def parsed(what: str, event_type: str | None, generation: int | None) -> Questio
 
 
 def told_by_host(answer: str, event_type: str | None = None) -> tuple[OfPlace | None, HostSays]:
-    """Of the JSON that `hourmark tail trace` gives; no place where its host knows none. UsageError where it is other text."""
+    """Of the JSON that `hourmark tail trace` gives; no place where its host knows none.
+
+    UsageError where it is other text.
+    """
     try:
         told: Any = json.loads(answer)
-        says = HostSays(str(told["stage"]), str(told["path"]), str(told["next"]), int(told["losses"]))
+        says = HostSays(
+            str(told["stage"]), str(told["path"]), str(told["next"]), int(told["losses"])
+        )
         if told["offset"] is None or told["file_id"] is None:
             return None, says
         file = str(told["host_id"]), str(told["file_id"])
         return OfPlace(*file, int(told["offset"]), int(told["generation"]), event_type), says
     except (ValueError, LookupError, TypeError) as error:
-        raise UsageError(f"--from: this is not what `hourmark tail trace FILE:LINE --json` prints ({error!r:.100})") from error
+        raise UsageError(
+            "--from: this is not what `hourmark tail trace FILE:LINE --json` prints "
+            f"({error!r:.100})"
+        ) from error
 
 
 def _event_id(text: str) -> EventId | None:

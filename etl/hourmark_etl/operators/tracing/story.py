@@ -1,7 +1,9 @@
-"""What a trace comes to: where the event is, as far along its way as was found, and what each step knew. Pure.
+"""What a trace comes to: where the event is, as far along its way as was found, and what each step
+knew. Pure.
 
-"No" is said of a step that saw all that there is; of one that did not, "not found", with what it looked at. `lost` is said only
-where a step is past the event, what follows was seen whole, and the event is not there.
+"No" is said of a step that saw all that there is; of one that did not, "not found", with what it
+looked at. `lost` is said only where a step is past the event, what follows was seen whole, and the
+event is not there.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from hourmark.records import dead_letters
 from hourmark.records.hours import Hour
 from hourmark_etl.humanize import counted, iso
 from hourmark_etl.model import Reporter
-from hourmark_etl.operators.tracing.found import Acknowledged, Facts, InBucket, Looked, Record, Staged, found
+from hourmark_etl.operators.tracing.found import (
+    Acknowledged,
+    Facts,
+    InBucket,
+    Looked,
+    Record,
+    Staged,
+    found,
+)
 from hourmark_etl.operators.tracing.question import HostSays
 
 
@@ -68,7 +78,9 @@ class Story:
 
 
 _SUMMARY: Final = {
-    Verdict.NOT_FOUND: "not found in what is still held, or was looked at; that is not to say that it is lost",
+    Verdict.NOT_FOUND: (
+        "not found in what is still held, or was looked at; that is not to say that it is lost"
+    ),
     Verdict.UNKNOWN: "unknown: a server that may know did not answer",
     Verdict.ON_HOST: "on its host: no server has acknowledged it",
     Verdict.ACKNOWLEDGED: "acknowledged, and its record is not found in what is still held, or was looked at",
@@ -83,8 +95,17 @@ _SUMMARY: Final = {
 def told(facts: Facts, host: HostSays | None = None) -> Story:
     """Of what was found, and what the line's host said."""
     verdict = _verdict(facts, host)
-    kind = "a dead letter, " if facts.event_type == dead_letters.TYPE and facts.event_id is not None else ""
-    return Story(verdict, _before(facts) + kind + _SUMMARY[verdict], _next_step(verdict, facts, host), tuple(_steps(facts, host)))
+    kind = (
+        "a dead letter, "
+        if facts.event_type == dead_letters.TYPE and facts.event_id is not None
+        else ""
+    )
+    return Story(
+        verdict,
+        _before(facts) + kind + _SUMMARY[verdict],
+        _next_step(verdict, facts, host),
+        tuple(_steps(facts, host)),
+    )
 
 
 def _before(facts: Facts) -> str:
@@ -93,7 +114,9 @@ def _before(facts: Facts) -> str:
     if facts.begins_at is None or acknowledged is None:
         return ""
     blank = "" if acknowledged.record.blanks == 0 else ", or a blank line behind it"
-    return f"a later line of the record that begins at byte {facts.begins_at}{blank}; that record is: "
+    return (
+        f"a later line of the record that begins at byte {facts.begins_at}{blank}; that record is: "
+    )
 
 
 def missing(facts: Facts) -> str | None:
@@ -102,16 +125,29 @@ def missing(facts: Facts) -> str | None:
     if not _is_absent(facts.bucket):
         return None
     if staged is not None:
-        is_closed = standing is not None and staged.listed is not None and staged.listed < standing.hour
-        return f"it was staged for the bucket {staged.listed}, which is closed, and no bucket has it" if is_closed else None
+        is_closed = (
+            standing is not None and staged.listed is not None and staged.listed < standing.hour
+        )
+        return (
+            f"it was staged for the bucket {staged.listed}, which is closed, and no bucket has it"
+            if is_closed
+            else None
+        )
     last = found(facts.central) if facts.mirrored else edge
     if last is not None:
         staging = found(facts.staging) or 0
         is_past = last.offset < staging and _is_absent(facts.staged)
-        return f"staging has passed its record, at {staging}, and no staged file or bucket has it" if is_past else None
+        return (
+            f"staging has passed its record, at {staging}, and no staged file or bucket has it"
+            if is_past
+            else None
+        )
     mirror = found(facts.mirror) or 0
     if edge is not None and mirror > edge.offset and _is_absent(facts.central):
-        return f"the mirror has passed its record, at {mirror}, and the central cluster does not have it"
+        return (
+            f"the mirror has passed its record, at {mirror}, and the central cluster does not "
+            "have it"
+        )
     return None
 
 
@@ -123,10 +159,12 @@ def _verdict(facts: Facts, host: HostSays | None) -> Verdict:
     if missing(facts) is not None:
         return Verdict.LOST
     steps: tuple[tuple[Looked[Any] | None, Verdict], ...] = (
-        (facts.bucket, Verdict.IN_BUCKET), (facts.staged, Verdict.STAGED),
-        (facts.central if facts.mirrored else None, Verdict.MIRRORED), (facts.edge, Verdict.IN_KAFKA),
+        (facts.bucket, Verdict.IN_BUCKET),
+        (facts.staged, Verdict.STAGED),
+        (facts.central if facts.mirrored else None, Verdict.MIRRORED),
+        (facts.edge, Verdict.IN_KAFKA),
         (facts.acknowledged, Verdict.ACKNOWLEDGED),
-    )  # fmt: skip
+    )
     for step, verdict in steps:
         if found(step) is not None:
             return verdict
@@ -144,38 +182,70 @@ def _next_step(verdict: Verdict, facts: Facts, host: HostSays | None) -> str:
         return f"`hourmark bucket cat {event_type} {bucket.hour}` prints that bucket's events"
     if verdict is Verdict.LOST:
         return (
-            "`hourmark mirror verify`, `hourmark ledger check` and `hourmark audit --ranges` say what else is missing; report it"
+            "`hourmark mirror verify`, `hourmark ledger check` and `hourmark audit --ranges` "
+            "say what else is missing; report it"
         )
     if verdict is Verdict.STAGED and (standing := found(facts.standing)) is not None:
-        return f"`hourmark bucket why {event_type} {standing.hour}` says what the type's next hour waits for"
-    if host is not None and (verdict is Verdict.ON_HOST or facts.acknowledged is None):  # its host knows of no place to ask for
+        return (
+            f"`hourmark bucket why {event_type} {standing.hour}` says what the type's next "
+            "hour waits for"
+        )
+    if host is not None and (
+        verdict is Verdict.ON_HOST or facts.acknowledged is None
+    ):  # its host knows of no place to ask for
         return host.next_step
     reports = found(facts.reported) or ()
     if verdict is Verdict.NOT_FOUND and any(r.lost_bytes or r.unknown_losses for r in reports):
-        return "its host has lost lines before they were read: `hourmark tail status` there names files and times"
+        return (
+            "its host has lost lines before they were read: `hourmark tail status` there "
+            "names files and times"
+        )
     return {
         Verdict.STAGED: "`hourmark bucket ls` says what the type's next hour waits for",
         Verdict.MIRRORED: "see in the log of `hourmark etl run` that batches are staged",
-        Verdict.IN_KAFKA: "`hourmark mirror lag` says whether the mirror copies; `hourmark etl run` stages what it has copied",
-        Verdict.ACKNOWLEDGED: "is the byte where a line begins? A blank line makes no record; then `hourmark audit --ranges`",
-        Verdict.NOT_FOUND: "see what each step looked at; --since, --until and --records-max look further. On the line's host, "
+        Verdict.IN_KAFKA: (
+            "`hourmark mirror lag` says whether the mirror copies; `hourmark etl run` stages "
+            "what it has copied"
+        ),
+        Verdict.ACKNOWLEDGED: (
+            "is the byte where a line begins? A blank line makes no record; then `hourmark "
+            "audit --ranges`"
+        ),
+        Verdict.NOT_FOUND: "see what each step looked at; --since, --until and --records-max "
+        "look further. On the line's host, "
         "`hourmark tail trace FILE:LINE` says whether it was sent",
     }.get(verdict, "see that the servers named are up and can be reached from here, and ask again")
 
 
 def _steps(facts: Facts, host: HostSays | None) -> Iterator[Step]:
     if host is not None:
-        losses = f"; losses were noted {host.losses} times under the file's names" if host.losses else ""
+        losses = (
+            f"; losses were noted {host.losses} times under the file's names" if host.losses else ""
+        )
         yield Step("host", State.YES, f"{host.stage}: {host.path}{losses}")
     if facts.reported is not None:
-        yield _step("reported", facts.reported, _reported, "no tailer of that host id or name has ever reported")
-    yield _step("acknowledged", facts.acknowledged, _acknowledged, "no audit record: nobody was told that it is in Kafka")
+        yield _step(
+            "reported",
+            facts.reported,
+            _reported,
+            "no tailer of that host id or name has ever reported",
+        )
+    yield _step(
+        "acknowledged",
+        facts.acknowledged,
+        _acknowledged,
+        "no audit record: nobody was told that it is in Kafka",
+    )
     yield _step("edge", facts.edge, _record)
     if facts.mirrored:
         yield _step("mirrored", facts.central, _record, _behind(facts.mirror, "the mirror copies"))
     yield _step("staged", facts.staged, _staged, _behind(facts.staging, "staging goes on"))
     yield _step("bucket", facts.bucket, _in_bucket, _frontier(facts))
-    if (event := facts.event) is not None and facts.event_type == dead_letters.TYPE and "reason" in event:
+    if (
+        (event := facts.event) is not None
+        and facts.event_type == dead_letters.TYPE
+        and "reason" in event
+    ):
         yield Step("dead letter", State.YES, f"{event['reason']}: {printable(event['detail'])}")
     if (what := missing(facts)) is not None:
         yield Step("lost", State.YES, what)
@@ -197,44 +267,71 @@ def _reported(reports: Sequence[Reporter]) -> str:
 
 
 def _report(r: Reporter) -> str:
-    caught_up = "has never caught up" if r.caught_up_at_ms is None else f"had caught up at {iso(r.caught_up_at_ms)}"
+    caught_up = (
+        "has never caught up"
+        if r.caught_up_at_ms is None
+        else f"had caught up at {iso(r.caught_up_at_ms)}"
+    )
     lost = f", {counted(r.lost_bytes, 'byte')} lost before they were read" if r.lost_bytes else ""
-    unknown = f", {counted(r.unknown_losses, 'occasion')} of unknown loss" if r.unknown_losses else ""
+    unknown = (
+        f", {counted(r.unknown_losses, 'occasion')} of unknown loss" if r.unknown_losses else ""
+    )
     goodbye = ", and said goodbye" if r.goodbye else ""
     return (
-        f"{printable(r.name)} ({r.host_id}) {caught_up}, {counted(r.pending_bytes, 'byte')} pending{lost}{unknown}; received at "
+        f"{printable(r.name)} ({r.host_id}) {caught_up}, {counted(r.pending_bytes, 'byte')} "
+        f"pending{lost}{unknown}; received at "
         f"{iso(r.received_at_ms)}{goodbye}"
     )
 
 
 def _acknowledged(told: Acknowledged) -> str:
     r = told.record
-    promised = ", ".join(f"{p.count} of {p.event_type} {iso(p.hour_start_s * 1000)[:16]}" for p in r.promised) or "nothing"
+    promised = (
+        ", ".join(
+            f"{p.count} of {p.event_type} {iso(p.hour_start_s * 1000)[:16]}" for p in r.promised
+        )
+        or "nothing"
+    )
     blanks = f", {counted(r.blanks, 'blank line')}" if r.blanks else ""
     others = ""
     if told.other_files:
         files = counted(told.other_files, "older file")
-        others = f"; {files} of this path had the place too: --until, --generation or the file's id tell them apart"
+        others = (
+            f"; {files} of this path had the place too: --until, --generation or the file's "
+            "id tell them apart"
+        )
     return (
-        f"at {iso(told.at_ms)}: {r.kind} {r.range_id} [{r.start}, {r.end}) of {printable(r.path)} on {printable(r.host_name)}, "
-        f"file {r.file_id} generation {r.generation}, {counted(r.lines, 'line')}{blanks}; promised: {promised} "
+        f"at {iso(told.at_ms)}: {r.kind} {r.range_id} [{r.start}, {r.end}) of "
+        f"{printable(r.path)} on {printable(r.host_name)}, "
+        f"file {r.file_id} generation {r.generation}, {counted(r.lines, 'line')}{blanks}; "
+        f"promised: {promised} "
         f"({told.topic}-{told.partition} offset {told.offset}){others}"
     )
 
 
 def _record(r: Record) -> str:
-    return f"topic {r.topic} partition {r.partition} offset {r.offset}, written at {iso(r.at_ms)}, in range {r.range_id}"
+    return (
+        f"topic {r.topic} partition {r.partition} offset {r.offset}, written at "
+        f"{iso(r.at_ms)}, in range {r.range_id}"
+    )
 
 
 def _staged(s: Staged) -> str:
-    listed = f"listed for the bucket {s.listed}" if s.listed is not None else "listed for no bucket yet"
-    return f"{s.path}, from central partition {s.partition} offset {s.offset}; hour {s.hour}, {listed}"
+    listed = (
+        f"listed for the bucket {s.listed}" if s.listed is not None else "listed for no bucket yet"
+    )
+    return (
+        f"{s.path}, from central partition {s.partition} offset {s.offset}; hour {s.hour}, {listed}"
+    )
 
 
 def _in_bucket(b: InBucket) -> str:
     own = Hour.of(b.event_id.time_ms, b.hour.length_s)
     late = f", as late: its own hour is {own}" if own != b.hour else ""
-    return f"{b.file}, record {b.row} from 0; bucket {b.hour}, closed as {b.grade} at {iso(b.closed_at_ms)}{late}"
+    return (
+        f"{b.file}, record {b.row} from 0; bucket {b.hour}, closed as {b.grade} at "
+        f"{iso(b.closed_at_ms)}{late}"
+    )
 
 
 def _behind(step: Looked[int] | None, what: str) -> str:
@@ -248,7 +345,10 @@ def _frontier(facts: Facts) -> str:
         return ""
     if facts.standing.found is None:
         return facts.standing.failed or f"the ledger knows no type {facts.event_type}"
-    return f"the next hour of {facts.event_type} to close is {facts.standing.found.hour} ({facts.standing.found.state.value})"
+    return (
+        f"the next hour of {facts.event_type} to close is {facts.standing.found.hour} "
+        f"({facts.standing.found.state.value})"
+    )
 
 
 def printable(text: str) -> str:

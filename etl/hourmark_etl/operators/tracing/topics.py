@@ -1,8 +1,9 @@
-"""Kafka, as a trace reads it: a record by its offset, or what was written between two times, found by timestamps.
+"""Kafka, as a trace reads it: a record by its offset, or what was written between two times, found
+by timestamps.
 
-Timestamps are of the delivery services' clocks; records of one range, and its audit record, are written within one request. So
-whatever is known of one bounds where the others are looked for. No more than `records_max` records are read in one step, and
-what was read is told.
+Timestamps are of the delivery services' clocks; records of one range, and its audit record, are
+written within one request. So whatever is known of one bounds where the others are looked for. No
+more than `records_max` records are read in one step, and what was read is told.
 """
 
 from __future__ import annotations
@@ -30,19 +31,35 @@ from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_etl.buckets.reader import Event
 from hourmark_etl.humanize import counted, iso
 from hourmark_etl.operators.letters_read import Progress, Say
-from hourmark_etl.operators.tracing.found import Acknowledged, ById, ByPosition, Looked, Record, Site, T, asked
+from hourmark_etl.operators.tracing.found import (
+    Acknowledged,
+    ById,
+    ByPosition,
+    Looked,
+    Record,
+    Site,
+    T,
+    asked,
+)
 from hourmark_etl.operators.tracing.question import OfPlace
 
 RECORDS_MAX: Final = 200_000
 _STALL_S: Final = 10.0
 _AT_ONCE: Final = 20_000  # audit records, the newest first
-_REQUEST_MS: Final = 600_000  # a request's first record and its last lie no further apart, services' clocks included
-_ENVELOPE: Final = Datum({"type": "record", "name": "envelope", "namespace": NAMESPACE, "fields": ENVELOPE})
+_REQUEST_MS: Final = (
+    600_000  # a request's first record and its last lie no further apart, services' clocks included
+)
+_ENVELOPE: Final = Datum(
+    {"type": "record", "name": "envelope", "namespace": NAMESPACE, "fields": ENVELOPE}
+)
 _LETTER: Final = Datum(DEAD_LETTERS.schema())
 
 
 class _Spans(NamedTuple):
-    """Offsets to read of each partition. `whole`: the log still has all of the time asked for, and none of it is left out."""
+    """Offsets to read of each partition.
+
+    `whole`: the log still has all of the time asked for, and none of it is left out.
+    """
 
     of: Mapping[Partition, tuple[int, int]]
     whole: bool = True
@@ -57,29 +74,46 @@ class _Spans(NamedTuple):
 class Topics:
     """Both clusters, or the one that is both."""
 
-    def __init__(self, kafka: Kafka, say: Say, *, now_ms: int, records_max: int = RECORDS_MAX) -> None:
+    def __init__(
+        self, kafka: Kafka, say: Say, *, now_ms: int, records_max: int = RECORDS_MAX
+    ) -> None:
         self.alias = kafka.edge_alias if kafka.mirrored else None
-        self._clusters = {Site.EDGE: Cluster(kafka.edge, "edge"), Site.CENTRAL: Cluster(kafka.central_cluster, "central")}
+        self._clusters = {
+            Site.EDGE: Cluster(kafka.edge, "edge"),
+            Site.CENTRAL: Cluster(kafka.central_cluster, "central"),
+        }
         self._say, self._records_max = say, records_max
         self._latest_ms = now_ms + _REQUEST_MS  # by clocks that are ahead of this one
         self._away: dict[Site, str] = {}  # what did not answer is not waited for again
 
     def topic_of(self, site: Site, event_type: str) -> str:
         """The topic of a type."""
-        return events_topic(event_type) if site is Site.EDGE else central_topic(events_topic(event_type), self.alias)
+        return (
+            events_topic(event_type)
+            if site is Site.EDGE
+            else central_topic(events_topic(event_type), self.alias)
+        )
 
     def audit_of_place(self, place: OfPlace, from_ms: int, to_ms: int) -> Looked[Acknowledged]:
         """The newest audit record whose range holds the place, of those written between the two."""
-        return self._audit(lambda site, topic: self._newest_audit(site, topic, place, from_ms, to_ms))
+        return self._audit(
+            lambda site, topic: self._newest_audit(site, topic, place, from_ms, to_ms)
+        )
 
     def audit_of_range(self, range_id: RangeId, near_ms: int) -> Looked[Acknowledged]:
-        """The audit record of the range, one of whose records was written at `near_ms`: hours later, where that try failed."""
+        """The audit record of the range, one of whose records was written at `near_ms`: hours
+        later, where that try failed.
+        """
 
         def look(site: Site, topic: str) -> Looked[Acknowledged]:
             from_ms, to_ms = near_ms - _REQUEST_MS, self._latest_ms
             spans = self._spans(site, topic, None, from_ms, to_ms)
             first = self._first(site, spans, lambda m: m.key() == bytes(range_id))
-            return Looked(None if first is None else _acknowledged(first), _where(topic, spans, from_ms, to_ms), spans.whole)
+            return Looked(
+                None if first is None else _acknowledged(first),
+                _where(topic, spans, from_ms, to_ms),
+                spans.whole,
+            )
 
         return self._audit(look)
 
@@ -95,27 +129,44 @@ class Topics:
     def at(self, site: Site, topic: str, partition: int, offset: int) -> Looked[Record]:
         """The record that stands there."""
         return asked(
-            f"{topic}-{partition} of the {site.value} cluster", lambda: self._at(site, Partition(topic, partition), offset)
+            f"{topic}-{partition} of the {site.value} cluster",
+            lambda: self._at(site, Partition(topic, partition), offset),
         )
 
     def find(
-        self, site: Site, topic: str, sought: ById | ByPosition, from_ms: int, to_ms: int | None, partition: int | None = None
+        self,
+        site: Site,
+        topic: str,
+        sought: ById | ByPosition,
+        from_ms: int,
+        to_ms: int | None,
+        partition: int | None = None,
     ) -> Looked[Record]:
-        """The first record that is sought, of those written between the two; `to_ms` None: up to now."""
+        """The first record that is sought, of those written between the two; `to_ms` None: up to
+        now.
+        """
         until_ms = self._latest_ms if to_ms is None else to_ms
 
         def look() -> Looked[Record]:
             spans = self._spans(site, topic, partition, from_ms, until_ms)
             first = self._first(site, spans, lambda m: _is_sought(m, sought))
-            return Looked(None if first is None else _record(first), _where(topic, spans, from_ms, until_ms), spans.whole)
+            return Looked(
+                None if first is None else _record(first),
+                _where(topic, spans, from_ms, until_ms),
+                spans.whole,
+            )
 
         return self._asked(site, topic, look)
 
     def of_request(self, topic: str, sought: ById | ByPosition, audited_ms: int) -> Looked[Record]:
         """A record at the edge of the range whose audit record was written then."""
-        return self.find(Site.EDGE, topic, sought, audited_ms - _REQUEST_MS, audited_ms + _REQUEST_MS)
+        return self.find(
+            Site.EDGE, topic, sought, audited_ms - _REQUEST_MS, audited_ms + _REQUEST_MS
+        )
 
-    def last_of_request(self, topic: str, range_id: RangeId, position: int, audited_ms: int) -> Looked[Record]:
+    def last_of_request(
+        self, topic: str, range_id: RangeId, position: int, audited_ms: int
+    ) -> Looked[Record]:
         """The record at the edge of this range that begins last, at or before the position."""
 
         def look() -> Looked[Record]:
@@ -123,7 +174,11 @@ class Topics:
             spans = self._spans(Site.EDGE, topic, None, from_ms, to_ms)
             messages = self._read(Site.EDGE, spans, Progress(spans.records, self._say))
             with contextlib.closing(messages):
-                of_range = (_record(m) for m in messages if (m.key() or b"")[-len(range_id) :] == bytes(range_id))
+                of_range = (
+                    _record(m)
+                    for m in messages
+                    if (m.key() or b"")[-len(range_id) :] == bytes(range_id)
+                )
                 before = [r for r in of_range if r.event["position"] <= position]
             last = max(before, key=lambda r: int(r.event["position"]), default=None)
             return Looked(last, _where(topic, spans, from_ms, to_ms), spans.whole)
@@ -131,12 +186,20 @@ class Topics:
         return self._asked(Site.EDGE, topic, look)
 
     def mirrored_to(self, topic: str, partition: int) -> Looked[int]:
-        """The next offset of the edge's partition that the mirror will copy; 0 where it has copied nothing."""
+        """The next offset of the edge's partition that the mirror will copy; 0 where it has copied
+        nothing.
+        """
 
         def look() -> Looked[int]:
             assert self.alias is not None, "there is no mirror"
-            with contextlib.closing(MirrorPositions(self._clusters[Site.CENTRAL].settings, self.alias)) as positions:
-                return Looked(positions.refresh().get(Partition(topic, partition), 0), "the mirror's positions", whole=True)
+            with contextlib.closing(
+                MirrorPositions(self._clusters[Site.CENTRAL].settings, self.alias)
+            ) as positions:
+                return Looked(
+                    positions.refresh().get(Partition(topic, partition), 0),
+                    "the mirror's positions",
+                    whole=True,
+                )
 
         return self._asked(Site.CENTRAL, "the mirror's positions", look)
 
@@ -152,7 +215,9 @@ class Topics:
 
         return asked(f"{what} of the {site.value} cluster", known)
 
-    def _newest_audit(self, site: Site, topic: str, place: OfPlace, from_ms: int, to_ms: int) -> Looked[Acknowledged]:
+    def _newest_audit(
+        self, site: Site, topic: str, place: OfPlace, from_ms: int, to_ms: int
+    ) -> Looked[Acknowledged]:
         """Piece by piece, backwards: what is asked for is as a rule of today."""
         spans = self._spans(site, topic, None, from_ms, to_ms, newest=True)
         progress = Progress(spans.records, self._say)
@@ -184,7 +249,16 @@ class Topics:
         first = self._first(site, _Spans({place: (offset, offset + 1)}), lambda _: True)
         return Looked(None if first is None else _record(first), where, whole=True)
 
-    def _spans(self, site: Site, topic: str, partition: int | None, from_ms: int, to_ms: int, *, newest: bool = False) -> _Spans:
+    def _spans(
+        self,
+        site: Site,
+        topic: str,
+        partition: int | None,
+        from_ms: int,
+        to_ms: int,
+        *,
+        newest: bool = False,
+    ) -> _Spans:
         cluster = self._clusters[site]
         info = cluster.topics([topic]).get(topic)
         if info is None:
@@ -193,18 +267,28 @@ class Topics:
         starts, froms = cluster.starts(partitions), cluster.at_time(partitions, max(0, from_ms))
         ends = cluster.at_time(partitions, to_ms)
         share = -(-self._records_max // max(1, len(partitions)))
-        wanted = {p: (int(max(starts[p], froms[p])), int(max(ends[p], froms[p]))) for p in partitions}
+        wanted = {
+            p: (int(max(starts[p], froms[p])), int(max(ends[p], froms[p]))) for p in partitions
+        }
         if newest:
             cut = {p: (max(start, end - share), end) for p, (start, end) in wanted.items()}
         else:
             cut = {p: (start, min(end, start + share)) for p, (start, end) in wanted.items()}
-        return _Spans(cut, cut == wanted and all(starts[p] == 0 or froms[p] > starts[p] for p in partitions))
+        return _Spans(
+            cut, cut == wanted and all(starts[p] == 0 or froms[p] > starts[p] for p in partitions)
+        )
 
-    def _first(self, site: Site, spans: _Spans, is_sought: Callable[[Message], bool]) -> Message | None:
-        with contextlib.closing(self._read(site, spans, Progress(spans.records, self._say))) as messages:
+    def _first(
+        self, site: Site, spans: _Spans, is_sought: Callable[[Message], bool]
+    ) -> Message | None:
+        with contextlib.closing(
+            self._read(site, spans, Progress(spans.records, self._say))
+        ) as messages:
             return next((m for m in messages if is_sought(m)), None)
 
-    def _read(self, site: Site, spans: _Spans, progress: Progress) -> Generator[Message, None, None]:
+    def _read(
+        self, site: Site, spans: _Spans, progress: Progress
+    ) -> Generator[Message, None, None]:
         reader = CommittedReader(self._clusters[site].settings, site.value, stall_s=_STALL_S)
         with contextlib.closing(reader), contextlib.closing(reader.read(spans.of)) as batches:
             for message in (message for runs in batches for run in runs for message in run.records):
@@ -245,11 +329,16 @@ def _acknowledged(message: Message) -> Acknowledged:
     try:
         record = AuditRecord.decode(unframe(message.value() or b"")[1])
     except ValueError as error:
-        raise Finding(f"{_place(message)} holds no audit record that this software can read ({error!r:.200})") from error
+        raise Finding(
+            f"{_place(message)} holds no audit record that this software can read ({error!r:.200})"
+        ) from error
     return Acknowledged(
-        record=record, at_ms=message.timestamp()[1], topic=str(message.topic()), partition=message.partition() or 0,
+        record=record,
+        at_ms=message.timestamp()[1],
+        topic=str(message.topic()),
+        partition=message.partition() or 0,
         offset=message.offset() or 0,
-    )  # fmt: skip
+    )
 
 
 def _record(message: Message) -> Record:
@@ -258,11 +347,18 @@ def _record(message: Message) -> Record:
         key = RecordKey.decode(message.key() or b"")
         event = decoded(topic.rpartition(".")[2], unframe(message.value() or b"")[1])
     except ValueError as error:
-        raise Finding(f"{_place(message)} holds no event: {error}; only delivery services may write there") from error
+        raise Finding(
+            f"{_place(message)} holds no event: {error}; only delivery services may write there"
+        ) from error
     return Record(
-        topic=topic, partition=message.partition() or 0, offset=message.offset() or 0, at_ms=message.timestamp()[1],
-        event_id=key.event_id, range_id=key.range_id, event=event,
-    )  # fmt: skip
+        topic=topic,
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        at_ms=message.timestamp()[1],
+        event_id=key.event_id,
+        range_id=key.range_id,
+        event=event,
+    )
 
 
 def _is_sought(message: Message, sought: ById | ByPosition) -> bool:
@@ -278,7 +374,11 @@ def _where(topic: str, spans: _Spans, from_ms: int, to_ms: int) -> str:
     if spans.is_missing:
         return f"{topic}: there is no such topic"
     span = f"written from {iso(max(0, from_ms))} to {iso(to_ms)}"
-    left = "" if spans.whole else "; the log has lost some, or more were not looked at (--since, --until, --records-max)"
+    left = (
+        ""
+        if spans.whole
+        else "; the log has lost some, or more were not looked at (--since, --until, --records-max)"
+    )
     return f"{topic}: {counted(spans.records, 'record')} {span}{left}"
 
 

@@ -1,6 +1,8 @@
-"""The steps of a trace, each asked for what the others told: from an id, a record or a place to all that is known of it.
+"""The steps of a trace, each asked for what the others told: from an id, a record or a place to all
+that is known of it.
 
-A step is skipped where nothing is known to ask it for. A server that does not answer costs its own step.
+A step is skipped where nothing is known to ask it for. A server that does not answer costs its own
+step.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ from hourmark_etl.operators.tracing.found import (
 from hourmark_etl.operators.tracing.question import OfEvent, OfPlace, OfRecord, Question
 from hourmark_etl.operators.tracing.topics import type_of_topic
 
-_EARLY_MS: Final = 1_200_000  # an event's time lies at most 15 minutes after it was observed, by clocks that agree within five
+# an event's time lies at most 15 minutes after it was observed, by clocks that agree within five
+_EARLY_MS: Final = 1_200_000
 _LATE_MS: Final = 8 * 86_400_000  # and its record, as a rule, within the allowed lateness
 
 
@@ -50,10 +53,20 @@ class Topics(Protocol):
     def audit_of_range(self, range_id: RangeId, near_ms: int) -> Looked[Acknowledged]: ...
     def at(self, site: Site, topic: str, partition: int, offset: int) -> Looked[Record]: ...
     def find(
-        self, site: Site, topic: str, sought: ById | ByPosition, from_ms: int, to_ms: int | None, partition: int | None = None
+        self,
+        site: Site,
+        topic: str,
+        sought: ById | ByPosition,
+        from_ms: int,
+        to_ms: int | None,
+        partition: int | None = None,
     ) -> Looked[Record]: ...
-    def of_request(self, topic: str, sought: ById | ByPosition, audited_ms: int) -> Looked[Record]: ...
-    def last_of_request(self, topic: str, range_id: RangeId, position: int, audited_ms: int) -> Looked[Record]: ...
+    def of_request(
+        self, topic: str, sought: ById | ByPosition, audited_ms: int
+    ) -> Looked[Record]: ...
+    def last_of_request(
+        self, topic: str, range_id: RangeId, position: int, audited_ms: int
+    ) -> Looked[Record]: ...
     def mirrored_to(self, topic: str, partition: int) -> Looked[int]: ...
 
 
@@ -99,18 +112,29 @@ class Walk:
         meant = type_of_topic(asked.topic, self.topics.alias)
         if meant is None:
             raise UsageError(
-                f"{asked.topic} is no topic of events: those are called {events_topic('TYPE')}, and on the central cluster "
+                f"{asked.topic} is no topic of events: those are called {events_topic('TYPE')}, "
+                "and on the central cluster "
                 f"{self.topics.topic_of(Site.CENTRAL, 'TYPE')}"
             )
         site, event_type = meant
         record = self.topics.at(site, asked.topic, asked.partition, asked.offset)
         facts = dataclasses.replace(self._facts(), event_type=event_type)
-        facts = dataclasses.replace(facts, edge=record) if site is Site.EDGE else dataclasses.replace(facts, central=record)
-        return facts if record.found is None else self._of_event(event_type, record.found.event_id, facts)
+        facts = (
+            dataclasses.replace(facts, edge=record)
+            if site is Site.EDGE
+            else dataclasses.replace(facts, central=record)
+        )
+        return (
+            facts
+            if record.found is None
+            else self._of_event(event_type, record.found.event_id, facts)
+        )
 
     def _of_place(self, place: OfPlace) -> Facts:
         audit = self.topics.audit_of_place(place, self.window.since_ms, self.window.until_ms)
-        facts = dataclasses.replace(self._facts(), acknowledged=audit, reported=self.kept.reported(place.host))
+        facts = dataclasses.replace(
+            self._facts(), acknowledged=audit, reported=self.kept.reported(place.host)
+        )
         if audit.found is None:
             return self._in_old_buckets(place, facts) if place.event_type is not None else facts
         record = audit.found.record
@@ -122,26 +146,43 @@ class Walk:
                 return self._of_event(event_type, staged.found.event_id, facts)
             edge = self.topics.of_request(events_topic(event_type), sought, audit.found.at_ms)
             if edge.found is not None:
-                return self._of_event(event_type, edge.found.event_id, dataclasses.replace(facts, edge=edge))
+                return self._of_event(
+                    event_type, edge.found.event_id, dataclasses.replace(facts, edge=edge)
+                )
             bucket = self.kept.bucket(event_type, hour, sought)
             if bucket.found is not None:
-                return self._of_event(event_type, bucket.found.event_id, dataclasses.replace(facts, bucket=bucket))
-            facts = dataclasses.replace(facts, event_type=event_type, edge=edge, staged=staged, bucket=bucket)
+                return self._of_event(
+                    event_type, bucket.found.event_id, dataclasses.replace(facts, bucket=bucket)
+                )
+            facts = dataclasses.replace(
+                facts, event_type=event_type, edge=edge, staged=staged, bucket=bucket
+            )
         return self._before(place, audit.found, facts)
 
     def _before(self, place: OfPlace, told: Acknowledged, facts: Facts) -> Facts:
-        """No record begins there: the one before it, of which the place may be a later line. `facts`: without it."""
+        """No record begins there: the one before it, of which the place may be a later line.
+
+        `facts`: without it.
+        """
         r = told.record
         last: tuple[int, str, Looked[Record]] | None = None
         for event_type, _ in self._promised(r):
-            looked = self.topics.last_of_request(events_topic(event_type), r.range_id, place.offset, told.at_ms)
-            if looked.found is not None and (last is None or looked.found.event["position"] > last[0]):
+            looked = self.topics.last_of_request(
+                events_topic(event_type), r.range_id, place.offset, told.at_ms
+            )
+            if looked.found is not None and (
+                last is None or looked.found.event["position"] > last[0]
+            ):
                 last = looked.found.event["position"], event_type, looked
         if last is None or last[2].found is None:
             return facts
         begins_at, event_type, edge = last
         known = dataclasses.replace(
-            self._facts(), acknowledged=facts.acknowledged, reported=facts.reported, begins_at=begins_at, edge=edge
+            self._facts(),
+            acknowledged=facts.acknowledged,
+            reported=facts.reported,
+            begins_at=begins_at,
+            edge=edge,
         )
         return self._of_event(event_type, last[2].found.event_id, known)
 
@@ -149,9 +190,14 @@ class Walk:
         """Buckets outlive audit records: those of the hours asked for are read, all of them."""
         assert place.event_type is not None
         if not self.window.since_ms:
-            raise UsageError("--type of a place reads the type's closed buckets: name their hours by --since and --until")
+            raise UsageError(
+                "--type of a place reads the type's closed buckets: name their hours by "
+                "--since and --until"
+            )
         sought = ByPlace(place.host, place.file, place.generation, place.offset)
-        hour, last = (Hour.of(ms, self.bucket_seconds) for ms in (self.window.since_ms, self.window.until_ms))
+        hour, last = (
+            Hour.of(ms, self.bucket_seconds) for ms in (self.window.since_ms, self.window.until_ms)
+        )
         seen = list[Looked[InBucket]]()
         while hour <= last:
             seen.append(self.kept.bucket(place.event_type, hour, sought))
@@ -160,41 +206,74 @@ class Walk:
             if seen[-1].failed is not None:
                 break
             hour = hour.next()
-        where = f"closed buckets of {place.event_type} from {Hour.of(self.window.since_ms, self.bucket_seconds)} to {last}"
-        bucket: Looked[InBucket] = Looked(None, where, whole=all(s.whole for s in seen), failed=seen[-1].failed)
+        where = (
+            f"closed buckets of {place.event_type} from "
+            f"{Hour.of(self.window.since_ms, self.bucket_seconds)} to {last}"
+        )
+        bucket: Looked[InBucket] = Looked(
+            None, where, whole=all(s.whole for s in seen), failed=seen[-1].failed
+        )
         return dataclasses.replace(facts, event_type=place.event_type, bucket=bucket)
 
     def _promised(self, record: AuditRecord) -> Iterator[tuple[str, Hour]]:
         """Where a line of the range may have gone: types and hours of events, then dead letters."""
-        for p in sorted(record.promised, key=lambda p: (p.event_type == dead_letters.TYPE, -p.count)):
+        for p in sorted(
+            record.promised, key=lambda p: (p.event_type == dead_letters.TYPE, -p.count)
+        ):
             yield p.event_type, Hour(p.hour_start_s, self.bucket_seconds)
 
     def _of_event(self, event_type: str, event_id: EventId, facts: Facts) -> Facts:
         """`facts`: what is known already."""
         sought, hour = ById(event_id), Hour.of(event_id.time_ms, self.bucket_seconds)
-        # The ledger's frontier comes first: an hour that it calls closed has its bucket, whatever happens meanwhile.
-        facts = dataclasses.replace(facts, event_type=event_type, event_id=event_id, standing=self.kept.standing(event_type))
+        # The ledger's frontier comes first: an hour that it calls closed has its bucket, whatever
+        # happens meanwhile.
+        facts = dataclasses.replace(
+            facts, event_type=event_type, event_id=event_id, standing=self.kept.standing(event_type)
+        )
         staged = self.kept.staged(event_type, hour, sought)
-        facts = dataclasses.replace(facts, staged=staged, bucket=self.kept.bucket(event_type, hour, sought))
+        facts = dataclasses.replace(
+            facts, staged=staged, bucket=self.kept.bucket(event_type, hour, sought)
+        )
         facts = self._with_edge(self._with_central(facts, staged, sought), sought)
         if facts.mirrored and facts.central is None:
             at_edge = found(facts.edge)
-            copied = self._by_time(Site.CENTRAL, sought, facts) if at_edge is None else self._copy_of(
-                at_edge, Site.CENTRAL, event_type, sought
-            )  # fmt: skip
+            copied = (
+                self._by_time(Site.CENTRAL, sought, facts)
+                if at_edge is None
+                else self._copy_of(at_edge, Site.CENTRAL, event_type, sought)
+            )
             facts = dataclasses.replace(facts, central=copied)
         return self._with_audit(self._with_progress(facts))
 
     def _with_central(self, facts: Facts, staged: Looked[Staged], sought: ById) -> Facts:
         """The very record that was staged."""
-        if facts.central is not None or staged.found is None or not (facts.mirrored or facts.edge is None):
+        if (
+            facts.central is not None
+            or staged.found is None
+            or not (facts.mirrored or facts.edge is None)
+        ):
             return facts
         assert facts.event_type is not None
         site = Site.CENTRAL if facts.mirrored else Site.EDGE
-        record = self.topics.at(site, self.topics.topic_of(site, facts.event_type), staged.found.partition, staged.found.offset)
-        if record.found is not None and record.found.event_id != sought.event_id:  # of a topic that was made anew since
-            record = Looked(None, f"{record.where}, where another event stands: the topic is not the one that was staged")
-        return dataclasses.replace(facts, central=record) if facts.mirrored else dataclasses.replace(facts, edge=record)
+        record = self.topics.at(
+            site,
+            self.topics.topic_of(site, facts.event_type),
+            staged.found.partition,
+            staged.found.offset,
+        )
+        if (
+            record.found is not None and record.found.event_id != sought.event_id
+        ):  # of a topic that was made anew since
+            record = Looked(
+                None,
+                f"{record.where}, where another event stands: the topic is not the one "
+                "that was staged",
+            )
+        return (
+            dataclasses.replace(facts, central=record)
+            if facts.mirrored
+            else dataclasses.replace(facts, edge=record)
+        )
 
     def _with_edge(self, facts: Facts, sought: ById) -> Facts:
         if facts.edge is not None and facts.edge.found is not None:
@@ -211,23 +290,51 @@ class Walk:
         """By the time that its id tells."""
         assert facts.event_type is not None
         time_ms = sought.event_id.time_ms
-        from_ms, to_ms = max(time_ms - _EARLY_MS, self.window.since_ms), min(time_ms + _LATE_MS, self.window.until_ms)
-        return self.topics.find(site, self.topics.topic_of(site, facts.event_type), sought, from_ms, to_ms)
+        from_ms, to_ms = (
+            max(time_ms - _EARLY_MS, self.window.since_ms),
+            min(time_ms + _LATE_MS, self.window.until_ms),
+        )
+        return self.topics.find(
+            site, self.topics.topic_of(site, facts.event_type), sought, from_ms, to_ms
+        )
 
     def _copy_of(self, record: Record, site: Site, event_type: str, sought: ById) -> Looked[Record]:
-        """The mirror keeps partition and timestamp. Later ones may stand before it, by another service's clock."""
-        return self.topics.find(site, self.topics.topic_of(site, event_type), sought, record.at_ms, None, record.partition)
+        """The mirror keeps partition and timestamp.
+
+        Later ones may stand before it, by another service's clock.
+        """
+        return self.topics.find(
+            site,
+            self.topics.topic_of(site, event_type),
+            sought,
+            record.at_ms,
+            None,
+            record.partition,
+        )
 
     def _with_progress(self, facts: Facts) -> Facts:
-        """How far mirror and staging are. Where one is past the record by now, what follows is asked once more."""
+        """How far mirror and staging are.
+
+        Where one is past the record by now, what follows is asked once more.
+        """
         edge = facts.edge.found if facts.edge is not None else None
-        if facts.mirrored and edge is not None and (facts.central is None or facts.central.found is None):
+        if (
+            facts.mirrored
+            and edge is not None
+            and (facts.central is None or facts.central.found is None)
+        ):
             mirror = self.topics.mirrored_to(edge.topic, edge.partition)
             facts = dataclasses.replace(facts, mirror=mirror)
             if (mirror.found or 0) > edge.offset:
-                facts = dataclasses.replace(facts, central=self._copy_of(edge, Site.CENTRAL, *self._known(facts)))
+                facts = dataclasses.replace(
+                    facts, central=self._copy_of(edge, Site.CENTRAL, *self._known(facts))
+                )
         last = facts.central if facts.mirrored else facts.edge
-        if last is None or last.found is None or (facts.staged is not None and facts.staged.found is not None):
+        if (
+            last is None
+            or last.found is None
+            or (facts.staged is not None and facts.staged.found is not None)
+        ):
             return facts
         staging = self.kept.staging(Partition(last.found.topic, last.found.partition))
         facts = dataclasses.replace(facts, staging=staging)
@@ -239,7 +346,9 @@ class Walk:
         event_type, sought = self._known(facts)
         hour = Hour.of(sought.event_id.time_ms, self.bucket_seconds)
         staged = self.kept.staged(event_type, hour, sought)
-        return dataclasses.replace(facts, staged=staged, bucket=self.kept.bucket(event_type, hour, sought))
+        return dataclasses.replace(
+            facts, staged=staged, bucket=self.kept.bucket(event_type, hour, sought)
+        )
 
     def _known(self, facts: Facts) -> tuple[str, ById]:
         assert facts.event_type is not None and facts.event_id is not None
@@ -250,5 +359,7 @@ class Walk:
             return facts
         for step in (facts.edge, facts.central):
             if step is not None and (record := step.found) is not None:
-                return dataclasses.replace(facts, acknowledged=self.topics.audit_of_range(record.range_id, record.at_ms))
+                return dataclasses.replace(
+                    facts, acknowledged=self.topics.audit_of_range(record.range_id, record.at_ms)
+                )
         return facts

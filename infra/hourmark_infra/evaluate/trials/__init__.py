@@ -1,4 +1,6 @@
-"""The trials, in the order of those that Kafka once failed: name → title, and how each is played."""
+"""The trials, in the order of those that Kafka once failed: name → title, and how each is
+played.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from hourmark_infra.evaluate.world import World
 
 
 class Play(NamedTuple):
-    """`why_not` says what hinders it, "" where nothing does; `play` may say so too, of what shows only then."""
+    """`why_not` says what hinders it, "" where nothing does; `play` may say so too, of what shows
+    only then.
+    """
 
     title: str
     why_not: Callable[[World], str]
@@ -19,11 +23,21 @@ class Play(NamedTuple):
 
 
 TRIALS: Final = {
-    "load": Play("load at 7 to 3 over two topics, a day's curve compressed in time, then a burst", lambda _: "", load.play),
-    "brokers-replaced": Play("brokers removed and replaced under load", replaced.why_not, replaced.play),
+    "load": Play(
+        "load at 7 to 3 over two topics, a day's curve compressed in time, then a burst",
+        lambda _: "",
+        load.play,
+    ),
+    "brokers-replaced": Play(
+        "brokers removed and replaced under load", replaced.why_not, replaced.play
+    ),
     "backlog": Play("a consumer's backlog under live load", lambda _: "", backlog.play),
     "mirror-refused": Play("a mirror whose target refuses", refusing.why_not, refusing.play),
-    "leaders": Play("leaders killed and paused, of brokers and of the mirror; its workers killed", leaders.why_not, leaders.play),
+    "leaders": Play(
+        "leaders killed and paused, of brokers and of the mirror; its workers killed",
+        leaders.why_not,
+        leaders.play,
+    ),
     "producers": Play("brokers come and go, one producer stays", producers.why_not, producers.play),
 }
 

@@ -17,7 +17,10 @@ def play(world: World, name: str, title: str) -> Trial:
         piled, began_s = stage.load.acknowledged, stage.load.now_s
         stage.say(f"{piled:,} records are waiting; the consumer begins, and the load goes on")
         group = stage.join_group()
-        world.wait(lambda: group.error != "" or stage.load.acknowledged - group.read < rate, world.wish.recovery_s)
+        world.wait(
+            lambda: group.error != "" or stage.load.acknowledged - group.read < rate,
+            world.wish.recovery_s,
+        )
         done = not group.error and stage.load.acknowledged - group.read < rate
         took_s = stage.load.now_s - began_s
         stage.backlog = Backlog(

@@ -14,7 +14,9 @@ FIRST_COPY_SECONDS = 60.0  # for a mirror to find a new topic: Hourmark's looks 
 def begins(stage: Stage) -> bool:
     """Whether there is a mirror, and it has begun to copy this trial's topics."""
     watch = stage.watch
-    return watch is not None and stage.world.wait(lambda: watch.arrived > 0, FIRST_COPY_SECONDS, watch.look)
+    return watch is not None and stage.world.wait(
+        lambda: watch.arrived > 0, FIRST_COPY_SECONDS, watch.look
+    )
 
 
 def no_copy(stage: Stage) -> str:
@@ -26,9 +28,12 @@ def no_copy(stage: Stage) -> str:
     if watch.trouble:
         return f"the mirror could not be watched: {watch.trouble}"
     return (
-        f"the mirror copied nothing of a new topic {prefix}… to {world.alias}.{prefix}… within {FIRST_COPY_SECONDS:.0f} s: "
-        "does it run, copy such topics (--mirrored-prefix), name its copies so (--alias; not the IdentityReplicationPolicy), "
-        "and look for new ones often enough (MirrorMaker's refresh.topics.interval.seconds, by default 600)?"
+        f"the mirror copied nothing of a new topic {prefix}… to {world.alias}.{prefix}… within "
+        f"{FIRST_COPY_SECONDS:.0f} s: "
+        "does it run, copy such topics (--mirrored-prefix), name its copies so (--alias; not "
+        "the IdentityReplicationPolicy), "
+        "and look for new ones often enough (MirrorMaker's refresh.topics.interval.seconds, by "
+        "default 600)?"
     )
 
 

@@ -1,4 +1,6 @@
-"""Who leads is taken away: brokers, then workers of the mirror, killed, and paused until another leads; then the whole mirror."""
+"""Who leads is taken away: brokers, then workers of the mirror, killed, and paused until another
+leads; then the whole mirror.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,14 @@ from hourmark_infra.evaluate.trials.outage import away
 from hourmark_infra.evaluate.trials.outage import why_not as why_not
 from hourmark_infra.evaluate.world import World
 
-PAUSE_S = 15.0  # longer than a broker's session (9 s): another leads by then, and the old leader does not know
+# longer than a broker's session (9 s): another leads by then, and the old leader does not know
+PAUSE_S = 15.0
 
 
 def play(world: World, name: str, title: str) -> Trial:
-    """Topics are mirrored where there is a central cluster, so that the mirror meets each change of leaders too."""
+    """Topics are mirrored where there is a central cluster, so that the mirror meets each change of
+    leaders too.
+    """
     with on_stage(world, name, title, steady(world.wish.steady_rate), mirrored=True) as stage:
         if copies := copying.begins(stage):
             stage.notes.append(copying.told_workers(world))
@@ -42,9 +47,12 @@ def _pause(stage: Stage) -> None:
     assert pause and resume, "nothing is missing"
     stage.disturb(
         f"broker {leader}, a leader, paused for {PAUSE_S:.0f} s",
-        lambda: pause(leader), lambda: resume(leader), PAUSE_S, lambda: world.edge.all_there(stage.load.plan.topics),
+        lambda: pause(leader),
+        lambda: resume(leader),
+        PAUSE_S,
+        lambda: world.edge.all_there(stage.load.plan.topics),
         gone=lambda: not world.edge.answers(leader),
-    )  # fmt: skip
+    )
 
 
 def _mirror(stage: Stage) -> None:
@@ -54,10 +62,18 @@ def _mirror(stage: Stage) -> None:
         stage.notes.append(f"a killed mirror was not tried: {reason}")
         return
     if not copying.workers(world).hosts:
-        stage.notes.append("a killed mirror was not tried: who shares it is not told, so whether it is away cannot be seen")
+        stage.notes.append(
+            "a killed mirror was not tried: who shares it is not told, so whether it is "
+            "away cannot be seen"
+        )
         return
     stop, start = world.hands.stop_mirror, world.hands.start_mirror
     assert stop and start, "nothing is missing"
     stage.disturb(
-        "the mirror killed", stop, start, world.wish.away_s, victim="mirror", gone=lambda: copying.nobody_shares(world)
-    )  # fmt: skip
+        "the mirror killed",
+        stop,
+        start,
+        world.wish.away_s,
+        victim="mirror",
+        gone=lambda: copying.nobody_shares(world),
+    )

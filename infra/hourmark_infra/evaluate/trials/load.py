@@ -1,7 +1,8 @@
-"""Two topics at 7 to 3, as one system's largest types were, while a day passes in the time of the load; then a burst.
+"""Two topics at 7 to 3, as one system's largest types were, while a day passes in the time of the
+load; then a burst.
 
-What an event costs is taken from the burst: under a paced load, librdkafka's threads wait busily, the more so the
-less there is to do.
+What an event costs is taken from the burst: under a paced load, librdkafka's threads wait busily,
+the more so the less there is to do.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def day_and_burst(peak: float, seconds: float) -> Rate:
 def play(world: World, name: str, title: str) -> Trial:
     """Nothing is disturbed: what it costs, and whether the brokers count the same."""
     wish = world.wish
-    with on_stage(world, name, title, day_and_burst(wish.rate, wish.seconds), shares=SHARES) as stage:
+    with on_stage(
+        world, name, title, day_and_burst(wish.rate, wish.seconds), shares=SHARES
+    ) as stage:
         stage.pause(wish.seconds)
         if not wish.burst:
             stage.notes.append("no burst, so what an event costs was not measured (--burst)")

@@ -14,7 +14,10 @@ from hourmark_infra.evaluate.stage import Stage
 from hourmark_infra.evaluate.trials import copying
 
 TAKEN_OVER_S: Final = 90.0  # the session of who is gone (10 s), and an election on a busy machine
-_PAIRS: Final = {"killed": ("stop_worker", "start_worker"), "paused": ("pause_worker", "resume_worker")}
+_PAIRS: Final = {
+    "killed": ("stop_worker", "start_worker"),
+    "paused": ("pause_worker", "resume_worker"),
+}
 
 
 def why_not(there: Workers, hands: Hands, how: str) -> str:
@@ -22,12 +25,16 @@ def why_not(there: Workers, hands: Hands, how: str) -> str:
     if there.leader == NOBODY:
         return "who leads could not be told"
     if not there.leader.address:
-        return "the leader's address is not told: the workers' own REST servers are off (dedicated.mode.enable.internal.rest)"
+        return (
+            "the leader's address is not told: the workers' own REST servers are off "
+            "(dedicated.mode.enable.internal.rest)"
+        )
     if len(there.hosts) < 2:
         return "it takes two to be confused about who leads"
     if there.cut_in_two:
         return (
-            f"the leader's address is {there.leader.address}, where workers on other hosts look for it in vain; set "
+            f"the leader's address is {there.leader.address}, where workers on other hosts look "
+            "for it in vain; set "
             "mirror.rest_host to a name of each, and start them again"
         )
     return missing(hands, *_PAIRS[how])
@@ -41,12 +48,17 @@ def play(stage: Stage) -> None:
         if not reason:
             take, bring_back = (getattr(hands, hand) for hand in pair)
             if not _without_leader(stage, there, how, take, bring_back):
-                reason = f"{TAKEN_OVER_S:.0f} s after {flag(pair[0])} the same worker led: it was not taken away"
+                reason = (
+                    f"{TAKEN_OVER_S:.0f} s after {flag(pair[0])} the same worker led: it was "
+                    "not taken away"
+                )
         if reason:
             stage.notes.append(f"the mirror's leading worker {how} was not tried: {reason}")
 
 
-def _without_leader(stage: Stage, before: Workers, how: str, take: OnWorker, bring_back: OnWorker) -> bool:
+def _without_leader(
+    stage: Stage, before: Workers, how: str, take: OnWorker, bring_back: OnWorker
+) -> bool:
     """Whether it was away, or why not is told: another led, or nobody."""
     world = stage.world
     led_s: float | None = None
@@ -70,8 +82,12 @@ def _without_leader(stage: Stage, before: Workers, how: str, take: OnWorker, bri
 
     tried = stage.disturb(
         f"of {len(before.hosts)} workers of the mirror the leading one {how}",
-        hurt, lambda: bring_back(before.leader.address), world.wish.away_s, whole, victim="mirror",
-    )  # fmt: skip
+        hurt,
+        lambda: bring_back(before.leader.address),
+        world.wish.away_s,
+        whole,
+        victim="mirror",
+    )
     was_away = led_s is not None or last != before.leader
     if tried and was_away:
         stage.takeovers.append(Takeover(how=how, workers=len(before.hosts), another_led_s=led_s))

@@ -19,14 +19,19 @@ def why_not(world: World) -> str:
     if world.edge.replication < COPIES_MIN:
         return f"needs three brokers, so that two are left; the edge has {len(world.edge.ids)}"
     if behind := world.edge.out_of_sync():
-        return f"{behind} partitions of the edge are not fully in sync; no broker is taken away before they are"
+        return (
+            f"{behind} partitions of the edge are not fully in sync; no broker is taken away "
+            "before they are"
+        )
     return ""
 
 
 def away(stage: Stage, brokers: Sequence[int], what: str, *, wiped: bool = False) -> bool:
-    """Stop these brokers, and start them after a while, their disks emptied just before where `wiped`; whether that was tried.
+    """Stop these brokers, and start them after a while, their disks emptied just before where
+    `wiped`; whether that was tried.
 
-    It is not while any partition is not fully in sync: with another broker away, it could be without a copy.
+    It is not while any partition is not fully in sync: with another broker away, it could be
+    without a copy.
     """
     world, hands = stage.world, stage.world.hands
     assert hands.stop_broker and hands.start_broker, "why_not was asked"
@@ -40,10 +45,14 @@ def away(stage: Stage, brokers: Sequence[int], what: str, *, wiped: bool = False
             each(wipe, brokers)
 
     return stage.disturb(
-        what, lambda: each(stop, brokers), lambda: each(start, brokers), world.wish.away_s,
+        what,
+        lambda: each(stop, brokers),
+        lambda: each(start, brokers),
+        world.wish.away_s,
         lambda: world.edge.all_there(stage.load.plan.topics),
-        gone=lambda: not any(map(world.edge.answers, brokers)), last=empty,
-    )  # fmt: skip
+        gone=lambda: not any(map(world.edge.answers, brokers)),
+        last=empty,
+    )
 
 
 def _in_sync(world: World) -> bool:

@@ -1,4 +1,6 @@
-"""One producer, never started anew, while brokers come and go, and all of them are away at once in the end."""
+"""One producer, never started anew, while brokers come and go, and all of them are away at once in
+the end.
+"""
 
 from __future__ import annotations
 

@@ -29,14 +29,21 @@ def play(world: World, name: str, title: str) -> Trial:
         stage.pause(world.wish.away_s)
         if landed := _refused(stage, 2 * world.wish.away_s):
             return Trial(
-                name=name, title=title,
-                not_tried=f"the target took {landed:,} records while it was to refuse: --refuse-target does not make it refuse",
-            )  # fmt: skip
+                name=name,
+                title=title,
+                not_tried=(
+                    f"the target took {landed:,} records while it was to refuse: "
+                    "--refuse-target does not make it refuse"
+                ),
+            )
         stage.pause(1.0)
         stage.notes.append(copying.told_workers(world))
         trial = stage.conclude()
         if trial.claims is not None and not trial.claims.samples:
-            unread = f"what the mirror claims could not be read: topic {positions_topic(world.alias)} of the central cluster"
+            unread = (
+                "what the mirror claims could not be read: topic "
+                f"{positions_topic(world.alias)} of the central cluster"
+            )
             return Trial(name=name, title=title, not_tried=f"{unread} tells no positions of it")
         return trial
 
@@ -59,5 +66,12 @@ def _refused(stage: Stage, away_s: float) -> int:
         nonlocal at_last
         at_last = watch.arrived
 
-    tried = stage.disturb("the target refuses every write", hurt, lambda: accept(topic), away_s, victim="mirror", last=last)
+    tried = stage.disturb(
+        "the target refuses every write",
+        hurt,
+        lambda: accept(topic),
+        away_s,
+        victim="mirror",
+        last=last,
+    )
     return at_last - at_first if tried else 0

@@ -1,4 +1,6 @@
-"""A broker whose disk is replaced: it comes back with nothing of its topics, and copies them from its neighbours."""
+"""A broker whose disk is replaced: it comes back with nothing of its topics, and copies them from
+its neighbours.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ def _disk_replaced(cluster: str, world: World, pick: float) -> Heal:
 
     def heal() -> None:
         world.victims[name].come_back()
-        world.wait(lambda: _is_whole(world.stack.layout.bootstrap(cluster)), f"{name} to have copied its partitions", _COPIED_S)
+        world.wait(
+            lambda: _is_whole(world.stack.layout.bootstrap(cluster)),
+            f"{name} to have copied its partitions",
+            _COPIED_S,
+        )
         world.hit.discard(name)
 
     return heal
@@ -56,13 +62,25 @@ def _is_whole(bootstrap: str) -> bool:
         topics = admin.list_topics(timeout=_ANSWER_S).topics.values()
     except KafkaException:
         return False
-    return all(len(of.isrs) == len(of.replicas) for topic in topics for of in topic.partitions.values())
+    return all(
+        len(of.isrs) == len(of.replicas) for topic in topics for of in topic.partitions.values()
+    )
 
 
 FAULTS: Final[Sequence[Fault]] = (
-    Fault("edge-broker-disk-replaced", frozenset(("edge",)), ALL - {Flow.CLOSING}, _AWAY_S, partial(_disk_replaced, "edge")),
     Fault(
-        "central-broker-disk-replaced", frozenset(("central",)), CLIENTS, _AWAY_S, partial(_disk_replaced, "central"),
+        "edge-broker-disk-replaced",
+        frozenset(("edge",)),
+        ALL - {Flow.CLOSING},
+        _AWAY_S,
+        partial(_disk_replaced, "edge"),
+    ),
+    Fault(
+        "central-broker-disk-replaced",
+        frozenset(("central",)),
+        CLIENTS,
+        _AWAY_S,
+        partial(_disk_replaced, "central"),
         needs_spread=True,
     ),
-)  # fmt: skip
+)

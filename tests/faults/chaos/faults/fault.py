@@ -25,11 +25,13 @@ class NotInjected(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """`touches`: two faults that touch the same are never at once. `goes_on`: what must move in every minute meanwhile.
+    """`touches`: two faults that touch the same are never at once. `goes_on`: what must move in
+    every minute meanwhile.
 
-    `inject` does it, by a `pick` from 0 to 1 where something is left open, and returns what ends it. `needs_spread`: where the
-    central cluster and HDFS are three servers each. `needs_postgres`: where the ledger is in it. `needs_minutes`: of an operator,
-    which the smallest tier does not have.
+    `inject` does it, by a `pick` from 0 to 1 where something is left open, and returns what ends
+    it. `needs_spread`: where the central cluster and HDFS are three servers each. `needs_postgres`:
+    where the ledger is in it. `needs_minutes`: of an operator, which the smallest tier does not
+    have.
     """
 
     name: str

@@ -1,7 +1,9 @@
-"""What nobody can bring back: events of the edge that the mirror had not copied, and a log that nobody had read to its end.
+"""What nobody can bring back: events of the edge that the mirror had not copied, and a log that
+nobody had read to its end.
 
-Each is noted before it is destroyed, and each must be named: by the mirror's watch within a minute, by the tailer. Hours are then
-closed by an operator's override, as the runbooks have it, and by nothing else.
+Each is noted before it is destroyed, and each must be named: by the mirror's watch within a minute,
+by the tailer. Hours are then closed by an operator's override, as the runbooks have it, and by
+nothing else.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ from hourmark_producer.report.status import SourceStatus, Status, status_of
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World
 
-_TOUCHES: Final = frozenset(("edge", "central", "mirror", "driver", "hdfs", "ledger", "registry", "service"))
+_TOUCHES: Final = frozenset(
+    ("edge", "central", "mirror", "driver", "hdfs", "ledger", "registry", "service")
+)
 _MIRRORS: Final = ("mirror", "mirror-b")
 _AWAY_S: Final = (10.0, 30.0)
 _NAMED_S: Final = 60.0
@@ -49,14 +53,18 @@ _TOLD_S: Final = 180.0
 
 
 class _Uncopied(NamedTuple):
-    """Of one type at the edge: where its topic-partitions end, and the events that the mirror had not copied."""
+    """Of one type at the edge: where its topic-partitions end, and the events that the mirror had
+    not copied.
+    """
 
     ends: Mapping[Partition, int]
     rows: list[Row]
 
 
 def _overtaken(world: World, pick: float) -> Heal:
-    """Both workers of the mirror are gone, and the edge's retention deletes what they had not copied of a type."""
+    """Both workers of the mirror are gone, and the edge's retention deletes what they had not
+    copied of a type.
+    """
     event_type, back = _type(world, pick), _without_mirror(world, pick)
 
     def heal() -> None:
@@ -76,7 +84,9 @@ def _overtaken(world: World, pick: float) -> Heal:
 
 
 def _made_again(world: World, pick: float) -> Heal:
-    """The same, and somebody deletes the type's topic at the edge; it is made again, and the mirror begins anew with it."""
+    """The same, and somebody deletes the type's topic at the edge; it is made again, and the mirror
+    begins anew with it.
+    """
     event_type, back = _type(world, pick), _without_mirror(world, pick)
 
     def heal() -> None:
@@ -104,12 +114,16 @@ def _type(world: World, pick: float) -> str:
 
 
 def _without_mirror(world: World, pick: float) -> Heal:
-    return hit(lambda _world, _pick: _MIRRORS, lambda v: v.kill(), lambda v: v.come_back(), world, pick)
+    return hit(
+        lambda _world, _pick: _MIRRORS, lambda v: v.kill(), lambda v: v.come_back(), world, pick
+    )
 
 
 @contextlib.contextmanager
 def _no_acknowledgements(world: World) -> Iterator[None]:
-    """Services stand still meanwhile, so that nothing is acknowledged between a look and what follows."""
+    """Services stand still meanwhile, so that nothing is acknowledged between a look and what
+    follows.
+    """
     services = [f"service-{host}" for host in HOSTS]
     for name in services:
         pause(world.victims[name])
@@ -149,12 +163,22 @@ def _stands(world: World, alarm: AlarmName) -> bool:
 
 def _begin_anew(world: World, topic: str) -> None:
     central, alias = world.central, world.config.kafka.edge_alias
-    world.wait(lambda: not workers(central, alias).hosts, "killed workers to be missed by their group", _LEFT_S)
-    world.center.run_repeatable("mirror", "reset-offsets", "--topic", topic, "--all", "--yes", seconds=_COMMAND_S)
+    world.wait(
+        lambda: not workers(central, alias).hosts,
+        "killed workers to be missed by their group",
+        _LEFT_S,
+    )
+    world.center.run_repeatable(
+        "mirror", "reset-offsets", "--topic", topic, "--all", "--yes", seconds=_COMMAND_S
+    )
 
 
-def _recovered(world: World, event_type: str, rows: Sequence[Row], alarm: AlarmName, *, named: bool) -> None:
-    """Its hours are closed by overrides, and the alarm is accepted; only then a missing one is complained of."""
+def _recovered(
+    world: World, event_type: str, rows: Sequence[Row], alarm: AlarmName, *, named: bool
+) -> None:
+    """Its hours are closed by overrides, and the alarm is accepted; only then a missing one is
+    complained of.
+    """
     newest_ms = max((row["time_ms"] + 1 for row in rows), default=0)
     close_without(world, event_type, max(newest_ms, world.clock.now_ms()))
 
@@ -173,7 +197,9 @@ def _vanished(host: str, world: World, _pick: float) -> Heal:
     """SIGKILL for a tailer; the log that it was reading is rotated, and gone before it is back."""
     name, live = f"tailer-{host}", world.logs / host / EVENTS_SOURCE / "player.log"
     now_s = world.clock.now_ms() / 1000
-    if not live.exists() or any(now_s - path.stat().st_mtime < _SETTLED_S for path in _rotated(live)):
+    if not live.exists() or any(
+        now_s - path.stat().st_mtime < _SETTLED_S for path in _rotated(live)
+    ):
         raise NotInjected("the log was rotated a moment ago, and its tailer may not know yet")
     before = _rotated(live)
     world.hit.add(name)
@@ -190,7 +216,11 @@ def _vanished(host: str, world: World, _pick: float) -> Heal:
         told = _losses(world, host)
         world.victims[name].come_back()
         world.hit.discard(name)
-        world.wait(lambda: _losses(world, host) != told, f"{name} to name what it had not read of its log", _TOLD_S)
+        world.wait(
+            lambda: _losses(world, host) != told,
+            f"{name} to name what it had not read of its log",
+            _TOLD_S,
+        )
 
     return heal
 
@@ -215,19 +245,26 @@ def _status(world: World, host: str) -> Status:
 
 def _losses(world: World, host: str) -> tuple[int, int]:
     """Bytes, and occasions of unknown loss, as the tailer counts them."""
-    of: SourceStatus = next(source for source in _status(world, host).sources if source.name == EVENTS_SOURCE)
+    of: SourceStatus = next(
+        source for source in _status(world, host).sources if source.name == EVENTS_SOURCE
+    )
     return of.lost_bytes, of.unknown_losses
 
 
 FAULTS: Final[Sequence[Fault]] = (
-    Fault("retention-overtakes-the-mirror", _TOUCHES, CLIENTS, _AWAY_S, _overtaken, needs_minutes=True),
+    Fault(
+        "retention-overtakes-the-mirror", _TOUCHES, CLIENTS, _AWAY_S, _overtaken, needs_minutes=True
+    ),
     Fault("edge-topic-made-again", _TOUCHES, frozenset(), _AWAY_S, _made_again, needs_minutes=True),
     *(
         Fault(
-            f"tailer-{host}-log-vanished", frozenset((f"tailer-{host}",)),
-            CLIENTS - {Flow(f"tailer-{host}")} | {Flow.MIRROR, Flow.STAGING}, _AWAY_S, partial(_vanished, host),
+            f"tailer-{host}-log-vanished",
+            frozenset((f"tailer-{host}",)),
+            CLIENTS - {Flow(f"tailer-{host}")} | {Flow.MIRROR, Flow.STAGING},
+            _AWAY_S,
+            partial(_vanished, host),
             needs_minutes=True,
         )
         for host in HOSTS
     ),
-)  # fmt: skip
+)

@@ -1,4 +1,6 @@
-"""The ledger lost, put back as it was some time ago, and its database killed in the middle of a transaction."""
+"""The ledger lost, put back as it was some time ago, and its database killed in the middle of a
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.faults.chaos.victims import Database
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World
 
-_TOUCHES: Final = frozenset(("ledger", "driver", "hdfs", "central", "mirror", "edge", "registry"))  # a rebuild asks all of them
+_TOUCHES: Final = frozenset(
+    ("ledger", "driver", "hdfs", "central", "mirror", "edge", "registry")
+)  # a rebuild asks all of them
 _GOES_ON: Final = CLIENTS | {Flow.MIRROR}
 _HOLD_S: Final = (5.0, 20.0)
 _RESTORED_S: Final = (70.0, 100.0)
@@ -33,7 +37,8 @@ def _lost(world: World, _pick: float) -> Heal:
 
 
 def _restored(world: World, _pick: float) -> Heal:
-    """A copy is made now, and put back once buckets are closed that it does not know: the driver must refuse it.
+    """A copy is made now, and put back once buckets are closed that it does not know: the driver
+    must refuse it.
 
     The operator rebuilds.
     """
@@ -45,12 +50,20 @@ def _restored(world: World, _pick: float) -> Heal:
     world.hit.discard("etl")
 
     def heal() -> None:
-        world.wait(lambda: closed_until_ms(world) > closed_ms, "buckets to be closed that the copy does not know", _CLOSED_S)
+        world.wait(
+            lambda: closed_until_ms(world) > closed_ms,
+            "buckets to be closed that the copy does not know",
+            _CLOSED_S,
+        )
         world.hit.add("etl")
         world.victims["etl"].kill()
         _database(world).put_back()
         world.victims["etl"].start()
-        world.wait(lambda: not world.victims["etl"].is_alive(), "the driver to refuse an old copy of its ledger", _REFUSED_S)
+        world.wait(
+            lambda: not world.victims["etl"].is_alive(),
+            "the driver to refuse an old copy of its ledger",
+            _REFUSED_S,
+        )
         _database(world).empty()
         _rebuild(world)
 
@@ -81,6 +94,11 @@ FAULTS: Final[Sequence[Fault]] = (
     Fault("ledger-lost", _TOUCHES, _GOES_ON, _HOLD_S, _lost, needs_postgres=True),
     Fault("ledger-restored", _TOUCHES, _GOES_ON, _RESTORED_S, _restored, needs_postgres=True),
     Fault(
-        "ledger-killed-in-a-transaction", frozenset(("ledger",)), _GOES_ON, _HOLD_S, _killed_in_a_transaction, needs_postgres=True
+        "ledger-killed-in-a-transaction",
+        frozenset(("ledger",)),
+        _GOES_ON,
+        _HOLD_S,
+        _killed_in_a_transaction,
+        needs_postgres=True,
     ),
 )

@@ -1,4 +1,6 @@
-"""Each process of the world ended, killed, or paused: SIGTERM, SIGKILL, SIGSTOP; all edge brokers, too."""
+"""Each process of the world ended, killed, or paused: SIGTERM, SIGKILL, SIGSTOP; all edge brokers,
+too.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def _central_leader(world: World, pick: float) -> Sequence[str]:
 
 def _another(leader: Names, brokers: Sequence[str]) -> Names:
     """One that does not lead it."""
-    return lambda world, pick: [_one([name for name in brokers if name not in leader(world, pick)], pick)]
+    return lambda world, pick: [
+        _one([name for name in brokers if name not in leader(world, pick)], pick)
+    ]
 
 
 def _one(names: Sequence[str], pick: float) -> str:
@@ -61,7 +65,9 @@ def named(name: str) -> Names:
 
 @dataclasses.dataclass(frozen=True)
 class _Target:
-    """Whom to hit, and what goes on without. `gently`: where it ends as an operator ends it. `of_several`: there are three."""
+    """Whom to hit, and what goes on without. `gently`: where it ends as an operator ends it.
+    `of_several`: there are three.
+    """
 
     name: str
     names: Names
@@ -77,15 +83,32 @@ _TARGETS: Final = (
     _Target("two-edge-brokers", _two(EDGE_NAMES), "edge", frozenset()),
     _Target("all-edge-brokers", lambda _world, _pick: EDGE_NAMES, "edge", frozenset()),
     _Target("central-leader", _central_leader, "central", CLIENTS),  # there may be no other
-    _Target("central-follower", _another(_central_leader, CENTRAL_NAMES), "central", _MIRRORED, of_several=True),
+    _Target(
+        "central-follower",
+        _another(_central_leader, CENTRAL_NAMES),
+        "central",
+        _MIRRORED,
+        of_several=True,
+    ),
     _Target("two-central-brokers", _two(CENTRAL_NAMES), "central", CLIENTS, of_several=True),
-    _Target("all-central-brokers", lambda _world, _pick: CENTRAL_NAMES, "central", CLIENTS, of_several=True),
+    _Target(
+        "all-central-brokers",
+        lambda _world, _pick: CENTRAL_NAMES,
+        "central",
+        CLIENTS,
+        of_several=True,
+    ),
     # The other worker takes over; events of an hour that is to close may come a session later.
     _Target("mirror", named("mirror"), "mirror", _MIRRORED),
     _Target("second-mirror", named("mirror-b"), "mirror", _MIRRORED),
     _Target("both-mirrors", lambda _world, _pick: ("mirror", "mirror-b"), "mirror", CLIENTS),
     _Target("namenode", named("namenode"), "hdfs", _MIRRORED),
-    _Target("datanode", lambda world, pick: [_one(world.stack.layout.shape.datanodes, pick)], "hdfs", _MIRRORED),
+    _Target(
+        "datanode",
+        lambda world, pick: [_one(world.stack.layout.shape.datanodes, pick)],
+        "hdfs",
+        _MIRRORED,
+    ),
     _Target("all-datanodes", lambda _world, _pick: DATANODES, "hdfs", _MIRRORED, of_several=True),
     _Target("registry", named("registry"), "registry", ALL),
     # Its neighbour takes all; hours wait up to a minute for one that went without goodbye.
@@ -99,7 +122,13 @@ _TARGETS: Final = (
 )
 
 
-def hit(names: Names, how: Callable[[Victim], None], back: Callable[[Victim], None], world: World, pick: float) -> Heal:
+def hit(
+    names: Names,
+    how: Callable[[Victim], None],
+    back: Callable[[Victim], None],
+    world: World,
+    pick: float,
+) -> Heal:
     """Do it to all of them; the heal brings all back."""
     chosen = names(world, pick)
     world.hit.update(chosen)
@@ -118,16 +147,32 @@ def hit(names: Names, how: Callable[[Victim], None], back: Callable[[Victim], No
 
 
 def _faults(target: _Target) -> Sequence[Fault]:
-    def one(signal: str, how: Callable[[Victim], None], back: Callable[[Victim], None], goes_on: frozenset[Flow]) -> Fault:
+    def one(
+        signal: str,
+        how: Callable[[Victim], None],
+        back: Callable[[Victim], None],
+        goes_on: frozenset[Flow],
+    ) -> Fault:
         hold_s = _PAUSED_S if back is resume else _AWAY_S
         inject = partial(hit, target.names, how, back)
         in_postgres = target.name == LEDGER
         return Fault(
-            f"{target.name}-{signal}", frozenset((target.touches,)), goes_on, hold_s, inject, target.of_several, in_postgres
+            f"{target.name}-{signal}",
+            frozenset((target.touches,)),
+            goes_on,
+            hold_s,
+            inject,
+            target.of_several,
+            in_postgres,
         )
 
     return (
-        one("sigterm", lambda v: v.terminate(), lambda v: v.come_back(), target.gently or target.goes_on),
+        one(
+            "sigterm",
+            lambda v: v.terminate(),
+            lambda v: v.come_back(),
+            target.gently or target.goes_on,
+        ),
         one("sigkill", lambda v: v.kill(), lambda v: v.come_back(), target.goes_on),
         one("sigstop", pause, resume, target.goes_on),
     )
@@ -142,7 +187,11 @@ def _mirror_maker(world: World, _pick: float) -> Heal:
     def heal() -> None:
         def again() -> bool:
             running = world.victims["mirror"].processes()
-            return bool(running) and running[0] == supervisor and any(child not in children for child in running[1:])
+            return (
+                bool(running)
+                and running[0] == supervisor
+                and any(child not in children for child in running[1:])
+            )
 
         world.wait(again, "MirrorMaker 2 to be started again by its supervisor", _AGAIN_S)
 
@@ -150,7 +199,9 @@ def _mirror_maker(world: World, _pick: float) -> Heal:
 
 
 def _python_workers(world: World, _pick: float) -> Heal:
-    """SIGKILL for Spark's Python, the daemon, all tasks in it, and the one that plans: the driver begins the batch again."""
+    """SIGKILL for Spark's Python, the daemon, all tasks in it, and the one that plans: the driver
+    begins the batch again.
+    """
     driver = world.victims["etl"].processes()
     if not driver or not kill_pythons(driver[0].pid):
         raise NotInjected("the driver has no Python of Spark's now")

@@ -1,4 +1,6 @@
-"""What is stored and torn, flipped or gone, checkpoints of tailers and staged files; and storage that takes nothing."""
+"""What is stored and torn, flipped or gone, checkpoints of tailers and staged files; and storage
+that takes nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,24 @@ _STAGING: Final = "_staging"
 
 
 def _torn_checkpoint(host: str, world: World, pick: float) -> Heal:
-    """SIGKILL; the middle of the checkpoint's write-ahead log is torn. The tailer must refuse to start until it is put back.
+    """SIGKILL; the middle of the checkpoint's write-ahead log is torn.
+
+    The tailer must refuse to start until it is put back.
 
     Each bit of it is turned: zeros would change nothing where a page has nothing.
     """
     name = f"tailer-{host}"
-    victim, log = world.victims[name], world.host_config(host).tailer.state_dir / "checkpoint.sqlite-wal"
+    victim, log = (
+        world.victims[name],
+        world.host_config(host).tailer.state_dir / "checkpoint.sqlite-wal",
+    )
     world.hit.add(name)
     victim.kill()
     whole = log.read_bytes()
     at = int(pick * 0.9 * len(whole))
-    log.write_bytes(whole[:at] + bytes(byte ^ 0xFF for byte in whole[at : at + 64]) + whole[at + 64 :])
+    log.write_bytes(
+        whole[:at] + bytes(byte ^ 0xFF for byte in whole[at : at + 64]) + whole[at + 64 :]
+    )
     victim.start()
     world.wait(lambda: not victim.is_alive(), f"{name} to refuse its torn checkpoint", _REFUSED_S)
 
@@ -46,7 +55,9 @@ def _torn_checkpoint(host: str, world: World, pick: float) -> Heal:
 
 
 def _staged_file(delete: bool, world: World, pick: float) -> Heal:
-    """A staged file of events that no bucket took in yet, if there is one: a bit of it is flipped, or it is gone."""
+    """A staged file of events that no bucket took in yet, if there is one: a bit of it is flipped,
+    or it is gone.
+    """
     storage = world.stack.layout.address("namenode-http")
     hdfs = world.hdfs()
     root = f"{hdfs_path(world.config.storage.root)}/{_STAGING}"
@@ -63,7 +74,13 @@ def _staged_file(delete: bool, world: World, pick: float) -> Heal:
         else:
             content[index_of(pick, len(content))] ^= 1
             parameters = {"op": "CREATE", "overwrite": "true", **user}
-            httpx.put(url, params=parameters, content=bytes(content), follow_redirects=True, trust_env=False).raise_for_status()
+            httpx.put(
+                url,
+                params=parameters,
+                content=bytes(content),
+                follow_redirects=True,
+                trust_env=False,
+            ).raise_for_status()
     finally:
         hdfs.close()
     return lambda: None
@@ -76,7 +93,9 @@ def _safe_mode(world: World, _pick: float) -> Heal:
 
 
 def _full(world: World, _pick: float) -> Heal:
-    """No block more has room below the root: a quota, which HDFS keeps as it does the end of its disks."""
+    """No block more has room below the root: a quota, which HDFS keeps as it does the end of its
+    disks.
+    """
     root = hdfs_path(world.config.storage.root)
     dfsadmin(world.stack, "-setSpaceQuota", "1", root)
     return lambda: dfsadmin(world.stack, "-clrSpaceQuota", root)
@@ -93,11 +112,28 @@ def _files(hdfs: WebHdfs, folder: str) -> list[tuple[str, int]]:
 
 FAULTS: Final[Sequence[Fault]] = (
     Fault(
-        "tailer-a-checkpoint-torn", frozenset(("tailer-a",)), ALL - {Flow.TAILER_A, Flow.CLOSING}, _HOLD_S,
+        "tailer-a-checkpoint-torn",
+        frozenset(("tailer-a",)),
+        ALL - {Flow.TAILER_A, Flow.CLOSING},
+        _HOLD_S,
         partial(_torn_checkpoint, "a"),
     ),
-    Fault("hdfs-in-safe-mode", frozenset(("hdfs",)), CLIENTS | {Flow.MIRROR}, (20.0, 60.0), _safe_mode),
+    Fault(
+        "hdfs-in-safe-mode", frozenset(("hdfs",)), CLIENTS | {Flow.MIRROR}, (20.0, 60.0), _safe_mode
+    ),
     Fault("hdfs-full", frozenset(("hdfs",)), CLIENTS | {Flow.MIRROR}, (20.0, 60.0), _full),
-    Fault("staged-file-flipped", frozenset(("hdfs", "driver")), ALL, _HOLD_S, partial(_staged_file, False)),
-    Fault("staged-file-removed", frozenset(("hdfs", "driver")), ALL, _HOLD_S, partial(_staged_file, True)),
-)  # fmt: skip
+    Fault(
+        "staged-file-flipped",
+        frozenset(("hdfs", "driver")),
+        ALL,
+        _HOLD_S,
+        partial(_staged_file, False),
+    ),
+    Fault(
+        "staged-file-removed",
+        frozenset(("hdfs", "driver")),
+        ALL,
+        _HOLD_S,
+        partial(_staged_file, True),
+    ),
+)

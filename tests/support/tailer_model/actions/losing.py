@@ -36,7 +36,9 @@ def copy_and_truncate(world: World) -> None:
     make_way(world)
     world.reserve(file, 0)
     content = world.path("logs/app.log").read_bytes()
-    with world.path("logs/app.log.1").open("wb", buffering=0) as target:  # what is written meanwhile, it may have or not
+    with world.path("logs/app.log.1").open(
+        "wb", buffering=0
+    ) as target:  # what is written meanwhile, it may have or not
         half = world.rng.randrange(len(content) + 1)
         for part in (content[:half], content[half:]):
             target.write(part)
@@ -50,7 +52,9 @@ def copy_and_truncate(world: World) -> None:
         copy = world.truth.copied(file, "logs/app.log.1")
     time.sleep(world.rng.choice((0.0, 0.0, 0.03)))
     for _ in range(world.rng.choice((0, 0, 1, 3))):
-        world.write("logs/app.log", world.rng.choice((1, 3, 40)))  # logrotate's to lose, where it is not read in time
+        world.write(
+            "logs/app.log", world.rng.choice((1, 3, 40))
+        )  # logrotate's to lose, where it is not read in time
         time.sleep(world.rng.choice((0.0, 0.05, 0.1)))
     with world.services.lock:
         world.truth.left_in(copy, file)
@@ -59,7 +63,9 @@ def copy_and_truncate(world: World) -> None:
 
 @hard(1)
 def pack_and_cut_off(world: World) -> None:
-    """As where the disk was full, or the machine went down, and somebody removed the plain one nevertheless."""
+    """As where the disk was full, or the machine went down, and somebody removed the plain one
+    nevertheless.
+    """
     if (file := some(world, "logs/app.log.", "logs/app.log-")) and not file.links:
         world.doubts.add("packed, and cut off")
         pack(world, file, is_whole=False)
@@ -85,7 +91,9 @@ def delete_and_make_again(world: World) -> None:
 
 @hard(2)
 def delete_and_put_something_else(world: World) -> None:
-    """Its inode may be that of a link, a socket, a pipe or a folder from now on, which is no log."""
+    """Its inode may be that of a link, a socket, a pipe or a folder from now on, which is no
+    log.
+    """
     if file := some(world, "logs/app.log", "logs/old-"):
         if not (world.is_running and file.looked_at):
             world.doubts.add("deleted while nobody held it open")
@@ -139,7 +147,9 @@ def damage_the_checkpoint(world: World) -> None:
 
 
 def _expect_a_refusal(world: World, *, surely: bool = True) -> None:
-    """Then it is told to read everything again: what it cannot find by a pattern is nobody's from now on."""
+    """Then it is told to read everything again: what it cannot find by a pattern is nobody's from
+    now on.
+    """
     host_id_known = (world.state / "host-id").exists()
     ended = world.ended_soon()
     if ended is None:
@@ -157,12 +167,16 @@ def _expect_a_refusal(world: World, *, surely: bool = True) -> None:
             file.is_nobodys = not file.is_followed
         world.services.claims_ms.clear()
     world.start("--reread")
-    if (ended := world.ended_soon()) is not None:  # a kill before it was at work would only be told the same again
+    if (
+        ended := world.ended_soon()
+    ) is not None:  # a kill before it was at work would only be told the same again
         world.services.findings.append(f"--reread ended with {ended}")
 
 
 def _forgive(world: World) -> None:
-    """What was counted before may be forgotten, and one more loss of each source is unknown then."""
+    """What was counted before may be forgotten, and one more loss of each source is unknown
+    then.
+    """
     with world.services.lock:
         for sent in world.services.received.values():
             sent.forgive()

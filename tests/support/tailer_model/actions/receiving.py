@@ -26,7 +26,9 @@ def write_to_the_journal(world: World) -> None:
 
 @plain(1)
 def rotate_the_journal(world: World) -> None:
-    """Its entries go to another file, as journald does where one is large enough; perhaps a new sequence begins with it."""
+    """Its entries go to another file, as journald does where one is large enough; perhaps a new
+    sequence begins with it.
+    """
     world.journal.rotate()
     if world.rng.random() < 0.5:
         world.journal.begin_a_sequence()
@@ -36,7 +38,11 @@ def rotate_the_journal(world: World) -> None:
 def vacuum_the_journal(world: World) -> None:
     """Its oldest entries go; of those that nobody read yet only while no tailer runs."""
     with world.services.lock:
-        oldest = [n for n in world.in_journal if not world.is_running or n not in world.services.received[JOURNAL].awaited]
+        oldest = [
+            n
+            for n in world.in_journal
+            if not world.is_running or n not in world.services.received[JOURNAL].awaited
+        ]
         if oldest:
             left = len(world.in_journal) - world.rng.randrange(1, len(oldest) + 1)
             world.journal.vacuum(left=left)
@@ -45,7 +51,9 @@ def vacuum_the_journal(world: World) -> None:
 
 @hard(1)
 def make_the_journal_again(world: World) -> None:
-    """As where it is kept in memory, and the host was booted; not before all is read while a tailer runs."""
+    """As where it is kept in memory, and the host was booted; not before all is read while a tailer
+    runs.
+    """
     with world.services.lock:
         if not (world.is_running and world.services.received[JOURNAL].awaited):
             world.journal.make_again()
@@ -53,7 +61,10 @@ def make_the_journal_again(world: World) -> None:
 
 
 def _are_gone(world: World, count: int) -> None:
-    """The oldest entries. Whether they were read nobody knows, once the one is gone that was read last."""
+    """The oldest entries.
+
+    Whether they were read nobody knows, once the one is gone that was read last.
+    """
     journal = world.services.received[JOURNAL]
     gone, world.in_journal = world.in_journal[:count], world.in_journal[count:]
     if not any(number in journal.came for number in world.in_journal):
@@ -71,7 +82,9 @@ def send_datagrams(world: World) -> None:
 
 @hard(2)
 def flood_with_datagrams(world: World) -> None:
-    """More than the kernel keeps while the tailer is busy otherwise: it drops the rest, and counts them."""
+    """More than the kernel keeps while the tailer is busy otherwise: it drops the rest, and counts
+    them.
+    """
     if world.can_receive:
         world.tell(signal.SIGSTOP)
         try:

@@ -71,10 +71,16 @@ def pack(world: World, file: File, *, is_whole: bool = True) -> None:
     if file.links:
         return  # as gzip refuses to
     with world.services.lock:
-        if file.body.looked_at or world.truth.is_begun(file.body) or "app" in world.services.claims_ms:
+        if (
+            file.body.looked_at
+            or world.truth.is_begun(file.body)
+            or "app" in world.services.claims_ms
+        ):
             file.looked_at = not file.is_nobodys  # whether or not it was seen before
         else:
-            world.doubts.add("packed before the first look, so that nothing tells whether it was read long ago")
+            world.doubts.add(
+                "packed before the first look, so that nothing tells whether it was read long ago"
+            )
             file.looked_at, file.is_nobodys = False, True
         world.reserve(file, 0)  # as its writer does when it closes it
         name = file.name or ""
@@ -97,7 +103,10 @@ def pack(world: World, file: File, *, is_whole: bool = True) -> None:
 def give_a_second_name(world: World) -> None:
     """As `cp -l` and backups do; one that matches, or one that does not."""
     if file := some(world, "logs/app.log"):
-        world.link(file, f"logs/{world.rng.choice(('app.log-kept', 'kept'))}-{len(world.truth.files)}-{len(world.done)}")
+        world.link(
+            file,
+            f"logs/{world.rng.choice(('app.log-kept', 'kept'))}-{len(world.truth.files)}-{len(world.done)}",
+        )
 
 
 @plain(1)

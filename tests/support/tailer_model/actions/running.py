@@ -11,7 +11,17 @@ from tests.support.tailer_model.actions.writing import append_to_a_new_one, some
 from tests.support.tailer_model.truth import now_ms
 from tests.support.tailer_model.world import FILES_OPEN_MIN, World, size_of
 
-_JUMPS_MS: Final = (-86_400_000, -7_200_000, -60_000, -2_000, 0, 2_000, 60_000, 7_200_000, 86_400_000)
+_JUMPS_MS: Final = (
+    -86_400_000,
+    -7_200_000,
+    -60_000,
+    -2_000,
+    0,
+    2_000,
+    60_000,
+    7_200_000,
+    86_400_000,
+)
 
 
 @plain(3)
@@ -44,9 +54,11 @@ def start(world: World) -> None:
 
 @plain(2)
 def copy_up_and_start(world: World) -> None:
-    """As a container that writes to a log of its image: overlayfs copies it up, with another birth time under its inode.
+    """As a container that writes to a log of its image: overlayfs copies it up, with another birth
+    time under its inode.
 
-    What was read of it tells that it is the same log, so only logs are taken of which enough was read and known for that.
+    What was read of it tells that it is the same log, so only logs are taken of which enough was
+    read and known for that.
     """
     if world.is_running or (file := some(world, "logs/app.log")) is None:
         return
@@ -69,7 +81,9 @@ def start_with_few_descriptors(world: World) -> None:
 def start_on_a_full_disk(world: World) -> None:
     """Files may grow by a little only; the tailer goes on when it is started again."""
     if not world.is_running:
-        room = max(size_of(world.state / f"checkpoint.sqlite{suffix}") for suffix in ("", "-wal")) + world.rng.randrange(20_000)
+        room = max(
+            size_of(world.state / f"checkpoint.sqlite{suffix}") for suffix in ("", "-wal")
+        ) + world.rng.randrange(20_000)
         world.start(file_bytes_max=max(room, 1 << 16))
 
 
@@ -96,14 +110,19 @@ def reload_what_is_not_in_order(world: World) -> None:
 
 @plain(1)
 def reload_what_a_start_refuses(world: World) -> None:
-    """Settings that are in order by themselves. It says why not, and goes on as it was, as the same host."""
+    """Settings that are in order by themselves. It says why not, and goes on as it was, as the same
+    host.
+    """
     if world.is_running and world.has_reported and not (world.was_reloaded or world.disk_is_full):
         good = world.config.read_text()
         bad = {
             "another folder": good.replace('/state"', '/state2"'),
             "no service": good.replace("http://", "htp://"),
             "no token": good.replace("[tailer]", '[tailer]\ntoken_file = "/nowhere"'),
-            "a port that is taken": f'{good}\n[[tailer.sources]]\nname = "net"\ninput = "syslog+tcp://127.0.0.1:{_port(world)}"\n',
+            "a port that is taken": (
+                f'{good}\n[[tailer.sources]]\nname = "net"\ninput = '
+                f'"syslog+tcp://127.0.0.1:{_port(world)}"\n'
+            ),
         }
         world.config.write_text(bad[world.rng.choice(list(bad))])
         if not world.reloads_and_says("the configuration is not taken"):
@@ -118,9 +137,16 @@ def _port(world: World) -> str:
 
 @plain(2)
 def set_the_clock(world: World) -> None:
-    """This host's wall clock jumps. Nothing waits for it to come to where it was: it catches up if nothing is in its way."""
+    """This host's wall clock jumps. Nothing waits for it to come to where it was: it catches up if
+    nothing is in its way.
+    """
     world.set_clock(world.rng.choice(_JUMPS_MS))
-    if world.is_running and world.has_reported and not world.disk_is_full and world.rng.random() < 0.5:
+    if (
+        world.is_running
+        and world.has_reported
+        and not world.disk_is_full
+        and world.rng.random() < 0.5
+    ):
         take_all_out_of_its_way(world)
         if not world.wait_for_a_look() and world.is_running:
             world.services.findings.append("it does not catch up after its wall clock was set")
@@ -153,7 +179,9 @@ def settle(world: World) -> None:
     if not world.wait_for_a_look():
         restart(world)
         if not world.wait_for_a_look():
-            world.services.findings.append("it does not catch up, though nothing is in its way, even after a restart")
+            world.services.findings.append(
+                "it does not catch up, though nothing is in its way, even after a restart"
+            )
 
 
 def take_all_out_of_its_way(world: World) -> None:

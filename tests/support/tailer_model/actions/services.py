@@ -37,6 +37,8 @@ def refuse_one_of_several(world: World) -> None:
 
 @plain(1)
 def ask_to_wait(world: World) -> None:
-    """Services say for how long, with each 503; one that begins anew meanwhile would not have heard it."""
+    """Services say for how long, with each 503; one that begins anew meanwhile would not have heard
+    it.
+    """
     if not world.was_reloaded:
         world.services.ask_to_wait(asks=True)

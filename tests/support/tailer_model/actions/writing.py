@@ -27,7 +27,9 @@ def append(world: World) -> None:
 
 @plain(2)
 def append_to_an_older_one(world: World) -> None:
-    """No copy: until it was read, what others write behind it is not told from what the log had there (docs/rotation.md)."""
+    """No copy: until it was read, what others write behind it is not told from what the log had
+    there (docs/rotation.md).
+    """
     if (file := some(world, "logs/", "store/")) and not file.is_copy:
         world.write(file.name or "", world.rng.choice((1, 5)))
 
@@ -41,18 +43,24 @@ def begin_a_line(world: World) -> None:
 @plain(2)
 def write_records(world: World) -> None:
     """Of some lines each."""
-    world.write(FOLLOWED["records"], world.rng.choice((1, 2, 30, 100)), unfinished=world.rng.random() < 0.2)
+    world.write(
+        FOLLOWED["records"], world.rng.choice((1, 2, 30, 100)), unfinished=world.rng.random() < 0.2
+    )
 
 
 @plain(2)
 def write_in_a_container(world: World) -> None:
     """To both streams, with partial lines."""
-    world.write(CONTAINER_LOG, world.rng.choice((1, 2, 30, 100)), unfinished=world.rng.random() < 0.2)
+    world.write(
+        CONTAINER_LOG, world.rng.choice((1, 2, 30, 100)), unfinished=world.rng.random() < 0.2
+    )
 
 
 @plain(2)
 def reserve(world: World) -> None:
-    """As a writer that allocates ahead, or maps its file; more than a range may have, now and then."""
+    """As a writer that allocates ahead, or maps its file; more than a range may have, now
+    and then.
+    """
     if (file := some(world, "logs/app.log")) and not file.is_copy:
         world.reserve(file, world.rng.choice((0, 1000, 100_000)))
 

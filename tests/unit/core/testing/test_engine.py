@@ -1,4 +1,6 @@
-"""Which container engine tests of users take; where there is none, it is said, and nothing fails."""
+"""Which container engine tests of users take; where there is none, it is said, and nothing
+fails.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def answering(path: Path, name: str) -> Iterator[None]:
 
     class Version(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = json.dumps({"ApiVersion": "1.44", "Components": [{"Name": name, "Version": "1"}]}).encode()
+            body = json.dumps(
+                {"ApiVersion": "1.44", "Components": [{"Name": name, "Version": "1"}]}
+            ).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -65,15 +69,23 @@ def test_where_there_is_none_it_is_said() -> None:
         pytest.fail("there is none")
 
 
-def test_an_engine_that_is_named_and_does_not_answer_is_not_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_engine_that_is_named_and_does_not_answer_is_not_replaced(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("DOCKER_HOST", NOWHERE)
     monkeypatch.setattr(module, "sockets", lambda _: [tmp_path / "other.sock"])
-    with answering(tmp_path / "other.sock", "Engine"), pytest.raises(NoEngine, match=NOWHERE), engine():
+    with (
+        answering(tmp_path / "other.sock", "Engine"),
+        pytest.raises(NoEngine, match=NOWHERE),
+        engine(),
+    ):
         pytest.fail("another was taken")
     assert os.environ["DOCKER_HOST"] == NOWHERE
 
 
-def test_the_first_that_answers_is_named_for_all_meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_first_that_answers_is_named_for_all_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     left, answers = tmp_path / "left.sock", tmp_path / "docker.sock"
     with socket.socket(socket.AF_UNIX) as gone:
         gone.bind(str(left))  # as of a daemon that was killed: a file where nobody listens
@@ -93,7 +105,9 @@ def test_under_podman_there_is_no_reaper(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert not testcontainers_config.ryuk_disabled
 
 
-def test_podman_without_a_socket_is_asked_to_serve_one_and_what_it_says_instead_is_told(tmp_path: Path) -> None:
+def test_podman_without_a_socket_is_asked_to_serve_one_and_what_it_says_instead_is_told(
+    tmp_path: Path,
+) -> None:
     podman = tmp_path / "podman"
     podman.write_text('#!/bin/sh\necho "no room for $3" >&2\nexit 125\n')
     podman.chmod(0o755)
@@ -103,7 +117,11 @@ def test_podman_without_a_socket_is_asked_to_serve_one_and_what_it_says_instead_
 
 def test_sockets_are_those_of_docker_and_of_podman_the_users_own_first() -> None:
     found = list(map(str, sockets({"XDG_RUNTIME_DIR": "/run/user/7"})))
-    assert found == ["/var/run/docker.sock", "/run/user/7/podman/podman.sock", "/run/podman/podman.sock"]
+    assert found == [
+        "/var/run/docker.sock",
+        "/run/user/7/podman/podman.sock",
+        "/run/podman/podman.sock",
+    ]
     assert len(sockets({})) == 2
 
 
@@ -114,7 +132,9 @@ def test_a_users_tests_are_skipped_with_the_reason(tmp_path: Path) -> None:
     )
     command = (sys.executable, "-m", "pytest", "-ra", "-p", "no:cacheprovider", str(tmp_path))
     variables = {**os.environ, "DOCKER_HOST": NOWHERE}
-    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0 and "1 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
     assert f"no container engine answers at DOCKER_HOST={NOWHERE}" in done.stdout
 

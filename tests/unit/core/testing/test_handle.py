@@ -24,7 +24,9 @@ def never(*command: str) -> str:
 
 
 @contextmanager
-def service(*answers: tuple[int, Any]) -> Iterator[tuple[Stack, list[tuple[str, str | None, bytes]]]]:
+def service(
+    *answers: tuple[int, Any],
+) -> Iterator[tuple[Stack, list[tuple[str, str | None, bytes]]]]:
     """A stack of which only the service is there, and what it is asked: path, key, body."""
     given, asked = iter(answers), list[tuple[str, str | None, bytes]]()
 
@@ -44,10 +46,15 @@ def test_a_post_is_sent_again_the_same_until_it_is_acknowledged() -> None:
         posted = stack.post("click", {"user": "u"})
     assert asked[0] == asked[1] and asked[0][0] == "/v1/events/click" and asked[0][1]
     sent = json.loads(asked[0][2])
-    assert posted.ids == (str(client_event_id(sent["event_time"], "click", sent["event_id"])),) and sent["user"] == "u"
+    assert (
+        posted.ids == (str(client_event_id(sent["event_time"], "click", sent["event_id"])),)
+        and sent["user"] == "u"
+    )
 
 
-@pytest.mark.parametrize("time", [1_790_000_000_123, "2026-09-21T14:13:20.123999Z", "2026-09-21T16:13:20.123+02:00"])
+@pytest.mark.parametrize(
+    "time", [1_790_000_000_123, "2026-09-21T14:13:20.123999Z", "2026-09-21T16:13:20.123+02:00"]
+)
 def test_time_and_name_of_an_event_are_its_own_where_it_has_them(time: int | str) -> None:
     with service((200, TAKEN)) as (stack, asked):
         posted = stack.post("click", {"event_id": "mine", "event_time": time})
@@ -68,7 +75,10 @@ def test_a_type_that_there_is_not_is_not_asked_for_twice() -> None:
 
 
 def test_a_service_that_never_takes_it_is_told_with_its_words() -> None:
-    with service(*[(503, {"code": "queue"})] * 99) as (stack, _), pytest.raises(Unavailable, match=r"in 60 s: .*queue"):
+    with (
+        service(*[(503, {"code": "queue"})] * 99) as (stack, _),
+        pytest.raises(Unavailable, match=r"in 60 s: .*queue"),
+    ):
         stack.post("click", {})
 
 
@@ -86,12 +96,22 @@ class Container:
                     {"type": "click", "hour": n, "state": "closed", "events": len(b)}
                     for n, b in zip(names, self._buckets, strict=True)
                 ]
-                rows[self._looks :] = [{"type": "click", "hour": "next", "state": "open", "events": 0, "waits_for": "its end"}]
+                rows[self._looks :] = [
+                    {
+                        "type": "click",
+                        "hour": "next",
+                        "state": "open",
+                        "events": 0,
+                        "waits_for": "its end",
+                    }
+                ]
                 self._looks += 1
                 return json.dumps(rows)
             case "bucket", "cat", "click", name, *_:
                 self.read.append(name)
-                return "".join(json.dumps(event) + "\n" for event in self._buckets[names.index(name)])
+                return "".join(
+                    json.dumps(event) + "\n" for event in self._buckets[names.index(name)]
+                )
             case "dead-letters", *_:
                 return "none at all"
         raise AssertionError(command)
@@ -107,7 +127,9 @@ def test_events_are_waited_for_until_all_are_in_closed_buckets_which_are_read_on
 
 def test_who_waits_in_vain_is_told_what_for_and_of_dead_letters() -> None:
     stack = Stack("", "", "", Container([{"page": "b"}]).run, FakeClock())
-    with pytest.raises(Unavailable, match=r"0 of 1 events of click .* click next: its end\nnone at all"):
+    with pytest.raises(
+        Unavailable, match=r"0 of 1 events of click .* click next: its end\nnone at all"
+    ):
         stack.wait_until("click", lambda event: event["page"] == "a", seconds=30)
 
 

@@ -27,13 +27,21 @@ each_service = pytest.mark.parametrize("name", sorted(SERVICES))
 
 
 def environment(file: Path) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in file.read_text().splitlines() if line and not line.startswith("#"))
+    return dict(
+        line.split("=", 1)
+        for line in file.read_text().splitlines()
+        if line and not line.startswith("#")
+    )
 
 
 def started(file: Path) -> set[str]:
     """The services that compose starts with these settings."""
     chosen = set(environment(file)["COMPOSE_PROFILES"].split(","))
-    return {name for name, service in SERVICES.items() if not service.get("profiles") or chosen & {*service["profiles"]}}
+    return {
+        name
+        for name, service in SERVICES.items()
+        if not service.get("profiles") or chosen & {*service["profiles"]}
+    }
 
 
 @each_service
@@ -41,7 +49,11 @@ def test_a_service_has_no_more_rights_than_it_needs(name: str) -> None:
     service = SERVICES[name]
     assert service["read_only"] is True and service["tmpfs"] == ["/tmp"]
     assert service["user"] == "10001:10001" and service["cap_drop"] == ["ALL"]
-    assert service["security_opt"] == ["no-new-privileges:true"] and "privileged" not in service and "ports" not in service
+    assert (
+        service["security_opt"] == ["no-new-privileges:true"]
+        and "privileged" not in service
+        and "ports" not in service
+    )
 
 
 @each_service
@@ -52,7 +64,13 @@ def test_a_service_that_stays_has_a_health_check_and_is_started_again(name: str)
         return
     assert service["restart"] == "unless-stopped"
     test = service["healthcheck"]["test"]
-    assert name in OWN_IMAGE or test[1:] == ["/opt/hourmark/.venv/bin/python", "-m", "hourmark_infra.containers", "--ask", name]
+    assert name in OWN_IMAGE or test[1:] == [
+        "/opt/hourmark/.venv/bin/python",
+        "-m",
+        "hourmark_infra.containers",
+        "--ask",
+        name,
+    ]
 
 
 @each_service
@@ -65,8 +83,12 @@ def test_the_image_of_a_service_is_a_target_of_the_containerfile_with_a_version(
 
 
 def test_images_are_made_from_debian_and_run_as_another_user_than_root() -> None:
-    stages = dict(re.findall(r"^FROM (?:\S+) AS (\w+)\n((?:(?!^FROM).*\n)*)", CONTAINERFILE, re.MULTILINE))
-    bases = dict(reversed(pair) for pair in re.findall(r"^FROM (\S+) AS (\w+)$", CONTAINERFILE, re.MULTILINE))
+    stages = dict(
+        re.findall(r"^FROM (?:\S+) AS (\w+)\n((?:(?!^FROM).*\n)*)", CONTAINERFILE, re.MULTILINE)
+    )
+    bases = dict(
+        reversed(pair) for pair in re.findall(r"^FROM (\S+) AS (\w+)$", CONTAINERFILE, re.MULTILINE)
+    )
     assert {base for base in bases.values() if base not in bases} == {"debian:bookworm-slim"}
     for target in {service["build"]["target"] for service in SERVICES.values()}:
         assert re.findall(r"^USER (.*)$", stages[target], re.MULTILINE)[-1:] == ["hourmark"], target
@@ -89,35 +111,56 @@ def test_a_service_is_a_role_that_its_host_is_named_by(name: str) -> None:
 def test_what_is_started_is_what_the_site_is_said_to_have(file: Path) -> None:
     site = site_of(environment(file))
     layout = site.layout(Path("/h"))
-    servers = {f"{cluster}-{node}" for cluster in CLUSTERS for node in layout.nodes(cluster)} | {*layout.shape.datanodes}
-    numbered = {name for name in started(file) if re.fullmatch(r"(edge|central|datanode)-\d+", name)}
+    servers = {f"{cluster}-{node}" for cluster in CLUSTERS for node in layout.nodes(cluster)} | {
+        *layout.shape.datanodes
+    }
+    numbered = {
+        name for name in started(file) if re.fullmatch(r"(edge|central|datanode)-\d+", name)
+    }
     assert numbered == servers
     on_cluster = {name for name in started(file) if name.startswith("spark-")}
     assert bool(on_cluster) == site.spark_master.startswith("spark://")
 
-    assert len([name for name in started(file) if re.fullmatch(r"mirror-\d+", name)]) == site.mirrors
+    assert (
+        len([name for name in started(file) if re.fullmatch(r"mirror-\d+", name)]) == site.mirrors
+    )
     assert "mirror-watch" in started(file), "where a mirror is run, its watch is"
     assert site.canary and {"canary", "canary-check"} <= started(file)
 
 
 def test_without_its_profile_there_is_no_canary(tmp_path: Path) -> None:
-    assert {name for name, service in SERVICES.items() if "canary" in service.get("profiles", ())} == {"canary", "canary-check"}
+    assert {
+        name for name, service in SERVICES.items() if "canary" in service.get("profiles", ())
+    } == {"canary", "canary-check"}
     assert not site_of({"COMPOSE_PROFILES": "full"}).canary
     types = ROOT / TYPES.relative_to("/opt/hourmark")
-    assert CANARY not in {declared.name for declared in read_folder(declared(types, tmp_path, canary=False)).types}
+    assert CANARY not in {
+        declared.name for declared in read_folder(declared(types, tmp_path, canary=False)).types
+    }
     for _ in range(2):  # its container may be started again
-        assert CANARY in {declared.name for declared in read_folder(declared(types, tmp_path / "own", canary=True)).types}
+        assert CANARY in {
+            declared.name
+            for declared in read_folder(declared(types, tmp_path / "own", canary=True)).types
+        }
 
 
 def test_the_full_site_is_the_one_that_defaults_say() -> None:
     assert site_of(environment(FULL)) == site_of({"COMPOSE_PROFILES": "full,canary"})
     assert environment(FULL).keys() == environment(SMALL).keys()
-    defaults = dict(re.findall(r"\$\{(SITE_\w+):-(.*?)\}", (ROOT / "docker-compose.yml").read_text()))
-    assert defaults == {name: value for name, value in environment(FULL).items() if name.startswith("SITE_")}
+    defaults = dict(
+        re.findall(r"\$\{(SITE_\w+):-(.*?)\}", (ROOT / "docker-compose.yml").read_text())
+    )
+    assert defaults == {
+        name: value for name, value in environment(FULL).items() if name.startswith("SITE_")
+    }
 
 
 def test_the_balancer_knows_the_delivery_services() -> None:
-    told = re.findall(r"^    server (\S+) (\S+):8780$", (ROOT / "infra/containers/haproxy.cfg").read_text(), re.MULTILINE)
+    told = re.findall(
+        r"^    server (\S+) (\S+):8780$",
+        (ROOT / "infra/containers/haproxy.cfg").read_text(),
+        re.MULTILINE,
+    )
     assert told == [(name, name) for name in DELIVERY_SERVICES]
     assert {*DELIVERY_SERVICES} == {name for name in SERVICES if name.startswith("delivery-")}
 

@@ -26,7 +26,9 @@ from hourmark_infra.stack.servers import Programs
 from hourmark_infra.stack.settings import write_settings
 
 PROGRAMS = Programs(Path("/java"), Path("/kafka"), Path("/hadoop"), Path("/registry"))
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl, which makes certificates, is not installed")
+needs_openssl = pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="openssl, which makes certificates, is not installed"
+)
 FILES = 1024  # as some engines have it
 FULL = site_of({})
 SMALL = site_of(dict.fromkeys(("SITE_EDGE_BROKERS", "SITE_CENTRAL_BROKERS", "SITE_DATANODES"), "1"))
@@ -36,59 +38,94 @@ def loaded(site: Site, role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("HOURMARK_CONFIG", raising=False)
     (tmp_path / "ledger-password").write_text("hidden")
     layout = site.layout(tmp_path)
-    write_settings(layout, render_settings(site, tmp_path, PROGRAMS, role, tmp_path, FILES), layout.shape.datanodes[-1])
+    write_settings(
+        layout,
+        render_settings(site, tmp_path, PROGRAMS, role, tmp_path, FILES),
+        layout.shape.datanodes[-1],
+    )
     return load_config(layout.config_file)
 
 
-def test_a_full_site_survives_the_loss_of_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_site_survives_the_loss_of_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = loaded(FULL, "mirror-2", tmp_path, monkeypatch)
     for name, cluster in (("edge", config.kafka.edge), ("central", config.kafka.central_cluster)):
         assert cluster.bootstrap == f"{name}-1:9092,{name}-2:9092,{name}-3:9092"
         assert (cluster.replication_factor, cluster.min_insync_replicas) == (3, 2)
-    assert config.storage.replication == 3 and config.storage.root == "hdfs://namenode:8020/hourmark"
+    assert (
+        config.storage.replication == 3 and config.storage.root == "hdfs://namenode:8020/hourmark"
+    )
     assert config.mirror.rest_host == "mirror-2", "the other worker reaches this one by it"
     assert config.etl.ledger == "postgresql://hourmark:hidden@postgres/hourmark"
     assert "hidden" not in (FULL.layout(tmp_path).config_file).read_text()
 
 
-def test_a_small_site_asks_for_no_copies_that_it_cannot_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_site_asks_for_no_copies_that_it_cannot_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = loaded(SMALL, "etl", tmp_path, monkeypatch)
     for cluster in (config.kafka.edge, config.kafka.central_cluster):
         assert (cluster.replication_factor, cluster.min_insync_replicas) == (1, 1)
     assert config.storage.replication == 1
 
 
-def test_events_are_posted_with_certificates_on_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_posted_with_certificates_on_both_sides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = loaded(FULL, "delivery-1", tmp_path, monkeypatch)
-    assert config.service.tls.client_ca == tmp_path / "tls/ca.pem" and config.service.tls.client_required
     assert (
-        config.tailer.service_urls == ["https://balancer:8780"] and config.tailer.tls.certificate == tmp_path / "tls/client.pem"
+        config.service.tls.client_ca == tmp_path / "tls/ca.pem"
+        and config.service.tls.client_required
+    )
+    assert (
+        config.tailer.service_urls == ["https://balancer:8780"]
+        and config.tailer.tls.certificate == tmp_path / "tls/client.pem"
     )
 
 
-@pytest.mark.parametrize(("files", "most"), [(1024, 768), (2304, 2048), (1 << 20, 2048), (resource.RLIM_INFINITY, 2048)])
-def test_a_service_takes_as_many_connections_as_its_container_has_files_for(files: int, most: int) -> None:
+@pytest.mark.parametrize(
+    ("files", "most"), [(1024, 768), (2304, 2048), (1 << 20, 2048), (resource.RLIM_INFINITY, 2048)]
+)
+def test_a_service_takes_as_many_connections_as_its_container_has_files_for(
+    files: int, most: int
+) -> None:
     """With 1,024 it refused to start, and its container began again and again."""
     assert connections(files) == most
 
 
 @pytest.mark.parametrize(("cluster", "node"), [("edge", 2), ("central", 3)])
-def test_a_broker_listens_at_every_address_is_named_by_its_host_and_knows_the_other_voters(cluster: str, node: int) -> None:
+def test_a_broker_listens_at_every_address_is_named_by_its_host_and_knows_the_other_voters(
+    cluster: str, node: int
+) -> None:
     values = kafka.broker_properties(FULL.layout(Path("/h")), cluster, node)
     name = f"{cluster}-{node}"
-    assert values["listeners"] == "PLAINTEXT://0.0.0.0:9092,CONTROLLER://0.0.0.0:9093", "its address may change while it runs"
+    assert values["listeners"] == "PLAINTEXT://0.0.0.0:9092,CONTROLLER://0.0.0.0:9093", (
+        "its address may change while it runs"
+    )
     assert values["advertised.listeners"] == f"PLAINTEXT://{name}:9092"
-    assert values["controller.quorum.voters"] == ",".join(f"{n}@{cluster}-{n}:9093" for n in (1, 2, 3))
+    assert values["controller.quorum.voters"] == ",".join(
+        f"{n}@{cluster}-{n}:9093" for n in (1, 2, 3)
+    )
     assert values["min.insync.replicas"] == "2"
 
 
-def test_a_datanode_has_a_name_that_writers_are_sent_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_datanode_has_a_name_that_writers_are_sent_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loaded(FULL, "datanode-3", tmp_path, monkeypatch)
     root = ElementTree.parse(FULL.layout(tmp_path).settings / "hadoop" / "hdfs-site.xml").getroot()
     values = {str(row.findtext("name")): str(row.findtext("value")) for row in root}
-    assert values["dfs.datanode.hostname"] == "datanode-3" and values["dfs.datanode.http.address"] == "0.0.0.0:9864"
-    assert values["dfs.namenode.rpc-bind-host"] == values["dfs.namenode.http-bind-host"] == "0.0.0.0"
-    assert values["dfs.namenode.http-address"] == "namenode:9870" and values["dfs.replication"] == "3"
+    assert (
+        values["dfs.datanode.hostname"] == "datanode-3"
+        and values["dfs.datanode.http.address"] == "0.0.0.0:9864"
+    )
+    assert (
+        values["dfs.namenode.rpc-bind-host"] == values["dfs.namenode.http-bind-host"] == "0.0.0.0"
+    )
+    assert (
+        values["dfs.namenode.http-address"] == "namenode:9870" and values["dfs.replication"] == "3"
+    )
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "three", "²"])
@@ -103,8 +140,19 @@ def test_ids_and_certificates_are_made_once(tmp_path: Path) -> None:
     made = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert not first.make_first(tmp_path)
     assert made == {path: path.read_bytes() for path in made}
-    assert {path.name for path in made} == {"clusters.json", "ledger-password", "ready", "ca.pem", "service.pem", "client.pem"}
-    assert all(path.stat().st_mode & 0o077 == 0 for path in made if path.name.endswith(("service.pem", "client.pem", "password")))
+    assert {path.name for path in made} == {
+        "clusters.json",
+        "ledger-password",
+        "ready",
+        "ca.pem",
+        "service.pem",
+        "client.pem",
+    }
+    assert all(
+        path.stat().st_mode & 0o077 == 0
+        for path in made
+        if path.name.endswith(("service.pem", "client.pem", "password"))
+    )
     (tmp_path / first.READY).unlink()  # as if it had been cut short
     assert first.make_first(tmp_path)
     assert (tmp_path / "tls/ca.pem").read_bytes() != made[tmp_path / "tls/ca.pem"]
@@ -120,7 +168,10 @@ def test_the_certificates_are_of_the_services_and_their_balancer(tmp_path: Path)
         subprocess.run(verify, check=True, capture_output=True)
     for host in ("balancer", "delivery-1", "delivery-2", "localhost"):
         command = ["openssl", "x509", "-in", str(tls / "service.pem"), "-noout", "-checkhost", host]
-        assert "does match" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        assert (
+            "does match"
+            in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        )
 
 
 def test_a_role_that_there_is_not_is_named(tmp_path: Path) -> None:
@@ -131,7 +182,15 @@ def test_a_role_that_there_is_not_is_named(tmp_path: Path) -> None:
 def test_what_the_application_logs_is_events_of_the_example_types(tmp_path: Path) -> None:
     draw = random.Random(7)
     lines = b"".join(application.line(number, 1_790_000_000_000, draw) for number in range(1, 21))
-    arguments = ["try", "--dir", str(Path(__file__).parents[4] / "examples/types"), "--source", "app", "--lines", "-"]
+    arguments = [
+        "try",
+        "--dir",
+        str(Path(__file__).parents[4] / "examples/types"),
+        "--source",
+        "app",
+        "--lines",
+        "-",
+    ]
     command = [*arguments, "--observed-at", "2026-09-21T14:13:21Z"]
     told = CliRunner().invoke(types, command, input=lines, catch_exceptions=False).stdout
     assert told.endswith("events: 18 page-viewed, 2 app-log; dead letters: none\n")
@@ -143,7 +202,11 @@ def test_a_full_log_is_renamed_and_none_is_lost(tmp_path: Path) -> None:
         log.write_bytes(b"%d" % number + b"x" * application.ROTATE_BYTES)
         application.rotate(log)
     assert not log.exists()
-    assert [tmp_path.joinpath(f"app.log.{number}").read_bytes()[:1] for number in (1, 2, 3)] == [b"2", b"1", b"0"]
+    assert [tmp_path.joinpath(f"app.log.{number}").read_bytes()[:1] for number in (1, 2, 3)] == [
+        b"2",
+        b"1",
+        b"0",
+    ]
     log.write_bytes(b"small")
     application.rotate(log)
     assert log.read_bytes() == b"small"

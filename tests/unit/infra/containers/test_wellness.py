@@ -14,8 +14,14 @@ from hourmark_infra.containers.roles import Container
 from hourmark_infra.containers.site import site_of
 from hourmark_infra.stack.health import Health
 
-SERVICES = yaml.safe_load((Path(__file__).parents[4] / "docker-compose.yml").read_text())["services"]
-ASKED = sorted(name for name, service in SERVICES.items() if "--ask" in service.get("healthcheck", {}).get("test", ()))
+SERVICES = yaml.safe_load((Path(__file__).parents[4] / "docker-compose.yml").read_text())[
+    "services"
+]
+ASKED = sorted(
+    name
+    for name, service in SERVICES.items()
+    if "--ask" in service.get("healthcheck", {}).get("test", ())
+)
 WELL = Health(True, "well")
 
 
@@ -24,7 +30,9 @@ def container(name: str, shared: Path) -> Container:
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_a_role_with_a_health_check_is_asked_in_its_own_way(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_role_with_a_health_check_is_asked_in_its_own_way(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "clusters.json").write_text('{"edge": "e", "central": "c"}')
     monkeypatch.setattr(wellness, "_certificates", lambda _: True)
     asked: list[str] = []
@@ -46,7 +54,9 @@ def test_a_role_with_a_health_check_is_asked_in_its_own_way(name: str, tmp_path:
     assert asked or name == "application"
 
 
-def test_a_program_that_stopped_logging_is_not_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_stopped_logging_is_not_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(wellness, "LOGS", tmp_path)
     assert wellness.ask(container("application", tmp_path)) == Health(False, "has not logged yet")
     (tmp_path / "app.log").touch()

@@ -42,7 +42,9 @@ async def call(address: str, port: int, body: bytes) -> bytes:
 
 def test_bytes_and_ends_are_handed_on_both_ways() -> None:
     async def scene(port: int) -> tuple[bytes, int]:
-        running = asyncio.create_task(relayed((sys.executable, "-c", SERVER, str(port)), OUTSIDE, [port]))
+        running = asyncio.create_task(
+            relayed((sys.executable, "-c", SERVER, str(port)), OUTSIDE, [port])
+        )
         while True:
             try:
                 if said := await call(OUTSIDE, port, b"abc" * 100_000):
@@ -70,11 +72,17 @@ def test_where_nothing_listens_yet_who_calls_is_refused_and_not_left_waiting() -
 
 
 def test_ports_are_of_servers_that_there_are() -> None:
-    assert published({"WHOLE_PORTS": '{"edge-1": 23001, "service": 23002}'}) == {"edge-1": 23001, "service": 23002}
+    assert published({"WHOLE_PORTS": '{"edge-1": 23001, "service": 23002}'}) == {
+        "edge-1": 23001,
+        "service": 23002,
+    }
     assert published({}) == {}
 
 
-@pytest.mark.parametrize("text", ["[1]", "{", '{"edge-9": 1}', '{"edge-1": "1"}', '{"edge-1": 0}', '{"edge-1": true}', "7"])
+@pytest.mark.parametrize(
+    "text",
+    ["[1]", "{", '{"edge-9": 1}', '{"edge-1": "1"}', '{"edge-1": 0}', '{"edge-1": true}', "7"],
+)
 def test_other_ports_are_refused_by_the_variables_name(text: str) -> None:
     with pytest.raises(ConfigError, match="WHOLE_PORTS"):
         published({"WHOLE_PORTS": text})
@@ -83,6 +91,12 @@ def test_other_ports_are_refused_by_the_variables_name(text: str) -> None:
 def test_each_source_of_the_types_is_followed(tmp_path: Path) -> None:
     declared = tomllib.loads((ROOT / "examples" / "types" / "sources.toml").read_text())["source"]
     tailed = whole_settings(ROOT / "examples" / "types", 60, 4096)["tailer"]["sources"]
-    assert tailed == [{"name": s["name"], "paths": [f"/var/log/app/{s['name']}.log"]} for s in declared] and tailed
-    assert whole_settings(tmp_path, 60, 4096)["tailer"]["sources"] == [], "types that no line makes need no sources"
+    assert (
+        tailed
+        == [{"name": s["name"], "paths": [f"/var/log/app/{s['name']}.log"]} for s in declared]
+        and tailed
+    )
+    assert whole_settings(tmp_path, 60, 4096)["tailer"]["sources"] == [], (
+        "types that no line makes need no sources"
+    )
     assert str(TYPES).endswith("examples/types")

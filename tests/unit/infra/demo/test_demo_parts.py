@@ -38,7 +38,11 @@ from hourmark_infra.judge.webhdfs import WebHdfs
 _STACK = {
     "kafka": {"edge": {"bootstrap": "127.0.0.1:1,127.0.0.1:2", "replication_factor": 3}},
     "registry": {"url": "http://127.0.0.1:3"},
-    "storage": {"root": "hdfs://127.0.0.1:4/hourmark", "webhdfs": "http://127.0.0.1:5", "user": 'a "b" \x7f'},
+    "storage": {
+        "root": "hdfs://127.0.0.1:4/hourmark",
+        "webhdfs": "http://127.0.0.1:5",
+        "user": 'a "b" \x7f',
+    },
     "etl": {"scratch_dir": "/a b"},
     "service": {"port": 6},
     "tailer": {"state_dir": "/state", "service_urls": ["http://127.0.0.1:6"], "sources": []},
@@ -60,17 +64,27 @@ def test_the_declarations_are_valid_and_the_judge_knows_all_of_them(tmp_path: Pa
     ("line", "expected"),
     [
         (
-            "[2026-11-21 01:00:25,123] INFO [Broker id=1] is (re)started (kafka.server.BrokerServer)",
+            (
+                "[2026-11-21 01:00:25,123] INFO [Broker id=1] is (re)started "
+                "(kafka.server.BrokerServer)"
+            ),
             ("INFO", None, "[Broker id=1] is (re)started", "kafka.server.BrokerServer"),
         ),
-        ("2026-11-21 01:00:25,123 WARN org.apache.hadoop.Foo$Bar: slow (1 s)",
-         ("WARN", "org.apache.hadoop.Foo$Bar", "slow (1 s)", None)),
-        ("2026-11-21 01:00:25,123 INFO  [io.quarkus] (main) up", ("INFO", None, "[io.quarkus] (main) up", None)),
+        (
+            "2026-11-21 01:00:25,123 WARN org.apache.hadoop.Foo$Bar: slow (1 s)",
+            ("WARN", "org.apache.hadoop.Foo$Bar", "slow (1 s)", None),
+        ),
+        (
+            "2026-11-21 01:00:25,123 INFO  [io.quarkus] (main) up",
+            ("INFO", None, "[io.quarkus] (main) up", None),
+        ),
         ("\tat java.lang.Thread.run(Thread.java:840)", None),
         ("", None),
     ],
-)  # fmt: skip
-def test_server_lines_are_taken_apart(tmp_path: Path, line: str, expected: tuple[str | None, ...] | None) -> None:
+)
+def test_server_lines_are_taken_apart(
+    tmp_path: Path, line: str, expected: tuple[str | None, ...] | None
+) -> None:
     write_declarations(tmp_path)
     types = read_folder(tmp_path).types
     pattern = next(t for t in types if t.name == SERVER_LOG).line.pattern
@@ -81,7 +95,9 @@ def test_server_lines_are_taken_apart(tmp_path: Path, line: str, expected: tuple
 
 def demo_config(folder: Path) -> Config:
     file = folder / "hourmark.toml"
-    file.write_text(render_toml(demo_settings(_STACK, folder / "logs", folder / "sources", folder / "types")))
+    file.write_text(
+        render_toml(demo_settings(_STACK, folder / "logs", folder / "sources", folder / "types"))
+    )
     return load_config(file)
 
 
@@ -90,7 +106,11 @@ def test_the_settings_are_the_stack_s_with_minutes_and_sources(tmp_path: Path) -
     assert config.parsing.bucket_seconds == 60
     assert config.storage.user == 'a "b" \x7f'
     assert config.etl.scratch_dir == Path("/a b")
-    assert {source.name for source in config.tailer.sources} == {"server-logs", "named-lines", "app-events"}
+    assert {source.name for source in config.tailer.sources} == {
+        "server-logs",
+        "named-lines",
+        "app-events",
+    }
     assert str(tmp_path / "logs" / "edge-*.log") in config.tailer.sources[0].paths
 
 
@@ -100,7 +120,12 @@ def test_no_component_s_own_log_is_tailed(tmp_path: Path) -> None:
     components = Components(tmp_path, tmp_path / "x", logs, FakeClock())
     for name in ("service", "tailer", "etl"):
         components.log(name).touch()
-    tailed = [p for source in demo_config(tmp_path).tailer.sources for p in source.paths if Path(p).parent == logs]
+    tailed = [
+        p
+        for source in demo_config(tmp_path).tailer.sources
+        for p in source.paths
+        if Path(p).parent == logs
+    ]
     assert not [p for pattern in tailed for p in logs.glob(Path(pattern).name)]
 
 
@@ -111,7 +136,8 @@ def test_settings_of_the_shell_do_not_reach_the_components(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("second", "buckets", "span"), [(0, 3, 170), (30, 3, 140), (45, 3, 125), (46, 3, 184), (59, 1, 51), (5, 1, 45)]
+    ("second", "buckets", "span"),
+    [(0, 3, 170), (30, 3, 140), (45, 3, 125), (46, 3, 184), (59, 1, 51), (5, 1, 45)],
 )
 def test_the_span_covers_so_many_minutes(second: int, buckets: int, span: float) -> None:
     now_ms = 1_800_000_000_000 + second * 1000
@@ -127,7 +153,8 @@ def bucket(minute: int, events: int, grade: Literal["proved", "forced"] = "prove
         path=f"t/date=1970-01-01/hour=00/minute={minute:02d}",
         start_ms=minute * 60_000,
         end_ms=(minute + 1) * 60_000,
-        marker=Marker.model_construct(grade=grade, events=events),  # type: ignore[call-arg]  # the rest is not looked at
+        # the rest is not looked at
+        marker=Marker.model_construct(grade=grade, events=events),  # type: ignore[call-arg]
         blake2b="",
     )
 
@@ -193,15 +220,34 @@ def test_two_demos_of_one_home_do_not_mix(tmp_path: Path) -> None:
 
 
 def record(range_id: int, count: int) -> AuditRecord:
-    promised = (Promise("lines", 0, count, 1), Promise("lines", 60, 1, 1), Promise("dead-letters", 0, 1, 1))
+    promised = (
+        Promise("lines", 0, count, 1),
+        Promise("lines", 60, 1, 1),
+        Promise("dead-letters", 0, 1, 1),
+    )
     return AuditRecord(
-        range_id=RangeId(range_id.to_bytes(8, "big")), kind="range", host_id="h", host_name="h", file_id="f", generation=0,
-        start=0, end=1, observed_at_ms=0, rules="r", source="s", path="p", lines=count + 2, promised=promised,
-    )  # fmt: skip
+        range_id=RangeId(range_id.to_bytes(8, "big")),
+        kind="range",
+        host_id="h",
+        host_name="h",
+        file_id="f",
+        generation=0,
+        start=0,
+        end=1,
+        observed_at_ms=0,
+        rules="r",
+        source="s",
+        path="p",
+        lines=count + 2,
+        promised=promised,
+    )
 
 
 def test_a_range_sent_twice_was_acknowledged_once() -> None:
-    assert count_promises([record(1, 5), record(2, 7), record(1, 5)]) == {"lines": 14, "dead-letters": 2}
+    assert count_promises([record(1, 5), record(2, 7), record(1, 5)]) == {
+        "lines": 14,
+        "dead-letters": 2,
+    }
 
 
 def report(**counts: int) -> Report:
@@ -213,21 +259,46 @@ def report(**counts: int) -> Report:
     of = made.of_type("(none)")
     of.dead_letters = 4
     made.of_type("dead-letters").in_buckets = 5
-    made.files.append(FileCount(path="/s/named-lines/1-a.log", lines=100, in_buckets=99, dead_letters=1))
-    made.files.append(FileCount(path="/s/app-events/player.log", lines=1000, in_buckets=5, dead_letters=995))
+    made.files.append(
+        FileCount(path="/s/named-lines/1-a.log", lines=100, in_buckets=99, dead_letters=1)
+    )
+    made.files.append(
+        FileCount(path="/s/app-events/player.log", lines=1000, in_buckets=5, dead_letters=995)
+    )
     return made
 
 
 def test_the_outcome_has_the_documented_form(tmp_path: Path) -> None:
-    shown = outcome.as_json(report(), {"lines": 99, "dead-letters": 5}, demo_config(tmp_path), 271.234)
+    shown = outcome.as_json(
+        report(), {"lines": 99, "dead-letters": 5}, demo_config(tmp_path), 271.234
+    )
     assert list(shown) == [
-        "types", "lost", "doubled", "altered", "buckets_root", "webhdfs", "bootstrap", "registry", "seconds",
-    ]  # fmt: skip
-    assert set(shown["types"]) == {"lines", "server-log", "track-played", "ad-shown", "dead-letters"}
+        "types",
+        "lost",
+        "doubled",
+        "altered",
+        "buckets_root",
+        "webhdfs",
+        "bootstrap",
+        "registry",
+        "seconds",
+    ]
+    assert set(shown["types"]) == {
+        "lines",
+        "server-log",
+        "track-played",
+        "ad-shown",
+        "dead-letters",
+    }
     assert shown["types"]["lines"] == {
-        "acknowledged": 99, "in_buckets": 99, "late": 2, "duplicates_removed": 0, "dead_letters": 1, "lost": 0,
+        "acknowledged": 99,
+        "in_buckets": 99,
+        "late": 2,
+        "duplicates_removed": 0,
+        "dead_letters": 1,
+        "lost": 0,
         "grades": {"proved": 3, "timed_out": 0, "forced": 0},
-    }  # fmt: skip
+    }
     assert shown["types"]["dead-letters"]["dead_letters"] == 4
     assert shown["bootstrap"] == "127.0.0.1:1,127.0.0.1:2"
     assert "lines" in outcome.as_text(shown)
@@ -243,7 +314,9 @@ def test_any_finding_fails_the_demo_and_shows_in_the_outcome(tmp_path: Path, kin
 
 def test_more_acknowledged_than_in_buckets_fails_the_demo() -> None:
     assert outcome.faults(report(), {"lines": 99}) == []
-    assert outcome.faults(report(), {"lines": 100}) == ["100 events of lines were acknowledged, 99 are in buckets"]
+    assert outcome.faults(report(), {"lines": 100}) == [
+        "100 events of lines were acknowledged, 99 are in buckets"
+    ]
 
 
 def test_nothing_compared_fails_the_demo() -> None:
@@ -251,17 +324,31 @@ def test_nothing_compared_fails_the_demo() -> None:
 
 
 def test_the_judge_is_asked_again_only_while_something_is_missing(tmp_path: Path) -> None:
-    log = LiveLog(tmp_path / "named-lines" / "1-a.log", "lines", iter([Due(0.0, lambda _: b"a line", True)]), FakeClock())
+    log = LiveLog(
+        tmp_path / "named-lines" / "1-a.log",
+        "lines",
+        iter([Due(0.0, lambda _: b"a line", True)]),
+        FakeClock(),
+    )
     log.write_due(1.0)
     log.close()
     write_declarations(tmp_path / "types")
     with serve(tmp_path) as address:
         config = demo_config(tmp_path)
-        config = config.model_copy(update={"storage": config.storage.model_copy(update={"webhdfs": address, "user": "me"})})
+        config = config.model_copy(
+            update={"storage": config.storage.model_copy(update={"webhdfs": address, "user": "me"})}
+        )
         known = write_expectations(
             tmp_path / "e.json",
             config,
-            Inputs(logs=[log], server_sizes={}, host_id="0" * 32, rules=["1-x"], span_ms=(0, 1), posted=[]),
+            Inputs(
+                logs=[log],
+                server_sizes={},
+                host_id="0" * 32,
+                rules=["1-x"],
+                span_ms=(0, 1),
+                posted=[],
+            ),
         )
         hdfs = WebHdfs(address, "me")
         asked: list[int] = []

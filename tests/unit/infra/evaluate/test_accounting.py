@@ -36,7 +36,13 @@ def acknowledged(*but: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 def test_what_is_whole_has_no_fault() -> None:
     counts = account("edge", PLAN, acknowledged(), faithful())
     assert (counts.sent, counts.acknowledged, counts.read) == (SENT, SENT, SENT)
-    assert (counts.lost, counts.doubled, counts.phantom, counts.disordered, counts.unacknowledged) == (0, 0, 0, 0, 0)
+    assert (
+        counts.lost,
+        counts.doubled,
+        counts.phantom,
+        counts.disordered,
+        counts.unacknowledged,
+    ) == (0, 0, 0, 0, 0)
 
 
 def _remove(readings: Readings) -> None:
@@ -84,11 +90,16 @@ def _turn(readings: Readings) -> None:
     ],
     ids=lambda value: value.__name__.strip("_") if callable(value) else "",
 )
-def test_each_planted_fault_is_counted(plant: Callable[[Readings], None], found: dict[str, int]) -> None:
+def test_each_planted_fault_is_counted(
+    plant: Callable[[Readings], None], found: dict[str, int]
+) -> None:
     readings = faithful()
     plant(readings)
     counts = account("edge", PLAN, acknowledged(), readings)
-    seen = {name: getattr(counts, name) for name in ("lost", "doubled", "phantom", "disordered", "unacknowledged")}
+    seen = {
+        name: getattr(counts, name)
+        for name in ("lost", "doubled", "phantom", "disordered", "unacknowledged")
+    }
     assert {name: number for name, number in seen.items() if number} == found
 
 
@@ -99,8 +110,12 @@ def test_what_was_not_acknowledged_is_neither_lost_nor_a_fault() -> None:
     assert (counts.lost, counts.unacknowledged, counts.acknowledged) == (0, 1, SENT - 2)
 
 
-@given(st.integers(0, 10_000), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 7))
-def test_a_number_has_one_place_however_it_is_asked(number: int, shares: list[int], partitions: int) -> None:
+@given(
+    st.integers(0, 10_000), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 7)
+)
+def test_a_number_has_one_place_however_it_is_asked(
+    number: int, shares: list[int], partitions: int
+) -> None:
     plan = Plan(tuple(map(str, range(len(shares)))), tuple(shares), partitions)
     topics, places = plan.places(np.array([number]))
     assert plan.place(number) == (str(topics[0]), places[0])
@@ -115,7 +130,11 @@ def test_shares_are_kept() -> None:
 def test_a_record_tells_its_number(number: int, length: int) -> None:
     form = Form(b"r" * 16, length)
     record = form.encode(number)
-    assert len(record) == length and form.number_of(record) == number and form.number_of(record[:-1]) is None
+    assert (
+        len(record) == length
+        and form.number_of(record) == number
+        and form.number_of(record[:-1]) is None
+    )
 
 
 SENT_S = np.array([1.0, 2.0, 3.0, 9.0])
@@ -140,18 +159,29 @@ def test_who_was_never_held_up_recovers_at_once() -> None:
         ([1.1, 8.5, 8.7, math.nan], [True, True, True, False]),
         ([1.1, 8.5, 8.7, 9.1], [True, True, True, False]),
     ],
-    ids=["one of before is never answered", "one of before too late", "none of later answered", "later ones refused alone"],
+    ids=[
+        "one of before is never answered",
+        "one of before too late",
+        "none of later answered",
+        "later ones refused alone",
+    ],
 )
-def test_a_producer_that_never_goes_on_has_not_recovered(answered_s: list[float], flags: list[bool]) -> None:
+def test_a_producer_that_never_goes_on_has_not_recovered(
+    answered_s: list[float], flags: list[bool]
+) -> None:
     assert recovered(SENT_S, np.array(answered_s), np.array(flags), 8.0, 20.0) is None
 
 
 def test_records_that_were_refused_meanwhile_do_not_hold_up_a_recovery() -> None:
-    assert recovered(SENT_S, np.array([1.1, 8.0, 8.2, 9.1]), np.array([True, False, True, True]), 8.0, 20.0) == pytest.approx(0.2)
+    assert recovered(
+        SENT_S, np.array([1.1, 8.0, 8.2, 9.1]), np.array([True, False, True, True]), 8.0, 20.0
+    ) == pytest.approx(0.2)
 
 
 def test_a_timeline_has_every_second() -> None:
-    points = timeline(SENT_S, np.array([1.1, math.nan, 3.5, 9.9]), np.array([True, False, True, True]))
+    points = timeline(
+        SENT_S, np.array([1.1, math.nan, 3.5, 9.9]), np.array([True, False, True, True])
+    )
     assert len(points) == 10 and points[1] == Point(at_s=1, sent=1, acknowledged=1)
     assert sum(p.sent for p in points) == 4 and sum(p.acknowledged for p in points) == 3
     assert timeline(np.empty(0), np.empty(0), np.empty(0, dtype=np.bool_)) == ()

@@ -30,7 +30,9 @@ def test_a_claim_beyond_what_is_held_is_false_however_much_more_another_partitio
     found = asked(NONE, {A: 10, B: 5}, {A: 7, B: 100}, 3)
     assert (found.samples, found.false_records, found.waiting_max) == (1, 3, 3)
     later = asked(found, {A: 10, B: 5}, {A: 10, B: 100}, 0)
-    assert (later.samples, later.false_records, later.waiting_max) == (2, 3, 3), "once false stays told"
+    assert (later.samples, later.false_records, later.waiting_max) == (2, 3, 3), (
+        "once false stays told"
+    )
 
 
 def test_a_claim_of_what_was_never_seen_on_the_target_is_false() -> None:
@@ -41,7 +43,9 @@ def test_who_claims_nothing_was_not_asked() -> None:
     assert asked(NONE, {}, {A: 4}, 0).samples == 0
 
 
-def test_a_claim_is_told_once_the_transactions_are_over_that_were_under_way_when_it_was_made() -> None:
+def test_a_claim_is_told_once_the_transactions_are_over_that_were_under_way_when_it_was_made() -> (
+    None
+):
     account, held = Account(), {A: 4}
     account.ask(7.0, {A: 10}, {A: 12}, held, 3)
     account.tell(7.0, {A: 5}, lambda _: held)
@@ -49,7 +53,9 @@ def test_a_claim_is_told_once_the_transactions_are_over_that_were_under_way_when
     assert account.claims == early, "a marker is on its way"
     held[A] = 10
     account.tell(7.5, {A: 11}, lambda _: held)
-    assert account.claims == dataclasses.replace(early, early_s=0.5), "all that was claimed is given"
+    assert account.claims == dataclasses.replace(early, early_s=0.5), (
+        "all that was claimed is given"
+    )
     account.tell(97.0, {A: 12}, lambda _: held)
     assert account.claims == dataclasses.replace(early, early_s=0.5, samples=1, waiting_max=3)
 
@@ -75,8 +81,14 @@ def test_who_claims_long_before_readers_are_given_it_claims_falsely() -> None:
         account.ask(second, {A: 1000}, {A: 1001}, {A: 0}, 0)
         account.tell(second, {A: 0}, lambda _: {A: 0})
     account.tell(90.0, {A: 1001}, lambda _: {A: 1000})
-    assert (account.claims.false_records, account.claims.early_max, account.claims.early_s) == (0, 1000, 90.0)
-    (found,) = [f for f in found_in(dataclasses.replace(GOOD_TRIAL, claims=account.claims)) if f.faults]
+    assert (account.claims.false_records, account.claims.early_max, account.claims.early_s) == (
+        0,
+        1000,
+        90.0,
+    )
+    (found,) = [
+        f for f in found_in(dataclasses.replace(GOOD_TRIAL, claims=account.claims)) if f.faults
+    ]
     assert found.faults == ("records claimed 90 s before the target gave them to readers",)
 
 
@@ -89,7 +101,9 @@ class Log(Cluster):
     def starts(self, partitions: Sequence[Partition]) -> dict[Partition, Offset]:
         return {p: Offset(0) for p in partitions}
 
-    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, Offset]:
+    def ends(
+        self, partitions: Sequence[Partition], *, committed: bool = True
+    ) -> dict[Partition, Offset]:
         return {p: Offset(self.end) for p in partitions}
 
 
@@ -112,13 +126,17 @@ class Breaks(CommittedReader):
     def __init__(self, form: Form, numbers: Sequence[int]) -> None:
         self._form, self._numbers, self._broke = form, numbers, False
 
-    def read(self, spans: Mapping[Partition, tuple[int, int]], **_: Any) -> Generator[list[MessageRun], None, None]:
+    def read(
+        self, spans: Mapping[Partition, tuple[int, int]], **_: Any
+    ) -> Generator[list[MessageRun], None, None]:
         ((partition, (start, end)),) = spans.items()
         for at in range(start, end, 2):
             if at > start and not self._broke:
                 self._broke = True
                 raise Unavailable("the target is away")
-            records: Any = [Record(n, self._form.encode(self._numbers[n])) for n in range(at, min(at + 2, end))]
+            records: Any = [
+                Record(n, self._form.encode(self._numbers[n])) for n in range(at, min(at + 2, end))
+            ]
             yield [Run(partition, records, min(at + 2, end))]
 
     def close(self) -> None:
@@ -152,5 +170,7 @@ def test_a_copy_of_a_record_is_none_more_that_is_held() -> None:
 
 
 @given(st.dictionaries(st.sampled_from([A, B]), st.integers(0, 100)), st.integers(0, 9))
-def test_who_claims_no_more_than_is_held_claims_nothing_false(held: dict[Partition, int], less: int) -> None:
+def test_who_claims_no_more_than_is_held_claims_nothing_false(
+    held: dict[Partition, int], less: int
+) -> None:
     assert asked(NONE, {p: max(0, n - less) for p, n in held.items()}, held, 0).false_records == 0

@@ -1,4 +1,6 @@
-"""The brokers' own counts beside ours: what JmxTool prints is read, and each disagreement is seen."""
+"""The brokers' own counts beside ours: what JmxTool prints is read, and each disagreement is
+seen.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A mirror's leader taken away: who else led is told by the members of its group, not by an address that a new one has again."""
+"""A mirror's leader taken away: who else led is told by the members of its group, not by an address
+that a new one has again.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ from hourmark_infra.evaluate.verdicts import Property, Verdict, of_trial
 from hourmark_infra.evaluate.verdicts import found as found_in
 
 HOSTS = ("10.0.0.1", "10.0.0.2")
-FIRST, AGAIN, OTHER = Leader("a", "mirror-1:8783"), Leader("c", "mirror-1:8783"), Leader("b", "mirror-2:8783")
+FIRST, AGAIN, OTHER = (
+    Leader("a", "mirror-1:8783"),
+    Leader("c", "mirror-1:8783"),
+    Leader("b", "mirror-2:8783"),
+)
 
 
 class Stage:
@@ -34,7 +40,13 @@ class Stage:
         pass
 
     def disturb(
-        self, what: str, hurt: Callable[[], None], heal: Callable[[], None], away_s: float, back: Callable[[], bool], victim: str
+        self,
+        what: str,
+        hurt: Callable[[], None],
+        heal: Callable[[], None],
+        away_s: float,
+        back: Callable[[], bool],
+        victim: str,
     ) -> bool:
         hurt()
         heal()
@@ -75,7 +87,9 @@ def play(monkeypatch: pytest.MonkeyPatch, *leaders: Leader) -> Stage:
     return stage
 
 
-@pytest.mark.parametrize("after", [OTHER, AGAIN], ids=["the other one", "a new one at the same address"])
+@pytest.mark.parametrize(
+    "after", [OTHER, AGAIN], ids=["the other one", "a new one at the same address"]
+)
 def test_another_member_led(monkeypatch: pytest.MonkeyPatch, after: Leader) -> None:
     stage = play(monkeypatch, FIRST, FIRST, NOBODY, after)
     assert stage.takeovers == [Takeover(how="killed", workers=2, another_led_s=2.0)]
@@ -83,17 +97,23 @@ def test_another_member_led(monkeypatch: pytest.MonkeyPatch, after: Leader) -> N
 
 
 def test_nobody_led(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert play(monkeypatch, FIRST, NOBODY).takeovers == [Takeover(how="killed", workers=2, another_led_s=None)]
+    assert play(monkeypatch, FIRST, NOBODY).takeovers == [
+        Takeover(how="killed", workers=2, another_led_s=None)
+    ]
 
 
-def test_a_command_that_takes_nobody_away_is_no_fault_of_the_mirrors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_takes_nobody_away_is_no_fault_of_the_mirrors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stage = play(monkeypatch, FIRST)
     assert not stage.takeovers
     said = f"{TAKEN_OVER_S:.0f} s after --stop-worker the same worker led: it was not taken away"
     assert stage.notes == [f"the mirror's leading worker killed was not tried: {said}"]
 
 
-def test_servers_that_do_not_come_back_are_a_result_and_no_more_is_tried_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_that_do_not_come_back_are_a_result_and_no_more_is_tried_on_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def never(world: Any, name: str) -> Trial:
         raise NotBack("the servers were not back within 180 s")
 
@@ -102,6 +122,9 @@ def test_servers_that_do_not_come_back_are_a_result_and_no_more_is_tried_on_them
     broken = run._played(world, "leaders", "")
     assert of_trial(broken) is Verdict.BROKEN
     ((found),) = found_in(broken)
-    assert (found.property, found.faults) == (Property.RECOVERS, ("the servers were not back within 180 s",))
+    assert (found.property, found.faults) == (
+        Property.RECOVERS,
+        ("the servers were not back within 180 s",),
+    )
     after = run._played(world, "producers", "leaders")
     assert after.not_tried == "leaders was not brought to its end"

@@ -9,7 +9,13 @@ import xml.etree.ElementTree as ET
 
 import pytest
 from tests.support.documents import ROOT
-from tests.support.evaluations import GOOD_COUNTS, GOOD_DISTURBANCE, GOOD_TRIAL, NOT_TRIED, evaluation
+from tests.support.evaluations import (
+    GOOD_COUNTS,
+    GOOD_DISTURBANCE,
+    GOOD_TRIAL,
+    NOT_TRIED,
+    evaluation,
+)
 
 from hourmark_infra.evaluate.markdown import as_markdown
 from hourmark_infra.evaluate.page import as_html
@@ -54,22 +60,34 @@ def test_a_plot_is_well_formed_and_shows_each_disturbance() -> None:
 def test_what_is_broken_is_said_in_each_form(render: object) -> None:
     assert callable(render)
     shown = render(evaluation(STUCK))
-    assert "BROKEN" in shown and "3 records acknowledged and not there" in shown and "never" in shown
+    assert (
+        "BROKEN" in shown and "3 records acknowledged and not there" in shown and "never" in shown
+    )
 
 
 @pytest.mark.parametrize("render", [as_html, as_markdown])
 def test_what_was_not_brought_to_its_end_is_said_with_its_reason(render: object) -> None:
     assert callable(render)
-    shown = render(evaluation(Trial(name="leaders", title="leaders killed", broken_off="nobody came back")))
+    shown = render(
+        evaluation(Trial(name="leaders", title="leaders killed", broken_off="nobody came back"))
+    )
     assert "BROKEN" in shown and "leaders: not brought to its end; nobody came back" in shown
 
 
 def test_what_was_not_counted_is_not_told() -> None:
     claims = dataclasses.replace(GOOD_TRIAL.claims, early_max=None) if GOOD_TRIAL.claims else None
-    (before,) = [said for said in remarks(evaluation(dataclasses.replace(GOOD_TRIAL, claims=claims))) if "asked" in said]
+    (before,) = [
+        said
+        for said in remarks(evaluation(dataclasses.replace(GOOD_TRIAL, claims=claims)))
+        if "asked" in said
+    ]
     assert "before readers" not in before
     counted = dataclasses.replace(claims, early_max=7, early_s=0.25) if claims else None
-    (now,) = [said for said in remarks(evaluation(dataclasses.replace(GOOD_TRIAL, claims=counted))) if "asked" in said]
+    (now,) = [
+        said
+        for said in remarks(evaluation(dataclasses.replace(GOOD_TRIAL, claims=counted)))
+        if "asked" in said
+    ]
     assert "7 were claimed up to 0.2 s before readers were given them" in now
 
 
@@ -77,7 +95,10 @@ def test_what_is_said_of_several_workers_is_what_was_seen_of_so_many() -> None:
     one = dataclasses.replace(GOOD_TRIAL, takeovers=(), notes=("the mirror ran with 1 worker",))
     central = dataclasses.replace(GOOD_COUNTS, place="central", acknowledged=900, doubled=2)
     two = dataclasses.replace(GOOD_TRIAL, counts=(GOOD_COUNTS, central))
-    said = [next(row[3] for row in rows(evaluation(trial)) if row[0] == "several mirror workers") for trial in (one, two)]
+    said = [
+        next(row[3] for row in rows(evaluation(trial)) if row[0] == "several mirror workers")
+        for trial in (one, two)
+    ]
     assert said == [
         "the mirror ran with 1 worker",
         "of 2 workers the leading one was killed: another led 11.5 s later. "

@@ -1,4 +1,6 @@
-"""A disturbance is one only where it was seen; whatever fails, what was done is undone, and later trials go on."""
+"""A disturbance is one only where it was seen; whatever fails, what was done is undone, and later
+trials go on.
+"""
 
 from __future__ import annotations
 
@@ -86,24 +88,37 @@ def servers() -> Servers:
 @pytest.fixture
 def staged(servers: Servers) -> Stage:
     clock = FakeClock()
-    hands = Hands(stop_broker=servers.stop, start_broker=servers.start, wipe_broker=servers.wiped.append)
+    hands = Hands(
+        stop_broker=servers.stop, start_broker=servers.start, wipe_broker=servers.wiped.append
+    )
     edge: Any = servers
     load: Any = FakeLoad(clock)
     world = World(
-        edge=edge, central=None, alias="edge", hands=hands, wish=Wish(seconds=60.0), form=Form(b"12345678", 64), run="r",
-        clock=clock, say=lambda _: None,
-    )  # fmt: skip
+        edge=edge,
+        central=None,
+        alias="edge",
+        hands=hands,
+        wish=Wish(seconds=60.0),
+        form=Form(b"12345678", 64),
+        run="r",
+        clock=clock,
+        say=lambda _: None,
+    )
     return Stage(world, "producers", "brokers come and go", load, None)
 
 
-def test_a_broker_that_is_taken_away_and_comes_back_was_tried(staged: Stage, servers: Servers) -> None:
+def test_a_broker_that_is_taken_away_and_comes_back_was_tried(
+    staged: Stage, servers: Servers
+) -> None:
     assert outage.away(staged, [1, 2], "brokers 1 and 2 away", wiped=True)
     assert all(servers.up.values()) and servers.wiped == [1, 2]
     assert [done.what for done in staged._done] == ["brokers 1 and 2 away"]
     assert not staged._why_not(acknowledged=True)
 
 
-def test_a_command_that_takes_nobody_away_is_no_disturbance(staged: Stage, servers: Servers) -> None:
+def test_a_command_that_takes_nobody_away_is_no_disturbance(
+    staged: Stage, servers: Servers
+) -> None:
     servers.deaf = {1}
     assert not outage.away(staged, [1, 2], "brokers 1 and 2 away", wiped=True)
     assert not servers.wiped, "a disk that may be in use is left alone"
@@ -127,12 +142,19 @@ def test_a_command_that_fails_leaves_nobody_away(staged: Stage, servers: Servers
         servers.stop(broker)
         raise Unavailable("the command `stop` failed with exit code 1")
 
-    assert not staged.disturb("broker 1 away", lambda: refuse(1), lambda: servers.start(1), 5.0, lambda: servers.up[1])
+    assert not staged.disturb(
+        "broker 1 away", lambda: refuse(1), lambda: servers.start(1), 5.0, lambda: servers.up[1]
+    )
     assert servers.up[1]
-    assert staged._why_not(acknowledged=True) == "broker 1 away was not tried: the command `stop` failed with exit code 1"
+    assert (
+        staged._why_not(acknowledged=True)
+        == "broker 1 away was not tried: the command `stop` failed with exit code 1"
+    )
 
 
-def test_one_that_cannot_be_started_does_not_keep_the_others_down(staged: Stage, servers: Servers) -> None:
+def test_one_that_cannot_be_started_does_not_keep_the_others_down(
+    staged: Stage, servers: Servers
+) -> None:
     servers.failing = {1: 2}
     assert outage.away(staged, [1, 2, 3], "all 3 brokers away at once")
     assert all(servers.up.values())
@@ -142,14 +164,20 @@ def test_one_that_cannot_be_started_does_not_keep_the_others_down(staged: Stage,
     assert servers.up == {1: False, 2: True, 3: True}
 
 
-def test_servers_that_cannot_be_started_are_told_with_the_reason(staged: Stage, servers: Servers) -> None:
+def test_servers_that_cannot_be_started_are_told_with_the_reason(
+    staged: Stage, servers: Servers
+) -> None:
     servers.failing = {1: 1000}
-    with pytest.raises(NotBack, match=rf"not back within {BACK_SECONDS:.0f} s \(the command `start 1` failed"):
+    with pytest.raises(
+        NotBack, match=rf"not back within {BACK_SECONDS:.0f} s \(the command `start 1` failed"
+    ):
         outage.away(staged, [1], "broker 1 away")
 
 
 @pytest.mark.parametrize("where", ["away", "starting"])
-def test_ctrl_c_leaves_no_broker_away(staged: Stage, servers: Servers, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_ctrl_c_leaves_no_broker_away(
+    staged: Stage, servers: Servers, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -159,15 +187,26 @@ def test_ctrl_c_leaves_no_broker_away(staged: Stage, servers: Servers, monkeypat
     else:
         starts[0] = pressed
     with pytest.raises(KeyboardInterrupt):
-        staged.disturb("broker 1 away", lambda: servers.stop(1), lambda: starts.pop(0)(1), 5.0, lambda: servers.up[1])
+        staged.disturb(
+            "broker 1 away",
+            lambda: servers.stop(1),
+            lambda: starts.pop(0)(1),
+            5.0,
+            lambda: servers.up[1],
+        )
         raise AssertionError("it goes on")
     assert servers.up[1]
 
 
-def test_no_broker_is_taken_while_anybodys_partitions_are_behind(staged: Stage, servers: Servers) -> None:
+def test_no_broker_is_taken_while_anybodys_partitions_are_behind(
+    staged: Stage, servers: Servers
+) -> None:
     servers.behind = 4
     assert not outage.away(staged, [1], "broker 1 away")
-    assert "broker 1 away was not tried: partitions of the edge are not fully in sync" in staged._why_not(acknowledged=True)
+    assert (
+        "broker 1 away was not tried: partitions of the edge are not fully in sync"
+        in staged._why_not(acknowledged=True)
+    )
 
 
 def test_no_disk_is_emptied_that_may_hold_the_only_copy(staged: Stage, servers: Servers) -> None:
@@ -178,28 +217,40 @@ def test_no_disk_is_emptied_that_may_hold_the_only_copy(staged: Stage, servers: 
 def test_a_client_without_rights_is_no_verdict_on_kafka(staged: Stage) -> None:
     load: Any = staged.load
     load.flags, load.refused = np.zeros(10, dtype=np.bool_), "Broker: Topic authorization failed"
-    assert staged.conclude().not_tried == "the edge took no record: Broker: Topic authorization failed"
+    assert (
+        staged.conclude().not_tried == "the edge took no record: Broker: Topic authorization failed"
+    )
 
 
-def test_what_cannot_be_read_after_an_outage_is_broken_off(staged: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_after_an_outage_is_broken_off(
+    staged: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def away(*_: object) -> None:
         raise Unavailable("the edge cluster does not answer")
 
     monkeypatch.setattr(stage, "read_all", away)
-    with pytest.raises(NotBack, match="what was sent could not be read: the edge cluster does not answer"):
+    with pytest.raises(
+        NotBack, match="what was sent could not be read: the edge cluster does not answer"
+    ):
         staged.conclude()
 
 
-def test_a_trial_that_is_hindered_costs_no_other_its_result(staged: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_is_hindered_costs_no_other_its_result(
+    staged: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def play(world: World, name: str) -> Trial:
         if name == "backlog":
-            raise Unavailable("the consumer group could not read: Broker: Group authorization failed")
+            raise Unavailable(
+                "the consumer group could not read: Broker: Group authorization failed"
+            )
         return GOOD_TRIAL
 
     kept: list[Evaluation] = []
     monkeypatch.setattr(run, "play", play)
     monkeypatch.setattr(run, "_left", lambda *_: [])
-    result = run.evaluate(staged.world, ["load", "backlog", "producers"], "here", "hourmark evaluate", kept.append)
+    result = run.evaluate(
+        staged.world, ["load", "backlog", "producers"], "here", "hourmark evaluate", kept.append
+    )
     assert [trial.not_tried for trial in result.trials] == [
         "",
         "the consumer group could not read: Broker: Group authorization failed",
@@ -211,7 +262,14 @@ def test_a_trial_that_is_hindered_costs_no_other_its_result(staged: Stage, monke
 def test_the_smallest_load_sends() -> None:
     wish = Wish(rate=10)
     cluster = KafkaCluster(bootstrap="127.0.0.1:1", properties={"log_level": "0"})
-    load = Load(cluster, Form(b"12345678", 64), Plan(("t",), (1,), 1), steady(wish.steady_rate), SystemClock(), wish.delivery_s)
+    load = Load(
+        cluster,
+        Form(b"12345678", 64),
+        Plan(("t",), (1,), 1),
+        steady(wish.steady_rate),
+        SystemClock(),
+        wish.delivery_s,
+    )
     load.start()
     wait_for(lambda: load.sent > 0, "a record to be sent", 10.0)
     load.abandon()

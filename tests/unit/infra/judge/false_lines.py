@@ -76,7 +76,9 @@ def whole_type_dead_lettered(world: World, plan: BucketPlan, row: Row) -> None:
             put(world, "dead-letters", dead(world, found, "wrong_field"))
 
 
-def in_field(fault: str, name: str, change: Callable[[Any], Any], dead: bool | None = None, **which: Any) -> None:
+def in_field(
+    fault: str, name: str, change: Callable[[Any], Any], dead: bool | None = None, **which: Any
+) -> None:
     """A fault in one field of a row; `which`: see `on_rows`."""
 
     @on_rows(dead, name=fault, **which)
@@ -89,7 +91,12 @@ in_field("source_wrong", "source", lambda _: "/no/such/file")
 in_field("host_wrong", "host", lambda _: "evil")
 in_field("generation_wrong", "file", lambda file: {**file, "generation": 1}, need=required)
 in_field("file_id_wrong", "file", lambda file: {**file, "id": "0" * 32}, need=required)
-in_field("position_wrong", "position", lambda at: at + 1, need=lambda world, row: len(line_of(world, row)) > 0)
+in_field(
+    "position_wrong",
+    "position",
+    lambda at: at + 1,
+    need=lambda world, row: len(line_of(world, row)) > 0,
+)
 in_field("id_wrong", "event_id", lambda event_id: event_id[:-1] + bytes([event_id[-1] ^ 1]))
 
 
@@ -168,14 +175,26 @@ def changeable(row: Row) -> list[str]:
 
 
 @on_rows(dead=False, need=lambda _, row: bool(changeable(row)))
-@on_rows(dead=False, need=lambda world, row: not required(world, row) and bool(changeable(row)), name="past_the_size_altered")
+@on_rows(
+    dead=False,
+    need=lambda world, row: not required(world, row) and bool(changeable(row)),
+    name="past_the_size_altered",
+)
 def field_changed(world: World, plan: BucketPlan, row: Row) -> None:
     name = changeable(row)[0]
     row[name] = other(row[name])
 
 
-in_field("field_invented", "opt", lambda _: 8, dead=False, need=lambda _, row: row.get("opt", 0) is None)
-in_field("field_forgotten", "opt", lambda _: None, dead=False, need=lambda _, row: row.get("opt") is not None)
+in_field(
+    "field_invented", "opt", lambda _: 8, dead=False, need=lambda _, row: row.get("opt", 0) is None
+)
+in_field(
+    "field_forgotten",
+    "opt",
+    lambda _: None,
+    dead=False,
+    need=lambda _, row: row.get("opt") is not None,
+)
 
 
 @on_rows(dead=False, need=lambda _, row: row.get("v_double") == 0 or row.get("v_union") == 0.0)
@@ -184,7 +203,9 @@ def sign_of_zero_changed(world: World, plan: BucketPlan, row: Row) -> None:
     row[name] = -row[name] if isinstance(row[name], float) and row[name] == 0 else 1.0
 
 
-@on_rows(dead=False, need=lambda _, row: type(row.get("v_union")) in (int, float) and row["v_union"] == 1)
+@on_rows(
+    dead=False, need=lambda _, row: type(row.get("v_union")) in (int, float) and row["v_union"] == 1
+)
 def whole_number_and_float_changed(world: World, plan: BucketPlan, row: Row) -> None:
     row["v_union"] = 1.0 if isinstance(row["v_union"], int) else 1
 

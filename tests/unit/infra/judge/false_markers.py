@@ -21,7 +21,11 @@ def edit(marker: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 
 # Markers: they are written, then one is changed.
-def on_marker(name: str, change: Callable[[dict[str, Any]], Any], fits: Callable[[BucketPlan], bool] = lambda _: True) -> None:
+def on_marker(
+    name: str,
+    change: Callable[[dict[str, Any]], Any],
+    fits: Callable[[BucketPlan], bool] = lambda _: True,
+) -> None:
     """A fault in one marker: `change` does it in place, or answers what is to be changed."""
 
     def fault(world: World, chance: random.Random) -> bool:
@@ -73,9 +77,13 @@ def doubled_promise(said: dict[str, Any]) -> None:
 
 
 on_marker("empty_over_events", evidence(method="empty"), full)
-on_marker("empty_over_events_and_promises", evidence(method="empty", promised=0, audit_records=0), full)
+on_marker(
+    "empty_over_events_and_promises", evidence(method="empty", promised=0, audit_records=0), full
+)
 on_marker("proved_with_waive", evidence(waived=["host x had not caught up"]))
-on_marker("forced", lambda said: said["evidence"].update(waived=["forced by x"]) or {"grade": "forced"})
+on_marker(
+    "forced", lambda said: said["evidence"].update(waived=["forced by x"]) or {"grade": "forced"}
+)
 on_marker("forced_without_waive", lambda _: {"grade": "forced"})
 on_marker("grade_of_no_kind", lambda _: {"grade": "banana"})
 on_marker("promised_less", evidence(promised=0), full)
@@ -90,7 +98,11 @@ on_marker("book_rows", book(rows=1), full)
 on_marker("book_events", book(events=1), full)
 on_marker("book_promised", book(promised=1), full)
 on_marker("book_unaudited", book(unaudited=1), full)
-on_marker("book_of_another_hour", lambda said: {"books": {"2025-11-20T23:59": next(iter(said["books"].values()))}}, full)
+on_marker(
+    "book_of_another_hour",
+    lambda said: {"books": {"2025-11-20T23:59": next(iter(said["books"].values()))}},
+    full,
+)
 on_marker("no_books", lambda _: {"books": {}}, full)
 on_marker("late", lambda said: {"late": {**said["late"], "2025-11-20T00:00": 1}})
 on_marker("id_sum", lambda said: {"id_sum": f"{int(said['id_sum'], 16) ^ 1:016x}"})
@@ -102,7 +114,10 @@ on_marker("unknown_key", lambda _: {"hello": 1})
 on_marker("unrepeatable_as_counts", lambda _: {"unrepeatable": {"net": 1}})
 on_marker("number_as_float", lambda said: {"events": float(said["events"])})
 on_marker("no_offsets", lambda _: {"offsets": []}, full)
-on_marker("offsets_of_another_type", lambda said: {"offsets": [{**o, "topic": "edge.events.other"} for o in said["offsets"]]})
+on_marker(
+    "offsets_of_another_type",
+    lambda said: {"offsets": [{**o, "topic": "edge.events.other"} for o in said["offsets"]]},
+)
 on_marker("attempt", lambda _: {"attempt": ""})
 on_marker("ledger_commit", lambda _: {"ledger_commit": -1})
 on_marker("file_records", of_file(records=77), full)
@@ -110,13 +125,17 @@ on_marker("file_bytes", of_file(bytes=77), full)
 on_marker("file_digest", of_file(blake2b="0" * 32), full)
 on_marker("file_name", of_file(name="part-00009.avro"), full)
 on_marker("schema_fingerprint", of_file(schema_fingerprint="0" * 16), full)
-on_marker("file_twice", lambda said: {"files": said["files"] * 2, "events": said["events"] * 2}, full)
+on_marker(
+    "file_twice", lambda said: {"files": said["files"] * 2, "events": said["events"] * 2}, full
+)
 
 
 def chain(world: World, at_least: int) -> list[BucketPlan]:
     """The buckets of a type that has so many, in turn."""
     types = sorted({plan.event_type for plan in world.plans})
-    chains = [sorted((p for p in world.plans if p.event_type == t), key=lambda p: p.hour) for t in types]
+    chains = [
+        sorted((p for p in world.plans if p.event_type == t), key=lambda p: p.hour) for t in types
+    ]
     return next((found for found in chains if len(found) >= at_least), [])
 
 

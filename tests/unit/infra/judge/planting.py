@@ -1,7 +1,9 @@
-"""How faults are planted in a right world: each changes one thing, and as consistently as a fault in the product could.
+"""How faults are planted in a right world: each changes one thing, and as consistently as a fault
+in the product could.
 
-`FAULTS` by name; a fault takes the world (not written yet) and chance, plants itself, and leaves the world written. It answers
-False, and changes nothing, where the world has nothing to plant it in.
+`FAULTS` by name; a fault takes the world (not written yet) and chance, plants itself, and leaves
+the world written. It answers False, and changes nothing, where the world has nothing to plant it
+in.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ def rows(world: World, *, dead: bool | None = None, posted: bool = False) -> Ite
     """All rows with their buckets. `dead`: dead letters only, or none."""
     for plan in world.plans:
         if dead is None or dead == (plan.event_type == "dead-letters"):
-            yield from ((plan, row) for row in (*plan.rows, *plan.late) if (row["file"] is None) == posted)
+            yield from (
+                (plan, row) for row in (*plan.rows, *plan.late) if (row["file"] is None) == posted
+            )
 
 
 def anything(world: World, row: Row) -> bool:
@@ -34,12 +38,20 @@ def anything(world: World, row: Row) -> bool:
     return True
 
 
-def on_rows(dead: bool | None = None, *, posted: bool = False, need: Need = anything, name: str = "") -> Decorator:
-    """A fault in one row of a bucket, before buckets are written, by its `name`, or by that of what it decorates."""
+def on_rows(
+    dead: bool | None = None, *, posted: bool = False, need: Need = anything, name: str = ""
+) -> Decorator:
+    """A fault in one row of a bucket, before buckets are written, by its `name`, or by that of what
+    it decorates.
+    """
 
     def decorate(change: Change) -> Change:
         def fault(world: World, chance: random.Random) -> bool:
-            fit = [(plan, row) for plan, row in rows(world, dead=dead, posted=posted) if need(world, row)]
+            fit = [
+                (plan, row)
+                for plan, row in rows(world, dead=dead, posted=posted)
+                if need(world, row)
+            ]
             if not fit:
                 return False
             plan, row = chance.choice(fit)
@@ -67,7 +79,11 @@ def take(plan: BucketPlan, row: Row) -> None:
 
 def line_of(world: World, row: Row) -> bytes:
     """The source line (or piece) of a row."""
-    return bytes(row["raw"]) if "raw" in row else Path(row["source"]).read_bytes()[row["position"] :].split(b"\n")[0]
+    return (
+        bytes(row["raw"])
+        if "raw" in row
+        else Path(row["source"]).read_bytes()[row["position"] :].split(b"\n")[0]
+    )
 
 
 def moved(world: World, row: Row, time_ms: int) -> Row:
@@ -79,8 +95,15 @@ def moved(world: World, row: Row, time_ms: int) -> Row:
 def made_by(world: World, row: Row) -> LineIds:
     """What made its id: each of the file's hosts may have sent it."""
     file, line = row["file"], line_of(world, row)
-    found = [LineIds(host_id, file["id"], file["generation"]) for host_id in world.host_ids(Path(row["source"]))]
-    fit = (ids for ids in found if bytes(ids.make(row["event_time"], row["position"], line)) == row["event_id"])
+    found = [
+        LineIds(host_id, file["id"], file["generation"])
+        for host_id in world.host_ids(Path(row["source"]))
+    ]
+    fit = (
+        ids
+        for ids in found
+        if bytes(ids.make(row["event_time"], row["position"], line)) == row["event_id"]
+    )
     return next(fit, found[-1])
 
 
@@ -97,7 +120,9 @@ def required(world: World, row: Row) -> bool:
 
 
 def dead(world: World, row: Row, reason: str, start: int = 0, end: int | None = None) -> Row:
-    """A dead letter of a line that ought to be none, or of a piece of it: everything else of it is right."""
+    """A dead letter of a line that ought to be none, or of a piece of it: everything else of it is
+    right.
+    """
     line = line_of(world, row)[start:end]
     position = row["position"] + start
     made = world.dead_letter(Path(row["source"]), position, line, START_MS + MINUTE, reason)

@@ -1,4 +1,6 @@
-"""The judge objects by name to markers that lie, files and folders that no marker lists, and buckets that changed."""
+"""The judge objects by name to markers that lie, files and folders that no marker lists, and
+buckets that changed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ def test_a_bucket_without_its_marker_is_not_there(world: World) -> None:
     world.write()
     (world.folder(world.plan("lines", 1)) / "_SUCCESS").unlink()
     found = findings(run(world), "lost", "unlisted")
-    assert [at for kind, _, at in found if kind == "lost"] == [position(world, 3), position(world, 5)]
+    assert [at for kind, _, at in found if kind == "lost"] == [
+        position(world, 3),
+        position(world, 5),
+    ]
 
 
 def test_a_file_that_the_marker_does_not_list_is_named_and_does_not_count(world: World) -> None:
@@ -47,10 +52,15 @@ def test_a_marker_that_lies_is_named(world: World, changes: dict[str, Any], what
     assert what in verdict["findings"][0]["detail"]
 
 
-@pytest.mark.parametrize(("key", "value"), [("records", 9), ("bytes", 9), ("blake2b", "00"), ("name", "part-7.avro")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("records", 9), ("bytes", 9), ("blake2b", "00"), ("name", "part-7.avro")]
+)
 def test_a_marker_that_lies_about_a_file_is_named(world: World, key: str, value: object) -> None:
     world.write()
-    edit(world.folder(world.plan("lines", 1)) / "_SUCCESS", lambda said: said["files"][0].update({key: value}))
+    edit(
+        world.folder(world.plan("lines", 1)) / "_SUCCESS",
+        lambda said: said["files"][0].update({key: value}),
+    )
     assert "manifest" in {f["kind"] for f in run(world)["findings"]}
 
 
@@ -63,7 +73,12 @@ def test_a_damaged_file_is_named_and_its_lines_are_lost(world: World) -> None:
 
 def take_snapshot(world: World) -> Path:
     taken = world.sources.parent / "snapshot.json"
-    assert CliRunner().invoke(judge, ["snapshot", expected(world), str(taken)], catch_exceptions=False).exit_code == 0
+    assert (
+        CliRunner()
+        .invoke(judge, ["snapshot", expected(world), str(taken)], catch_exceptions=False)
+        .exit_code
+        == 0
+    )
     return taken
 
 
@@ -112,4 +127,7 @@ def test_a_bucket_that_was_replaced_by_its_equal_is_named(world: World) -> None:
 def test_a_snapshot_of_nothing_is_no_comparison(world: World, tmp_path: Path) -> None:
     world.write()
     (tmp_path / "empty").write_text("{}")
-    assert "nothing was compared" in run(world, "--snapshot", str(tmp_path / "empty"))["findings"][0]["detail"]
+    assert (
+        "nothing was compared"
+        in run(world, "--snapshot", str(tmp_path / "empty"))["findings"][0]["detail"]
+    )

@@ -1,4 +1,6 @@
-"""The judge on container logs: content with what the project makes of them, and with no fault in it."""
+"""The judge on container logs: content with what the project makes of them, and with no fault in
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,21 @@ from hourmark.avro.framing import event_schema
 from hourmark.records.event_id import LineIds
 
 FIELDS: list[dict[str, Any]] = [
-    {"name": "line", "type": "bytes"}, {"name": "pod", "type": ["null", "string"], "default": None},
+    {"name": "line", "type": "bytes"},
+    {"name": "pod", "type": ["null", "string"], "default": None},
     {"name": "labels", "type": {"type": "map", "values": "string"}, "default": {}},
-]  # fmt: skip
+]
 CONTAINER = {"pod": "web-0", "namespace": "shop", "container": "nginx"}
 NEEDS_LINES = {"pieces_too", "pieces_instead"}  # they cut records as lines are cut
 
 
 def stamped(seconds: float, stream: str, tag: str, text: bytes) -> bytes:
     """A line of the log, some time after the world's start: 2025-11-21T00:00:00Z."""
-    return f"2025-11-21T00:{int(seconds // 60):02}:{seconds % 60:09.6f}Z {stream} {tag} ".encode() + text + b"\n"
+    return (
+        f"2025-11-21T00:{int(seconds // 60):02}:{seconds % 60:09.6f}Z {stream} {tag} ".encode()
+        + text
+        + b"\n"
+    )
 
 
 def container_world(folder: Path, seed: int) -> World:
@@ -39,10 +46,19 @@ def container_world(folder: Path, seed: int) -> World:
         if number in odd:
             content += odd[number]
             continue
-        stream, tag = chance.choice(["stdout", "stderr"]), "F" if number >= 14 else chance.choice("PPFFF")
+        stream, tag = (
+            chance.choice(["stdout", "stderr"]),
+            "F" if number >= 14 else chance.choice("PPFFF"),
+        )
         (partial.add if tag == "P" else partial.discard)(stream)
         content += stamped(number, stream, tag, b"\r" if number == 11 else b"text %d " % number)
-    told = {"form": "free", "type": "server-log", "format": "cri", "size": len(content), "fields": CONTAINER}
+    told = {
+        "form": "free",
+        "type": "server-log",
+        "format": "cri",
+        "size": len(content),
+        "fields": CONTAINER,
+    }
     path = world.source("0.log", content, **told)
     for event_type, row in world.parse(path, 0, len(content), START_MS + MINUTE):
         world.plan_at(event_type, row["event_time"]).rows.append(row)
@@ -97,7 +113,9 @@ def with_its_header(row: Row) -> None:
     remade(row, b"stdout F " + row["line"])
 
 
-@pytest.mark.parametrize("fault", [cut_short, of_the_other_stream, when_it_was_read, of_another_pod, with_its_header])
+@pytest.mark.parametrize(
+    "fault", [cut_short, of_the_other_stream, when_it_was_read, of_another_pod, with_its_header]
+)
 def test_a_fault_of_containers_is_objected_to(tmp_path: Path, fault: Callable[[Row], None]) -> None:
     world = container_world(tmp_path, 5)
     rows = [row for plan in world.plans for row in plan.rows if plan.event_type == "server-log"]
@@ -106,8 +124,12 @@ def test_a_fault_of_containers_is_objected_to(tmp_path: Path, fault: Callable[[R
     assert not verdict(world).content
 
 
-@pytest.mark.parametrize("told", [{"format": "plain"}, {"fields": {}}, {"fields": {**CONTAINER, "pod": "other"}}])
-def test_a_log_read_otherwise_than_was_configured_is_objected_to(tmp_path: Path, told: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "told", [{"format": "plain"}, {"fields": {}}, {"fields": {**CONTAINER, "pod": "other"}}]
+)
+def test_a_log_read_otherwise_than_was_configured_is_objected_to(
+    tmp_path: Path, told: dict[str, Any]
+) -> None:
     world = container_world(tmp_path, 2)
     world.write()
     assert verdict(world).content

@@ -1,4 +1,6 @@
-"""Files that are copied and truncated: events of the copy's lines bear the original's id, and are of the copy all the same."""
+"""Files that are copied and truncated: events of the copy's lines bear the original's id, and are
+of the copy all the same.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,15 @@ class Copied:
         self.world.files = [{"path": f"{self.log}*", "source": "s", "copied": told}]
 
     def put(self, line: bytes, time_ms: int, *, read_in: Path, generation: int = 0) -> Row:
-        """The event of a line, as a tailer makes it that read it in this file, which had been truncated so often."""
+        """The event of a line, as a tailer makes it that read it in this file, which had been
+        truncated so often.
+        """
         row = self.world.row(self.log, 0, line, time_ms, line=line.partition(b" lines - ")[2])
         made = LineIds(HOST_ID, identity(read_in), generation).make(time_ms, 0, line)
-        row |= {"event_id": bytes(made), "file": {"id": identity(read_in), "generation": generation}}
+        row |= {
+            "event_id": bytes(made),
+            "file": {"id": identity(read_in), "generation": generation},
+        }
         self.world.plan_at("lines", time_ms).rows.append(row)
         return row
 
@@ -38,7 +45,9 @@ def copied(tmp_path: Path) -> Copied:
     return Copied(tmp_path)
 
 
-@pytest.mark.parametrize("in_copy", [False, True], ids=["read before it was truncated", "read in its copy"])
+@pytest.mark.parametrize(
+    "in_copy", [False, True], ids=["read before it was truncated", "read in its copy"]
+)
 def test_lines_are_found_whichever_file_they_were_read_in(copied: Copied, in_copy: bool) -> None:
     copied.put(OLD, START_MS, read_in=copied.copy if in_copy else copied.log)
     copied.put(NEW, START_MS + 1000, read_in=copied.log, generation=1)

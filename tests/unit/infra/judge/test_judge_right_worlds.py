@@ -1,4 +1,5 @@
-"""Right worlds that are not plain: several versions of a type, several hosts, an over-long line that has no end yet.
+"""Right worlds that are not plain: several versions of a type, several hosts, an over-long line
+that has no end yet.
 
 Beside each stand false ones that poll alike.
 """
@@ -33,7 +34,12 @@ def found(world: World) -> list[tuple[str, int | None]]:
 
 
 def send(
-    world: World, path: Path, span: tuple[int, int], *, part: Part = Part.LINES, host_id: str | None = None
+    world: World,
+    path: Path,
+    span: tuple[int, int],
+    *,
+    part: Part = Part.LINES,
+    host_id: str | None = None,
 ) -> list[tuple[str, Row]]:
     """Parse a range and put what it makes into buckets."""
     sent = world.parse(path, *span, START_MS + 2 * MINUTE, part, host_id)
@@ -51,7 +57,9 @@ def track(minute: int, **more: object) -> bytes:
 
 @pytest.fixture
 def versions(tmp_path: Path) -> tuple[World, list[tuple[str, Row]], list[tuple[str, Row]]]:
-    """Two lines sent under version 1, the second of which has a field too many; two under version 2, which has that field."""
+    """Two lines sent under version 1, the second of which has a field too many; two under version
+    2, which has that field.
+    """
     world = World(tmp_path)
     lines = [track(0), track(1, country="SE"), track(1), track(1, country="SE")]
     path = world.source("app.log", b"".join(lines))
@@ -66,7 +74,12 @@ Versions = tuple[World, list[tuple[str, Row]], list[tuple[str, Row]]]
 
 def test_hours_of_both_versions_of_a_type_are_right(versions: Versions) -> None:
     world, before, after = versions
-    assert [event_type for event_type, _ in before + after] == ["track-played", "dead-letters", "track-played", "track-played"]
+    assert [event_type for event_type, _ in before + after] == [
+        "track-played",
+        "dead-letters",
+        "track-played",
+        "track-played",
+    ]
     assert found(world) == []
 
 
@@ -88,13 +101,17 @@ def test_a_dead_letter_that_names_the_later_version_is_altered(versions: Version
 
 
 @pytest.mark.parametrize("value", [None, "DE"])
-def test_a_field_of_the_later_version_is_held_against_its_line(versions: Versions, value: str | None) -> None:
+def test_a_field_of_the_later_version_is_held_against_its_line(
+    versions: Versions, value: str | None
+) -> None:
     world, _, after = versions
     after[1][1]["country"] = value
     assert found(world) == [("altered", after[1][1]["position"])]
 
 
-def test_an_event_of_the_earlier_version_is_altered_where_its_line_has_a_field_too_many(versions: Versions) -> None:
+def test_an_event_of_the_earlier_version_is_altered_where_its_line_has_a_field_too_many(
+    versions: Versions,
+) -> None:
     world, _, after = versions
     del after[1][1]["country"]
     assert found(world) == [("altered", after[1][1]["position"])]
@@ -138,12 +155,18 @@ def test_another_hosts_name_or_id_is_altered(tmp_path: Path, number: int) -> Non
 
 
 def changed_host(folder: Path) -> tuple[World, list[tuple[str, Row]]]:
-    """A file whose first line was sent by a host with one id, and the others by one with another."""
+    """A file whose first line was sent by a host with one id, and the others by one with
+    another.
+    """
     world = World(folder)
     path = world.source("app.log", track(0) + b"broken\n" + track(1), host_id=[HOST_ID, OTHER_ID])
     cuts = (0, len(track(0)), len(track(0)) + 7, path.stat().st_size)
     ids = (HOST_ID, OTHER_ID, OTHER_ID)
-    return world, [row for n, host_id in enumerate(ids) for row in send(world, path, (cuts[n], cuts[n + 1]), host_id=host_id)]
+    return world, [
+        row
+        for n, host_id in enumerate(ids)
+        for row in send(world, path, (cuts[n], cuts[n + 1]), host_id=host_id)
+    ]
 
 
 def test_a_file_of_a_host_whose_id_changed_is_right(tmp_path: Path) -> None:
@@ -159,30 +182,42 @@ def test_a_line_that_was_sent_under_both_ids_is_doubled(tmp_path: Path) -> None:
 def test_a_range_of_one_id_holds_no_event_of_the_other(tmp_path: Path) -> None:
     world, sent = changed_host(tmp_path)
     dead = sent[1][1]
-    dead["event_id"] = bytes(LineIds(HOST_ID, dead["file"]["id"], 0).make(dead["event_time"], dead["position"], b"broken"))
+    dead["event_id"] = bytes(
+        LineIds(HOST_ID, dead["file"]["id"], 0).make(
+            dead["event_time"], dead["position"], b"broken"
+        )
+    )
     assert found(world) == [("altered", dead["position"])]
 
 
 # A last line that is over-long, and has no LF yet.
 def tailed(folder: Path, length: int, *pieces: int) -> World:
-    """A file with one line and a tail of this length, of which these pieces were sent, by number."""
+    """A file with one line and a tail of this length, of which these pieces were sent, by
+    number.
+    """
     world = World(folder)
     world.told["line_bytes_max"] = LIMIT
-    path = world.source("long.log", b"a line\n" + bytes(range(97, 97 + 26))[:length], form="free", type="server-log")
+    path = world.source(
+        "long.log", b"a line\n" + bytes(range(97, 97 + 26))[:length], form="free", type="server-log"
+    )
     send(world, path, (0, 7))
     for number in pieces:
         send(world, path, (7 + number * LIMIT, 7 + (number + 1) * LIMIT), part=Part.CHUNK)
     return world
 
 
-@pytest.mark.parametrize(("length", "pieces"), [(9, []), (10, []), (11, [0]), (19, [0]), (20, [0, 1]), (25, [0, 1])])
+@pytest.mark.parametrize(
+    ("length", "pieces"), [(9, []), (10, []), (11, [0]), (19, [0]), (20, [0, 1]), (25, [0, 1])]
+)
 def test_of_an_unterminated_tail_each_full_piece_is_there_once_it_is_over_long(
     tmp_path: Path, length: int, pieces: list[int]
 ) -> None:
     assert found(tailed(tmp_path, length, *pieces)) == []
 
 
-def test_pieces_of_an_unterminated_tail_that_are_missing_doubled_or_short_are_objected_to(tmp_path: Path) -> None:
+def test_pieces_of_an_unterminated_tail_that_are_missing_doubled_or_short_are_objected_to(
+    tmp_path: Path,
+) -> None:
     assert found(tailed(tmp_path / "m", 25, 0)) == [("lost", 17)]
     assert found(tailed(tmp_path / "d", 25, 0, 1, 1)) == [("doubled", 17)]
     world = tailed(tmp_path / "s", 25, 0, 1)
@@ -197,9 +232,18 @@ def test_a_tail_that_is_terminated_meanwhile_goes_on_where_its_pieces_end(tmp_pa
     source = next(iter(open_sources(told, Report()).values()))
     with Path(source.name).open("ab") as file:
         file.write(b"z\nnext\n")
-    spans = [(line.start, line.content, line.part) for at in (7, 17, 27, 34) if (line := source.line_at(at)) is not None]
+    spans = [
+        (line.start, line.content, line.part)
+        for at in (7, 17, 27, 34)
+        if (line := source.line_at(at)) is not None
+    ]
     tail = bytes(range(97, 97 + 25)) + b"z"
-    assert spans == [(7, tail[:10], "chunk"), (17, tail[10:20], "chunk"), (27, tail[20:], "last-chunk"), (34, b"next", "lines")]
+    assert spans == [
+        (7, tail[:10], "chunk"),
+        (17, tail[10:20], "chunk"),
+        (27, tail[20:], "last-chunk"),
+        (34, b"next", "lines"),
+    ]
     source.close()
 
 

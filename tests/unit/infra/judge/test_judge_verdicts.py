@@ -20,7 +20,8 @@ def test_a_clean_tree_passes_and_is_counted(world: World) -> None:
     assert verdict["findings"] == []
     assert verdict["digests_checked"]
     counts = {
-        name: (c["expected"], c["in_buckets"], c["late"], c["dead_letters"], c["lost"]) for name, c in verdict["types"].items()
+        name: (c["expected"], c["in_buckets"], c["late"], c["dead_letters"], c["lost"])
+        for name, c in verdict["types"].items()
     }
     assert counts == {
         "lines": (3, 3, 0, 0, 0),
@@ -28,7 +29,9 @@ def test_a_clean_tree_passes_and_is_counted(world: World) -> None:
         "server-log": (2, 2, 1, 0, 0),
         "dead-letters": (0, 1, 0, 0, 0),
     }
-    counts_of_files = [(f["lines"], f["in_buckets"], f["dead_letters"], f["blanks"]) for f in verdict["files"]]
+    counts_of_files = [
+        (f["lines"], f["in_buckets"], f["dead_letters"], f["blanks"]) for f in verdict["files"]
+    ]
     assert counts_of_files == [(9, 6, 1, 2), (2, 2, 0, 0)]
     assert verdict["types"]["server-log"]["grades"] == {"proved": 3}
     assert verdict["types"]["server-log"]["buckets_with_events"] == 2
@@ -46,7 +49,9 @@ def test_a_dropped_event_is_lost(world: World) -> None:
 def test_a_record_of_a_blank_line_is_unexpected(world: World, line: bytes) -> None:
     app, content = world.sources / "app.log", (world.sources / "app.log").read_bytes()
     at = content.index(b"\n\n\r\n") + 1 + len(line)
-    world.plan("dead-letters", 1).rows.append(world.dead_letter(app, at, line, START_MS + MINUTE + 1, "empty_line"))
+    world.plan("dead-letters", 1).rows.append(
+        world.dead_letter(app, at, line, START_MS + MINUTE + 1, "empty_line")
+    )
     assert found(world) == [("unexpected", "app.log", at)]
 
 
@@ -130,30 +135,46 @@ def test_an_event_of_another_type_than_its_line_says(world: World) -> None:
     assert found(world) == [("altered", "app.log", position(world, 1))]
 
 
-@pytest.mark.parametrize(("minute", "held"), [(1, "rows"), (0, "late")], ids=["in the wrong hour", "late, though on time"])
+@pytest.mark.parametrize(
+    ("minute", "held"),
+    [(1, "rows"), (0, "late")],
+    ids=["in the wrong hour", "late, though on time"],
+)
 def test_an_event_that_stands_elsewhere_is_misplaced(world: World, minute: int, held: str) -> None:
-    getattr(world.plan("track-played", minute), held).append(world.plan("track-played", 0).rows.pop(0))
+    getattr(world.plan("track-played", minute), held).append(
+        world.plan("track-played", 0).rows.pop(0)
+    )
     assert ("misplaced", "app.log", 0) in found(world, "misplaced", "manifest")
 
 
 def test_an_unterminated_line_must_not_be_there(world: World) -> None:
     line = rfc5424("lines", START_MS, b"half")
     app = world.sources / "app.log"
-    world.plan("lines", 0).rows.append(world.row(app, position(world, 8), line, START_MS, line=b"half"))
+    world.plan("lines", 0).rows.append(
+        world.row(app, position(world, 8), line, START_MS, line=b"half")
+    )
     assert found(world) == [("unexpected", "app.log", position(world, 8))]
 
 
-def test_what_lies_past_a_recorded_size_is_ignored_both_ways_counted_and_printed(world: World) -> None:
+def test_what_lies_past_a_recorded_size_is_ignored_both_ways_counted_and_printed(
+    world: World,
+) -> None:
     server = world.sources / "kafka.log"
     server.write_bytes(server.read_bytes() + b" line\nand one that was not delivered\n")
-    world.plan("server-log", 1).rows.append(world.row(server, 20, b"later line", START_MS + MINUTE, line=b"later line"))
+    world.plan("server-log", 1).rows.append(
+        world.row(server, 20, b"later line", START_MS + MINUTE, line=b"later line")
+    )
     world.write()
     verdict = run(world)
     assert (verdict["content"], verdict["beyond"]) == (True, 1)
-    assert "1 past the recorded size" in CliRunner().invoke(judge, ["check", expected(world)]).stdout
+    assert (
+        "1 past the recorded size" in CliRunner().invoke(judge, ["check", expected(world)]).stdout
+    )
 
 
-def test_events_of_files_that_are_not_listed_are_unexpected_unless_told_otherwise(world: World) -> None:
+def test_events_of_files_that_are_not_listed_are_unexpected_unless_told_otherwise(
+    world: World,
+) -> None:
     world.write()
     told = world.expectations()["files"][:1]
     findings(run(world, files=told), "unexpected")
@@ -176,11 +197,15 @@ def test_nothing_compared_is_not_content(world: World, tmp_path: Path) -> None:
     assert (verdict["content"], verdict["compared"], verdict["findings"]) == (False, 0, [])
 
 
-def test_a_file_that_was_cut_short_with_its_events_is_not_what_its_writer_wrote(world: World) -> None:
+def test_a_file_that_was_cut_short_with_its_events_is_not_what_its_writer_wrote(
+    world: World,
+) -> None:
     app = world.sources / "app.log"
     cut = position(world, 5)
     app.write_bytes(app.read_bytes()[:cut])
-    world.plan("lines", 1).rows = [row for row in world.plan("lines", 1).rows if row["position"] < cut]
+    world.plan("lines", 1).rows = [
+        row for row in world.plan("lines", 1).rows if row["position"] < cut
+    ]
     world.plan("dead-letters", 1).rows = []
     assert {name for _, name, _ in found(world, "source")} == {"app.log"}
 
@@ -195,13 +220,17 @@ def test_a_file_that_was_cut_short_with_its_events_is_not_what_its_writer_wrote(
     ],
     ids=["they make it up", "one is missing", "one has another length", "one is there twice"],
 )
-def test_pieces_of_an_over_long_line(tmp_path: Path, spans: list[tuple[int, int]], objections: list[tuple[str, int]]) -> None:
+def test_pieces_of_an_over_long_line(
+    tmp_path: Path, spans: list[tuple[int, int]], objections: list[tuple[str, int]]
+) -> None:
     """A line of 25 bytes where 10 are allowed, with dead letters of these pieces of it."""
     world, line = World(tmp_path), b"x" * 10 + b"y" * 10 + b"z" * 5
     long = world.source("long.log", line + b"\n", form="free")
     world.told["line_bytes_max"] = 10
     for start, end in spans:
-        row = world.dead_letter(long, start, line[start:end], START_MS + MINUTE + start, "line_too_long")
+        row = world.dead_letter(
+            long, start, line[start:end], START_MS + MINUTE + start, "line_too_long"
+        )
         world.plan("dead-letters", 1).rows.append(row)
     with serve(world.hdfs) as world.webhdfs:
         assert [(kind, at) for kind, _, at in found(world)] == objections
@@ -224,6 +253,11 @@ def test_what_is_found_is_printed_for_people(world: World) -> None:
     assert "NOT content: 1 lost, 0 doubled" in result.stdout
 
 
-def test_a_wrong_expectation_is_wrong_use_and_an_unreachable_server_no_verdict(world: World) -> None:
-    for code, changes in ((1, {"webhdfs": "http://127.0.0.1:9"}), (2, {"types": {"lines": {"content": "json", "field": "x"}}})):
+def test_a_wrong_expectation_is_wrong_use_and_an_unreachable_server_no_verdict(
+    world: World,
+) -> None:
+    for code, changes in (
+        (1, {"webhdfs": "http://127.0.0.1:9"}),
+        (2, {"types": {"lines": {"content": "json", "field": "x"}}}),
+    ):
         assert CliRunner().invoke(judge, ["check", expected(world, **changes)]).exit_code == code

@@ -1,6 +1,8 @@
-"""Worlds at random: the judge is content with every right one, and with none in which one fault is planted.
+"""Worlds at random: the judge is content with every right one, and with none in which one fault is
+planted.
 
-`HOURMARK_WORLDS` sets how many of each kind the long tier judges (default 3,000); a failure names seed and fault.
+`HOURMARK_WORLDS` sets how many of each kind the long tier judges (default 3,000); a failure names
+seed and fault.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def test_right_worlds_are_not_objected_to(tmp_path: Path, first: int) -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_objected_to(tmp_path: Path, name: str) -> None:
-    assert any(planted(tmp_path / str(seed), name, seed) for seed in range(60)), "no world had a place for it"
+    assert any(planted(tmp_path / str(seed), name, seed) for seed in range(60)), (
+        "no world had a place for it"
+    )
 
 
 class Busy(LocalHdfs):
@@ -77,7 +81,9 @@ class Busy(LocalHdfs):
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_bucket_that_is_closed_while_the_judge_looks_is_judged_too(tmp_path: Path, times: int) -> None:
+def test_a_bucket_that_is_closed_while_the_judge_looks_is_judged_too(
+    tmp_path: Path, times: int
+) -> None:
     world = small_world(tmp_path)
     newest = world.plan("server-log", 3)
     world.plans.remove(newest)

@@ -21,7 +21,9 @@ def expected(world: World, **changes: Any) -> str:
 
 def run(world: World, *options: str, **changes: Any) -> dict[str, Any]:
     """The verdict of what is written, as JSON; the exit code must agree with it."""
-    result = CliRunner().invoke(judge, ["check", expected(world, **changes), "--json", *options], catch_exceptions=False)
+    result = CliRunner().invoke(
+        judge, ["check", expected(world, **changes), "--json", *options], catch_exceptions=False
+    )
     verdict: dict[str, Any] = json.loads(result.stdout)
     assert result.exit_code == (0 if verdict["content"] else 1)
     return verdict

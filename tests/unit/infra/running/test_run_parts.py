@@ -1,4 +1,6 @@
-"""What `hourmark run` is made of: settings over the stack's, one log of several, components started again, buckets awaited."""
+"""What `hourmark run` is made of: settings over the stack's, one log of several, components started
+again, buckets awaited.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +36,29 @@ STACK = {
 
 def row(of: str, hour: str, *, open_: bool = False, events: int = 1) -> dict[str, Any]:
     state = {"state": "open", "waits_for": "the mirror", "events": None, "grade": None}
-    return {"type": of, "hour": hour, **(state if open_ else {"grade": "proved", "events": events, "state": "closed"})}
+    return {
+        "type": of,
+        "hour": hour,
+        **(state if open_ else {"grade": "proved", "events": events, "state": "closed"}),
+    }
 
 
 def test_each_setting_is_the_users_and_the_rest_the_stacks() -> None:
-    own = {"parsing": {"bucket_seconds": 60}, "tailer": {"sources": [{"name": "a"}]}, "log_level": "debug"}
+    own = {
+        "parsing": {"bucket_seconds": 60},
+        "tailer": {"sources": [{"name": "a"}]},
+        "log_level": "debug",
+    }
     made = run_settings(STACK, own)
     assert made["tailer"] == {"state_dir": "/s", "sources": [{"name": "a"}]}
-    assert (made["parsing"], made["log_level"], made["kafka"]) == ({"bucket_seconds": 60}, "debug", STACK["kafka"])
-    assert run_settings(STACK, {"storage": {"root": "file:///b"}})["storage"] == {"root": "file:///b"}
+    assert (made["parsing"], made["log_level"], made["kafka"]) == (
+        {"bucket_seconds": 60},
+        "debug",
+        STACK["kafka"],
+    )
+    assert run_settings(STACK, {"storage": {"root": "file:///b"}})["storage"] == {
+        "root": "file:///b"
+    }
     assert not has_servers(own)
     assert has_servers(STACK)
 
@@ -57,14 +73,20 @@ def test_each_setting_is_the_users_and_the_rest_the_stacks() -> None:
     ],
     ids=["300 minutes ago", "a minute more", "no minute", "none"],
 )
-def test_new_types_begin_where_it_is_configured_while_that_is_not_long_ago(first: str | None, said: tuple[str, ...]) -> None:
+def test_new_types_begin_where_it_is_configured_while_that_is_not_long_ago(
+    first: str | None, said: tuple[str, ...]
+) -> None:
     config = Config(types=Types(first_hour=first), parsing=Buckets(bucket_seconds=60))
     now = Hour.parse("2026-11-21T10:00", 60)
     assert beginning(config, now.start_s * 1000 + 59_999) == said
 
 
 def test_a_type_is_closed_once_its_next_hour_is_a_later_one() -> None:
-    rows = [row("a", "2026-11-21T05:00"), row("a", "2026-11-21T05:01", open_=True), row("b", "2026-11-21T05:02", open_=True)]
+    rows = [
+        row("a", "2026-11-21T05:00"),
+        row("a", "2026-11-21T05:01", open_=True),
+        row("b", "2026-11-21T05:02", open_=True),
+    ]
     assert waiting(rows, ["a", "b"], "2026-11-21T05:00") == {}
     assert waiting(rows, ["a", "b"], "2026-11-21T05:01") == {"a": "2026-11-21T05:01: the mirror"}
 
@@ -77,12 +99,19 @@ def test_types_that_wait_for_the_same_are_told_together() -> None:
 
 def test_what_says_nothing_is_not_closed() -> None:
     assert waiting([], ["a"], "2026-11-21T05:00") == {"a": "the ledger names no next hour"}
-    assert waiting([row("a", "2026-11-21T05:00")], ["a"], "2026-11-21T05:00") == {"a": "the ledger names no next hour"}
+    assert waiting([row("a", "2026-11-21T05:00")], ["a"], "2026-11-21T05:00") == {
+        "a": "the ledger names no next hour"
+    }
 
 
 def test_the_buckets_of_a_run_are_those_that_were_open_when_it_began() -> None:
     before = next_hours([row("a", "05:00", events=3), row("a", "05:01", open_=True)])
-    after = [row("a", "05:00", events=3), row("a", "05:01", events=2), row("a", "05:02", events=0), row("a", "05:03", open_=True)]
+    after = [
+        row("a", "05:00", events=3),
+        row("a", "05:01", events=2),
+        row("a", "05:02", events=0),
+        row("a", "05:03", open_=True),
+    ]
     assert [found["hour"] for found in closed_since(after, before)] == ["05:01"]
 
 
@@ -171,14 +200,25 @@ def test_a_configuration_that_is_not_there_or_none_is_told(tmp_path: Path) -> No
 def test_files_and_a_configuration_exclude_each_other(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("x\n")
     with pytest.raises(UsageError, match="exclude each other"):
-        CliRunner().invoke(run, ["--config", "x.toml", str(tmp_path / "a.log")], catch_exceptions=False)
+        CliRunner().invoke(
+            run, ["--config", "x.toml", str(tmp_path / "a.log")], catch_exceptions=False
+        )
 
 
 def test_few_buckets_are_told_one_by_one_and_of_many_how_many() -> None:
     def row(name: str, minute: int, grade: str = "proved") -> dict[str, Any]:
-        return {"type": name, "hour": f"2026-11-21T05:{minute:02}", "grade": grade, "events": 2, "state": "closed"}
+        return {
+            "type": name,
+            "hour": f"2026-11-21T05:{minute:02}",
+            "grade": grade,
+            "events": 2,
+            "state": "closed",
+        }
 
-    few, many = [row("a", 1), row("a", 2)], [row("b", minute, "timed_out" if minute == 3 else "proved") for minute in range(20)]
+    few, many = (
+        [row("a", 1), row("a", 2)],
+        [row("b", minute, "timed_out" if minute == 3 else "proved") for minute in range(20)],
+    )
     assert [*told([*many, *few])] == [
         "a 2026-11-21T05:01: proved, 2 events",
         "a 2026-11-21T05:02: proved, 2 events",
@@ -186,10 +226,16 @@ def test_few_buckets_are_told_one_by_one_and_of_many_how_many() -> None:
     ]
 
 
-def test_an_output_larger_than_a_pipe_does_not_keep_the_command_from_its_end(tmp_path: Path) -> None:
+def test_an_output_larger_than_a_pipe_does_not_keep_the_command_from_its_end(
+    tmp_path: Path,
+) -> None:
     def ended(process: subprocess.Popen[bytes]) -> None:
         wait_for(lambda: process.poll() is not None, "it ends")
 
-    command = [sys.executable, "-c", "import sys; print('x' * (1 << 20)); print('said', file=sys.stderr)"]
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; print('x' * (1 << 20)); print('said', file=sys.stderr)",
+    ]
     status, output = run_awaited(command, tmp_path / "log", ended)
     assert (status, len(output), (tmp_path / "log").read_text()) == (0, (1 << 20) + 1, "said\n")

@@ -28,7 +28,10 @@ def send(tailer: Tailer, content: bytes) -> None:
         for number, line in enumerate(content.splitlines()):
             sender.send(line)
             if number % 100 == 99:
-                assert tailer._spools.receivers["app"].settle(20) or tailer._spools.receivers["app"].is_held
+                assert (
+                    tailer._spools.receivers["app"].settle(20)
+                    or tailer._spools.receivers["app"].is_held
+                )
 
 
 def test_datagrams_are_delivered_as_lines(host: Host, recorder: Recorder) -> None:
@@ -37,7 +40,10 @@ def test_datagrams_are_delivered_as_lines(host: Host, recorder: Recorder) -> Non
         send(tailer, lines(2000))
         recorder.wait_text(lines(2000))
         wait_for(lambda: recorder.last.pending_bytes == 0, "all is acknowledged")
-    assert recorder.text() == lines(2000) and recorder.last.unknown_losses == recorder.last.lost_bytes == 0
+    assert (
+        recorder.text() == lines(2000)
+        and recorder.last.unknown_losses == recorder.last.lost_bytes == 0
+    )
 
 
 def test_what_comes_while_there_is_no_room_is_counted_in_bytes_and_later_ones_are_delivered(
@@ -51,20 +57,28 @@ def test_what_comes_while_there_is_no_room_is_counted_in_bytes_and_later_ones_ar
         send(tailer, lines(8000))
         wait_for(lambda: receiver.is_held, "it is full")
         wait_for(
-            lambda: recorder.last.pending_bytes + recorder.last.lost_bytes // (line - 1) * line == 8000 * line, "it is counted"
+            lambda: (
+                recorder.last.pending_bytes + recorder.last.lost_bytes // (line - 1) * line
+                == 8000 * line
+            ),
+            "it is counted",
         )
         assert recorder.last.lost_bytes > 0
         recorder.behaviour = lambda _: 200
         wait_for(lambda: not receiver.is_held, "there is room")
         send(tailer, lines(1, 9000))
         wait_for(lambda: lines(1, 9000) in recorder.text(), "it goes on")
-        wait_for(lambda: recorder.last.pending_bytes == 0, "segments before it are acknowledged too")
+        wait_for(
+            lambda: recorder.last.pending_bytes == 0, "segments before it are acknowledged too"
+        )
     lost = recorder.last.lost_bytes // (line - 1)
     assert len(recorder.text()) == (8001 - lost) * line, "what is not counted is there"
     assert recorder.last.unknown_losses == 0
 
 
-def test_a_start_after_the_first_says_that_nobody_listened_in_between(host: Host, recorder: Recorder) -> None:
+def test_a_start_after_the_first_says_that_nobody_listened_in_between(
+    host: Host, recorder: Recorder
+) -> None:
     receives(host, UDP)
     for unknown in (0, 1, 2):
         with host.running():
@@ -99,15 +113,22 @@ def test_a_run_that_could_not_listen_has_lost_nothing(host: Host, recorder: Reco
     assert host.drain().unknown_losses == 0
 
 
-def test_a_drain_says_that_nobody_listened_since_the_run_before(host: Host, recorder: Recorder) -> None:
+def test_a_drain_says_that_nobody_listened_since_the_run_before(
+    host: Host, recorder: Recorder
+) -> None:
     receives(host, UDP)
     assert host.drain().unknown_losses == 0, "nobody ever listened"
     with host.running():
-        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it is caught up")
+        wait_for(
+            lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None,
+            "it is caught up",
+        )
     assert host.drain().unknown_losses == recorder.last.unknown_losses == 1
 
 
-def test_what_the_kernel_dropped_is_counted_to_the_datagram(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_kernel_dropped_is_counted_to_the_datagram(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sockets, "_DATAGRAM_KERNEL_BYTES", 1 << 14)
     told: dict[str, Any] = {"unknown": 0, "lines": 0}
 
@@ -149,13 +170,20 @@ def test_drops_at_the_end_of_a_burst_are_reported_before_the_source_is_caught_up
     receives(host, UDP)
     with host.running() as tailer:
         to = address(tailer)
-        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it listens, and is caught up")
+        wait_for(
+            lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None,
+            "it listens, and is caught up",
+        )
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.connect(to)
             for _ in range(20_000):
                 sender.send(b"x" * 1000)
         sent_ms = time.time_ns() // 1_000_000
-        wait_for(lambda: (recorder.last.caught_up_at_ms or 0) > sent_ms, "it is caught up after the burst", 60)
+        wait_for(
+            lambda: (recorder.last.caught_up_at_ms or 0) > sent_ms,
+            "it is caught up after the burst",
+            60,
+        )
         came = recorder.text().count(b"\n")
         assert came < 20_000, "the kernel dropped some, else this test shows nothing"
         assert recorder.last.unknown_losses == 20_000 - came

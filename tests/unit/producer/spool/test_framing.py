@@ -17,7 +17,9 @@ def counted(*messages: bytes) -> bytes:
     return b"".join(b"%d %s" % (len(message), message) for message in messages)
 
 
-def fed(stream: bytes, cuts: list[int], limit: int = 100) -> tuple[list[bytes], Framer, list[Framed]]:
+def fed(
+    stream: bytes, cuts: list[int], limit: int = 100
+) -> tuple[list[bytes], Framer, list[Framed]]:
     framer, framed = Framer(limit), []
     places = [0, *sorted({cut % (len(stream) + 1) for cut in cuts}), len(stream)]
     for start, end in itertools.pairwise(places):
@@ -28,7 +30,9 @@ def fed(stream: bytes, cuts: list[int], limit: int = 100) -> tuple[list[bytes], 
 
 @given(cuts=st.lists(st.integers(0, 200)))
 @pytest.mark.parametrize(
-    "stream", [counted(*MESSAGES), b"\n".join(MESSAGES) + b"\n", b"\0".join(MESSAGES) + b"\0"], ids=["counted", "newline", "NUL"]
+    "stream",
+    [counted(*MESSAGES), b"\n".join(MESSAGES) + b"\n", b"\0".join(MESSAGES) + b"\0"],
+    ids=["counted", "newline", "NUL"],
 )
 def test_messages_are_the_same_wherever_the_stream_is_cut(stream: bytes, cuts: list[int]) -> None:
     messages, framer, framed = fed(stream, cuts)
@@ -38,7 +42,9 @@ def test_messages_are_the_same_wherever_the_stream_is_cut(stream: bytes, cuts: l
 
 @given(cuts=st.lists(st.integers(0, 300)))
 @pytest.mark.parametrize("is_counted", [True, False])
-def test_a_message_that_is_too_long_is_passed_over_and_counted_in_bytes(cuts: list[int], is_counted: bool) -> None:
+def test_a_message_that_is_too_long_is_passed_over_and_counted_in_bytes(
+    cuts: list[int], is_counted: bool
+) -> None:
     long = b"<13>" + b"y" * 150
     sent = [MESSAGES[0], long, MESSAGES[1]]
     stream = counted(*sent) if is_counted else b"\n".join(sent) + b"\n"

@@ -12,7 +12,9 @@ from hourmark_producer.settings import checked
 
 
 def settings(*sources: dict[str, Any], **others: Any) -> Tailer:
-    return Tailer(sources=[{"name": f"s{n}"} | source for n, source in enumerate(sources)], **others)
+    return Tailer(
+        sources=[{"name": f"s{n}"} | source for n, source in enumerate(sources)], **others
+    )
 
 
 @pytest.mark.parametrize(
@@ -22,7 +24,10 @@ def settings(*sources: dict[str, Any], **others: Any) -> Tailer:
         ("syslog+tcp://127.0.0.1:5514", {}),
         ("syslog+udp://[::1]:5514", {}),
         ("syslog+udp://localhost:0", {}),
-        ("syslog+tls://0.0.0.0:6514", {"syslog": {"beyond_loopback": True, "tls": {"certificate": "a.pem"}}}),
+        (
+            "syslog+tls://0.0.0.0:6514",
+            {"syslog": {"beyond_loopback": True, "tls": {"certificate": "a.pem"}}},
+        ),
     ],
 )
 def test_what_is_allowed(text: str, others: dict[str, Any]) -> None:
@@ -32,11 +37,17 @@ def test_what_is_allowed(text: str, others: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("tcp://127.0.0.1:1", r"tailer\.sources\.0\.input = 'tcp://127\.0\.0\.1:1': allowed: stdin, journald, syslog"),
+        (
+            "tcp://127.0.0.1:1",
+            r"tailer\.sources\.0\.input = 'tcp://127\.0\.0\.1:1': allowed: stdin, journald, syslog",
+        ),
         ("syslog+tcp://127.0.0.1", "allowed"),
         ("syslog+tcp://127.0.0.1:99999", "allowed"),
         ("syslog+tcp://127.0.0.1:1/path", "allowed"),
-        ("syslog+udp://0.0.0.0:514", r"lets other machines send, which needs tailer\.syslog\.beyond_loopback = true"),
+        (
+            "syslog+udp://0.0.0.0:514",
+            r"lets other machines send, which needs tailer\.syslog\.beyond_loopback = true",
+        ),
         ("syslog+tls://127.0.0.1:6514", r"needs tailer\.syslog\.tls\.certificate"),
     ],
 )
@@ -45,7 +56,9 @@ def test_what_is_not_allowed(text: str, said: str) -> None:
         checked(settings({"input": text}))
 
 
-@pytest.mark.parametrize("other", [{"paths": ["/var/log/a"]}, {"record_start": "^x"}, {"format": "cri"}])
+@pytest.mark.parametrize(
+    "other", [{"paths": ["/var/log/a"]}, {"record_start": "^x"}, {"format": "cri"}]
+)
 def test_what_receives_is_nothing_else(other: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="goes not with `input`"):
         checked(settings({"input": "stdin"} | other))
@@ -62,7 +75,9 @@ def test_standard_input_is_there_once() -> None:
 
 
 def test_a_message_is_no_longer_than_a_line() -> None:
-    with pytest.raises(ConfigError, match=r"message_bytes_max = 65536 is more than tailer\.line_bytes_max = 1024"):
+    with pytest.raises(
+        ConfigError, match=r"message_bytes_max = 65536 is more than tailer\.line_bytes_max = 1024"
+    ):
         checked(settings({"input": "syslog+udp://127.0.0.1:5514"}, line_bytes_max=1024))
 
 
@@ -73,6 +88,8 @@ def test_a_limit_of_messages_is_nothing_to_a_tailer_that_receives_none() -> None
 
 @pytest.mark.parametrize("setting", ["paths", "exclude"])
 def test_alternatives_in_braces_are_refused_with_what_to_write(setting: str) -> None:
-    with pytest.raises(ConfigError, match=r"sources\.0\.\w+ = '/var/log/\*\.\{log,err\}': .* as '/var/log/\*\.log'"):
+    with pytest.raises(
+        ConfigError, match=r"sources\.0\.\w+ = '/var/log/\*\.\{log,err\}': .* as '/var/log/\*\.log'"
+    ):
         checked(settings({"paths": ["/var/log/x"]} | {setting: ["/var/log/*.{log,err}"]}))
     checked(settings({"paths": ["/var/log/{one}.log", "/var/log/[{]a,b}.log"]}))

@@ -1,4 +1,6 @@
-"""The journal is read from the cursor of the last line that is on disk: nothing twice, nothing left out."""
+"""The journal is read from the cursor of the last line that is on disk: nothing twice, nothing left
+out.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,12 @@ def journal(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake
 
 def messages(recorder: Recorder) -> list[str]:
     """In the journal's order, whatever segments they are of."""
-    return [fields["message"] for fields in sorted(map(json.loads, recorder.text().splitlines()), key=lambda said: said["time"])]
+    return [
+        fields["message"]
+        for fields in sorted(
+            map(json.loads, recorder.text().splitlines()), key=lambda said: said["time"]
+        )
+    ]
 
 
 def numbered(start: int, end: int) -> list[str]:
@@ -58,9 +65,14 @@ def test_an_entry_is_one_line(message: Any, said: str | None) -> None:
     fields = json.loads(line)
     assert fields.pop("message", None) == said
     assert fields == {
-        "time": "2026-11-23T16:45:20.000007Z", "priority": 6, "pid": 812, "host": "web-1", "unit": "ssh.service",
-        "identifier": "sshd", "cursor": cursor_of(line),
-    }  # fmt: skip
+        "time": "2026-11-23T16:45:20.000007Z",
+        "priority": 6,
+        "pid": 812,
+        "host": "web-1",
+        "unit": "ssh.service",
+        "identifier": "sshd",
+        "cursor": cursor_of(line),
+    }
     assert cursor_of(line).startswith("s=dff25")
 
 
@@ -70,25 +82,34 @@ def test_what_is_no_entry_is_refused(said: bytes) -> None:
         entry_line(said)
 
 
-def test_the_journal_is_read_from_its_start_and_followed(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+def test_the_journal_is_read_from_its_start_and_followed(
+    host: Host, journal: FakeJournal, recorder: Recorder
+) -> None:
     journal.add(*numbered(0, 500))
     with host.running():
         wait_for(lambda: len(messages(recorder)) == 500, "what was there")
         journal.add(*numbered(500, 600))
         wait_for(lambda: len(messages(recorder)) == 600, "what came")
-        wait_for(lambda: recorder.last.pending_bytes == 0 and recorder.last.caught_up_at_ms is not None, "it is caught up")
+        wait_for(
+            lambda: recorder.last.pending_bytes == 0 and recorder.last.caught_up_at_ms is not None,
+            "it is caught up",
+        )
     assert messages(recorder) == numbered(0, 600)
     assert not recorder.last.unrepeatable and recorder.last.unknown_losses == 0
 
 
-def test_every_run_goes_on_behind_the_last_line_on_disk(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+def test_every_run_goes_on_behind_the_last_line_on_disk(
+    host: Host, journal: FakeJournal, recorder: Recorder
+) -> None:
     folder, last = host.state / "spool" / "app", 0
     for count in (100, 150, 150, 300):
         journal.add(*numbered(last, count))
         last = count
         host.drain()
         assert messages(recorder) == numbered(0, count)
-        assert not list(folder.glob("*.log")), "all is acknowledged and removed, but the last line is known"
+        assert not list(folder.glob("*.log")), (
+            "all is acknowledged and removed, but the last line is known"
+        )
     assert recorder.last.unknown_losses == recorder.last.lost_bytes == 0
 
 
@@ -106,7 +127,9 @@ def test_a_kill_before_lines_were_whole_or_acknowledged_doubles_none(
     assert recorder.last.unknown_losses == 0, "it can be asked again"
 
 
-def test_a_journal_that_is_longer_than_the_spool_waits(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+def test_a_journal_that_is_longer_than_the_spool_waits(
+    host: Host, journal: FakeJournal, recorder: Recorder
+) -> None:
     receives(host, "journald", spool={"bytes_max": 1 << 16})
     recorder.behaviour = lambda _: 503
     journal.add(*numbered(0, 3000))
@@ -119,19 +142,26 @@ def test_a_journal_that_is_longer_than_the_spool_waits(host: Host, journal: Fake
     assert messages(recorder) == numbered(0, 3000)
 
 
-def test_a_program_that_ends_is_started_again_where_it_was(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+def test_a_program_that_ends_is_started_again_where_it_was(
+    host: Host, journal: FakeJournal, recorder: Recorder
+) -> None:
     journal.add(*numbered(0, 10))
     with host.running() as tailer:
         wait_for(lambda: len(messages(recorder)) == 10, "what was there")
         journal.set_broken(True)
-        wait_for(lambda: any("It is tried again" in t.message for t in tailer.stand().troubles), "it is said")
+        wait_for(
+            lambda: any("It is tried again" in t.message for t in tailer.stand().troubles),
+            "it is said",
+        )
         journal.add(*numbered(10, 20))
         journal.set_broken(False)
         wait_for(lambda: len(messages(recorder)) == 20, "it goes on")
     assert messages(recorder) == numbered(0, 20)
 
 
-def test_nothing_is_claimed_before_the_journal_was_read_to_its_end(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+def test_nothing_is_claimed_before_the_journal_was_read_to_its_end(
+    host: Host, journal: FakeJournal, recorder: Recorder
+) -> None:
     journal.set_slow(True)
     journal.add("written before any claim")
     with host.running():
@@ -146,11 +176,16 @@ def test_nothing_is_claimed_while_the_journal_cannot_be_read(
     host: Host, journal: FakeJournal, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     with host.running():
-        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it is caught up")
+        wait_for(
+            lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None,
+            "it is caught up",
+        )
         journal.set_broken(True)
         wait_for(lambda: "It is tried again" in caplog.text, "it is noticed")
         broken_from = len(recorder.reports)
-        wait_for(lambda: len(recorder.reports) > broken_from + 1, "what was reported meanwhile is there")
+        wait_for(
+            lambda: len(recorder.reports) > broken_from + 1, "what was reported meanwhile is there"
+        )
         journal.add("unread")
         claimed, told = recorder.last.caught_up_at_ms, len(recorder.reports)
         wait_for(lambda: len(recorder.reports) > told + 3, "some reports")
@@ -160,7 +195,9 @@ def test_nothing_is_claimed_while_the_journal_cannot_be_read(
         assert messages(recorder) == ["unread"]
 
 
-def test_a_program_that_is_not_there_and_a_spool_of_others_stop_the_start(host: Host, journal: FakeJournal) -> None:
+def test_a_program_that_is_not_there_and_a_spool_of_others_stop_the_start(
+    host: Host, journal: FakeJournal
+) -> None:
     Path(journal.program).unlink()
     with pytest.raises(ConfigError, match="cannot be run"):
         host.drain()
@@ -169,7 +206,9 @@ def test_a_program_that_is_not_there_and_a_spool_of_others_stop_the_start(host: 
         host.drain()
 
 
-def test_reading_begins_where_it_was_first_said(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+def test_reading_begins_where_it_was_first_said(
+    host: Host, journal: FakeJournal, recorder: Recorder
+) -> None:
     """`end` is the end of the first look, also where nothing came until the second."""
     host.settings["sources"] = [TailedSource(name="app", input="journald", read_from="end")]
     journal.add(*numbered(0, 5))
@@ -177,7 +216,9 @@ def test_reading_begins_where_it_was_first_said(host: Host, journal: FakeJournal
     since = (host.state / "spool" / "app" / "since").read_text()
     assert abs(float(since.removeprefix("@")) - time.time()) < 60
     host.drain()
-    assert (journal.asked()[-1], recorder.text()) == (f"--since={since}", b""), "the same as at first"
+    assert (journal.asked()[-1], recorder.text()) == (f"--since={since}", b""), (
+        "the same as at first"
+    )
     journal.add("new", realtime_s=time.time() + 1)
     host.drain()
     assert messages(recorder) == ["new"]
@@ -188,7 +229,9 @@ def test_reading_begins_where_it_was_first_said(host: Host, journal: FakeJournal
 
 
 def test_reading_begins_at_a_time(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
-    host.settings["sources"] = [TailedSource(name="app", input="journald", read_from="2026-11-23T16:45:20.5Z")]
+    host.settings["sources"] = [
+        TailedSource(name="app", input="journald", read_from="2026-11-23T16:45:20.5Z")
+    ]
     journal.add(*numbered(0, 5))
     journal.add("later", realtime_s=1795452321)
     host.drain()
@@ -196,7 +239,9 @@ def test_reading_begins_at_a_time(host: Host, journal: FakeJournal, recorder: Re
     assert journal.asked()[0] == "--since=@1795452320.500"
 
 
-def test_a_real_journal(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorder: Recorder) -> None:
+def test_a_real_journal(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorder: Recorder
+) -> None:
     said = [f"message {n}".encode() for n in range(2000)] + [b"\xff\x00raw", b"two\nlines"]
     program = real_journal(tmp_path / "journal", said)
     receives(host, "journald", spool={"bytes_max": 1 << 18})
@@ -208,9 +253,15 @@ def test_a_real_journal(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert messages(recorder) == [*numbered(0, 2000), "\\xff\x00raw", "two\nlines"]
 
 
-def test_a_real_journal_from_a_time_on(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorder: Recorder) -> None:
-    program = real_journal(tmp_path / "journal", [f"message {n}".encode() for n in range(2000)])  # one a microsecond
-    host.settings["sources"] = [TailedSource(name="app", input="journald", read_from="2026-11-23T16:45:20.001Z")]
+def test_a_real_journal_from_a_time_on(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorder: Recorder
+) -> None:
+    program = real_journal(
+        tmp_path / "journal", [f"message {n}".encode() for n in range(2000)]
+    )  # one a microsecond
+    host.settings["sources"] = [
+        TailedSource(name="app", input="journald", read_from="2026-11-23T16:45:20.001Z")
+    ]
     monkeypatch.setattr(spools, "Journal", lambda read_from: Journal(read_from, program))
     host.drain()
     assert messages(recorder) == numbered(1000, 2000)
@@ -242,7 +293,9 @@ def test_entries_behind_one_that_was_vacuumed_are_all_read_and_loss_is_unknown(
 def test_nothing_is_received_behind_a_loss_that_cannot_be_written_down(
     host: Host, journal: FakeJournal, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run after a kill would go on behind the lines, and not see that entries before them are gone."""
+    """A run after a kill would go on behind the lines, and not see that entries before them are
+    gone.
+    """
     journal.add(*numbered(0, 10))
     host.drain()
     journal.add(*numbered(10, 20))
@@ -276,13 +329,19 @@ def test_a_journal_that_was_made_again_is_read_whatever_its_clock(
     assert recorder.last.unknown_losses == 1
 
 
-def test_a_journal_that_was_made_again_and_is_empty_yet_is_followed(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+def test_a_journal_that_was_made_again_and_is_empty_yet_is_followed(
+    host: Host, journal: FakeJournal, recorder: Recorder
+) -> None:
     journal.add(*numbered(0, 10))
     host.drain()
     journal.make_again()
     recorder.reports.clear()
     with host.running():
-        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it is caught up", 30)
+        wait_for(
+            lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None,
+            "it is caught up",
+            30,
+        )
         assert recorder.last.unknown_losses == 1
         journal.add(*numbered(10, 20))
         wait_for(lambda: len(messages(recorder)) == 20, "what came")
@@ -315,7 +374,10 @@ def test_entries_that_are_vacuumed_while_the_spool_is_full_are_an_unknown_loss(
     receives(host, "journald", spool={"bytes_max": 1 << 16})
     journal.add(*numbered(0, 10))
     with host.running() as tailer:
-        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it follows")
+        wait_for(
+            lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None,
+            "it follows",
+        )
         recorder.behaviour = lambda _: 503
         journal.add(*numbered(10, 3000))
         wait_for(lambda: tailer._spools.receivers["app"].is_held, "it is full")
@@ -337,7 +399,10 @@ def test_entries_that_are_vacuumed_while_it_cannot_read_are_an_unknown_loss(
     """As where its process is frozen: the spool is not full."""
     journal.add(*numbered(0, 10))
     with host.running() as tailer:
-        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it follows")
+        wait_for(
+            lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None,
+            "it follows",
+        )
         process = tailer._spools.receivers["app"].input._process  # type: ignore[attr-defined]
         process.send_signal(signal.SIGSTOP)
         try:
@@ -350,7 +415,9 @@ def test_entries_that_are_vacuumed_while_it_cannot_read_are_an_unknown_loss(
         wait_for(lambda: recorder.last.unknown_losses == 1, "it is reported", 20)
 
 
-def test_numbers_that_the_reader_may_not_see_are_no_loss(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+def test_numbers_that_the_reader_may_not_see_are_no_loss(
+    host: Host, journal: FakeJournal, recorder: Recorder
+) -> None:
     """The entries of other users are numbered with those that it sees."""
     journal.add(*numbered(0, 10))
     entries = (journal.folder / "entries").read_text().splitlines(keepends=True)
@@ -375,7 +442,11 @@ def test_a_journal_that_is_made_again_before_it_is_followed_does_not_hold_claims
 
     monkeypatch.setattr(Journal, "_start", start_after_it_is_made_again)
     with host.running():
-        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it is caught up", 30)
+        wait_for(
+            lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None,
+            "it is caught up",
+            30,
+        )
         assert recorder.last.unknown_losses == 1
     assert messages(recorder) == numbered(0, 10)
 

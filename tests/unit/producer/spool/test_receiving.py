@@ -1,4 +1,6 @@
-"""What is received over TCP and from standard input is on disk first, then followed, then removed."""
+"""What is received over TCP and from standard input is on disk first, then followed, then
+removed.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def spooled(host: Host) -> list[Path]:
 
 
 @pytest.mark.parametrize("framed", [counted, bytes], ids=["counted", "lines"])
-def test_messages_over_tcp_are_delivered_as_lines_and_segments_removed(host: Host, recorder: Recorder, framed: object) -> None:
+def test_messages_over_tcp_are_delivered_as_lines_and_segments_removed(
+    host: Host, recorder: Recorder, framed: object
+) -> None:
     sent = lines(20_000)
     with host.running() as tailer:
         with connect(tailer) as sender:
@@ -41,10 +45,14 @@ def test_messages_over_tcp_are_delivered_as_lines_and_segments_removed(host: Hos
         wait_for(lambda: len(spooled(host)) <= 1, "acknowledged segments are removed")
     assert sorted(recorder.text().splitlines()) == sent.splitlines()
     assert recorder.last.lost_bytes == recorder.last.unknown_losses == 0
-    assert not (host.state / "spool" / "app" / "open").exists(), "a stop in order leaves nothing in doubt"
+    assert not (host.state / "spool" / "app" / "open").exists(), (
+        "a stop in order leaves nothing in doubt"
+    )
 
 
-def test_without_birth_times_the_next_segment_on_an_inode_is_its_next_generation(host: Host, recorder: Recorder) -> None:
+def test_without_birth_times_the_next_segment_on_an_inode_is_its_next_generation(
+    host: Host, recorder: Recorder
+) -> None:
     """Segments may begin alike, so that not even the head tells them apart."""
     host.identify = lambda descriptor: identify(descriptor)._replace(birth_ns=0)
     beat = b"<13>heartbeat ok, and nothing else to say, again and again and again\n"
@@ -55,20 +63,27 @@ def test_without_birth_times_the_next_segment_on_an_inode_is_its_next_generation
         host.drain()
         assert not spooled(host)
         with host.tailer() as (_, checkpoint):
-            known = [(file.place.missing, file.progress.position.offset) for file in checkpoint.files()]
+            known = [
+                (file.place.missing, file.progress.position.offset) for file in checkpoint.files()
+            ]
             generations = [file.progress.position.generation for file in checkpoint.files()]
         assert set(known) == {(True, 0)} and sum(generations) == run, "each that is gone counts"
     assert recorder.last.lost_bytes == recorder.last.unknown_losses == 0
 
 
-def test_senders_wait_while_the_spool_is_full_and_go_on_when_there_is_room(host: Host, recorder: Recorder) -> None:
+def test_senders_wait_while_the_spool_is_full_and_go_on_when_there_is_room(
+    host: Host, recorder: Recorder
+) -> None:
     recorder.behaviour = lambda _: 503
     sent = lines(40_000)
     with host.running() as tailer, connect(tailer) as sender:
         thread = threading.Thread(target=sender.sendall, args=(sent,))
         thread.start()
         wait_for(lambda: tailer._spools.receivers["app"].is_held, "it is full")
-        wait_for(lambda: bool(recorder.reports) and recorder.last.pending_bytes > 1 << 16, "it is reported")
+        wait_for(
+            lambda: bool(recorder.reports) and recorder.last.pending_bytes > 1 << 16,
+            "it is reported",
+        )
         claimed = recorder.last.caught_up_at_ms
         assert thread.is_alive() and sum(path.stat().st_size for path in spooled(host)) < 1 << 18
         recorder.behaviour = lambda _: 200
@@ -78,7 +93,9 @@ def test_senders_wait_while_the_spool_is_full_and_go_on_when_there_is_room(host:
     assert recorder.last.lost_bytes == recorder.last.unknown_losses == 0
 
 
-def test_a_source_is_not_caught_up_while_what_has_arrived_is_not_on_disk(host: Host, recorder: Recorder) -> None:
+def test_a_source_is_not_caught_up_while_what_has_arrived_is_not_on_disk(
+    host: Host, recorder: Recorder
+) -> None:
     recorder.behaviour = lambda _: 503
     with host.running() as tailer, connect(tailer) as sender:
         receiver = tailer._spools.receivers["app"]
@@ -92,7 +109,9 @@ def test_a_source_is_not_caught_up_while_what_has_arrived_is_not_on_disk(host: H
         wait_for(lambda: receiver.settle(10), "it has room, and all is read")
 
 
-def test_a_stream_that_is_no_syslog_is_closed_and_others_go_on(host: Host, recorder: Recorder) -> None:
+def test_a_stream_that_is_no_syslog_is_closed_and_others_go_on(
+    host: Host, recorder: Recorder
+) -> None:
     with host.running() as tailer, connect(tailer) as broken, connect(tailer) as whole:
         broken.sendall(b"2026-11-23 a line that begins with a digit\n")
         assert broken.recv(1) == b"", "it is closed"
@@ -120,11 +139,15 @@ def test_a_message_that_is_too_long_is_a_loss_of_known_size(host: Host, recorder
     with host.running() as tailer, connect(tailer) as sender:
         sender.sendall(lines(1) + b"<13>" + b"x" * 1000 + b"\n" + lines(1, 1))
         recorder.wait_text(lines(2))
-        wait_for(lambda: bool(recorder.reports) and recorder.last.lost_bytes == 1004, "it is counted")
+        wait_for(
+            lambda: bool(recorder.reports) and recorder.last.lost_bytes == 1004, "it is counted"
+        )
     assert host.drain().lost_bytes == 1004, "it is durable"
 
 
-def test_a_stop_reads_what_has_arrived_and_delivers_it_with_the_next_start(host: Host, recorder: Recorder) -> None:
+def test_a_stop_reads_what_has_arrived_and_delivers_it_with_the_next_start(
+    host: Host, recorder: Recorder
+) -> None:
     recorder.behaviour = lambda _: 503
     with host.running() as tailer, connect(tailer) as sender:
         sender.sendall(lines(500))
@@ -134,7 +157,9 @@ def test_a_stop_reads_what_has_arrived_and_delivers_it_with_the_next_start(host:
     assert recorder.text() == lines(500) and summary.unknown_losses == 0 and not spooled(host)
 
 
-def test_a_run_after_a_kill_says_that_what_was_received_may_be_lost(host: Host, recorder: Recorder) -> None:
+def test_a_run_after_a_kill_says_that_what_was_received_may_be_lost(
+    host: Host, recorder: Recorder
+) -> None:
     folder = host.state / "spool" / "app"
     folder.mkdir(parents=True)
     (folder / "open").touch()
@@ -163,7 +188,10 @@ def test_an_address_that_is_taken_stops_the_start(host: Host) -> None:
         folder.mkdir()
         other = Host(folder, "http://127.0.0.1:1")
         receives(other, f"syslog+tcp://{host_name}:{port}")
-        with pytest.raises(ConfigError, match=f"port {port} cannot be listened at"), other.running():
+        with (
+            pytest.raises(ConfigError, match=f"port {port} cannot be listened at"),
+            other.running(),
+        ):
             pass
 
 
@@ -195,7 +223,9 @@ def test_the_tailer_ends_when_standard_input_does_and_all_is_acknowledged(
     assert not recorder.reports[-1].goodbye and not spooled(host)
 
 
-def test_a_drain_reads_standard_input_to_its_end(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drain_reads_standard_input_to_its_end(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with standard_input(host, monkeypatch) as writing:
         os.write(writing, lines(100))
         threading.Timer(0.1, os.close, (writing,)).start()
@@ -203,7 +233,9 @@ def test_a_drain_reads_standard_input_to_its_end(host: Host, recorder: Recorder,
     assert recorder.text() == lines(100)
 
 
-def test_reports_say_that_nobody_can_be_asked_again_also_to_services_of_before(host: Host, recorder: Recorder) -> None:
+def test_reports_say_that_nobody_can_be_asked_again_also_to_services_of_before(
+    host: Host, recorder: Recorder
+) -> None:
     recorder.refuses_unknown = True
     with host.running():
         wait_for(lambda: bool(recorder.reports), "a report without it")
@@ -217,5 +249,7 @@ def test_books_balance_for_what_is_received(host: Host, recorder: Recorder) -> N
         sender.sendall(lines(5_000))
         recorder.wait_text(lines(5_000))
         wait_for(lambda: recorder.last.pending_bytes == 0, "all is acknowledged")
-        wait_for(lambda: tailer.balances()["app"].acknowledged == len(lines(5_000)), "it is in the books")
+        wait_for(
+            lambda: tailer.balances()["app"].acknowledged == len(lines(5_000)), "it is in the books"
+        )
         assert tailer.balances()["app"].off_by == 0

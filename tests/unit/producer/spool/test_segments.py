@@ -47,7 +47,9 @@ def test_a_run_goes_on_with_a_segment_of_its_own(tmp_path: Path) -> None:
     assert second.sealed_bytes("0000000001") == 2
 
 
-def test_what_a_full_disk_did_not_take_is_written_first_when_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_full_disk_did_not_take_is_written_first_when_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     segments, room = Segments(tmp_path, 1 << 20), [3, 0]
     write = os.write
 
@@ -66,7 +68,9 @@ def test_what_a_full_disk_did_not_take_is_written_first_when_it_does(tmp_path: P
     assert logs(tmp_path) == [b"one\ntwo\nthree\n"] and not segments.is_full
 
 
-def test_a_sync_that_failed_is_never_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sync_that_failed_is_never_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(descriptor: int) -> None:
         raise OSError(errno.EIO, "input/output error")
 
@@ -82,7 +86,9 @@ def spool(host: Host) -> Path:
     return host.state / "spool" / "app"
 
 
-def test_the_torn_end_of_a_segment_is_cut_off_and_no_loss(host: Host, spool: Path, recorder: Recorder) -> None:
+def test_the_torn_end_of_a_segment_is_cut_off_and_no_loss(
+    host: Host, spool: Path, recorder: Recorder
+) -> None:
     spool.mkdir(parents=True)
     segment = spool / "0000000001.log"
     segment.write_bytes(lines(10) + b"half a li")
@@ -98,7 +104,9 @@ def test_the_torn_end_of_a_segment_is_cut_off_and_no_loss(host: Host, spool: Pat
     assert not list(spool.glob("*.log")), "it is acknowledged, so it is removed"
 
 
-def test_a_torn_end_that_looks_had_seen_was_never_there(host: Host, spool: Path, recorder: Recorder) -> None:
+def test_a_torn_end_that_looks_had_seen_was_never_there(
+    host: Host, spool: Path, recorder: Recorder
+) -> None:
     from tests.support.waiting import wait_for
 
     with host.running() as tailer:
@@ -109,10 +117,16 @@ def test_a_torn_end_that_looks_had_seen_was_never_there(host: Host, spool: Path,
     (spool / "0000000001.log").write_bytes(lines(10))  # the power cut
     summary = host.drain()
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
-    assert recorder.text() == lines(10) and set(dict(recorder.contents())) and not list(spool.glob("*.log"))
+    assert (
+        recorder.text() == lines(10)
+        and set(dict(recorder.contents()))
+        and not list(spool.glob("*.log"))
+    )
 
 
-def test_a_segment_that_was_done_when_the_kill_came_is_not_sent_again(host: Host, spool: Path, recorder: Recorder) -> None:
+def test_a_segment_that_was_done_when_the_kill_came_is_not_sent_again(
+    host: Host, spool: Path, recorder: Recorder
+) -> None:
     with host.running():
         (spool / "0000000001.log").write_bytes(lines(10))
         recorder.wait_text(lines(10))
@@ -122,7 +136,9 @@ def test_a_segment_that_was_done_when_the_kill_came_is_not_sent_again(host: Host
     assert not [path for path in spool.iterdir() if path.name != "open"]
 
 
-def test_lines_that_are_all_alike_are_no_reason_for_doubt(host: Host, spool: Path, recorder: Recorder) -> None:
+def test_lines_that_are_all_alike_are_no_reason_for_doubt(
+    host: Host, spool: Path, recorder: Recorder
+) -> None:
     from tests.support.waiting import wait_for
 
     beat = b"heartbeat ok\n"

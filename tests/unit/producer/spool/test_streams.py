@@ -16,24 +16,34 @@ from tests.support.waiting import wait_for
 from hourmark_producer.tailer import Tailer
 
 
-def test_a_listener_without_descriptors_does_not_spin_and_accepts_again_later(host: Host, recorder: Recorder) -> None:
+def test_a_listener_without_descriptors_does_not_spin_and_accepts_again_later(
+    host: Host, recorder: Recorder
+) -> None:
     receives(host, "syslog+tcp://127.0.0.1:0")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with host.running() as tailer:
         address(tailer)
-        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it is at work")
+        wait_for(
+            lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None,
+            "it is at work",
+        )
         sender = connect(tailer)
         sender.sendall(lines(1))
         wait_for(lambda: len(recorder.sent()) == 1, "the first")
         another, fillers = connect_with_the_last_descriptors(tailer, hard)
         try:
             wait_for(
-                lambda: any("no connection could be accepted" in one.message for one in tailer.stand().troubles),
+                lambda: any(
+                    "no connection could be accepted" in one.message
+                    for one in tailer.stand().troubles
+                ),
                 "it reports that it cannot accept",
             )
             cpu_s, began_s = time.process_time(), time.monotonic()
             wait_for(lambda: time.monotonic() - began_s > 1.0, "a while")
-            assert time.process_time() - cpu_s < 0.5 * (time.monotonic() - began_s), "it does not spin"
+            assert time.process_time() - cpu_s < 0.5 * (time.monotonic() - began_s), (
+                "it does not spin"
+            )
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             for filler in fillers:

@@ -25,7 +25,11 @@ def authority(tmp_path: Path) -> Authority:
 @pytest.fixture
 def pair(authority: Authority, host: Host) -> Pair:
     pair = authority.issue("receiver")
-    receives(host, "syslog+tls://127.0.0.1:0", syslog={"tls": {"certificate": pair.certificate, "key": pair.key}})
+    receives(
+        host,
+        "syslog+tls://127.0.0.1:0",
+        syslog={"tls": {"certificate": pair.certificate, "key": pair.key}},
+    )
     return pair
 
 
@@ -48,7 +52,9 @@ def is_closed(sender: socket.socket) -> bool:
     return True
 
 
-def test_messages_over_tls_are_delivered(host: Host, pair: Pair, authority: Authority, recorder: Recorder) -> None:
+def test_messages_over_tls_are_delivered(
+    host: Host, pair: Pair, authority: Authority, recorder: Recorder
+) -> None:
     sent = lines(20_000)
     with host.running() as tailer:
         with connect_tls(tailer, authority) as sender:
@@ -95,7 +101,11 @@ def test_certificates_that_change_are_read_again_and_broken_ones_are_not_taken(
         pair.certificate.write_text("nothing")
         with connect_tls(tailer, authority) as third:
             assert third.getpeercert(binary_form=True) == after
-        assert [trouble.message for trouble in tailer.stand().troubles if "stay in use" in trouble.message]
+        assert [
+            trouble.message
+            for trouble in tailer.stand().troubles
+            if "stay in use" in trouble.message
+        ]
 
 
 def test_a_certificate_that_cannot_be_used_stops_the_start(host: Host, pair: Pair) -> None:

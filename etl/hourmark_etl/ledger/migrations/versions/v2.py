@@ -1,4 +1,7 @@
-"""The ledger of the first release. Until then its tables are those of `tables.py`; at the release they are written out here."""
+"""The ledger of the first release.
+
+Until then its tables are those of `tables.py`; at the release they are written out here.
+"""
 
 from __future__ import annotations
 

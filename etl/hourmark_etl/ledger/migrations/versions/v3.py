@@ -19,10 +19,14 @@ def upgrade() -> None:
     if not there.has_table("host_losses"):
         tables.host_losses.create(op.get_bind())
     if "unknown_losses" not in {column["name"] for column in there.get_columns("reporters")}:
-        op.add_column("reporters", Column("unknown_losses", BigInteger, nullable=False, server_default="0"))
+        op.add_column(
+            "reporters", Column("unknown_losses", BigInteger, nullable=False, server_default="0")
+        )
 
 
 def downgrade() -> None:
-    """What hosts lost is not remembered by a ledger of revision 2, but for the bytes in `reporters`."""
+    """What hosts lost is not remembered by a ledger of revision 2, but for the bytes in
+    `reporters`.
+    """
     op.drop_column("reporters", "unknown_losses")
     op.drop_table("host_losses")

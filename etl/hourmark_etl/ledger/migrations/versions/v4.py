@@ -13,8 +13,12 @@ depends_on = None
 
 def upgrade() -> None:
     """A ledger that was just made by revision 2 has it already."""
-    if "unrepeatable" not in {column["name"] for column in inspect(op.get_bind()).get_columns("reporters")}:
-        op.add_column("reporters", Column("unrepeatable", Boolean, nullable=False, server_default=false()))
+    if "unrepeatable" not in {
+        column["name"] for column in inspect(op.get_bind()).get_columns("reporters")
+    }:
+        op.add_column(
+            "reporters", Column("unrepeatable", Boolean, nullable=False, server_default=false())
+        )
 
 
 def downgrade() -> None:

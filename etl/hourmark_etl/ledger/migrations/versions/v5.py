@@ -1,4 +1,6 @@
-"""Several sites: whose audit topic a promise is from, and how far promises are settled at further sites."""
+"""Several sites: whose audit topic a promise is from, and how far promises are settled at further
+sites.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,18 @@ down_revision = "4"
 branch_labels = None
 depends_on = None
 
-_COLUMNS: Final = (("audit_groups", "site"), ("frontiers", "settled_further"), ("unaudited", "audit_further"))
+_COLUMNS: Final = (
+    ("audit_groups", "site"),
+    ("frontiers", "settled_further"),
+    ("unaudited", "audit_further"),
+)
 
 
 def upgrade() -> None:
-    """A ledger that was just made by revision 2 has them already. What is there is of the first site: null says so."""
+    """A ledger that was just made by revision 2 has them already.
+
+    What is there is of the first site: null says so.
+    """
     there = inspect(op.get_bind())
     for table, name in _COLUMNS:
         if name not in {column["name"] for column in there.get_columns(table)}:
@@ -24,6 +33,9 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Of one site nothing is lost. Of several `hourmark ledger downgrade` refuses it (`operators.rollback`)."""
+    """Of one site nothing is lost.
+
+    Of several `hourmark ledger downgrade` refuses it (`operators.rollback`).
+    """
     for table, name in _COLUMNS:
         op.drop_column(table, name)

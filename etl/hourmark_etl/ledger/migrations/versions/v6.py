@@ -1,4 +1,6 @@
-"""Leader epochs, checksums of values, records that were set aside, partitions that cannot be read, packed buckets."""
+"""Leader epochs, checksums of values, records that were set aside, partitions that cannot be read,
+packed buckets.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,20 @@ from typing import Final
 
 import zstandard
 from alembic import op
-from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, RowMapping, Table, Text, inspect, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Integer,
+    LargeBinary,
+    RowMapping,
+    Table,
+    Text,
+    inspect,
+    select,
+    text,
+    update,
+)
 
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger import tables
@@ -31,7 +46,10 @@ _SPAN_FIELDS: Final = 5  # of a span without leader epochs
 
 
 def upgrade() -> None:
-    """Add what a ledger that revision 2 just made has already. Null stands for unknown in rows of older versions."""
+    """Add what a ledger that revision 2 just made has already.
+
+    Null stands for unknown in rows of older versions.
+    """
     there = inspect(op.get_bind())
     for table, name, kind in _COLUMNS:
         if name not in {column["name"] for column in there.get_columns(table)}:
@@ -92,9 +110,13 @@ def upgrade() -> None:
 
 
 def _fill_late_hours() -> None:
-    """From manifests of buckets that have late events; one that cannot be read is named by `hourmark ledger check`."""
+    """From manifests of buckets that have late events; one that cannot be read is named by
+    `hourmark ledger check`.
+    """
     bind = op.get_bind()
-    query = text("SELECT hour, manifest FROM buckets WHERE type = :type AND manifest NOT LIKE :none")
+    query = text(
+        "SELECT hour, manifest FROM buckets WHERE type = :type AND manifest NOT LIKE :none"
+    )
     for event_type in _types_in("buckets"):
         rows = []
         for hour_s, manifest in bind.execute(query, {"type": event_type, "none": '%"late": {}%'}):
@@ -108,12 +130,16 @@ def _fill_late_hours() -> None:
 
 def _types_in(table: str) -> list[str]:
     """Types with rows in a table: a year of all types at once does not fit into memory."""
-    return sorted(op.get_bind().execute(text(f"SELECT DISTINCT type FROM {table}")).scalars())  # noqa: S608  # a fixed name
+    # a fixed name
+    return sorted(op.get_bind().execute(text(f"SELECT DISTINCT type FROM {table}")).scalars())  # noqa: S608
 
 
 def _unpack_days() -> None:
     bind = op.get_bind()
-    put_back = text("INSERT INTO buckets (type, hour, grade, closed_at_ms, manifest) VALUES (:t, :h, :g, :c, :m)")
+    put_back = text(
+        "INSERT INTO buckets (type, hour, grade, closed_at_ms, manifest) VALUES (:t, :h, "
+        ":g, :c, :m)"
+    )
     query = text("SELECT content FROM bucket_days WHERE type = :type ORDER BY day")
     for event_type in _types_in("bucket_days"):
         for content in bind.execute(query, {"type": event_type}).scalars():
@@ -122,12 +148,16 @@ def _unpack_days() -> None:
             for hour_s, grade, closed_at_ms, size in json.loads(head):
                 manifest = texts[at : at + size].decode()
                 at += size
-                rows.append({"t": event_type, "h": hour_s, "g": grade, "c": closed_at_ms, "m": manifest})
+                rows.append(
+                    {"t": event_type, "h": hour_s, "g": grade, "c": closed_at_ms, "m": manifest}
+                )
             bind.execute(put_back, rows)
 
 
 def _forget_epochs_and_checksums() -> None:
-    """A row with a column that version 0.3.0 does not know has a digest that it does not know either."""
+    """A row with a column that version 0.3.0 does not know has a digest that it does not know
+    either.
+    """
     bind, paths = op.get_bind(), dict[int, str]()
     for row in _rows(tables.staged_files):
         paths[row["id"]] = row["path"]
@@ -142,7 +172,9 @@ def _forget_epochs_and_checksums() -> None:
         later = [name for of, name, _ in _COLUMNS if of == table.name]
         for row in _rows(table):
             if any(row[name] is not None for name in later):
-                changed = with_digest(table, {**row, **dict.fromkeys(later)}, paths.get(row.get("file_id", 0), ""))
+                changed = with_digest(
+                    table, {**row, **dict.fromkeys(later)}, paths.get(row.get("file_id", 0), "")
+                )
                 same = (column == row[column.name] for column in table.primary_key)
                 bind.execute(update(table).where(*same).values(digest=changed["digest"]))
 
@@ -150,11 +182,17 @@ def _forget_epochs_and_checksums() -> None:
 def _rows(table: Table) -> list[RowMapping]:
     """Of the columns that this revision has."""
     there = {column["name"] for column in inspect(op.get_bind()).get_columns(table.name)}
-    return list(op.get_bind().execute(select(*(column for column in table.c if column.name in there))).mappings())
+    return list(
+        op.get_bind()
+        .execute(select(*(column for column in table.c if column.name in there)))
+        .mappings()
+    )
 
 
 def downgrade() -> None:
-    """Drop what version 5 does not know, and write the digests of rows that had more as it writes them."""
+    """Drop what version 5 does not know, and write the digests of rows that had more as it writes
+    them.
+    """
     _unpack_days()
     _forget_epochs_and_checksums()
     op.drop_table("bucket_days")
