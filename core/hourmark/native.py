@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-SOURCES: Final = "f577ab0ec9b854a5"  # the digest of `core/native`, as `native_build` has it
+SOURCES: Final = "ac0dfbdb77123ccb"  # the digest of `core/native`, as `native_build` computes it
 
 
 _ALONE: Final = (
