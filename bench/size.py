@@ -35,18 +35,18 @@ from bench.process_tree import ProcessTree
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, load_config
 from hourmark.config.toml_text import render_toml
+from hourmark_evaluate.sizing import coefficients
+from hourmark_evaluate.sizing.coefficients import Measured
+from hourmark_evaluate.sizing.fitting import Measurement
+from hourmark_evaluate.sizing.model import COMPONENTS, Load
 from hourmark_infra.components import Components, wait_for
-from hourmark_infra.demo.closing import look
-from hourmark_infra.demo.rendering import rfc5424
-from hourmark_infra.judge.buckets import closed_buckets
-from hourmark_infra.judge.webhdfs import WebHdfs, hdfs_path
-from hourmark_infra.sizing import coefficients
-from hourmark_infra.sizing.coefficients import Measured
-from hourmark_infra.sizing.fitting import Measurement
-from hourmark_infra.sizing.model import COMPONENTS, Load
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.process import marked
 from hourmark_producer.send.follower import ZSTD_LEVEL
+from hourmark_verify.demo.closing import look
+from hourmark_verify.demo.rendering import rfc5424
+from hourmark_verify.judge.buckets import closed_buckets
+from hourmark_verify.judge.webhdfs import WebHdfs, hdfs_path
 
 BUCKET_SECONDS: Final = 60
 FITTED: Final = (

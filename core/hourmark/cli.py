@@ -25,7 +25,7 @@ from hourmark.process.stopping import hold_reloads
 COMMANDS: Mapping[str, tuple[str, str]] = {
     # name: (module:attribute, one line of help shown without loading the room)
     "demo": (
-        "hourmark_infra.demo.cli:demo",
+        "hourmark_verify.demo.cli:demo",
         "The whole path on a local stack: real files to closed, proved buckets.",
     ),
     "test": ("hourmark_infra.checks.cli:test", "Run every check and the whole test suite."),
@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Run a benchmark of this checkout, side by side with its peers.",
     ),
     "size": (
-        "hourmark_infra.sizing.cli:size",
+        "hourmark_evaluate.sizing.cli:size",
         "How many machines a load takes, by component, and what bounds each.",
     ),
     "chaos": (
@@ -42,7 +42,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Faults by the hundred, on a world of their own, and a judge.",
     ),
     "evaluate": (
-        "hourmark_infra.evaluate.cli:command",
+        "hourmark_evaluate.cli:command",
         "What Kafka does today, tried on a local stack or on your clusters.",
     ),
     "up": (
@@ -116,7 +116,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Where a line, an event or a record is by now, from host to bucket.",
     ),
     "judge": (
-        "hourmark_infra.judge.cli:judge",
+        "hourmark_verify.judge.cli:judge",
         "Compare source files with buckets and dead letters, sharing no code with either.",
     ),
 }

@@ -16,10 +16,10 @@ import pytest
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
-from hourmark_infra.demo.demo import Demo, Options
-from hourmark_infra.demo.traffic import Traffic
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack import Stack
+from hourmark_verify.demo.demo import Demo, Options
+from hourmark_verify.demo.traffic import Traffic
 
 pytestmark = [
     pytest.mark.stack,

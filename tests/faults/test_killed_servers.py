@@ -26,11 +26,11 @@ from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
-from hourmark_infra.demo.demo import Demo, Options, Result
-from hourmark_infra.demo.traffic import Traffic
 from hourmark_infra.jars.cache import say_on_stderr
-from hourmark_infra.judge.expectations import ApiEvent
 from hourmark_infra.stack import Stack
+from hourmark_verify.demo.demo import Demo, Options, Result
+from hourmark_verify.demo.traffic import Traffic
+from hourmark_verify.judge.expectations import ApiEvent
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(7200)]
 

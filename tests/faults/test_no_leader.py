@@ -31,8 +31,8 @@ from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark.kafka.topic_setup import WantedTopic, ensure_topics
 from hourmark_etl.closing.cut.clusters import Clusters
 from hourmark_etl.ledger.database import CLOSER, Database
-from hourmark_infra.demo.leader_kill import leader_of
 from hourmark_infra.stack import Stack
+from hourmark_verify.demo.leader_kill import leader_of
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.timeout(3600)]
 SCENE = {"names": ("full", "empty"), "cluster": "both"}

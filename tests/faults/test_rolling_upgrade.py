@@ -26,15 +26,15 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
 from hourmark.records.manifest import Manifest
 from hourmark_infra.components import Components, environment
-from hourmark_infra.demo.declarations import EVENTS_SOURCE
-from hourmark_infra.demo.demo import Demo, Options
-from hourmark_infra.demo.events import events
-from hourmark_infra.demo.live_log import LiveLog
-from hourmark_infra.demo.traffic import Traffic
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.process import spawn
 from hourmark_infra.stack.servers import MIRROR
+from hourmark_verify.demo.declarations import EVENTS_SOURCE
+from hourmark_verify.demo.demo import Demo, Options
+from hourmark_verify.demo.events import events
+from hourmark_verify.demo.live_log import LiveLog
+from hourmark_verify.demo.traffic import Traffic
 
 pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 

@@ -21,13 +21,13 @@ from tests.support.servers import come_back
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark_infra.evaluate.load import steady
-from hourmark_infra.evaluate.results import Trial, from_json
-from hourmark_infra.evaluate.run import evaluate, world_of
-from hourmark_infra.evaluate.stage import on_stage
-from hourmark_infra.evaluate.trials import TRIALS
-from hourmark_infra.evaluate.verdicts import Property, Verdict, verdicts
-from hourmark_infra.evaluate.world import Wish, World
+from hourmark_evaluate.load import steady
+from hourmark_evaluate.results import Trial, from_json
+from hourmark_evaluate.run import evaluate, world_of
+from hourmark_evaluate.stage import on_stage
+from hourmark_evaluate.trials import TRIALS
+from hourmark_evaluate.verdicts import Property, Verdict, verdicts
+from hourmark_evaluate.world import Wish, World
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.jmx import PASSWORD, ROLE
 from hourmark_infra.stack.layout import JMX
@@ -329,7 +329,7 @@ def test_a_run_that_is_cut_short_takes_its_topics_away(
 def test_a_mirror_that_copies_no_such_topic_is_not_tried(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_infra.evaluate.trials.copying.FIRST_COPY_SECONDS", 3.0)
+    monkeypatch.setattr("hourmark_evaluate.trials.copying.FIRST_COPY_SECONDS", 3.0)
     other = dataclasses.replace(
         world, wish=dataclasses.replace(world.wish, mirrored_prefix="nobody-copies-this.")
     )

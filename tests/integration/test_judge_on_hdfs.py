@@ -14,11 +14,11 @@ from tests.support.judged.world import World, small_world
 
 from hourmark.config.groups import Storage as StorageSettings
 from hourmark_etl.storage import Storage, open_storage
-from hourmark_infra.judge.check import judge
-from hourmark_infra.judge.expectations import read_expectations
-from hourmark_infra.judge.report import Kind, Report
-from hourmark_infra.judge.snapshot import Snapshot, compare_snapshot, take_snapshot
-from hourmark_infra.judge.webhdfs import WebHdfs
+from hourmark_verify.judge.check import judge
+from hourmark_verify.judge.expectations import read_expectations
+from hourmark_verify.judge.report import Kind, Report
+from hourmark_verify.judge.snapshot import Snapshot, compare_snapshot, take_snapshot
+from hourmark_verify.judge.webhdfs import WebHdfs
 
 pytestmark = pytest.mark.stack
 

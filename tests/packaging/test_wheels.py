@@ -44,10 +44,9 @@ PLACES: dict[str, tuple[set[str], set[str]]] = {
     "hourmark-etl": ({"etl", "ledger", "bucket"}, set()),
     "hourmark-etl[arrow]": ({"etl", "ledger", "bucket", "audit", "trace"}, {"numpy", "pyarrow"}),
     "hourmark-declare": ({"types", "doctor"}, set()),
-    "hourmark-infra": (
-        {"demo", "evaluate", "test", "bench", "up", "status", "down", "purge", "judge"},
-        {"numpy", "pyspark"},
-    ),
+    "hourmark-infra": ({"test", "bench", "up", "status", "down", "purge"}, {"pyspark"}),
+    "hourmark-verify": ({"demo", "judge"}, {"numpy", "pyspark"}),
+    "hourmark-evaluate": ({"evaluate", "size"}, {"numpy", "pyspark"}),
 }
 FULL = "hourmark-etl[spark]"
 every_place = pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import Final
 import httpx
 
 from hourmark.records.wire import CLIENT_HEADER, OBSERVED_AT_HEADER
-from hourmark_infra.judge.expectations import ApiEvent
+from hourmark_verify.judge.expectations import ApiEvent
 
 PAUSE_S: Final = 0.2
 _LAST_ANSWER_S: Final = 180.0

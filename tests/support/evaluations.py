@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hourmark_infra.evaluate.results import (
+from hourmark_evaluate.results import (
     Backlog,
     Claims,
     Comparison,

@@ -488,7 +488,7 @@ class Scanner:
         for folder in dict.fromkeys(
             os.path.dirname(path)
             for path in (file.place.seen_at, file.target)
-            if path
+            if path  # noqa: PTH120
         ):
             if folder not in listings:
                 try:

@@ -16,10 +16,10 @@ from typing import Final
 from tests.faults.chaos.evidence import Evidence, Injected
 from tests.faults.chaos.flows import WINDOW_S, Flow, standing
 
-from hourmark_infra.judge.buckets import DEAD_LETTERS, by_bucket, changes, read_tree
-from hourmark_infra.judge.check import judge
-from hourmark_infra.judge.report import Kind
-from hourmark_infra.judge.webhdfs import hdfs_path
+from hourmark_verify.judge.buckets import DEAD_LETTERS, by_bucket, changes, read_tree
+from hourmark_verify.judge.check import judge
+from hourmark_verify.judge.report import Kind
+from hourmark_verify.judge.webhdfs import hdfs_path
 
 DRAINED_S: Final = 180.0  # after it healed, until all that was written before is in closed buckets
 NAMED_MAX: Final = 5

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tests.faults.chaos.flows import Flow
 
-from hourmark_infra.judge.expectations import Expectations
-from hourmark_infra.judge.webhdfs import Entry, WebHdfs
+from hourmark_verify.judge.expectations import Expectations
+from hourmark_verify.judge.webhdfs import Entry, WebHdfs
 
 
 @dataclass(frozen=True, kw_only=True)

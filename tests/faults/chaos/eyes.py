@@ -18,8 +18,8 @@ from tests.faults.chaos.settings import BUCKET_SECONDS, HOSTS
 
 from hourmark.clock import Clock
 from hourmark.kafka.topic_names import events_topic
-from hourmark_infra.judge.webhdfs import WebHdfs, hdfs_path
 from hourmark_infra.stack.layout import METRICS
+from hourmark_verify.judge.webhdfs import WebHdfs, hdfs_path
 
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World

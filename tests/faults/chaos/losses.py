@@ -22,7 +22,7 @@ import fastavro
 from hourmark.avro.framing import event_schema, unframe
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark.kafka.committed_reader import CommittedReader
-from hourmark_infra.judge.values import plain
+from hourmark_verify.judge.values import plain
 
 _ENVELOPE: Final[Any] = fastavro.parse_schema(
     plain(event_schema("envelope", []))

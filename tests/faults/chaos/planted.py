@@ -38,9 +38,9 @@ from tests.faults.chaos.flows import Flow
 from tests.faults.chaos.losses import destroyed
 
 from hourmark.avro.framing import unix_ms
-from hourmark_infra.judge.buckets import Bucket, closed_buckets
-from hourmark_infra.judge.expectations import ApiEvent, Expectations
-from hourmark_infra.judge.webhdfs import Entry, Opened, WebHdfs, hdfs_path
+from hourmark_verify.judge.buckets import Bucket, closed_buckets
+from hourmark_verify.judge.expectations import ApiEvent, Expectations
+from hourmark_verify.judge.webhdfs import Entry, Opened, WebHdfs, hdfs_path
 
 Planting = Callable[[Evidence], AbstractContextManager[Evidence]]
 _NUMBER: Final = re.compile(

@@ -29,11 +29,11 @@ from tests.support import postgres
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable, UsageError
 from hourmark.rules.rules_topic import read_rules
-from hourmark_infra.demo import declarations
 from hourmark_infra.jars.cache import Say
-from hourmark_infra.judge.buckets import by_bucket, read_tree
-from hourmark_infra.judge.expectations import Expectations, read_expectations
-from hourmark_infra.judge.webhdfs import Entry, WebHdfs, hdfs_path
+from hourmark_verify.demo import declarations
+from hourmark_verify.judge.buckets import by_bucket, read_tree
+from hourmark_verify.judge.expectations import Expectations, read_expectations
+from hourmark_verify.judge.webhdfs import Entry, WebHdfs, hdfs_path
 
 # what comes after three minutes is a violation, and still the next round begins from there
 _GIVEN_UP_S: Final = 600.0

@@ -27,11 +27,11 @@ from tests.faults.chaos.settings import (
 from tests.support.api_traffic import ApiTraffic
 
 from hourmark.clock import Clock
-from hourmark_infra.demo.events import events
-from hourmark_infra.demo.live_log import Due
-from hourmark_infra.demo.recorded_log import RecordedLog
-from hourmark_infra.demo.rendering import rendered
-from hourmark_infra.judge.expectations import ApiEvent
+from hourmark_verify.demo.events import events
+from hourmark_verify.demo.live_log import Due
+from hourmark_verify.demo.recorded_log import RecordedLog
+from hourmark_verify.demo.rendering import rendered
+from hourmark_verify.judge.expectations import ApiEvent
 
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World

@@ -29,7 +29,7 @@ from hourmark.records.ranges import ByteRange, Part, file_id, range_fields
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, parse
-from hourmark_infra.judge.statx import birth_ns
+from hourmark_verify.judge.statx import birth_ns
 
 HOST_ID = "0123456789abcdef0123456789abcdef"
 MINUTE = 60_000

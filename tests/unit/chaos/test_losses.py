@@ -8,7 +8,7 @@ import pytest
 from tests.faults.chaos.losses import Losses, Vanished, destroyed
 from tests.support.judged.world import START_MS, small_world
 
-from hourmark_infra.judge.expectations import Destroyed, Expectations
+from hourmark_verify.judge.expectations import Destroyed, Expectations
 
 OF_FILE = {
     "event_id": bytes(range(16)),

@@ -18,12 +18,12 @@ from tests.faults.chaos.checkers import CHECKERS, check
 from tests.faults.chaos.evidence import Evidence, Injected
 from tests.faults.chaos.flows import Flow
 from tests.support.judged.world import START_MS, World, rfc5424, small_world
-from tests.unit.infra.judge.random_worlds import LocalHdfs
-from tests.unit.infra.judge.test_judge_copied_files import NEW, OLD, Copied
+from tests.unit.verify.judge.random_worlds import LocalHdfs
+from tests.unit.verify.judge.test_judge_copied_files import NEW, OLD, Copied
 
-from hourmark_infra.judge.buckets import by_bucket, read_tree
-from hourmark_infra.judge.expectations import Expectations
-from hourmark_infra.judge.webhdfs import hdfs_path
+from hourmark_verify.judge.buckets import by_bucket, read_tree
+from hourmark_verify.judge.expectations import Expectations
+from hourmark_verify.judge.webhdfs import hdfs_path
 
 INJECTED = Injected(
     fault="f",

@@ -13,9 +13,9 @@ from tests.support.clock import FakeClock
 
 from hourmark.errors import Unavailable
 from hourmark_infra.components import Components
-from hourmark_infra.demo.cli import commands_to_look_inside
 from hourmark_infra.running.cli import last_words
 from hourmark_infra.running.run import Outcome
+from hourmark_verify.demo.cli import commands_to_look_inside
 
 _run = runpy.run_path(str(Path(__file__).parents[3] / "infra" / "launcher" / "make_venv.py"))[
     "_run"

@@ -16,8 +16,8 @@ from tests.faults.chaos.victims import Victim, pause, resume
 from tests.support.spark_python import kill_pythons
 
 from hourmark.kafka.topic_names import central_topic, events_topic
-from hourmark_infra.demo.leader_kill import leader_of
 from hourmark_infra.stack.layout import CENTRAL_NAMES, DATANODES, EDGE_NAMES
+from hourmark_verify.demo.leader_kill import leader_of
 
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World

@@ -14,7 +14,7 @@ from tests.faults.chaos.faults.processes import CLIENTS
 from tests.faults.chaos.flows import ALL, Flow
 from tests.support.servers import dfsadmin, set_safe_mode
 
-from hourmark_infra.judge.webhdfs import WebHdfs, hdfs_path
+from hourmark_verify.judge.webhdfs import WebHdfs, hdfs_path
 
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World

@@ -1,0 +1,188 @@
+"""One producer under a paced load, in a thread of its own, from its start to its end: it is never
+started anew.
+
+Its settings are those of the delivery service's producer
+(`hourmark_delivery_service/queue/kafka_queue.py`), but for the time in which a record must be
+delivered: longer than any outage that is made here, so that what is seen is whether the client
+comes through. It never makes a topic: one that was deleted at the end would come back.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from hourmark.clock import Clock
+from hourmark.config.groups import KafkaCluster
+from hourmark.kafka.clients import client_settings, quiet_logger
+from hourmark_evaluate.accounting import Flags, Floats
+from hourmark_evaluate.records import Form, Plan
+
+TICK_S: Final = 0.01
+LATE_S: Final = 0.2
+UNDER_WAY_MAX: Final = (
+    400_000  # a sender that gets no answer stops somewhere, as the delivery service does
+)
+
+Rate = Callable[[float], float]  # events a second, by the seconds since the load began
+
+
+def steady(rate: float) -> Rate:
+    """The same all the time."""
+    return lambda _: rate
+
+
+class Load:
+    """`sent`, `acknowledged` and `through` may be looked at any time; all else once the load has
+    ended.
+
+    `delivery_s`: how long a record is tried.
+    """
+
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        form: Form,
+        plan: Plan,
+        rate: Rate,
+        clock: Clock,
+        delivery_s: float,
+    ) -> None:
+        self.plan = plan
+        self.fatal = ""  # what ended the producer for good
+        self.refused = ""  # why the first of the records was refused, where one was
+        self.acknowledged = 0
+        self._form, self._rate, self._clock, self._delivery_s = form, rate, clock, delivery_s
+        settings = client_settings(cluster, delivery_timeout_ms=int(delivery_s * 1000), **_SETTINGS)
+        self._producer = Producer({**settings, "error_cb": self._on_error}, logger=quiet_logger())
+        self._sent_s, self._answered_s, self._flags = array("d"), array("d"), bytearray()
+        self._first_open = 0
+        self._newest_s = -1.0  # when the newest record that is acknowledged was sent
+        self._ending, self._abandoned = threading.Event(), False
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+        self.began_s = clock.monotonic_s()
+
+    def start(self) -> None:
+        """Begin to send."""
+        self.began_s = self._clock.monotonic_s()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send no more, and wait until all is answered, acknowledged or not. May be
+        called again.
+        """
+        self._ending.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def abandon(self) -> None:
+        """End at once, whatever is under way."""
+        self._abandoned = True
+        self.stop()
+
+    @property
+    def now_s(self) -> float:
+        """Since the load began."""
+        return self._clock.monotonic_s() - self.began_s
+
+    @property
+    def sent(self) -> int:
+        """Records handed over so far."""
+        return len(self._flags)
+
+    def through(self, since_s: float) -> bool:
+        """Whether all that was sent before is answered, and something sent since acknowledged."""
+        while (
+            self._first_open < self.sent
+            and self._answered_s[self._first_open] == self._answered_s[self._first_open]
+        ):
+            self._first_open += 1
+        open_s = self._sent_s[self._first_open] if self._first_open < self.sent else since_s
+        return open_s >= since_s and self._newest_s >= since_s
+
+    def arrays(self) -> tuple[Floats, Floats, Flags]:
+        """`sent_s`, `answered_s`, `acknowledged`, by number."""
+        sent = self.sent
+        return (
+            np.array(self._sent_s[:sent]),
+            np.array(self._answered_s[:sent]),
+            np.frombuffer(bytes(self._flags[:sent]), dtype=np.uint8).astype(np.bool_),
+        )
+
+    def _run(self) -> None:
+        before_s, owed = self.now_s, 0.0
+        while not self._ending.is_set() and not self.fatal:
+            now_s = self.now_s
+            rate = self._rate(now_s)
+            # What was missed for longer stays undone, but for the one record that a slow load owes
+            # at a time.
+            owed = min(owed + (now_s - before_s) * rate, max(1.0, rate * LATE_S))
+            before_s = now_s
+            while owed >= 1.0 and self._producer_takes():
+                self._send(now_s)
+                owed -= 1.0
+            self._producer.poll(TICK_S)
+        until_s = self.now_s + self._delivery_s
+        while len(self._producer) and self.now_s < until_s and not (self.fatal or self._abandoned):
+            self._producer.flush(0.2)
+        self._producer.purge()
+        self._producer.flush(1.0)
+
+    def _producer_takes(self) -> bool:
+        return len(self._producer) < UNDER_WAY_MAX
+
+    def _send(self, now_s: float) -> None:
+        number = self.sent
+        topic, partition = self.plan.place(number)
+        self._sent_s.append(now_s)
+        self._answered_s.append(float("nan"))
+        self._flags.append(0)
+        try:
+            self._producer.produce(
+                topic,
+                self._form.encode(number),
+                partition=partition,
+                on_delivery=partial(self._answered, number),
+            )
+        except (BufferError, KafkaException) as error:  # never handed over: refused at once
+            self._answered_s[number] = now_s
+            self.refused = self.refused or str(error)
+            if isinstance(error, KafkaException) and error.args[0].fatal():
+                self.fatal = str(error)
+        if number % 500 == 0:
+            self._producer.poll(0)
+
+    def _answered(self, number: int, error: KafkaError | None, _: Any) -> None:
+        self._answered_s[number] = self.now_s
+        if error is None:
+            self._flags[number] = 1
+            self.acknowledged += 1
+            self._newest_s = max(self._newest_s, self._sent_s[number])
+            return
+        self.refused = self.refused or error.str()
+        if error.fatal():
+            self.fatal = str(error)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._FATAL:
+            self.fatal = str(error)
+
+
+_SETTINGS: Final[dict[str, Any]] = {
+    "acks": "all",
+    "enable_idempotence": True,
+    "compression_type": "lz4",
+    "linger_ms": 5,
+    "queue_buffering_max_messages": 500_000,
+    "queue_buffering_max_kbytes": 512 * 1024,
+    "allow_auto_create_topics": False,
+    "request_timeout_ms": 10_000,
+    "reconnect_backoff_max_ms": 1000,
+    "topic_metadata_refresh_interval_ms": 60_000,
+}

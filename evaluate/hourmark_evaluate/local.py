@@ -1,0 +1,99 @@
+"""The local stack: its own hands, its brokers' CPU, and their metrics."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import signal
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import psutil
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from hourmark.kafka.clients import TIMEOUT_S
+from hourmark_evaluate.brokers import Brokers
+from hourmark_evaluate.hands import Hands
+from hourmark_infra.stack import Stack
+from hourmark_infra.stack.servers import MIRROR
+
+_LIMIT: Final = "max.message.bytes"
+_SET, _UNSET = AlterConfigOpType.SET, AlterConfigOpType.DELETE
+# Bytes: less than a batch of one record, and more than a transaction's marker (78). Where markers
+# do not fit either, Kafka 4.3's coordinator gives up on the transaction without an end, and no
+# restart of the mirror gets past it.
+_TOO_SMALL: Final = "100"
+
+
+def servers(stack: Stack) -> tuple[str, ...]:
+    """Those that are wanted here: brokers and mirror."""
+    return tuple(name for name in stack.names if name.startswith(("edge-", "central-", MIRROR)))
+
+
+def hands(stack: Stack, central: Brokers | None) -> Hands:
+    """All of them; those of target and mirror only where there is a central cluster with a
+    mirror.
+    """
+
+    def wipe(broker: int) -> None:
+        shutil.rmtree(stack.server(_name(broker)).data)
+
+    of_brokers = Hands(
+        stop_broker=lambda broker: stack.kill(_name(broker)),
+        start_broker=lambda broker: stack.start(_name(broker)),
+        wipe_broker=wipe,
+        pause_broker=lambda broker: stack.send_signal(_name(broker), signal.SIGSTOP),
+        resume_broker=lambda broker: stack.send_signal(_name(broker), signal.SIGCONT),
+    )
+    workers = {
+        stack.server(name).address: name
+        for name in stack.layout.shape.mirrors
+        if name in stack.names
+    }
+    if central is None or not workers:
+        return of_brokers
+    return dataclasses.replace(
+        of_brokers,
+        refuse_target=lambda topic: _limit(
+            central, topic, ConfigEntry(_LIMIT, _TOO_SMALL, incremental_operation=_SET)
+        ),
+        accept_target=lambda topic: _limit(
+            central, topic, ConfigEntry(_LIMIT, None, incremental_operation=_UNSET)
+        ),
+        stop_worker=lambda worker: stack.kill(workers[worker]),
+        start_worker=lambda worker: stack.start(workers[worker]),
+        pause_worker=lambda worker: stack.send_signal(workers[worker], signal.SIGSTOP),
+        resume_worker=lambda worker: stack.send_signal(workers[worker], signal.SIGCONT),
+        stop_mirror=lambda: _each(stack.kill, workers.values()),
+        start_mirror=lambda: _each(stack.start, workers.values()),
+    )
+
+
+def cpu_seconds(stack: Stack) -> dict[int, float]:
+    """Of each edge broker, by process id: who was started anew has another."""
+    processes = [process for name in stack.brokers if (process := stack.process(name)) is not None]
+    times = {process.pid: psutil.Process(process.pid).cpu_times() for process in processes}
+    return {pid: float(spent.user + spent.system) for pid, spent in times.items()}
+
+
+def _name(broker: int) -> str:
+    return f"edge-{broker}"
+
+
+def _each(act: Callable[[str], None], names: Iterable[str]) -> None:
+    for name in names:
+        act(name)
+
+
+def _limit(central: Brokers, topic: str, entry: ConfigEntry) -> None:
+    """Below the size of any record, the target refuses each write with MESSAGE_TOO_LARGE, which no
+    retry mends.
+
+    Too few in-sync replicas would be no refusal where the topic has one replica: brokers ask for no
+    more than there are.
+    """
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for future in central.cluster.admin.incremental_alter_configs(
+        [resource], request_timeout=TIMEOUT_S
+    ).values():
+        future.result(TIMEOUT_S + 1)

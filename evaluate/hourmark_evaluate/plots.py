@@ -1,0 +1,89 @@
+"""Plots as SVG text. Pure: the same data give the same bytes.
+
+Heights are square roots: what comes at once after an outage is so much more than the load that the
+load would be a flat line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import Final
+
+from hourmark_evaluate.results import Disturbance, Point
+
+WIDTH: Final = 720
+HEIGHT: Final = 160
+_LEFT, _BOTTOM, _TOP = 62, 22, 8
+_SENT, _ACKNOWLEDGED, _AWAY = "#9aa5b1", "#1f6f50", "#f3d9c9"
+
+
+def over_time(points: Sequence[Point], disturbances: Sequence[Disturbance]) -> str:
+    """Records a second, sent and acknowledged; what was disturbed lies behind as a band. "" without
+    points.
+    """
+    if not points:
+        return ""
+    seconds = max(1, points[-1].at_s + 1)
+    highest = max(1, *(max(point.sent, point.acknowledged) for point in points))
+    sent = [(point.at_s, point.sent) for point in points]
+    acknowledged = [(point.at_s, point.acknowledged) for point in points]
+    bands = [_band(d, seconds) for d in disturbances]
+    lines = [
+        _line(sent, seconds, highest, _SENT, "sent"),
+        _line(acknowledged, seconds, highest, _ACKNOWLEDGED, "acknowledged"),
+    ]
+    return "\n".join(
+        (
+            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
+            'aria-label="records a second, sent and acknowledged, over the seconds of the trial">',
+            *bands,
+            *_axes(seconds, highest),
+            *lines,
+            "</svg>",
+        )
+    )
+
+
+def _x(second: float, seconds: int) -> float:
+    return round(_LEFT + (WIDTH - _LEFT - 8) * second / seconds, 1)
+
+
+def _y(count: float, highest: int) -> float:
+    return round(HEIGHT - _BOTTOM - (HEIGHT - _BOTTOM - _TOP) * math.sqrt(count / highest), 1)
+
+
+def _line(
+    values: Sequence[tuple[int, int]], seconds: int, highest: int, colour: str, title: str
+) -> str:
+    path = " ".join(f"{_x(at + 0.5, seconds)},{_y(count, highest)}" for at, count in values)
+    return (
+        f'<polyline points="{path}" fill="none" stroke="{colour}" '
+        f'stroke-width="1.6"><title>{title}</title></polyline>'
+    )
+
+
+def _band(disturbance: Disturbance, seconds: int) -> str:
+    left, right = _x(disturbance.began_s, seconds), _x(disturbance.healed_s, seconds)
+    box = (
+        f'x="{left}" y="{_TOP}" width="{round(max(1.0, right - left), 1)}" '
+        f'height="{HEIGHT - _BOTTOM - _TOP}"'
+    )
+    return f'<rect {box} fill="{_AWAY}"><title>{escape(disturbance.what)}</title></rect>'
+
+
+def _axes(seconds: int, highest: int) -> tuple[str, ...]:
+    floor = HEIGHT - _BOTTOM
+    text = 'font-size="11" font-family="sans-serif" fill="#52606d"'
+    return (
+        f'<line x1="{_LEFT}" y1="{floor}" x2="{WIDTH - 8}" y2="{floor}" stroke="#52606d"/>',
+        f'<text x="{_LEFT - 6}" y="{_TOP + 9}" text-anchor="end" {text}>{highest:,}/s</text>',
+        (
+            f'<text x="{_LEFT - 6}" y="{_y(highest / 4, highest) + 4}" text-anchor="end" '
+            f"{text}>{highest // 4:,}</text>"
+        ),
+        f'<text x="{_LEFT - 6}" y="{floor}" text-anchor="end" {text}>0</text>',
+        f'<text x="{_LEFT}" y="{HEIGHT - 6}" {text}>0 s</text>',
+        f'<text x="{WIDTH - 8}" y="{HEIGHT - 6}" text-anchor="end" {text}>{seconds} s</text>',
+    )

@@ -1,0 +1,292 @@
+"""One evaluation: the trials in their order, on the local stack or on clusters of the user, and
+nothing left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime as dt
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import KafkaException
+
+from hourmark.clock import Clock
+from hourmark.errors import HourmarkError, Unavailable, UsageError
+from hourmark_evaluate import local
+from hourmark_evaluate.brokers import Brokers
+from hourmark_evaluate.hands import Hands
+from hourmark_evaluate.jmx import Jmx
+from hourmark_evaluate.records import RUN_BYTES, Form
+from hourmark_evaluate.results import Evaluation, Trial
+from hourmark_evaluate.stage import NotBack
+from hourmark_evaluate.trials import TRIALS, play
+from hourmark_evaluate.verdicts import of_trial
+from hourmark_evaluate.world import Wish, World
+from hourmark_infra.jars.cache import Say
+from hourmark_infra.locks import one_at_a_time
+from hourmark_infra.stack import Stack
+from hourmark_infra.stack.jmx import PASSWORD, ROLE
+from hourmark_infra.stack.layout import JMX
+from hourmark_infra.stack.purge import purge_stack
+from hourmark_infra.stack.servers import mirror_is_there
+
+GIVE_UP_SECONDS: Final = (
+    180.0  # for brokers that are still on their way back when a run is cut short
+)
+SWEEP_SECONDS: Final = (
+    15.0  # a mirror may make a topic anew that it still believes in, for as long as it looks seldom
+)
+
+
+def new_run() -> str:
+    """A name for topics: no two runs share it."""
+    return secrets.token_hex(4)
+
+
+def evaluate(
+    world: World,
+    names: Sequence[str],
+    where: str,
+    command: str,
+    keep: Callable[[Evaluation], None] = lambda _: None,
+) -> Evaluation:
+    """Play these trials.
+
+    A trial that cannot be ended is a result too; the topics of all are gone afterwards.
+
+    `keep` is given what is known after each: whatever ends a run, what it has seen is not lost.
+    """
+    began_s, began_ms, load_before = (
+        world.clock.monotonic_s(),
+        world.clock.now_ms(),
+        os.getloadavg()[0],
+    )
+    so_far = Evaluation(
+        version=version("hourmark"),
+        began=dt.datetime.fromtimestamp(began_ms // 1000, dt.UTC)
+        .isoformat()
+        .replace("+00:00", "Z"),
+        seconds=0.0,
+        where=where,
+        command=command,
+        cores=os.cpu_count() or 1,
+        load_average=(round(load_before, 1), round(load_before, 1)),
+        edge_brokers=len(world.edge.ids),
+        central_brokers=len(world.central.ids) if world.central else 0,
+        replication=world.edge.replication,
+        peak_rate=world.wish.rate,
+        event_bytes=world.wish.event_bytes,
+        trials=(),
+    )
+    with _swept(world):
+        for number, name in enumerate(names, 1):
+            world.say(f"{number} of {len(names)}: {TRIALS[name].title}")
+            trial = _played(
+                world,
+                name,
+                next((before.name for before in so_far.trials if before.broken_off), ""),
+            )
+            world.say(f"{name}: {_line(trial)}")
+            so_far = dataclasses.replace(
+                so_far,
+                seconds=round(world.clock.monotonic_s() - began_s, 1),
+                load_average=(so_far.load_average[0], round(os.getloadavg()[0], 1)),
+                trials=(*so_far.trials, trial),
+            )
+            keep(so_far)
+    return so_far
+
+
+def _played(world: World, name: str, broken_off: str) -> Trial:
+    """A trial's result; of servers that did not come back from the one that was `broken_off`
+    nothing more is asked.
+
+    What else hinders one, such as a right that a client lacks, is no word about Kafka, and no
+    reason to lose the others.
+    """
+    title = TRIALS[name].title
+    if broken_off:
+        return Trial(name=name, title=title, not_tried=f"{broken_off} was not brought to its end")
+    try:
+        return play(world, name)
+    except NotBack as error:
+        return Trial(name=name, title=title, broken_off=str(error))
+    except HourmarkError as error:
+        return Trial(name=name, title=title, not_tried=str(error))
+
+
+@contextlib.contextmanager
+def local_world(home: Path, wish: Wish, clock: Clock, say: Say) -> Iterator[World]:
+    """A stack of its own in `home`, begun anew, and down again at the end."""
+
+    def refuse() -> None:
+        raise UsageError(
+            f"another evaluation runs in {home}; wait for it, or set HOURMARK_HOME to "
+            "another folder"
+        )
+
+    with one_at_a_time(home / "evaluate.lock", refuse):
+        purge_stack(home, say)
+        mirror = mirror_is_there()
+        copier = "two workers of MirrorMaker 2" if mirror else "no mirror, as none is installed"
+        say(f"starting three edge brokers, three central ones and {copier}")
+        stack = Stack.load_or_make(home, mirror=mirror, spread=True, workers=2, jmx=True, say=say)
+        try:
+            stack.up(local.servers(stack))
+            yield world_of(stack, wish, clock, say)
+        finally:
+            stack.down()
+
+
+def world_of(stack: Stack, wish: Wish, clock: Clock, say: Callable[[str], None]) -> World:
+    """The brokers and the mirror of a local stack that is up.
+
+    Metrics are asked where it was made with JMX.
+    """
+    edge = Brokers("edge", stack.layout.bootstrap("edge"), {})
+    central = (
+        Brokers("central", stack.layout.bootstrap("central"), {}) if stack.clusters > 1 else None
+    )
+    addresses = tuple(stack.layout.address(f"{name}-{JMX}") for name in stack.brokers)
+    programs = stack.programs
+    jmx = Jmx(
+        addresses=addresses,
+        java=lambda: programs.java,
+        jars=lambda: programs.kafka,
+        user=ROLE,
+        password=PASSWORD,
+    )
+    return World(
+        edge=edge,
+        central=central,
+        alias="edge",
+        hands=local.hands(stack, central),
+        wish=wish,
+        form=new_form(wish),
+        run=new_run(),
+        clock=clock,
+        say=say,
+        jmx=jmx if stack.jmx else None,
+        broker_cpu=lambda: local.cpu_seconds(stack),
+    )
+
+
+def users_world(
+    edge: Brokers,
+    central: Brokers | None,
+    alias: str,
+    hands: Hands,
+    jmx: Jmx | None,
+    wish: Wish,
+    clock: Clock,
+    say: Say,
+) -> World:
+    """Clusters that are somebody's."""
+    return World(
+        edge=edge,
+        central=central,
+        alias=alias,
+        hands=hands,
+        wish=wish,
+        form=new_form(wish),
+        run=new_run(),
+        clock=clock,
+        say=say,
+        jmx=jmx,
+    )
+
+
+def new_form(wish: Wish) -> Form:
+    """Records that no other run has."""
+    return Form(secrets.token_bytes(RUN_BYTES), wish.event_bytes)
+
+
+@contextlib.contextmanager
+def _swept(world: World) -> Iterator[None]:
+    """Topics of this run are gone at the end, also such as a mirror made anew after they were
+    deleted.
+    """
+    try:
+        yield
+    finally:
+        began_s = world.clock.monotonic_s()
+        while left := _left(world, world.clock.monotonic_s() - began_s):
+            world.clock.sleep(1.0)
+            if world.clock.monotonic_s() - began_s > GIVE_UP_SECONDS:
+                world.say(f"topics are left and must be deleted by hand: {', '.join(left)}")
+                break
+
+
+def _left(world: World, waited_s: float) -> list[str]:
+    """What could not be deleted now, or may come again; none where all is over."""
+    failed = [
+        name
+        for brokers in (world.edge, world.central)
+        if brokers
+        for name in _sweep(brokers, world.run)
+    ]
+    again = ["those that the mirror makes"] if world.central and waited_s < SWEEP_SECONDS else []
+    return failed or again
+
+
+def _sweep(brokers: Brokers, run: str) -> list[str]:
+    """Delete what is there of this run; names of what could not be deleted."""
+    try:
+        names = [name for name in brokers.cluster.names() if f"{run}-" in name]
+        brokers.delete(names)
+    except HourmarkError as error:
+        return [f"those with {run} in their names ({error})"]
+    return []
+
+
+def _line(trial: Trial) -> str:
+    if trial.not_tried:
+        return f"not tried: {trial.not_tried}"
+    if trial.broken_off:
+        return f"not brought to its end: {trial.broken_off}"
+    lost, doubled = sum(c.lost for c in trial.counts), sum(c.doubled for c in trial.counts)
+    slowest = max(
+        (d.recovered_s for d in trial.disturbances if d.recovered_s is not None), default=None
+    )
+    after = (
+        ""
+        if slowest is None
+        else (
+            f", {len(trial.disturbances)} disturbances, all well {slowest:.1f} s after them "
+            "at the latest"
+        )
+    )
+    if any(d.recovered_s is None for d in trial.disturbances):
+        after = ", and not all went on by themselves"
+    acknowledged = trial.counts[0].acknowledged
+    return (
+        f"{of_trial(trial)}; {acknowledged:,} acknowledged, {lost:,} lost, {doubled:,} "
+        f"doubled{after}"
+    )
+
+
+def checked_names(names: Sequence[str]) -> Sequence[str]:
+    """All where none is named; in the order of trials."""
+    return [name for name in TRIALS if not names or name in names]
+
+
+def reachable(name: str, bootstrap: str, properties: dict[str, str]) -> Brokers:
+    """The cluster; Unavailable says what to look at, UsageError which setting no client takes."""
+    try:
+        return Brokers(name, bootstrap, properties)
+    except KafkaException as error:
+        told = error.args[0].str()
+        raise UsageError(
+            f"the {name} cluster: {told}; --properties takes librdkafka's names, which "
+            "are not Java's"
+        ) from error
+    except Unavailable as error:
+        raise Unavailable(
+            f"{error}; check the address, and the client's security settings (--properties FILE)"
+        ) from error

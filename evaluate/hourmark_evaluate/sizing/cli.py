@@ -1,0 +1,117 @@
+"""`hourmark size`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hourmark.printing import json_option, say_json
+from hourmark_evaluate.sizing import report
+from hourmark_evaluate.sizing.coefficients import read
+from hourmark_evaluate.sizing.model import Load, Machine, needs
+
+_POSITIVE = click.FloatRange(0, min_open=True)
+
+
+@click.command()
+@click.option("--events-per-second", "rate", type=_POSITIVE, required=True, help="At the peak.")
+@click.option(
+    "--event-bytes",
+    type=_POSITIVE,
+    default=300.0,
+    show_default=True,
+    help="Of a line, with its end.",
+)
+@click.option("--types", type=click.IntRange(1), default=10, show_default=True, help="Event types.")
+@click.option("--hosts", type=click.IntRange(1), default=100, show_default=True, help="Log hosts.")
+@click.option(
+    "--bucket-seconds",
+    type=click.IntRange(60, 3600),
+    default=3600,
+    show_default=True,
+    help="As parsing.bucket_seconds.",
+)
+@click.option(
+    "--retention-hours", type=_POSITIVE, default=72.0, show_default=True, help="Of Kafka's topics."
+)
+@click.option("--kept-days", type=_POSITIVE, default=365.0, show_default=True, help="Of buckets.")
+@click.option(
+    "--replication", type=click.IntRange(1), default=3, show_default=True, help="Of Kafka and HDFS."
+)
+@click.option(
+    "--mean-to-peak",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.5,
+    show_default=True,
+    help="The day's mean rate, as a part of the peak's: for what is stored.",
+)
+@click.option(
+    "--cores", type=click.IntRange(1), default=16, show_default=True, help="Of a machine."
+)
+@click.option(
+    "--network-gbit", type=_POSITIVE, default=10.0, show_default=True, help="Of a machine."
+)
+@click.option("--disk-tb", type=_POSITIVE, default=20.0, show_default=True, help="Of a machine.")
+@click.option(
+    "--utilisation",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.6,
+    show_default=True,
+    help="Of a machine, at the peak.",
+)
+@click.option(
+    "--measured",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="Measurements of your own, from `hourmark bench size --json`.",
+)
+@json_option
+def size(
+    rate: float,
+    event_bytes: float,
+    types: int,
+    hosts: int,
+    bucket_seconds: int,
+    retention_hours: float,
+    kept_days: float,
+    replication: int,
+    mean_to_peak: float,
+    cores: int,
+    network_gbit: float,
+    disk_tb: float,
+    utilisation: float,
+    measured: Path | None,
+    as_json: bool,
+) -> None:
+    """How many machines a load takes, by component, and what bounds each: CPU, network, disk, or that one may be away.
+
+    It rests on measurements of this software: docs/performance.md says which, and how far the model is off for loads that it was
+    not fitted to. Nothing is asked of any server.
+
+    \b
+    Examples:
+      hourmark size --events-per-second 10000
+      hourmark size --events-per-second 2000000 --event-bytes 250 --types 1000 --hosts 10000
+      hourmark size --events-per-second 5000 --measured mine.json --json
+    """
+    load = Load(
+        events_per_second=rate,
+        event_bytes=event_bytes,
+        types=types,
+        hosts=hosts,
+        bucket_seconds=bucket_seconds,
+        retention_hours=retention_hours,
+        kept_days=kept_days,
+        replication=replication,
+        mean_to_peak=mean_to_peak,
+    )
+    machine = Machine(
+        cores=cores, network_gbit=network_gbit, disk_tb=disk_tb, utilisation=utilisation
+    )
+    known = read(measured)
+    found = needs(load, machine, known.coefficients)
+    if as_json:
+        say_json(report.as_object(load, machine, found, known.off()))
+    else:
+        click.echo("\n".join(report.as_text(load, machine, found, known.off())))

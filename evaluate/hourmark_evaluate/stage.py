@@ -1,0 +1,424 @@
+"""One trial's course: topics of its own, a load, disturbances under it, and the account at its end.
+
+Whatever ends a trial, an error or Ctrl-C, what was done to servers is undone and its topics are
+deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from hourmark.errors import HourmarkError, Unavailable
+from hourmark.kafka.topic_names import central_topic
+from hourmark_evaluate import accounting
+from hourmark_evaluate.brokers import Brokers
+from hourmark_evaluate.comparison import comparisons
+from hourmark_evaluate.load import Load, Rate
+from hourmark_evaluate.mirror_watch import MirrorWatch
+from hourmark_evaluate.reading import Group, read_all
+from hourmark_evaluate.records import Plan
+from hourmark_evaluate.results import (
+    Backlog,
+    Comparison,
+    Cost,
+    Counts,
+    Disturbance,
+    Takeover,
+    Trial,
+)
+from hourmark_evaluate.world import World
+
+# until it must be seen that a server is gone; a group misses a member that was killed after ten
+GONE_SECONDS: Final = 30.0
+BACK_SECONDS: Final = 180.0  # for servers to be there again; a quarter of a minute is usual
+AGAIN_S: Final = (
+    15.0  # a broker that found no controller in time has ended by itself, and is started again
+)
+STILL_SECONDS: Final = (
+    120.0  # without one more record, a mirror or a consumer that has not come to the end will not
+)
+
+Victim = Literal["producer", "mirror"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A disturbance, before its account."""
+
+    what: str
+    victim: Victim
+    began_s: float
+    healed_s: float
+    gave_up_s: float
+
+
+class NotBack(Unavailable):
+    """Servers did not come back from what was done to them."""
+
+
+class Stage:
+    """Made by `on_stage`."""
+
+    def __init__(
+        self, world: World, name: str, title: str, load: Load, watch: MirrorWatch | None
+    ) -> None:
+        self.world, self.load, self.watch = world, load, watch
+        self.notes: list[str] = []
+        self.takeovers: list[Takeover] = []
+        self.group: Group | None = None
+        self.backlog: Backlog | None = None
+        self._name, self._title = name, title
+        self._done: list[_Done] = []
+        self._in_vain: list[str] = []  # what was to be done, and was not
+        self._metered_from: tuple[float, float, dict[int, float] | None] | None = None
+
+    def say(self, what: str) -> None:
+        """A line of progress."""
+        self.world.say(f"{self._name}: {what}")
+
+    def pause(self, seconds: float) -> None:
+        """Let the load go on for so long; the mirror is watched meanwhile."""
+        self.world.wait(lambda: False, seconds, self.look)
+
+    def look(self) -> None:
+        """At the mirror, where it is watched."""
+        if self.watch is not None:
+            self.watch.look()
+
+    def disturb(
+        self,
+        what: str,
+        hurt: Callable[[], None],
+        heal: Callable[[], None],
+        away_s: float,
+        back: Callable[[], bool] = lambda: True,
+        victim: Victim = "producer",
+        gone: Callable[[], bool] = lambda: True,
+        last: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Do it, undo it after a while, wait until the servers are `back`, and until the victim
+        went on; whether it was tried.
+
+        What could not be done, or was never seen to be `gone`, is no disturbance, and noted so.
+        `last`: what is done to who is still gone, right before it is undone. NotBack where servers
+        do not come back: nothing more can be tried on them.
+        """
+        self.say(what)
+        began_s, hindered = self.load.now_s, ""
+        try:
+            hurt()
+            if self.world.wait(gone, GONE_SECONDS, self.look):
+                self.pause(away_s)
+                if gone():
+                    last()
+                else:
+                    self.notes.append(f"{what}: back by itself, before it was started again")
+            else:
+                hindered = f"not all were away {GONE_SECONDS:.0f} s after it"
+        except HourmarkError as error:
+            hindered = str(error)
+        except BaseException:  # Ctrl-C, too: nobody stays away
+            undone(heal)
+            raise
+        self._bring_back(what, heal, back)
+        if hindered:
+            self.not_tried(what, hindered)
+            return False
+        healed_s, number = self.load.now_s, self.load.sent
+
+        def over() -> bool:
+            if victim == "mirror" and not self._copied(number):
+                return False
+            return self.load.through(healed_s) or bool(self.load.fatal)
+
+        self.world.wait(over, self.world.wish.recovery_s, self.look)
+        self._done.append(_Done(what, victim, began_s, healed_s, self.load.now_s))
+        return True
+
+    def not_tried(self, what: str, why: str) -> None:
+        """Of a disturbance. A trial in which there was no other says nothing."""
+        self._in_vain.append(f"{what} was not tried: {why}")
+
+    def meter(self) -> None:
+        """From here to the end of the load, count what it costs."""
+        self._metered_from = (self.load.now_s, _cpu_s(), self._broker_cpu())
+
+    def conclude(self) -> Trial:
+        """End the load, and account for it. NotBack where what was sent cannot be read any more."""
+        self.load.stop()
+        spent = self._cost()
+        sent_s, answered_s, acknowledged = self.load.arrays()
+        if reason := self._why_not(bool(acknowledged.any())):
+            return Trial(name=self._name, title=self._title, not_tried=reason)
+        readings = self._read()
+        counts = [accounting.account("edge", self.load.plan, acknowledged, readings)]
+        copied_s = self._count_others(counts, acknowledged)
+        compared, not_compared = self._compared(
+            {at: len(numbers) for at, numbers in readings.numbers.items()}
+        )
+        if refused := int((~acknowledged & (answered_s == answered_s)).sum()):
+            self.notes.append(
+                f"{refused:,} records were refused, the first as: {self.load.refused}"
+            )
+        return Trial(
+            name=self._name,
+            title=self._title,
+            seconds=round(self.load.now_s, 1),
+            counts=tuple(counts),
+            disturbances=tuple(
+                self._account(done, sent_s, answered_s, acknowledged, copied_s)
+                for done in self._done
+            ),
+            takeovers=tuple(self.takeovers),
+            claims=self.watch.claims() if self.watch else None,
+            backlog=self.backlog,
+            fatal=self.load.fatal,
+            comparisons=compared,
+            not_compared=not_compared,
+            cost=spent,
+            timeline=accounting.timeline(sent_s, answered_s, acknowledged),
+            notes=(*self.notes, *self._in_vain),
+        )
+
+    def join_group(self) -> Group:
+        """A consumer group of this trial's own begins to read."""
+        self.group = Group(
+            self.world.edge.settings, self.world.form, self.load.plan.topics, self._group
+        )
+        self.group.start()
+        return self.group
+
+    def leave_group(self) -> None:
+        """Take the group away, where there is one."""
+        if self.group is None:
+            return
+        with contextlib.suppress(Unavailable):  # told where it reads
+            self.group.stop()
+        try:
+            self.world.edge.forget_group(self._group)
+        except Unavailable as error:
+            self.say(
+                f"{error}; it is empty, and brokers forget it by themselves in time "
+                "(offsets.retention.minutes)"
+            )
+
+    @property
+    def _group(self) -> str:
+        return f"{self.world.wish.prefix}{self.world.run}-{self._name}"
+
+    def _bring_back(self, what: str, heal: Callable[[], None], back: Callable[[], bool]) -> None:
+        until_s = self.world.clock.monotonic_s() + BACK_SECONDS
+        failed = undone(heal)
+        while failed or not self.world.wait(back, AGAIN_S, self.look):
+            if self.world.clock.monotonic_s() >= until_s:
+                why = f" ({failed})" if failed else ""
+                raise NotBack(
+                    f"after “{what}” the servers were not back within {BACK_SECONDS:.0f} "
+                    f"s{why}; see to them first"
+                )
+            if failed:
+                self.pause(AGAIN_S)
+            failed = undone(heal)
+
+    def _why_not(self, acknowledged: bool) -> str:
+        """Why this trial says nothing; "" where it does."""
+        if self._done:
+            return ""
+        if self._in_vain:
+            return "; ".join(self._in_vain)
+        return (
+            f"the edge took no record: {self.load.refused}"
+            if self.load.refused and not acknowledged
+            else ""
+        )
+
+    def _read(self) -> accounting.Readings:
+        topics, partitions = self.load.plan.topics, self.world.wish.partitions
+        try:
+            return read_all(self.world.edge.cluster, self.world.form, topics, partitions)
+        except Unavailable as error:
+            raise NotBack(f"what was sent could not be read: {error}") from error
+
+    def _copied(self, number: int) -> bool:
+        """Whether the target has all before this record, and itself."""
+        return self.watch is not None and self.watch.through(number + 1)
+
+    def _count_others(
+        self, counts: list[Counts], acknowledged: accounting.Flags
+    ) -> accounting.Floats | None:
+        """At the consumer and on the target, once they had time to come to the end; when each
+        record was copied.
+        """
+        if (group := self.group) is not None:
+            self.world.wait_while_it_moves(
+                lambda: group.read >= counts[0].distinct, lambda: group.read, STILL_SECONDS
+            )
+            group.stop()
+            counts.append(
+                accounting.account("consumer", self.load.plan, acknowledged, group.readings)
+            )
+        if (watch := self.watch) is None:
+            return None
+        wanted = counts[0].distinct
+        self.world.wait_while_it_moves(
+            lambda: watch.arrived >= wanted, lambda: watch.arrived, STILL_SECONDS, watch.look
+        )
+        self.world.wait(lambda: False, 2.0, watch.look)  # what comes too often comes late
+        counts.append(
+            accounting.account("central", watch.plan, acknowledged, watch.follower.readings)
+        )
+        return watch.copied.of(len(acknowledged))
+
+    def _account(
+        self,
+        done: _Done,
+        sent_s: accounting.Floats,
+        answered_s: accounting.Floats,
+        acknowledged: accounting.Flags,
+        copied_s: accounting.Floats | None,
+    ) -> Disturbance:
+        ends_s = answered_s
+        if done.victim == "mirror":
+            assert copied_s is not None
+            sent_s, ends_s, acknowledged = (
+                sent_s[acknowledged],
+                copied_s[acknowledged],
+                acknowledged[acknowledged],
+            )
+        took_s = accounting.recovered(sent_s, ends_s, acknowledged, done.healed_s, done.gave_up_s)
+        return Disturbance(
+            what=done.what,
+            victim=done.victim,
+            began_s=round(done.began_s, 1),
+            healed_s=round(done.healed_s, 1),
+            longest_wait_s=round(
+                accounting.longest_wait(sent_s, ends_s, done.began_s, done.healed_s), 2
+            ),
+            recovered_s=None if took_s is None else round(took_s, 2),
+        )
+
+    def _compared(self, read: dict[tuple[str, int], int]) -> tuple[tuple[Comparison, ...], str]:
+        jmx, edge = self.world.jmx, self.world.edge
+        if jmx is None:
+            return (
+                (),
+                (
+                    "the brokers' metrics were not asked: needs --jmx HOST:PORT for each "
+                    "broker of the edge"
+                ),
+            )
+        if len(jmx.addresses) != len(edge.ids):
+            return (
+                (),
+                (
+                    f"--jmx names {len(jmx.addresses)} of {len(edge.ids)} brokers of the "
+                    "edge; all are needed for a sum"
+                ),
+            )
+        self.world.wait(lambda: edge.all_there(self.load.plan.topics), BACK_SECONDS)
+        try:
+            asked = jmx.ask(self.load.plan.topics)
+        except HourmarkError as error:  # it does not answer, or its tool could not be had
+            return (), str(error)
+        everywhere = {
+            (t, n): read.get((t, n), 0)
+            for t in self.load.plan.topics
+            for n in range(self.load.plan.partitions)
+        }
+        return comparisons(everywhere, asked, edge.replication, undisturbed=not self._done), ""
+
+    def _cost(self) -> Cost | None:
+        if self._metered_from is None:
+            return None
+        began_s, cpu_s, before = self._metered_from
+        _, answered_s, acknowledged = self.load.arrays()
+        metered = acknowledged & (answered_s >= began_s)
+        after = self._broker_cpu()
+        same = before is not None and after is not None and before.keys() == after.keys()
+        return Cost(
+            events=int(metered.sum()),
+            seconds=round(float(answered_s[metered].max(initial=began_s)) - began_s, 2),
+            client_cpu_s=round(_cpu_s() - cpu_s, 3),
+            broker_cpu_s=round(sum((after or {}).values()) - sum((before or {}).values()), 3)
+            if same
+            else None,
+        )
+
+    def _broker_cpu(self) -> dict[int, float] | None:
+        return self.world.broker_cpu() if self.world.broker_cpu else None
+
+
+@contextlib.contextmanager
+def on_stage(
+    world: World,
+    name: str,
+    title: str,
+    rate: Rate,
+    *,
+    shares: tuple[int, ...] = (1,),
+    mirrored: bool = False,
+) -> Iterator[Stage]:
+    """New topics, one for each share, and the load, which has begun. `mirrored`: the central ones
+    too, and a watch.
+    """
+    prefix = world.wish.mirrored_prefix if mirrored else world.wish.prefix
+    topics = tuple(f"{prefix}{world.run}-{name}-{n}" for n in range(1, len(shares) + 1))
+    partitions = world.wish.partitions
+    with ExitStack() as at_the_end:
+        watch, central = None, world.central if mirrored else None
+        if central is not None:
+            remote = [central_topic(topic, world.alias) for topic in topics]
+            at_the_end.callback(_delete, central, remote)
+            central.make(remote, partitions)
+        at_the_end.callback(_delete, world.edge, topics)
+        world.edge.make(topics, partitions)
+        load = Load(
+            world.edge.settings,
+            world.form,
+            Plan(topics, shares, partitions),
+            rate,
+            world.clock,
+            world.wish.delivery_s,
+        )
+        if central is not None:
+            watch = MirrorWatch(central, world.alias, world.form, load)
+            at_the_end.callback(watch.close)
+        at_the_end.callback(load.abandon)
+        stage = Stage(world, name, title, load, watch)
+        at_the_end.callback(stage.leave_group)
+        load.start()
+        yield stage
+
+
+def undone(heal: Callable[[], None]) -> str:
+    """Undo what was done; why that failed, "" where it did not.
+
+    Ctrl-C meanwhile ends the run only once it was tried again.
+    """
+    try:
+        heal()
+    except HourmarkError as error:
+        return str(error)
+    except KeyboardInterrupt:
+        heal()
+        raise
+    return ""
+
+
+def _delete(brokers: Brokers, topics: Sequence[str]) -> None:
+    """Where that fails now, as when a run is cut short in an outage, `run` deletes them at
+    its end.
+    """
+    with contextlib.suppress(Unavailable):
+        brokers.delete(topics)
+
+
+def _cpu_s() -> float:
+    """Of this process so far, with all of its threads."""
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    return spent.ru_utime + spent.ru_stime

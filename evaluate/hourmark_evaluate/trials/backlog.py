@@ -1,0 +1,33 @@
+"""A consumer is away while the load goes on; it comes back, and the load still goes on."""
+
+from __future__ import annotations
+
+from hourmark_evaluate.load import steady
+from hourmark_evaluate.results import Backlog, Trial
+from hourmark_evaluate.stage import on_stage
+from hourmark_evaluate.trials.load import SHARES
+from hourmark_evaluate.world import World
+
+
+def play(world: World, name: str, title: str) -> Trial:
+    """Caught up: less than a second of what was acknowledged is left to read."""
+    rate, away_s = world.wish.rate / 2, world.wish.seconds / 2
+    with on_stage(world, name, title, steady(rate), shares=SHARES) as stage:
+        stage.pause(away_s)
+        piled, began_s = stage.load.acknowledged, stage.load.now_s
+        stage.say(f"{piled:,} records are waiting; the consumer begins, and the load goes on")
+        group = stage.join_group()
+        world.wait(
+            lambda: group.error != "" or stage.load.acknowledged - group.read < rate,
+            world.wish.recovery_s,
+        )
+        done = not group.error and stage.load.acknowledged - group.read < rate
+        took_s = stage.load.now_s - began_s
+        stage.backlog = Backlog(
+            records=piled,
+            piled_s=round(began_s, 1),
+            caught_up_s=round(took_s, 2) if done else None,
+            read_per_s=round(group.read / took_s, 1),
+        )
+        stage.pause(2.0)  # and it stays caught up
+        return stage.conclude()

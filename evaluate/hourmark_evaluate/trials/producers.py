@@ -1,0 +1,24 @@
+"""One producer, never started anew, while brokers come and go, and all of them are away at once in
+the end.
+"""
+
+from __future__ import annotations
+
+from hourmark_evaluate.load import steady
+from hourmark_evaluate.results import Trial
+from hourmark_evaluate.stage import on_stage
+from hourmark_evaluate.trials.outage import away
+from hourmark_evaluate.trials.outage import why_not as why_not
+from hourmark_evaluate.world import World
+
+
+def play(world: World, name: str, title: str) -> Trial:
+    """Each by itself, then two, then all."""
+    ids = world.edge.ids
+    with on_stage(world, name, title, steady(world.wish.steady_rate)) as stage:
+        stage.pause(1.0)
+        for broker in ids:
+            away(stage, [broker], f"broker {broker} away")
+        away(stage, ids[:2], f"brokers {ids[0]} and {ids[1]} away at once")
+        away(stage, ids, f"all {len(ids)} brokers away at once")
+        return stage.conclude()

@@ -1,0 +1,77 @@
+"""The target refuses every write for a while. Does the mirror say “done” of what was refused?"""
+
+from __future__ import annotations
+
+from hourmark.kafka.mirror import positions_topic
+from hourmark.kafka.topic_names import central_topic
+from hourmark_evaluate.hands import missing
+from hourmark_evaluate.load import steady
+from hourmark_evaluate.results import Trial
+from hourmark_evaluate.stage import Stage, on_stage
+from hourmark_evaluate.trials import copying
+from hourmark_evaluate.world import World
+
+SEEN_S = 2.0  # after a refusal begins, writes that were under way may still land
+
+
+def why_not(world: World) -> str:
+    """What hinders it."""
+    if world.central is None:
+        return "needs a central cluster: --central HOST:PORT"
+    return missing(world.hands, "refuse_target", "accept_target")
+
+
+def play(world: World, name: str, title: str) -> Trial:
+    """The mirror is asked all the time what it has copied, and the target what it holds."""
+    with on_stage(world, name, title, steady(world.wish.steady_rate), mirrored=True) as stage:
+        if not copying.begins(stage):
+            return Trial(name=name, title=title, not_tried=copying.no_copy(stage))
+        stage.pause(world.wish.away_s)
+        if landed := _refused(stage, 2 * world.wish.away_s):
+            return Trial(
+                name=name,
+                title=title,
+                not_tried=(
+                    f"the target took {landed:,} records while it was to refuse: "
+                    "--refuse-target does not make it refuse"
+                ),
+            )
+        stage.pause(1.0)
+        stage.notes.append(copying.told_workers(world))
+        trial = stage.conclude()
+        if trial.claims is not None and not trial.claims.samples:
+            unread = (
+                "what the mirror claims could not be read: topic "
+                f"{positions_topic(world.alias)} of the central cluster"
+            )
+            return Trial(name=name, title=title, not_tried=f"{unread} tells no positions of it")
+        return trial
+
+
+def _refused(stage: Stage, away_s: float) -> int:
+    """How many records landed on the target although it was to refuse."""
+    hands, watch = stage.world.hands, stage.watch
+    assert hands.refuse_target and hands.accept_target and watch, "why_not was asked"
+    refuse, accept = hands.refuse_target, hands.accept_target
+    (topic,) = (central_topic(topic, stage.world.alias) for topic in stage.load.plan.topics)
+    at_first = at_last = 0
+
+    def hurt() -> None:
+        nonlocal at_first
+        refuse(topic)
+        stage.pause(SEEN_S)
+        at_first = watch.arrived
+
+    def last() -> None:
+        nonlocal at_last
+        at_last = watch.arrived
+
+    tried = stage.disturb(
+        "the target refuses every write",
+        hurt,
+        lambda: accept(topic),
+        away_s,
+        victim="mirror",
+        last=last,
+    )
+    return at_last - at_first if tried else 0

@@ -1,0 +1,46 @@
+"""Each broker in turn is taken away and comes back as a new one, with an empty disk, until none of
+the first disks is left.
+"""
+
+from __future__ import annotations
+
+from hourmark_evaluate.load import steady
+from hourmark_evaluate.results import Trial
+from hourmark_evaluate.stage import on_stage
+from hourmark_evaluate.trials import outage
+from hourmark_evaluate.world import World
+
+
+def why_not(world: World) -> str:
+    """What hinders it."""
+    if reason := outage.why_not(world):
+        return reason
+    if world.hands.wipe_broker is not None and (alone := world.edge.of_one_copy()):
+        return (
+            f"{alone} partitions of the edge have one copy, which --wipe-broker could "
+            "destroy; leave it out, or give them more"
+        )
+    return ""
+
+
+def play(world: World, name: str, title: str) -> Trial:
+    """One after the other, each once all replicas are in sync again."""
+    wiped = world.hands.wipe_broker is not None
+    with on_stage(world, name, title, steady(world.wish.steady_rate)) as stage:
+        stage.pause(1.0)
+        how = "killed, and replaced by one with an empty disk" if wiped else "stopped and started"
+        done = [
+            outage.away(stage, [broker], f"broker {broker} {how}", wiped=wiped)
+            for broker in world.edge.ids
+        ]
+        if wiped and all(done):
+            stage.notes.append(
+                f"all {len(done)} brokers were replaced: none of the disks is left on "
+                "which the first records were written"
+            )
+        elif not wiped:
+            stage.notes.append(
+                "the brokers that came back had their own disks; with --wipe-broker they "
+                "would be new ones"
+            )
+        return stage.conclude()

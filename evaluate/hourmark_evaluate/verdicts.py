@@ -1,0 +1,157 @@
+"""From results to verdicts, property by property. Pure: nothing here has seen a server.
+
+A property is kept only where something was seen that could have broken it: a trial without
+acknowledgements keeps nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from hourmark_evaluate.results import Claims, Evaluation, Trial
+
+
+class Verdict(StrEnum):
+    """Of a property."""
+
+    KEPT = "kept"
+    BROKEN = "BROKEN"
+    NOT_TRIED = "not tried"
+
+
+class Property(StrEnum):
+    """What is asked of Kafka; each in the words of the page."""
+
+    NOT_LOST = "nothing that was acknowledged is lost"
+    NOT_DOUBLED = "nothing is there twice"
+    NOT_ALTERED = "nothing is there that was not sent so"
+    IN_ORDER = "each partition keeps the order of sending"
+    RECOVERS = "who was disturbed goes on by itself, without a restart"
+    CATCHES_UP = "a backlog is caught up while the load goes on"
+    NO_FALSE_CLAIM = "the mirror claims no more than the target holds"
+    ANOTHER_LEADS = "where the mirror's leading worker is gone, another leads"
+    METRICS_AGREE = "the brokers' own metrics agree with what was counted"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one trial says of one property. `looked`: how many things could have broken it;
+    `faults`: what did, in words.
+    """
+
+    trial: str
+    property: Property
+    looked: int
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyVerdict:
+    """Over all trials. `looked` counts records, disturbances, samples or comparisons, as the
+    property has it.
+    """
+
+    property: Property
+    verdict: Verdict
+    trials: int
+    looked: int
+    faults: tuple[str, ...]
+
+
+# markers of a transaction that is over take a moment; a mirror that claims earlier than that knew
+# nothing
+EARLY_S: Final = 10.0
+_COUNTED: Final = (
+    (Property.NOT_LOST, "lost", "acknowledged and not there"),
+    (Property.NOT_DOUBLED, "doubled", "there once too often"),
+    (Property.NOT_ALTERED, "phantom", "never sent so"),
+    (Property.IN_ORDER, "disordered", "behind one that was sent later"),
+)
+
+
+def verdicts(evaluation: Evaluation) -> tuple[PropertyVerdict, ...]:
+    """One for each property, in their order."""
+    findings = [finding for trial in evaluation.trials for finding in found(trial)]
+    return tuple(_over_all(one, [f for f in findings if f.property is one]) for one in Property)
+
+
+def found(trial: Trial) -> Iterator[Found]:
+    """What a trial says, for each property that it touches."""
+    if not trial.tried:
+        return
+    if trial.broken_off:
+        yield Found(trial.name, Property.RECOVERS, 1, (trial.broken_off,))
+        return
+    yield from _counted(trial)
+    yield from _recovered(trial)
+    if (
+        backlog := trial.backlog
+    ) is not None and not trial.fatal:  # without a load there is nothing to keep up with
+        late = (
+            (f"{backlog.records:,} records were not caught up in time",)
+            if backlog.caught_up_s is None
+            else ()
+        )
+        yield Found(trial.name, Property.CATCHES_UP, int(backlog.records > 0), late)
+    if (claims := trial.claims) is not None:
+        yield Found(trial.name, Property.NO_FALSE_CLAIM, claims.samples, tuple(_false(claims)))
+    nobody = tuple(
+        f"nobody else led after the leading worker was {t.how}"
+        for t in trial.takeovers
+        if t.another_led_s is None
+    )
+    yield Found(trial.name, Property.ANOTHER_LEADS, len(trial.takeovers), nobody)
+    wrong = tuple(
+        f"{c.what}: {c.ours:,} counted, {c.brokers:,} by the brokers"
+        for c in trial.comparisons
+        if c.ours != c.brokers
+    )
+    yield Found(trial.name, Property.METRICS_AGREE, len(trial.comparisons), wrong)
+
+
+def of_trial(trial: Trial) -> Verdict:
+    """One word for a trial."""
+    if not trial.tried:
+        return Verdict.NOT_TRIED
+    return Verdict.BROKEN if any(finding.faults for finding in found(trial)) else Verdict.KEPT
+
+
+def _counted(trial: Trial) -> Iterator[Found]:
+    for one, name, words in _COUNTED:
+        faults = tuple(
+            f"{number:,} records {words} ({counts.place})"
+            for counts in trial.counts
+            if (number := getattr(counts, name))
+        )
+        if one is Property.NOT_LOST:
+            faults += tuple(
+                f"nothing was acknowledged ({c.place})" for c in trial.counts if not c.acknowledged
+            )
+        yield Found(trial.name, one, sum(counts.acknowledged for counts in trial.counts), faults)
+
+
+def _false(claims: Claims) -> Iterator[str]:
+    if claims.false_records:
+        yield f"{claims.false_records:,} records claimed that the target did not hold"
+    if claims.early_s > EARLY_S:
+        yield f"records claimed {claims.early_s:,.0f} s before the target gave them to readers"
+
+
+def _recovered(trial: Trial) -> Iterator[Found]:
+    never = [
+        f"the {d.victim} did not go on after: {d.what}"
+        for d in trial.disturbances
+        if d.recovered_s is None
+    ]
+    never += [f"the producer ended for good: {trial.fatal}"] if trial.fatal else []
+    yield Found(trial.name, Property.RECOVERS, len(trial.disturbances), tuple(never))
+
+
+def _over_all(one: Property, findings: list[Found]) -> PropertyVerdict:
+    seen = [finding for finding in findings if finding.looked or finding.faults]
+    faults = tuple(f"{finding.trial}: {fault}" for finding in seen for fault in finding.faults)
+    verdict = Verdict.BROKEN if faults else Verdict.KEPT if seen else Verdict.NOT_TRIED
+    return PropertyVerdict(one, verdict, len(seen), sum(finding.looked for finding in seen), faults)

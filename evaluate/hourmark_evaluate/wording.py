@@ -1,0 +1,186 @@
+"""Rows of tables, as text without markup: the page and the Markdown say the same. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hourmark_evaluate.results import Claims, Comparison, Cost, Evaluation, Takeover, Trial
+from hourmark_evaluate.verdicts import Property, PropertyVerdict, of_trial, verdicts
+
+Row = tuple[str, ...]
+
+NOTHING: Final = "-"
+_RECORDS: Final = "acknowledged records, at each place"
+_LOOKED: Final = {
+    Property.RECOVERS: "disturbances",
+    Property.CATCHES_UP: "backlogs",
+    Property.NO_FALSE_CLAIM: "times it was asked",
+    Property.ANOTHER_LEADS: "leading workers taken away",
+    Property.METRICS_AGREE: "comparisons",
+}
+PROPERTIES: Final = ("property", "verdict", "trials", "looked at")
+TRIALS: Final = (
+    "trial",
+    "verdict",
+    "acknowledged",
+    "lost",
+    "doubled",
+    "phantom",
+    "disturbances",
+    "longest wait",
+    "well again after",
+)
+DISTURBANCES: Final = ("trial", "what was done", "away", "longest wait", "well again after")
+COSTS: Final = (
+    "trial",
+    "events",
+    "a second",
+    "for a second of the client's CPU",
+    "client",
+    "brokers",
+)
+
+
+def seconds(value: float | None) -> str:
+    """One decimal; “never” for None."""
+    return "never" if value is None else f"{value:,.1f} s"
+
+
+def setting(evaluation: Evaluation) -> str:
+    """On what it was tried, in one sentence."""
+    e = evaluation
+    central = f", a central cluster of {e.central_brokers}" if e.central_brokers else ""
+    return (
+        f"Tried on {e.where}: {e.edge_brokers} edge brokers{central}, {e.replication} copies of "
+        "each topic, events of "
+        f"{e.event_bytes} bytes, {e.peak_rate:,} a second at the peak; the client's machine has "
+        f"{e.cores} cores, with a load of "
+        f"{e.load_average[0]:.1f} before it began and {e.load_average[1]:.1f} in its last "
+        f"minute. Begun {e.began}, "
+        f"took {e.seconds / 60:.0f} minutes, Hourmark {e.version}."
+    )
+
+
+def property_rows(evaluation: Evaluation) -> list[Row]:
+    """By `PROPERTIES`."""
+    return [_property_row(one) for one in verdicts(evaluation)]
+
+
+def trial_rows(evaluation: Evaluation) -> list[Row]:
+    """By `TRIALS`; those that were not tried have no figures."""
+    return [_trial_row(trial) for trial in evaluation.trials]
+
+
+def disturbance_rows(evaluation: Evaluation) -> list[Row]:
+    """By `DISTURBANCES`."""
+    return [
+        (
+            t.name,
+            d.what,
+            seconds(d.healed_s - d.began_s),
+            seconds(d.longest_wait_s),
+            seconds(d.recovered_s),
+        )
+        for t in evaluation.trials
+        for d in t.disturbances
+    ]
+
+
+def cost_rows(evaluation: Evaluation) -> list[Row]:
+    """By `COSTS`."""
+    return [
+        _cost_row(trial.name, trial.cost) for trial in evaluation.trials if trial.cost is not None
+    ]
+
+
+def remarks(evaluation: Evaluation) -> list[str]:
+    """What else was seen, and what was not tried or not compared, each with its trial."""
+    found = []
+    for trial in evaluation.trials:
+        if trial.not_tried:
+            found.append(f"{trial.name}: not tried; {trial.not_tried}")
+            continue
+        if trial.broken_off:
+            found.append(f"{trial.name}: not brought to its end; {trial.broken_off}")
+            continue
+        found += [f"{trial.name}: {note}" for note in trial.notes]
+        found += [f"{trial.name}: {took_over(takeover)}" for takeover in trial.takeovers]
+        if (backlog := trial.backlog) is not None:
+            found.append(
+                f"{trial.name}: {backlog.records:,} records had piled up in "
+                f"{seconds(backlog.piled_s)}; they were caught up in "
+                f"{seconds(backlog.caught_up_s)}, at {backlog.read_per_s:,.0f} a second, while "
+                "the load went on"
+            )
+        if (claims := trial.claims) is not None:
+            found.append(
+                f"{trial.name}: the mirror was asked {claims.samples:,} times; at the worst "
+                f"{claims.waiting_max:,} records "
+                f"waited, {_early(claims)}and {claims.false_records:,} were claimed that the "
+                "target did not hold"
+            )
+        found.append(f"{trial.name}: {trial.not_compared or _compared(trial.comparisons)}")
+    return found
+
+
+def _early(claims: Claims) -> str:
+    if claims.early_max is None:
+        return ""
+    before = f" up to {seconds(claims.early_s)}" if claims.early_max else ""
+    return f"{claims.early_max:,} were claimed{before} before readers were given them, "
+
+
+def took_over(takeover: Takeover) -> str:
+    """What came of a leader that was taken away."""
+    led_s = takeover.another_led_s
+    then = "nobody else led in time" if led_s is None else f"another led {seconds(led_s)} later"
+    return f"of {takeover.workers} workers the leading one was {takeover.how}: {then}"
+
+
+def _compared(comparisons: tuple[Comparison, ...]) -> str:
+    each = (f"{c.what} {c.brokers:,} of {c.ours:,}" for c in comparisons)
+    return f"the brokers' own metrics (JMX) beside what was counted: {'; '.join(each)}"
+
+
+def _property_row(one: PropertyVerdict) -> Row:
+    looked = f"{_LOOKED.get(one.property, _RECORDS)}: {one.looked:,}" if one.trials else NOTHING
+    return str(one.property), str(one.verdict), str(one.trials), "; ".join((looked, *one.faults))
+
+
+def _trial_row(trial: Trial) -> Row:
+    name = f"{trial.name}: {trial.title}"
+    if not trial.tried or trial.broken_off:
+        return name, str(of_trial(trial)), *(NOTHING,) * (len(TRIALS) - 2)
+    waits = [d.longest_wait_s for d in trial.disturbances]
+    recoveries = [d.recovered_s for d in trial.disturbances]
+    slowest = (
+        None if None in recoveries else max((r for r in recoveries if r is not None), default=0.0)
+    )
+    return (
+        name,
+        str(of_trial(trial)),
+        f"{trial.counts[0].acknowledged:,}",
+        *(
+            f"{sum(getattr(counts, which) for counts in trial.counts):,}"
+            for which in ("lost", "doubled", "phantom")
+        ),
+        str(len(trial.disturbances)),
+        seconds(max(waits)) if waits else NOTHING,
+        seconds(slowest) if waits else NOTHING,
+    )
+
+
+def _cost_row(name: str, cost: Cost) -> Row:
+    of_brokers = (
+        "not known"
+        if cost.broker_cpu_s is None
+        else f"{cost.broker_cpu_s / max(cost.events, 1) * 1e6:.1f} µs an event"
+    )
+    return (
+        name,
+        f"{cost.events:,}",
+        f"{cost.events / max(cost.seconds, 1e-9):,.0f}",
+        f"{cost.events_per_client_core:,.0f}",
+        f"{cost.client_cpu_s / max(cost.events, 1) * 1e6:.1f} µs an event",
+        of_brokers,
+    )

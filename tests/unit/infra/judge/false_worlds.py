@@ -1,8 +1,0 @@
-"""All faults that are planted, by name: importing a module of them is what fills `FAULTS`."""
-
-from __future__ import annotations
-
-from tests.unit.infra.judge import false_lines, false_markers
-from tests.unit.infra.judge.planting import FAULTS
-
-__all__ = ["FAULTS", "false_lines", "false_markers"]

@@ -1,0 +1,126 @@
+"""The judge's own reading of identity and of RFC 5424 agrees with the contracts, though it shares
+no code with them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hourmark.records.event_id import LineIds
+from hourmark_delivery_service.parsing.syslog.rfc5424 import take_apart
+from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
+from hourmark_verify.judge import identity, rfc5424
+from hourmark_verify.judge.statx import birth_ns
+
+_HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
+
+
+@given(
+    _HEX,
+    _HEX,
+    st.integers(0, 2**31),
+    st.integers(0, 2**48 - 1),
+    st.integers(0, 2**40),
+    st.binary(max_size=50),
+)
+def test_event_ids_agree(
+    host: str, file: str, generation: int, time_ms: int, offset: int, line: bytes
+) -> None:
+    made = LineIds(host, file, generation).make(time_ms, offset, line)
+    bits = identity.digest_bits(host, file, generation, offset, line)
+    assert identity.event_id(time_ms, bits) == bytes(made)
+    assert identity.event_id(time_ms, bits ^ 1) != bytes(made)
+    assert identity.digest_of(bytes(made)) == bits
+
+
+def test_a_file_keeps_its_id_when_it_is_renamed_and_grows(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with path.open("wb") as file:
+        before = identity.file_id(file.fileno())
+        file.write(b"more")
+        path.rename(tmp_path / "b")
+        assert identity.file_id(file.fileno()) == before
+        assert 0 <= birth_ns(file.fileno()) < 2**63
+
+
+_HEADER = b"<134>1 2026-11-21T01:00:25Z h a - lines "
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            b"<134>1 2026-11-21T01:00:25.123Z h a - lines - x",
+            ("2026-11-21T01:00:25.123Z", "h", "lines", b"x"),
+        ),
+        (_HEADER + b"- ", ("2026-11-21T01:00:25Z", "h", "lines", b"")),
+        (_HEADER + b"-", ("2026-11-21T01:00:25Z", "h", "lines", b"")),
+        (_HEADER + b"-\r", ("2026-11-21T01:00:25Z", "h", "lines", b"")),
+        (
+            b'<134>1 - h a - lines [x a="b\\]c"][y] \xef\xbb\xbfm \x00\r\r',
+            ("-", "h", "lines", b"\xef\xbb\xbfm \x00\r\r"),
+        ),
+        (b"<134>1 2026-11-21T01:00:25Z h a - lines", None),
+        (b"<192>1 - h a - lines -", None),
+        (b"", None),
+        (b"Jan  1 00:00:00 host app: old", None),
+    ],
+)
+def test_rfc_5424_lines_are_split(
+    line: bytes, expected: tuple[str, str, str, bytes] | None
+) -> None:
+    assert rfc5424.split(line) == expected
+
+
+_PART = st.sampled_from
+
+
+@given(
+    st.tuples(
+        _PART(["<0>1 ", "<191>1 ", "<192>1 ", "<00>1 ", "<134>2 "]),
+        _PART(["h", "-", "h" * 255, "h" * 256]),
+        _PART(["t", "t" * 40, "-"]),
+        _PART(
+            [
+                "-",
+                "[a]",
+                '[a b="c"]',
+                '[a b="\\""]',
+                '[a b="]"]',
+                '[a b="\\\\"][c]',
+                "[a=]",
+                "[]",
+                "",
+            ]
+        ),
+        _PART(["", " ", " m", "\r", " m\r", "  x", "\rx"]),
+    )
+)
+def test_headers_are_split_as_the_service_splits_them(
+    parts: tuple[str, str, str, str, str],
+) -> None:
+    pri, host, msgid, data, message = parts
+    line = f"{pri}2026-11-21T01:00:25Z {host} a - {msgid} {data}{message}".encode()
+    service, found = take_apart(line), rfc5424.split(line)
+    assert (found and (found.host.encode(), found.msgid.encode(), found.message)) == (
+        service and service[1:]
+    )
+
+
+@given(
+    _PART(["2026", "0001", "9999", "1969", "0000"]),
+    _PART(["01-01", "02-29", "12-31", "13-01"]),
+    _PART(["00", "23", "24"]),
+    _PART(["00", "59", "60"]),
+    _PART(["", ".1", ".123456", ".1234567", "."]),
+    _PART(["Z", "z", "+00:00", "-00:00", "+23:59", "-24:00", "+14:60", ""]),
+)
+def test_times_are_read_as_the_service_reads_them(
+    y: str, day: str, h: str, s: str, fraction: str, zone: str
+) -> None:
+    text = f"{y}-{day}T{h}:00:{s}{fraction}{zone}"
+    assert rfc5424.unix_us(text) == rfc3339_us(text.encode(), 6)

@@ -1,0 +1,1 @@
+"""Tools that verify a Hourmark site: the judge, and the demo that ends with its verdict."""

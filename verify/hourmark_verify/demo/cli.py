@@ -1,0 +1,122 @@
+"""`hourmark demo`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from hourmark.clock import SystemClock
+from hourmark.config.loading import home
+from hourmark.errors import UsageError
+from hourmark_infra.jars.cache import say_on_stderr
+from hourmark_infra.stack.options import Clusters, clusters_option
+from hourmark_verify.demo import outcome
+from hourmark_verify.demo.demo import Demo, Options
+from hourmark_verify.demo.events import TRACK_PLAYED
+
+_LINES_FILE = click.Path(
+    path_type=Path, exists=True, dir_okay=False, readable=True, resolve_path=True
+)
+
+
+@click.command()
+@click.option(
+    "--lines",
+    type=_LINES_FILE,
+    multiple=True,
+    metavar="FILE …",
+    help="Send the lines of these files too.",
+)
+@click.argument("more", type=_LINES_FILE, nargs=-1, metavar="")
+@click.option(
+    "--rate",
+    type=click.IntRange(1, 20_000),
+    default=200,
+    show_default=True,
+    help="Structured events a second.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the structured events.")
+@click.option(
+    "--buckets",
+    type=click.IntRange(1, 60),
+    default=3,
+    show_default=True,
+    help="Non-empty buckets of each type.",
+)
+@clusters_option(2, kept=False)
+@click.option("--keep", is_flag=True, help="Leave the stack up, to look inside.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def demo(
+    lines: tuple[Path, ...],
+    more: tuple[Path, ...],
+    rate: int,
+    seed: int,
+    buckets: int,
+    clusters: Clusters | None,
+    keep: bool,
+    as_json: bool,
+) -> None:
+    """The whole path on a stack of its own, in about five minutes: real files are tailed, delivered, mirrored, and closed into
+    buckets of a minute, while a broker is killed; then a judge that shares no code with any of it compares every line.
+
+    Exit 1 if a line is lost, doubled or altered, or in dead letters though it was written whole.
+
+    \b
+    Examples:
+      hourmark demo
+      hourmark demo --clusters 1 --buckets 1
+      hourmark demo --lines /var/log/syslog /var/log/dpkg.log --keep
+    """
+    if more and not lines:
+        raise UsageError(
+            f"what is {more[0]} to be? Files whose lines are to be sent come after --lines"
+        )
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C
+    wish = Options(
+        lines=(*lines, *more),
+        rate=rate,
+        seed=seed,
+        buckets=buckets,
+        clusters=clusters or 2,
+        keep=keep,
+    )
+    result = Demo(home() / "demo", wish, SystemClock(), say_on_stderr).run()
+    say_on_stderr(result.report.as_text())
+    click.echo(json.dumps(result.outcome) if as_json else outcome.as_text(result.outcome))
+    for fault in result.faults:
+        say_on_stderr(f"the promise was NOT kept: {fault}")
+    say_on_stderr(
+        "\nThe stack is "
+        f"{'still up' if keep else 'down; its data stays until the next demo'}. To look "
+        "inside:"
+    )
+    up, *others = commands_to_look_inside(
+        home() / "demo", result.config_file, result.expectations_file, result.example_hour
+    )
+    for command in others if keep else (up, *others):
+        say_on_stderr(f"  {command}")
+    sys.exit(1 if result.faults else 0)
+
+
+def commands_to_look_inside(
+    stack_home: Path, config: Path, expectations: Path, hour: str
+) -> tuple[str, ...]:
+    """For copying: whatever the paths are. The first starts the stack, the last stops it."""
+    in_home = f"HOURMARK_HOME={shlex.quote(str(stack_home))} ./hourmark"
+    configured = ("--config", str(config))
+    inside = (
+        ("bucket", "ls", *configured),
+        ("bucket", "cat", TRACK_PLAYED, hour, "--limit", "3", *configured),
+        ("judge", "check", str(expectations)),
+    )
+    return (
+        f"{in_home} up",
+        *(f"./hourmark {shlex.join(words)}" for words in inside),
+        f"{in_home} down",
+    )

@@ -1,0 +1,82 @@
+"""Which buckets are closed, as HDFS shows it to anybody: by the judge's reader, not by the
+ETL's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from hourmark.clock import Clock
+from hourmark_verify.judge.buckets import Bucket, closed_buckets
+from hourmark_verify.judge.webhdfs import WebHdfs, hdfs_path
+
+_PROVED: Final = "proved"
+
+
+class TypeClosing(NamedTuple):
+    """How far a type is closed: `end_ms` is the end of its last closed bucket, 0 for none; `latest`
+    its last non-empty hour.
+    """
+
+    proved_with_events: int = 0
+    end_ms: int = 0
+    latest: str = ""
+
+
+def look(hdfs: WebHdfs, root: str) -> dict[str, TypeClosing]:
+    """Each type that has a closed bucket."""
+    return summarize(closed_buckets(hdfs, hdfs_path(root)))
+
+
+class Progress:
+    """When something was last seen to have been closed."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last: dict[str, TypeClosing] | None = None
+        self._changed_s = clock.monotonic_s()
+
+    def note(self, found: dict[str, TypeClosing]) -> bool:
+        """Whether this differs from what was seen before."""
+        if found == self._last:
+            return False
+        self._last, self._changed_s = found, self._clock.monotonic_s()
+        return True
+
+    @property
+    def stalled_s(self) -> float:
+        """Seconds since the last change."""
+        return self._clock.monotonic_s() - self._changed_s
+
+
+def summarize(buckets: Iterable[Bucket]) -> dict[str, TypeClosing]:
+    """By type."""
+    found: dict[str, TypeClosing] = {}
+    for bucket in buckets:
+        before = found.get(bucket.type, TypeClosing())
+        counts = bucket.marker.grade == _PROVED and bucket.marker.events > 0
+        latest = bucket.hour if counts else before.latest
+        found[bucket.type] = TypeClosing(
+            before.proved_with_events + counts, max(before.end_ms, bucket.end_ms), latest
+        )
+    return found
+
+
+def closed_enough(found: Mapping[str, TypeClosing], wanted: Mapping[str, int], end_ms: int) -> bool:
+    """Whether each type of `wanted` has so many non-empty proved buckets, and is closed up to
+    `end_ms`.
+    """
+    of = {name: found.get(name, TypeClosing()) for name in wanted}
+    return all(
+        of[name].proved_with_events >= count and of[name].end_ms >= end_ms
+        for name, count in wanted.items()
+    )
+
+
+def short(found: Mapping[str, TypeClosing]) -> str:
+    """For a line of progress."""
+    return (
+        ", ".join(f"{name} {closing.proved_with_events}" for name, closing in sorted(found.items()))
+        or "none"
+    )

@@ -1,0 +1,127 @@
+"""The demo's event types and sources, as files for `hourmark types apply`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from hourmark.rules.event_types import DEAD_LETTERS, read_folder
+from hourmark_verify.demo.events import AD_SHOWN, TRACK_PLAYED
+from hourmark_verify.demo.named_lines import TYPE as LINES
+
+SERVER_LOG: Final = "server-log"
+SERVER_SOURCE: Final = "server-logs"
+LINES_SOURCE: Final = "named-lines"
+EVENTS_SOURCE: Final = "app-events"
+
+_FILES: Final = {
+    f"{TRACK_PLAYED}.toml": """\
+name = "track-played"
+doc = "Somebody listened to a track."
+fields = [
+  { name = "track", type = "string" },
+  { name = "user", type = "string" },
+  { name = "played_ms", type = "long" },
+  { name = "number", type = "long" },
+  { name = "shuffle", type = "boolean" },
+  { name = "country", type = ["null", "string"] },
+]
+""",
+    f"{AD_SHOWN}.toml": """\
+name = "ad-shown"
+doc = "Somebody was shown an ad."
+fields = [
+  { name = "ad", type = "string" },
+  { name = "user", type = "string" },
+  { name = "price", type = "double" },
+  { name = "number", type = "long" },
+  { name = "slot", type = "string" },
+]
+""",
+    f"{LINES}.toml": """\
+name = "lines"
+doc = "A line of a file that the user named, byte for byte."
+fields = [{ name = "line", type = "bytes" }]
+line = { payload = "text", field = "line" }
+""",
+    # Kafka writes `[time] LEVEL message (logger)`, Hadoop `time LEVEL logger: message`; what is
+    # neither (stack traces, banners) is taken whole, at the time it was seen.
+    f"{SERVER_LOG}.toml": """\
+name = "server-log"
+doc = "A line of a server's log."
+fields = [
+  { name = "line", type = "bytes", doc = "the whole line" },
+  { name = "level", type = ["null", "string"] },
+  { name = "logger", type = ["null", "string"], doc = "as Kafka names it, after the message" },
+  { name = "category", type = ["null", "string"], doc = "the same as Hadoop names it, before the message" },
+  { name = "message", type = ["null", "bytes"] },
+]
+
+[line]
+payload = "pattern"
+field = "line"
+time = "observed"
+time_format = "%Y-%m-%d %H:%M:%S,%f"
+pattern = '''\\[?(?P<time>\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\d,\\d{3})\\]? +(?P<level>[A-Z]{4,5}) +\
+(?:(?P<category>[A-Za-z0-9_$]+(?:\\.[A-Za-z0-9_$]+)+): )?(?P<message>.*?)(?: \\((?P<logger>[A-Za-z0-9_$.]+)\\))?'''
+""",
+    "sources.toml": f"""\
+[[source]]
+name = "{SERVER_SOURCE}"
+format = "free"
+types = ["{SERVER_LOG}"]
+catch_all = "{SERVER_LOG}"
+
+[[source]]
+name = "{LINES_SOURCE}"
+types = ["{LINES}"]
+
+[[source]]
+name = "{EVENTS_SOURCE}"
+types = ["{TRACK_PLAYED}", "{AD_SHOWN}"]
+""",
+}
+
+TYPES: Final = (SERVER_LOG, LINES, TRACK_PLAYED, AD_SHOWN)
+
+_CONTENT: Final = {
+    "json": "json",
+    "text": "msg-bytes",
+    "pattern": "raw-line",
+    "logfmt": "logfmt",
+    "tsv": "tsv",
+}  # by payload: see hourmark_verify.judge.expectations
+
+
+def told(
+    folder: Path,
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]], dict[str, int]]:
+    """Types, sources and limits of a folder, as the judge is told them."""
+    types, sources, limits = read_folder(folder)
+    told_types = {
+        t.name: {
+            **t.line.model_dump(exclude={"payload"}),
+            "content": _CONTENT[t.line.payload],
+            "fields": t.fields,
+        }
+        for t in types
+        if t.name != DEAD_LETTERS.name
+    }
+    told_sources = {
+        s.name: {
+            "source": s.name,
+            "form": s.format,
+            "type": s.types,
+            "catch_all": s.catch_all,
+            "hosts": s.host,
+        }
+        for s in sources
+    }
+    return told_types, told_sources, limits.model_dump()
+
+
+def write_declarations(folder: Path) -> None:
+    """Write all files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in _FILES.items():
+        (folder / name).write_text(content)

@@ -1,0 +1,83 @@
+"""A log file as applications write it: it grows line by line, and is rotated by rename once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hourmark.clock import Clock
+from hourmark_verify.demo.recorded_log import RecordedLog
+from hourmark_verify.judge.expectations import Written
+
+_WRITE_BYTES: Final = 1 << 18  # lines that are due together are written together, up to this
+
+
+class Due(NamedTuple):
+    """A line that is due `moment` (0 to 1) of the span after its start; `render` makes it, without
+    LF, for a Unix time in ms.
+
+    `broken`: it must become a dead letter.
+    """
+
+    moment: float
+    render: Callable[[int], bytes]
+    broken: bool = False
+
+
+class LiveLog:
+    """Writes lines when they are due; rotates `path` to `path.1` in the middle of the span.
+
+    `records` says what was handed to the files, and never what is read from them.
+    """
+
+    def __init__(
+        self, path: Path, event_type: str | None, lines: Iterator[Due], clock: Clock
+    ) -> None:
+        self.path = path
+        self.event_type = event_type
+        self.written = 0
+        self.minutes: set[int] = set()  # Unix minutes in which lines were written
+        self._lines = lines
+        self._next = next(lines, None)
+        self._clock = clock
+        self._log = RecordedLog(path)
+
+    @property
+    def records(self) -> list[Written]:
+        """Of the rotated file, if there is one, and of the one that is written to."""
+        return self._log.records
+
+    @property
+    def done(self) -> bool:
+        """Whether no line is left."""
+        return self._next is None
+
+    def write_due(self, moment: float) -> None:
+        """Write what is due, in as few writes as fit; an empty log is made, and rotated, all the
+        same.
+        """
+        pending, broken = bytearray(), list[int]()
+        while self._next is not None and self._next.moment <= moment:
+            if not self._log.rotated and self._next.moment >= 0.5:
+                self._flush(pending, broken)
+                self._log.rotate()
+            now_ms = self._clock.now_ms()
+            if self._next.broken:
+                broken.append(len(pending))
+            pending += self._next.render(now_ms) + b"\n"
+            self.written += 1
+            self.minutes.add(now_ms // 60_000)
+            self._next = next(self._lines, None)
+            if len(pending) >= _WRITE_BYTES:
+                self._flush(pending, broken)
+        self._flush(pending, broken)
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._log.close()
+
+    def _flush(self, pending: bytearray, broken: list[int]) -> None:
+        self._log.append(pending, broken)
+        pending.clear()
+        broken.clear()

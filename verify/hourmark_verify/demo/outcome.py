@@ -1,0 +1,108 @@
+"""What the demo shows at its end: the one JSON object, and the same human-readable. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hourmark.config.loading import Config
+from hourmark_verify.demo.declarations import TYPES
+from hourmark_verify.judge.buckets import DEAD_LETTERS
+from hourmark_verify.judge.report import Kind, Report, TypeCount
+from hourmark_verify.judge.sources import NO_TYPE
+
+GRADES: Final = ("proved", "timed_out", "forced")
+
+
+def as_json(
+    report: Report, acknowledged: Mapping[str, int], config: Config, seconds: float
+) -> dict[str, Any]:
+    """See the demo's help.
+
+    Whatever else the judge objects to counts as altered: no finding is left out.
+    """
+    altered = sum(
+        count for kind, count in report.counts.items() if kind not in (Kind.LOST, Kind.DOUBLED)
+    )
+    return {
+        "types": {
+            name: _of_type(name, report, acknowledged.get(name, 0))
+            for name in sorted({*TYPES, DEAD_LETTERS})
+        },
+        "lost": report.counts[Kind.LOST],
+        "doubled": report.counts[Kind.DOUBLED],
+        "altered": altered,
+        "buckets_root": config.storage.root,
+        "webhdfs": config.storage.webhdfs,
+        "bootstrap": config.kafka.edge.bootstrap,
+        "registry": config.registry.url,
+        "seconds": round(seconds, 1),
+    }
+
+
+def faults(report: Report, acknowledged: Mapping[str, int]) -> list[str]:
+    """Why the demo must fail; empty if it must not.
+
+    Which lines are dead letters is the judge's affair, line by line.
+    """
+    found = [f"{count} {kind.value}" for kind, count in report.counts.items() if count]
+    for name, count in sorted(acknowledged.items()):
+        if (in_buckets := report.types.get(name, TypeCount()).in_buckets) < count:
+            found.append(f"{count} events of {name} were acknowledged, {in_buckets} are in buckets")
+    return found or ([] if report.content else ["nothing was compared"])
+
+
+def as_text(outcome: Mapping[str, Any]) -> str:
+    """A table."""
+    header = (
+        "type",
+        "acknowledged",
+        "in buckets",
+        "late",
+        "duplicates",
+        "dead letters",
+        "lost",
+        "grades",
+    )
+    lines = [_row(header)]
+    for name, of in outcome["types"].items():
+        grades = " ".join(f"{count} {grade}" for grade, count in of["grades"].items() if count)
+        numbers = (
+            of[key]
+            for key in (
+                "acknowledged",
+                "in_buckets",
+                "late",
+                "duplicates_removed",
+                "dead_letters",
+                "lost",
+            )
+        )
+        lines.append(_row((name, *(f"{number:,}" for number in numbers), grades)))
+    lines.append(
+        f"\nlost {outcome['lost']}, doubled {outcome['doubled']}, altered "
+        f"{outcome['altered']}; {outcome['seconds']} s"
+    )
+    lines.append(f"buckets: {outcome['buckets_root']}  (WebHDFS {outcome['webhdfs']})")
+    return "\n".join(lines)
+
+
+def _of_type(name: str, report: Report, acknowledged: int) -> dict[str, Any]:
+    count = report.types.get(name, TypeCount())
+    # Dead letters are counted with the type that they claimed; those that claimed none, with the
+    # dead letters themselves.
+    claimed = report.types.get(NO_TYPE, TypeCount()) if name == DEAD_LETTERS else count
+    return {
+        "acknowledged": acknowledged,
+        "in_buckets": count.in_buckets,
+        "late": count.late,
+        "duplicates_removed": count.duplicates_removed,
+        "dead_letters": claimed.dead_letters,
+        "lost": claimed.lost,
+        "grades": {grade: count.grades.get(grade, 0) for grade in GRADES},
+    }
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    first, *middle, last = cells
+    return f"{first:<14}" + "".join(f"{cell:>14}" for cell in middle) + f"  {last}"

@@ -1,0 +1,84 @@
+"""File ids, event ids and range ids, read from the design's text and written a second time.
+
+file id   32 hex digits of BLAKE2b-128 over device, inode and birth time in ns, 8 bytes big-endian each
+event id  UUID version 8: 48 bits of event time (Unix ms), then the first 74 bits of BLAKE2b-80 over the parts "line", host id,
+          file id, generation, offset, line without its LF; each part preceded by its length in 4
+          bytes, big-endian. Of an API event with an id of its own: over "client", type, that id
+range id  BLAKE2b-64 over "range", the range's fields as text, and its bytes, framed alike
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from typing import Final
+
+from hourmark_verify.judge.statx import birth_ns
+
+_LOW: Final = (1 << 62) - 1  # of the 74 bits, those after the variant
+
+
+def file_id(descriptor: int) -> str:
+    """The id of an open file."""
+    status = os.fstat(descriptor)
+    digest = hashlib.blake2b(digest_size=16)
+    for number in (status.st_dev, status.st_ino, birth_ns(descriptor)):
+        digest.update(number.to_bytes(8, "big"))
+    return digest.hexdigest()
+
+
+def digest_bits(host_id: str, file: str, generation: int, offset: int, line: bytes) -> int:
+    """The 74 bits that an event's id must carry after its time, as a number."""
+    parts = (
+        b"line",
+        host_id.encode(),
+        file.encode(),
+        generation.to_bytes(8, "big"),
+        offset.to_bytes(8, "big"),
+        line,
+    )
+    return _bits(parts)
+
+
+def client_bits(event_type: str, client_id: str) -> int:
+    """The same of an API event that has an id of its client's."""
+    return _bits((b"client", event_type.encode(), client_id.encode()))
+
+
+def range_id(fields: Iterable[object], content: bytes) -> bytes:
+    """`fields`: host id, file id, generation, start, end, observed_at in ms, rules, zone, source,
+    path, host, part.
+
+    Then names and values of what else a range says: record_start and its pattern; fields, as JSON
+    sorted by name.
+    """
+    parts = (b"range", *(str(field).encode(errors="surrogateescape") for field in fields), content)
+    return _digest(parts, 8)
+
+
+def _bits(parts: Iterable[bytes]) -> int:
+    return (
+        int.from_bytes(_digest(parts, 10), "big") // 64
+    )  # 80 bits, of which the last 6 are not used
+
+
+def _digest(parts: Iterable[bytes], size: int) -> bytes:
+    digest = hashlib.blake2b(digest_size=size)
+    for part in parts:
+        digest.update(len(part).to_bytes(4, "big"))
+        digest.update(part)
+    return digest.digest()
+
+
+def event_id(time_ms: int, bits: int) -> bytes:
+    """The UUID of version 8 with this time and digest."""
+    return (
+        time_ms % (1 << 48) << 80 | 8 << 76 | bits >> 62 << 64 | 2 << 62 | bits & _LOW
+    ).to_bytes(16, "big")
+
+
+def digest_of(made: bytes) -> int:
+    """The 74 bits that an id carries after its time."""
+    number = int.from_bytes(made, "big")
+    return (number >> 64 & 0xFFF) << 62 | number & _LOW

@@ -1,0 +1,371 @@
+"""Events matched with the lines they claim by (file id, generation, position), or with their API
+senders' records by id.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from hourmark_verify.judge.buckets import DEAD_LETTERS
+from hourmark_verify.judge.expectations import Destroyed, Expectations
+from hourmark_verify.judge.identity import client_bits, digest_bits, digest_of, event_id, range_id
+from hourmark_verify.judge.ids import IdSet
+from hourmark_verify.judge.lines import Expected, LineReader
+from hourmark_verify.judge.report import FileCount, Kind, Report
+from hourmark_verify.judge.sources import Line, SourceFile
+from hourmark_verify.judge.values import same
+
+Event = Mapping[str, Any]
+Place = tuple[str, int]  # file id, generation
+ENVELOPE: Final = ("event_id", "event_time", "host", "source", "file", "position")
+_OF_DEAD: Final = ("detail", "range_id", "range_start", "range_end", "rules", "declared_source")
+_DETAIL_CHARS_MAX: Final = 500
+
+
+@dataclasses.dataclass
+class Matcher:
+    """Takes all events once, then settles with the lines that none of them claimed."""
+
+    told: Expectations
+    sources: dict[tuple[str, int], SourceFile]
+    report: Report
+
+    def __post_init__(self) -> None:
+        told = self.told
+        self._newest = LineReader(told, told.types)
+        self._earlier = {rules: LineReader(told, types) for rules, types in told.earlier.items()}
+        self._places: list[
+            str
+        ] = []  # bucket files, by the number that SourceFile.where holds, less one
+        self._ids = IdSet()
+        self._api = {
+            (row.type, row.time_ms, client_bits(row.type, row.event_id)): row for row in told.api
+        }
+        self._posted: set[tuple[str, int, int]] = set()  # those of them that were found
+        self._waived: dict[str, set[int]] = {}  # by source: lines whose events were destroyed
+        self._ranges: dict[tuple[object, ...], bytes] = {}
+        self._copied = [source for source in self.sources.values() if source.told.copied]
+        self._read_in: dict[
+            Place, SourceFile
+        ] = {}  # by file id and generation of a copied file: the last that its lines were in
+
+    def readers(self, event_type: str, fields: list[Any]) -> list[LineReader]:
+        """Of the revisions that declare exactly these fields of the type; of all, where
+        none does.
+        """
+        every = [self._newest, *self._earlier.values()]
+        return [
+            r for r in every if event_type in r.types and r.types[event_type].declares(fields)
+        ] or every
+
+    def take(self, event_type: str, path: str, event: Event, readers: list[LineReader]) -> None:
+        """An event of the bucket file `path`, made under a revision of one of these readers."""
+        position = event["position"]
+        if event["file"] is None:
+            return self._take_posted(event_type, path, event, readers)
+        source = self._source_of(event)
+        if source is None:
+            return self._foreign(path, event)
+        line = source.line_at(position)
+        if line is None or line.start != position:
+            what = "but no terminated line is there" if line is None else "but no line starts there"
+            return self.report.add(Kind.UNEXPECTED, source.name, f"in {path}, {what}", position)
+        if line.blank and self.told.blank_lines == "counted":
+            return self.report.add(
+                Kind.UNEXPECTED, source.name, f"in {path}, but the line there is blank", position
+            )
+        if (before := source.where[line.index]) != 0:
+            detail = f"in {path} again, after {self._places[before - 1]}"
+            return self.report.add(Kind.DOUBLED, source.name, detail, position)
+        if self._places[-1:] != [path]:
+            self._places.append(path)
+        source.where[line.index] = len(self._places)
+        self.report.beyond += line.index >= source.required
+        host_id, bits = _host_of(source, line, event)
+        observed = self.told.observed_ms
+        if event_type == DEAD_LETTERS:  # it says when it was made, and under which rules
+            observed, readers = (
+                (event["event_time"],) * 2,
+                [self._earlier.get(event.get("rules", ""), self._newest)],
+            )
+        readings = (
+            reader.read(source.told, line.content, line.part, observed, line.container)
+            for reader in readers
+        )
+        faults = [
+            *self._id_faults(event, bits),
+            *self._least_faults(event_type, event, readings, source.hosts),
+        ]
+        if not source.names(event["source"]):
+            faults.append(f"its source is {event['source']!r}")
+        if event_type == DEAD_LETTERS and not faults:
+            faults += self._range_faults(source, line, event, host_id)
+        return self._object(source.name, position, path, faults)
+
+    def _source_of(self, event: Event) -> SourceFile | None:
+        """The file that an event is of.
+
+        Of copied ones it may be any: its id is made of its line, which one alone has there.
+        """
+        place = _place(event)
+        source = self.sources.get(place)
+        if not self._copied or (source is not None and not source.told.copied):
+            return source
+        likely = [self._read_in[place]] if place in self._read_in else []
+        for copy in itertools.chain(likely, self._copied):
+            line = copy.line_at(event["position"])
+            of_it = (
+                line is not None
+                and line.start == event["position"]
+                and _host_of(copy, line, event)[1]
+            )
+            if of_it == digest_of(event["event_id"]):
+                self._read_in[place] = copy
+                return copy
+        return source
+
+    def waive(self, row: Destroyed) -> bool:
+        """After the last event: its line, or sender's record, is missed no more.
+
+        Whether it would be, for the first time.
+        """
+        said = bytes.fromhex(row.event_id)
+        if event_id(row.time_ms, digest_of(said)) != said:
+            return self._of_nothing(row)
+        if row.file_id is None:
+            key = row.type, row.time_ms, digest_of(said)
+            if key not in self._api:
+                return self._of_nothing(row)
+            missing = key not in self._posted
+            self._posted.add(key)
+            return missing
+        claim = {
+            "event_id": said,
+            "file": {"id": row.file_id, "generation": row.generation},
+            "position": row.position,
+        }
+        source = self._source_of(claim)
+        line = source.line_at(row.position) if source is not None else None
+        if source is None or line is None or source.type_of(line.index) != row.type:
+            return self._of_nothing(row)
+        if _host_of(source, line, claim)[1] not in (None, digest_of(said)):
+            return self._of_nothing(row)
+        waived = self._waived.setdefault(source.name, set())
+        missing = source.where[line.index] == 0 and line.index not in waived
+        waived.add(line.index)
+        return missing
+
+    def _of_nothing(self, row: Destroyed) -> bool:
+        self.report.add(
+            Kind.SOURCE,
+            row.type,
+            f"event {row.event_id} was destroyed, and is of no line or sender",
+            row.position,
+        )
+        return False
+
+    def settle(self) -> None:
+        """After all that: ids that occur twice, and lines that are nowhere; counts lines by file
+        and type.
+        """
+        for twice in self._ids.twice():
+            self.report.add(
+                Kind.DOUBLED, self.told.root, f"more than one event has the id {twice.hex()}"
+            )
+        for source in self.sources.values():
+            self._settle_file(source)
+        for row in (row for key, row in self._api.items() if key not in self._posted):
+            detail = f"the event {row.event_id!r} of {row.type} is in no closed bucket"
+            self.report.add(Kind.LOST, row.client, detail, row.position)
+
+    def _take_posted(
+        self, event_type: str, path: str, event: Event, readers: list[LineReader]
+    ) -> None:
+        """An event of the API: known by its type, time and id."""
+        bits = digest_of(event["event_id"])
+        key = event_type, event["event_time"], bits
+        row = self._api.get(key)
+        if row is None:
+            return self._foreign(path, event)
+        if key in self._posted:
+            return self.report.add(Kind.DOUBLED, row.client, f"in {path} again", row.position)
+        self._posted.add(key)
+        self.report.posted += 1
+        readings = (reader.posted(row) for reader in readers)
+        faults = [
+            *self._id_faults(event, bits),
+            *self._least_faults(event_type, event, readings, ()),
+        ]
+        if (event["source"], event["position"]) != (row.client, row.position):
+            faults.append(f"its sender is {row.client}, its position {row.position}")
+        return self._object(row.client, row.position, path, faults)
+
+    def _foreign(self, path: str, event: Event) -> None:
+        if self.told.other_files == "ignore":
+            self.report.others += 1
+            self._object(event["source"], event["position"], path, [*self._id_faults(event, None)])
+        else:
+            detail = f"in {path}, but no source file or sender knows of it"
+            self.report.add(Kind.UNEXPECTED, event["source"], detail, event["position"])
+
+    def _least_faults(
+        self, event_type: str, event: Event, readings: Iterable[Expected], hosts: tuple[str, ...]
+    ) -> list[str]:
+        """By the reading that fits best."""
+        by_reading = []
+        for expected in readings:
+            by_reading.append([*self._faults(event_type, event, expected, hosts)])
+            if not by_reading[-1]:
+                break
+        return min(by_reading, key=len)
+
+    def _faults(
+        self, event_type: str, event: Event, expected: Expected, hosts: tuple[str, ...]
+    ) -> Iterator[str]:
+        if expected.type != event_type:
+            yield f"its line is {expected}, not one of {event_type}"
+            return
+        known = {*ENVELOPE, *expected.fields, *(_OF_DEAD if event_type == DEAD_LETTERS else ())}
+        if event.keys() != known:
+            yield f"it has the fields {sorted(event.keys() ^ known)} too many or too few"
+            return
+        earliest, latest = self.told.observed_ms
+        if expected.time_ms is not None and expected.time_ms != event["event_time"]:
+            yield f"its line has the time {expected.time_ms} ms, the event {event['event_time']} ms"
+        elif expected.time_ms is None and not earliest <= event["event_time"] <= latest:
+            yield f"it was observed at {event['event_time']} ms, when nothing was delivered"
+        hosts = hosts if expected.host is None else (expected.host,)
+        if hosts and event["host"] not in hosts:
+            yield f"its host is {event['host']!r}, the line's {' or '.join(hosts)!r}"
+        for name, value in expected.fields.items():
+            if not same(event[name], value):
+                yield f"field {name} is {_shown(event[name])}, by its line it is {_shown(value)}"
+        if event_type == DEAD_LETTERS:
+            detail = event["detail"]
+            if not 0 < len(detail) <= _DETAIL_CHARS_MAX or expected.says not in detail:
+                yield f"its detail {detail!r} does not say what is wrong ({expected.says})"
+
+    def _id_faults(self, event: Event, bits: int | None) -> Iterator[str]:
+        said: bytes = event["event_id"]
+        expected = event_id(event["event_time"], digest_of(said) if bits is None else bits)
+        if said == expected:
+            self._ids.add(said)
+        else:
+            yield f"its event id is {said.hex()}, by its time and what it is of {expected.hex()}"
+
+    def _range_faults(
+        self, source: SourceFile, line: Line, event: Event, host_id: str | None
+    ) -> Iterator[str]:
+        """Of a dead letter: what it says of its range."""
+        start, end, told = event["range_start"], event["range_end"], self.told
+        piece = line.start, line.start + len(line.content) + (line.part != "chunk")
+        if not (start <= line.start and piece[1] <= end) or (
+            line.part != "lines" and (start, end) != piece
+        ):
+            yield f"its range, {start} to {end}, is not one that holds it"
+        if told.rules is not None and event["rules"] not in told.rules:
+            yield f"the rules {event['rules']} were never in force"
+        if source.told.source not in (None, event["declared_source"]):
+            yield f"its declared source is {event['declared_source']}"
+        if host_id is not None and event["range_id"] != self._range_id(
+            host_id, source, line, event
+        ):
+            yield "its range id is not that of this range"
+
+    def _range_id(self, host_id: str, source: SourceFile, line: Line, event: Event) -> bytes:
+        start, end = event["range_start"], event["range_end"]
+        fields = (
+            host_id,
+            *_place(event),
+            start,
+            end,
+            event["event_time"],
+            event["rules"],
+            source.told.zone,
+            event["declared_source"],
+            event["source"],
+            event["host"],
+            line.part,
+            *source.told.extras(),
+        )
+        if fields not in self._ranges:
+            self._ranges[fields] = range_id(fields, source.read(start, max(start, end)))
+        return self._ranges[fields]
+
+    def _object(self, of: str, position: int, path: str, faults: list[str]) -> None:
+        if faults:
+            self.report.add(Kind.ALTERED, of, f"in {path}: {'; '.join(faults)}", position)
+
+    def _settle_file(self, source: SourceFile) -> None:
+        count = FileCount(path=source.name, lines=source.required)
+        self.report.files.append(count)
+        dead_places = {
+            number
+            for number, path in enumerate(self._places, 1)
+            if path.startswith(f"{DEAD_LETTERS}/")
+        }
+        dead, waived = set(), self._waived.get(source.name, ())
+        for index, place in enumerate(source.where[: source.required]):
+            start = source.starts[index]
+            if place == 0 and index in waived:
+                count.destroyed += 1
+                continue
+            if place == 0 and self._may_be_nowhere(source, start):
+                count.blanks += 1
+                continue
+            by_type = self.report.of_type(source.type_of(index))
+            by_type.expected += 1
+            if place == 0:
+                count.lost += 1
+                by_type.lost += 1
+                self.report.add(
+                    Kind.LOST, source.name, "in no closed bucket and no dead letter", start
+                )
+            elif place in dead_places:
+                count.dead_letters += 1
+                by_type.dead_letters += 1
+                if (
+                    source.part_of(index) == "lines"
+                ):  # how the others are cut is no word of their writer's
+                    dead.add(start)
+            else:
+                count.in_buckets += 1
+        if source.record is not None:
+            for position in sorted(dead ^ {*source.record.broken}):
+                what = (
+                    "whole, and it is a dead letter"
+                    if position in dead
+                    else "broken, and it is no dead letter"
+                )
+                self.report.add(
+                    Kind.ALTERED, source.name, f"the writer wrote this line {what}", position
+                )
+
+    def _may_be_nowhere(self, source: SourceFile, start: int) -> bool:
+        line = source.line_at(start)
+        return self.told.blank_lines != "read" and line is not None and line.blank
+
+
+def _place(event: Event) -> Place:
+    """Which file it says it is of, as it was then."""
+    return event["file"]["id"], event["file"]["generation"]
+
+
+def _host_of(source: SourceFile, line: Line, event: Event) -> tuple[str | None, int | None]:
+    """The one of the file's host ids that the event's id was made with (or, if with none, the
+    last), and the id's digest.
+    """
+    host_id = bits = None
+    for host_id in source.host_ids:
+        bits = digest_bits(host_id, *_place(event), line.start, line.content)
+        if bits == digest_of(event["event_id"]):
+            break
+    return host_id, bits
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 80 else f"{text[:80]}… ({len(text)} characters)"

@@ -1,0 +1,47 @@
+"""Whether a closed bucket ever changed: all that is in closed buckets, taken at one time, compared
+at another.
+
+A file that was replaced by its equal has another file id or modification time.
+"""
+
+from __future__ import annotations
+
+from hourmark_verify.judge.buckets import by_bucket, changes, read_tree
+from hourmark_verify.judge.report import Kind, Report
+from hourmark_verify.judge.webhdfs import WebHdfs, hdfs_path
+
+Snapshot = dict[
+    str, dict[str, list[object]]
+]  # bucket's path below the root → path in it → file id, time, BLAKE2b-128
+
+
+def take_snapshot(hdfs: WebHdfs, root: str) -> Snapshot:
+    """All closed buckets as they are."""
+    base = hdfs_path(root)
+    return {
+        bucket: {
+            name: [
+                entry.id,
+                entry.modified_ms,
+                "" if entry.folder else _digest(hdfs, f"{base}/{bucket}/{name}"),
+            ]
+            for name, entry in entries.items()
+        }
+        for bucket, entries in by_bucket(read_tree(hdfs, base)).items()
+    }
+
+
+def compare_snapshot(hdfs: WebHdfs, root: str, snapshot: Snapshot, report: Report) -> None:
+    """Object to each bucket of the snapshot that is not as it was; buckets closed since are none of
+    its business.
+    """
+    if not snapshot:
+        report.add(Kind.CHANGED, root, "the snapshot holds no bucket, so nothing was compared")
+    for path, fault in changes(snapshot, take_snapshot(hdfs, root)):
+        report.add(Kind.CHANGED, path, fault)
+
+
+def _digest(hdfs: WebHdfs, file: str) -> str:
+    opened = hdfs.open(file)
+    opened.content.close()
+    return opened.blake2b

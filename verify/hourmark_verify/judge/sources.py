@@ -1,0 +1,266 @@
+"""The lines of the source files: where each starts, of which type it is, and where it was found."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import hashlib
+import itertools
+import os
+from array import array
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from hourmark_verify.judge import rfc5424
+from hourmark_verify.judge.containers import Written, written
+from hourmark_verify.judge.expectations import Expectations, FileExpectation
+from hourmark_verify.judge.expectations import Written as WriterRecord
+from hourmark_verify.judge.identity import file_id
+from hourmark_verify.judge.records import Begins, pieces
+from hourmark_verify.judge.report import Kind, Report
+
+NO_TYPE = "(none)"  # of a line that names no type of the expectations
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """A terminated line of a source file, or a piece of one that is over-long, terminated or not;
+    `content` is without its LF.
+    """
+
+    index: int
+    start: int
+    content: bytes
+    part: str
+    container: Written | None = None  # where it is a record of a container's log
+
+    @property
+    def blank(self) -> bool:
+        """Whether it has no byte but CR, and LF within a record."""
+        return self.part == "lines" and not self.content.strip(b"\r\n")
+
+
+class SourceFile:
+    """One file, held open, so that a rename does not matter.
+
+    By line: `starts` holds where it starts, `where` 1 + the index of the place it was found in.
+    """
+
+    def __init__(
+        self, path: Path, file: FileExpectation, types: list[str], told: Expectations
+    ) -> None:
+        self.name = str(path)
+        self.told = file
+        self.hosts, self.host_ids = file.host or told.host, file.host_id or told.host_id
+        self.record: WriterRecord | None = None  # the writer's
+        self._types, self._line_bytes_max = types, told.line_bytes_max
+        self._file = path.open("rb")
+        self.id = file_id(self._file.fileno())
+        self.starts = array("Q")
+        self._type_codes = bytearray()
+        self._end = 0  # of the last line, or piece of one, that can have been sent
+        self.where = array("I")
+        self._begins = (
+            Begins(file.record_start, file.flushed) if file.record_start is not None else None
+        )
+        self._pieces = set[int]()  # of over-long records, all but the last
+        self._extend()
+        size = self._end if file.size is None else file.size
+        self.required = sum(
+            self._next(index) <= size for index in range(len(self.starts))
+        )  # the rest need not be there
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def line_at(self, position: int) -> Line | None:
+        """The line or piece that holds this byte, or None where nothing that can have been sent
+        does.
+        """
+        if position >= self._end:
+            self._extend()  # logs grow
+        index = bisect_right(self.starts, position) - 1
+        if index < 0 or position >= self._end:
+            return None
+        start = self.starts[index]
+        return Line(
+            index,
+            start,
+            self.read(start, self._next(index)).removesuffix(b"\n"),
+            self.part_of(index),
+        )
+
+    def part_of(self, index: int) -> str:
+        """What a range calls it: lines, or of an over-long line: chunk, last-chunk."""
+        start, end = self.starts[index], self._next(index)
+        if self._begins is not None:
+            before = index > 0 and self.starts[index - 1] in self._pieces
+            return "chunk" if start in self._pieces else "last-chunk" if before else "lines"
+        if self.read(end - 1, end) != b"\n":
+            return "chunk"
+        return "lines" if start == 0 or self.read(start - 1, start) == b"\n" else "last-chunk"
+
+    def read(self, start: int, end: int) -> bytes:
+        """Bytes of the file."""
+        return os.pread(self._file.fileno(), end - start, start)
+
+    def type_of(self, index: int) -> str:
+        """The type that a line says it is of; NO_TYPE where it says none that is known."""
+        return self._types[self._type_codes[index]]
+
+    def names(self, path: str) -> bool:
+        """Whether lines may have been read under this path."""
+        return path == self.name or fnmatchcase(path, self.told.read_as or self.told.path)
+
+    def digest(self) -> tuple[int, str]:
+        """Size and BLAKE2b-128 of all that is in the file."""
+        self._file.seek(0)
+        digest = hashlib.file_digest(self._file, lambda: hashlib.blake2b(digest_size=16))
+        return self._file.tell(), digest.hexdigest()
+
+    def _next(self, index: int) -> int:
+        return self.starts[index + 1] if index + 1 < len(self.starts) else self._end
+
+    def _extend(self) -> None:
+        """Index from `_end` on: terminated lines, and the full pieces of one that is over-long, be
+        it terminated or not.
+        """
+        if self._begins is not None:
+            return self._extend_records(self._begins)
+        in_line = self._end > 0 and self.read(self._end - 1, self._end) != b"\n"
+        while True:
+            self._file.seek(self._end)
+            at_most = self._line_bytes_max + (
+                not in_line
+            )  # a line of the very limit is none of pieces
+            piece = self._file.readline(at_most)
+            terminated = piece.endswith(b"\n")
+            if not terminated and len(piece) < at_most:
+                return None
+            code = (
+                self._type_codes[-1]
+                if in_line
+                else self._types.index(self._claimed(piece.removesuffix(b"\n")))
+            )
+            self.starts.append(self._end)
+            self._type_codes.append(code)
+            self.where.append(0)
+            self._end += len(piece) if terminated else self._line_bytes_max
+            in_line = not terminated
+
+    def _extend_records(self, begins: Begins) -> None:
+        """The same of records; the last is taken to be whole.
+
+        One over the limit that has no end yet is not judged.
+        """
+        self._file.seek(self._end)
+        start, first = self._end, b""
+        while (line := self._file.readline()).endswith(b"\n"):
+            at = self._file.tell() - len(line)
+            if first and begins(at, line):
+                self._add_record(start, at, first)
+                start, first = at, b""
+            first = first or line
+        if first:
+            self._add_record(start, self._file.tell() - len(line), first)
+
+    def _add_record(self, start: int, end: int, first: bytes) -> None:
+        code = self._types.index(self._claimed(first.removesuffix(b"\n")))
+        for at, last in pieces(start, end - start, self._line_bytes_max):
+            self.starts.append(at)
+            self._type_codes.append(code)
+            self.where.append(0)
+            if not last:
+                self._pieces.add(at)
+        self._end = end
+
+    def _claimed(self, line: bytes) -> str:
+        carried = self.told.carries(self._types[1:])
+        if self.told.form != "rfc5424":
+            return carried[0] if carried else NO_TYPE
+        parts = rfc5424.split(line)
+        return parts.msgid if parts is not None and parts.msgid in carried else NO_TYPE
+
+
+class ContainerFile(SourceFile):
+    """A container's log: its lines are records, which may stand in several, with others between."""
+
+    def _extend(self) -> None:
+        """Index all of it anew: what was partial may have gone on."""
+        self._file.seek(0)
+        lines, at = [], 0
+        for line in self._file:
+            if line.endswith(b"\n"):
+                lines.append((at, line))
+            at += len(line)
+        self._records = [*written(lines, frozenset(self.told.flushed))]
+        for record in self._records[len(self.starts) :]:
+            self.starts.append(record.start)
+            self._type_codes.append(self._types.index(self._claimed(self._text(record))))
+            self.where.append(0)
+        self._end = sum(len(line) for _, line in lines)
+
+    def line_at(self, position: int) -> Line | None:
+        """The record whose first line holds this byte, or None where nothing that can have been
+        sent does.
+        """
+        if position >= self._end:
+            self._extend()
+        index = bisect_right(self.starts, position) - 1
+        if index < 0 or position >= self._end:
+            return None
+        record = self._records[index]
+        return Line(index, record.start, self._text(record), "lines", record)
+
+    def _text(self, record: Written) -> bytes:
+        return b"".join(self.read(*span) for span in record.spans)
+
+
+def open_sources(told: Expectations, report: Report) -> dict[tuple[str, int], SourceFile]:
+    """All source files by (file id, generation), each once by device and inode; objects to those
+    that are not as written.
+    """
+    types = [NO_TYPE, *sorted({*told.types}.union(*told.earlier.values()))]
+    assert len(types) <= 256, "a type is kept in a byte"
+    found: dict[tuple[int, int], SourceFile] = {}
+    for file in told.files:
+        # absolute globs, which Path.glob refuses
+        paths = sorted(glob.glob(file.path, recursive=True))  # noqa: PTH207
+        if not paths:
+            report.add(Kind.SOURCE, file.path, "no file is there")
+        for path in paths:
+            status = Path(path).stat()
+            inode = status.st_dev, status.st_ino
+            if inode not in found:
+                found[inode] = (ContainerFile if file.format == "cri" else SourceFile)(
+                    Path(path), file, types, told
+                )
+    if told.written is not None:
+        for path, what in _unlike(told.written, found.values()):
+            report.add(Kind.SOURCE, path, what)
+    return {(file.id, file.told.generation): file for file in found.values()}
+
+
+def _unlike(records: list[WriterRecord], files: Iterable[SourceFile]) -> Iterator[tuple[str, str]]:
+    """Writers' records without their file, and files without their writer's record.
+
+    By content: files are renamed.
+    """
+    by_content = defaultdict(list)
+    for record in records:
+        by_content[(record.bytes, record.blake2b)].append(record)
+    for file in sorted(
+        files, key=lambda file: file.told.size is not None
+    ):  # of these there need not be a record
+        matching = by_content[file.digest()]
+        its = matching.pop() if matching else None
+        if file.told.size is None:
+            file.record = its
+            if its is None:
+                yield file.name, "no writer says that it wrote this, and nothing else"
+    for record in itertools.chain(*by_content.values()):
+        yield record.path, f"its writer wrote {record.bytes} bytes, which no source file holds"
