@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.revisions import encoded
 from tests.support.service.examples import rules_of
 from tests.support.service.harness import Harness, with_service
-from tests.unit.delivery_service.test_service_ranges import code
+from tests.unit.delivery_service.edge.test_service_ranges import code
 
 from hourmark.rules.revision import PARSER, ParserVersion
 from hourmark_delivery_service.parsing.json_bodies import as_lines

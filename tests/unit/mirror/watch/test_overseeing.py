@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.clock import FakeClock
-from tests.unit.mirror.test_watching import Played, alarms_of, watch
+from tests.unit.mirror.watch.test_watching import Played, alarms_of, watch
 
 from hourmark.process.alarms import AlarmName
 from hourmark_mirror.watch.watcher import STUCK_S, UNWATCHED_S, Overseer

@@ -15,7 +15,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 from tests.support.service.examples import compiled, range_of, syslog
 from tests.support.service.harness import Harness, run, with_service
-from tests.unit.delivery_service.test_service_ranges import code
+from tests.unit.delivery_service.edge.test_service_ranges import code
 
 from hourmark_delivery_service.errors import NotDelivered
 from hourmark_delivery_service.parsing import RangeParser

@@ -12,7 +12,7 @@ from tests.support.clock import FakeClock
 from tests.support.service.examples import NOW_MS, syslog
 from tests.support.service.harness import Harness, run, running, with_service
 from tests.support.waiting import wait_for
-from tests.unit.delivery_service.test_service_queue import FakeProducer, with_queue
+from tests.unit.delivery_service.queue.test_service_queue import FakeProducer, with_queue
 
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable

@@ -17,8 +17,8 @@ from starlette.requests import Request as Http
 from tests.support.clock import FakeClock
 from tests.support.service.examples import range_of, syslog
 from tests.support.service.harness import Harness, with_service
-from tests.unit.delivery_service.test_service_encodings import PACKERS
-from tests.unit.delivery_service.test_service_ranges import code
+from tests.unit.delivery_service.edge.test_service_ranges import code
+from tests.unit.delivery_service.work.test_service_encodings import PACKERS
 
 from hourmark.records.wire import range_headers
 from hourmark_delivery_service.errors import NotNow, TooSlow

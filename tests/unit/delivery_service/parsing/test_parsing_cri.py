@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.service.examples import NOW_MS, decoded, range_of
 from tests.support.service.harness import Harness, with_service
-from tests.unit.delivery_service.test_parsing_fields import COMPILED, RULES
+from tests.unit.delivery_service.parsing.test_parsing_fields import COMPILED, RULES
 
 from hourmark.records.ranges import range_fields
 from hourmark_delivery_service.parsing import ParsedRange, parse

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 from tests.support.clock import FakeClock
-from tests.unit.mirror.test_sampling import Message
+from tests.unit.mirror.watch.test_sampling import Message
 
 from hourmark.kafka.clients import Partition
 from hourmark.process.alarms import Alarm, AlarmName

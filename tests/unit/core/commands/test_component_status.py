@@ -25,7 +25,7 @@ from hourmark.state_folder import StateFolder
 from hourmark_mirror.component_status import copied, mirror
 from hourmark_mirror.lag import Lag
 
-HERE = "tests.unit.core.test_component_status"
+HERE = "tests.unit.core.commands.test_component_status"
 DEAF = KafkaCluster(bootstrap="127.0.0.1:1, 127.0.0.1:2")
 
 

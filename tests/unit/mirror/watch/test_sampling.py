@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.mirror.test_judging import WELL, A, Looks, P
+from tests.unit.mirror.watch.test_judging import WELL, A, Looks, P
 
 from hourmark.kafka.clients import Partition
 from hourmark.process.alarms import AlarmName

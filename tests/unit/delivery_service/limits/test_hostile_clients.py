@@ -28,7 +28,7 @@ from tests.support.waiting import wait_for
 
 from hourmark.records.wire import range_headers
 
-ROOT: Final = Path(__file__).parents[3]
+ROOT: Final = Path(__file__).parents[4]
 SETTINGS: Final = ("connections_max=256", "header_seconds=2")
 RATIO: Final = 2.0
 FLOOR_S: Final = (

@@ -15,7 +15,7 @@ from hourmark.rules.event_types import read_folder
 NOW_MS = 1_800_000_000_000
 LENGTH_S = 60
 LONG_AGO_MS = 3_600_000
-EXAMPLE = Path(__file__).parents[3] / "examples" / "canary" / f"{CANARY}.toml"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "canary" / f"{CANARY}.toml"
 
 
 def passed(**ago_s: float | None) -> dict[Step, int | None]:

@@ -16,7 +16,7 @@ import pytest
 from prometheus_client import generate_latest
 from tests.support.clock import FakeClock
 from tests.support.documents import ROOT
-from tests.unit.mirror.test_judging import WELL, P
+from tests.unit.mirror.watch.test_judging import WELL, P
 
 from hourmark.errors import Unavailable, UsageError
 from hourmark.process.alarms import AlarmName

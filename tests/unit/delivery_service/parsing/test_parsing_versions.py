@@ -28,7 +28,7 @@ from hourmark_delivery_service.parsing.zones import zone_of, zone_versions
 from hourmark_delivery_service.work.framing import Framing
 from hourmark_delivery_service.work.rules_store import RulesStore
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 LINE = b"2026-11-21 02:39:58,123 INFO started\n"  # in Berlin
 LATER = ParserVersion(PARSER.parser, "2027.1")
 
@@ -84,7 +84,7 @@ def test_a_damaged_version_is_said_and_not_guessed(
 
 _PARSES = """
 import sys, tzdata
-from tests.unit.delivery_service.test_parsing_versions import asuncion
+from tests.unit.delivery_service.parsing.test_parsing_versions import asuncion
 print(tzdata.__version__, asuncion())
 """
 

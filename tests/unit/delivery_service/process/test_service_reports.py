@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.service.examples import HOST, NOW_MS, syslog
 from tests.support.service.harness import Harness, with_service
-from tests.unit.delivery_service.test_service_ranges import code
+from tests.unit.delivery_service.edge.test_service_ranges import code
 
 from hourmark.avro.framing import unframe
 from hourmark.errors import ConfigError

@@ -13,8 +13,8 @@ import pytest
 from tests.support.revisions import encoded
 from tests.support.service.examples import CLICK, NOW_MS, TYPES, compiled, rules_of
 from tests.support.service.harness import Harness, with_service
-from tests.unit.delivery_service.test_service_events import LINE, named
-from tests.unit.delivery_service.test_service_ranges import code
+from tests.unit.delivery_service.edge.test_service_events import LINE, named
+from tests.unit.delivery_service.edge.test_service_ranges import code
 
 from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.edge.events_endpoint import time_of_key

@@ -13,7 +13,7 @@ from hourmark.records import wire
 from hourmark.records.dead_letters import Reason
 from hourmark_delivery_service.edge.app import create_app
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 TEXT = (ROOT / "docs" / "http-api.md").read_text()
 
 

@@ -8,7 +8,7 @@ import uuid
 from types import SimpleNamespace
 
 import pytest
-from tests.unit.core.test_kafka_leaderless import PlayedAdmin
+from tests.unit.core.kafka.test_kafka_leaderless import PlayedAdmin
 
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka import clients

@@ -16,7 +16,7 @@ import pytest
 import zstandard
 from tests.support.service.examples import HOST, syslog
 from tests.support.service.harness import Harness, with_service
-from tests.unit.delivery_service.test_service_ranges import code
+from tests.unit.delivery_service.edge.test_service_ranges import code
 
 from hourmark.records.host_reports import HostReport
 from hourmark.records.wire import report_to_json

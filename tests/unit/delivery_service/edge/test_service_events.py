@@ -11,7 +11,7 @@ import fastavro
 import httpx
 from tests.support.service.examples import NOW_MS, TYPES, compiled
 from tests.support.service.harness import Harness, with_service
-from tests.unit.delivery_service.test_service_ranges import code
+from tests.unit.delivery_service.edge.test_service_ranges import code
 
 from hourmark.avro.framing import unframe
 from hourmark.records.audit import AuditRecord
