@@ -4,6 +4,7 @@ the file need tell.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import mmap
 import os
@@ -15,7 +16,10 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
+from hourmark_producer.files import examination
 from hourmark_producer.files.examination import content_end
+from hourmark_producer.files.fingerprints import HEAD_BYTES
+from hourmark_producer.files.tracked_file import Position
 from hourmark_producer.send import follower
 
 LINE = len(lines(1))
@@ -92,6 +96,24 @@ def test_nuls_that_stay_among_lines_are_delivered(
     assert recorder.text() == content
 
 
+@pytest.mark.parametrize("is_running", [True, False], ids=["running", "restarted"])
+def test_a_file_that_is_truncated_and_allocated_again_loses_nothing_that_was_read(
+    host: Host, recorder: Recorder, is_running: bool
+) -> None:
+    """The NULs where content was read are no content that a later truncation could destroy."""
+    host.drain(lines(20))
+    with host.running() if is_running else contextlib.nullcontext():
+        host.app.write_bytes(b"")
+        reserve(host.app, 1000, written=False)
+    with host.running():
+        at_ms = now_ms() + 1
+        wait_for(lambda: claimed_since(recorder, at_ms), "it is caught up", 30)
+    reserve(host.app, 0, written=False)
+    assert host.drain(lines(5, 20)).finished
+    assert recorder.text() == lines(25)
+    assert recorder.last.lost_bytes == 0, "all that was written was delivered"
+
+
 def test_nuls_that_are_packed_with_a_file_are_no_loss(host: Host, recorder: Recorder) -> None:
     """As where a file is rotated and packed though its writer was killed."""
     host.append(lines(1, 10_000))
@@ -128,6 +150,27 @@ def test_where_content_ends(tmp_path: Path, content: bytes, start: int, end: int
     path.write_bytes(content)
     with path.open("rb") as file:
         assert content_end(file.fileno(), len(content), start) == end
+
+
+def test_a_head_never_holds_nuls_in_whose_place_a_line_was_written_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next look would take the file for another one."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1000))
+    read = examination.read_at
+
+    def read_before_it_is_written(descriptor: int, offset: int, count: int) -> bytes:
+        found = read(descriptor, offset, count)
+        if count == HEAD_BYTES:
+            with path.open("r+b") as file:
+                file.write(lines(2))
+        return found
+
+    monkeypatch.setattr(examination, "read_at", read_before_it_is_written)
+    with path.open("rb") as file:
+        look = examination.look_into(file.fileno(), Position())
+    assert (look.size, look.found.head) == (2 * LINE, lines(2))
 
 
 def test_a_hole_is_not_read(tmp_path: Path) -> None:
