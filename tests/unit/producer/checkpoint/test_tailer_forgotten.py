@@ -12,14 +12,14 @@ from tests.support.waiting import wait_for
 from hourmark.config.groups import TailedSource
 from hourmark_producer.checkpoint.installation import CHECKPOINT
 from hourmark_producer.checkpoint.peek import peek
-from hourmark_producer.watch import retirement, scanner
+from hourmark_producer.files import waits
 
 
 @pytest.fixture
 def narrow(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
     """A host whose pattern matches the live name alone; what takes minutes takes moments."""
-    monkeypatch.setattr(retirement, "UNMATCHED_LINGER_S", 0.0)
-    monkeypatch.setattr(scanner, "FORGET_EVERY_S", 0.05)
+    monkeypatch.setattr(waits, "UNMATCHED_LINGER_S", 0.0)
+    monkeypatch.setattr(waits, "FORGET_EVERY_S", 0.05)
     host.settings["sources"] = [TailedSource(name="app", paths=[str(host.app)])]
     return host
 

@@ -23,7 +23,8 @@ from hourmark_producer.files.tracked_file import (
     Progress,
     TrackedFile,
 )
-from hourmark_producer.history.copies import BeingCopied, Looked, origin_of
+from hourmark_producer.files.waits import RetryLater
+from hourmark_producer.history.copies import Looked, origin_of
 
 
 def followed(
@@ -76,7 +77,7 @@ def test_what_begins_as_a_log_of_which_too_little_is_known_waits(
         len(content), lambda offset, count: content[offset : offset + count], is_new=True
     )
     if waits:
-        with pytest.raises(BeingCopied):
+        with pytest.raises(RetryLater):
             origin_of(Files([log, copy]), copy, looked)
     else:
         assert origin_of(Files([log, copy]), copy, looked) is None

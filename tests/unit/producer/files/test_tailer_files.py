@@ -17,8 +17,8 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
+from hourmark_producer.files import waits
 from hourmark_producer.files.identity import Identity, identify
-from hourmark_producer.watch import retirement
 
 
 def narrow(host: Host) -> None:
@@ -104,7 +104,7 @@ def test_a_reused_inode_without_birth_times_is_told_by_its_content(
 def test_without_birth_times_a_deleted_file_and_its_successor_never_share_ids(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retirement, "DELETED_LINGER_S", 0.0)
+    monkeypatch.setattr(waits, "DELETED_LINGER_S", 0.0)
     fixed = Identity(1, 1, 0)
     host.identify = lambda _: fixed
     with host.running(lines(10)) as tailer:
@@ -187,7 +187,7 @@ def test_a_retry_is_the_same_though_the_file_was_truncated_meanwhile(
 def test_a_deleted_file_is_read_to_its_end_and_then_frees_the_disk(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retirement, "DELETED_LINGER_S", 0.05)
+    monkeypatch.setattr(waits, "DELETED_LINGER_S", 0.05)
     recorder.behaviour = lambda one: 503 if one.number < 3 else 200
     with host.running(lines(50_000)) as tailer:
         recorder.wait_received(1)
@@ -200,7 +200,7 @@ def test_a_deleted_file_is_read_to_its_end_and_then_frees_the_disk(
 def test_a_deleted_files_unterminated_end_is_counted_as_lost(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retirement, "DELETED_LINGER_S", 0.0)
+    monkeypatch.setattr(waits, "DELETED_LINGER_S", 0.0)
     with host.running(b"whole\nhalf"):
         recorder.wait_stored(1)
         host.app.unlink()
@@ -269,7 +269,7 @@ def test_lines_are_not_skipped_when_a_file_is_rotated_while_acks_are_slow(
 def test_a_rotated_file_is_let_go_once_it_is_idle_and_read_on_should_it_match_again(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retirement, "UNMATCHED_LINGER_S", 0.0)
+    monkeypatch.setattr(waits, "UNMATCHED_LINGER_S", 0.0)
     narrow(host)
     with host.running(lines(10)) as tailer:
         recorder.wait_stored(1)

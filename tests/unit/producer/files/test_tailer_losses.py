@@ -180,7 +180,7 @@ def test_a_file_removed_while_the_agent_is_down_is_unknown_loss(
 def test_a_deleted_file_that_was_held_open_leaves_nothing_unknown(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_producer.watch.retirement.DELETED_LINGER_S", 0.0)
+    monkeypatch.setattr("hourmark_producer.files.waits.DELETED_LINGER_S", 0.0)
     with host.running(lines(10) + b"half") as tailer:
         recorder.wait_stored(1)
         host.app.unlink()

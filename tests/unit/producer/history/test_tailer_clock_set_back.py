@@ -11,13 +11,13 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark_producer.history import copies
+from hourmark_producer.files import waits
 
 
 def test_a_copy_from_the_future_is_not_waited_for_for_ever(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "COPYING_S", 0.5)
+    monkeypatch.setattr(waits, "COPYING_S", 0.5)
     with host.running(lines(200)):
         recorder.wait_text(lines(200))
         copy = host.logs / "app.log.bak"

@@ -197,7 +197,7 @@ def test_a_copy_is_known_under_each_name_that_rotation_gives(
 def test_a_copy_that_holds_less_than_was_read_before_the_truncation(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, restarts: bool
 ) -> None:
-    monkeypatch.setattr("hourmark_producer.history.copies.COPYING_S", 0.3)
+    monkeypatch.setattr("hourmark_producer.files.waits.COPYING_S", 0.3)
     copy = host.logs / "being-made"
     with host.running(lines(100)):
         recorder.wait_size(len(lines(100)))
@@ -229,7 +229,7 @@ def test_a_copy_that_holds_less_than_was_read_before_the_truncation(
 def test_a_copy_of_a_log_that_goes_on(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_producer.history.copies.COPYING_S", 0.3)
+    monkeypatch.setattr("hourmark_producer.files.waits.COPYING_S", 0.3)
     host.drain(lines(100))
     shutil.copyfile(host.app, host.logs / "app.log.1")
     host.drain(lines(20, 100))
@@ -240,7 +240,7 @@ def test_a_copy_of_a_log_that_goes_on(
 def test_another_file_that_begins_alike_is_no_copy(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_producer.history.copies.COPYING_S", 0.3)
+    monkeypatch.setattr("hourmark_producer.files.waits.COPYING_S", 0.3)
     banner = lines(30)
     host.drain(banner)
     host.drain(lines(20, 1000))
@@ -257,7 +257,7 @@ def test_another_file_that_begins_alike_is_no_copy(
 def test_a_copy_of_a_part_of_what_was_read_at_once(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, copied: int, more: int
 ) -> None:
-    monkeypatch.setattr("hourmark_producer.history.copies.COPYING_S", 0.3)
+    monkeypatch.setattr("hourmark_producer.files.waits.COPYING_S", 0.3)
     host.drain(lines(copied + more))
     host.append(lines(copied), host.logs / "app.log.1")
     os.truncate(host.app, 0)
@@ -270,7 +270,7 @@ def test_a_small_file_that_begins_as_its_log_does_is_its_own(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that was made and rotated away unseen, where every file begins with the same lines."""
-    monkeypatch.setattr("hourmark_producer.history.copies.COPYING_S", 0.3)
+    monkeypatch.setattr("hourmark_producer.files.waits.COPYING_S", 0.3)
     banner = lines(12)
     host.drain(banner + lines(50, 1000))
     host.append(banner + lines(2, 7000), host.logs / "app.log.1")
@@ -284,7 +284,7 @@ def test_a_copy_that_is_begun_while_it_is_looked_at(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was empty when it was told that it is no copy, and had all its lines when it was cut."""
-    monkeypatch.setattr("hourmark_producer.history.copies.COPYING_S", 0.3)
+    monkeypatch.setattr("hourmark_producer.files.waits.COPYING_S", 0.3)
     host.drain(lines(100))
     copy = host.logs / "app.log.1"
     copy.touch()
@@ -307,7 +307,7 @@ def test_a_copy_that_is_begun_while_it_is_looked_at(
 def test_a_small_file_that_begins_as_its_log_did_before_a_truncation_is_its_own(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_producer.history.copies.COPYING_S", 0.3)
+    monkeypatch.setattr("hourmark_producer.files.waits.COPYING_S", 0.3)
     banner = lines(12)
     host.drain(banner + lines(50, 1000))
     os.truncate(host.app, 0)
@@ -344,7 +344,7 @@ def test_a_file_that_begins_alike_is_read_though_it_is_written_all_the_time(
 def test_a_copy_in_the_making_that_has_its_first_line_alone(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_producer.history.copies.COPYING_S", 3.0)
+    monkeypatch.setattr("hourmark_producer.files.waits.COPYING_S", 3.0)
     copy, whole = host.logs / "app.log.1", lines(40)
     host.drain(lines(1))
     host.append(whole[len(lines(1)) :])

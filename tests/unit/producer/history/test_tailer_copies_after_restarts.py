@@ -17,9 +17,10 @@ from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
 from hourmark_producer.checkpoint import database as changes
+from hourmark_producer.files import waits
 from hourmark_producer.files.identity import identify
 from hourmark_producer.files.tracked_file import Position
-from hourmark_producer.history import copies, remainders
+from hourmark_producer.history import remainders
 
 
 def copytruncate(host: Host, copy: Path) -> None:
@@ -384,7 +385,7 @@ def test_what_was_left_to_a_file_is_read_in_its_copy_though_that_file_is_gone(
     """Its copy was passed over while it was whole; then it was truncated, and removed while nobody
     looked.
     """
-    monkeypatch.setattr(copies, "COPYING_S", 0.0)
+    monkeypatch.setattr(waits, "COPYING_S", 0.0)
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)
         host.drain(lines(100))

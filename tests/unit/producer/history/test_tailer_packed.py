@@ -30,7 +30,7 @@ FORMS: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_producer.history.remainders.PACKING_S", 0.3)
+    monkeypatch.setattr("hourmark_producer.files.waits.PACKING_S", 0.3)
 
 
 def narrow(host: Host) -> None:
@@ -328,7 +328,7 @@ def test_a_copy_that_is_packed_before_it_was_looked_into_is_not_sent_again(
 ) -> None:
     """It waited to be looked into when the tailer was stopped."""
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr("hourmark_producer.history.copies.COPYING_S", 60.0)
+    monkeypatch.setattr("hourmark_producer.files.waits.COPYING_S", 60.0)
     host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/app.log*"])]
     host.drain(lines(100))
     copy = host.logs / "app.log.1"

@@ -16,7 +16,8 @@ from tests.support.waiting import wait_for
 from hourmark_producer.cut.lines import Cut
 from hourmark_producer.files.remainder import Rest
 from hourmark_producer.files.tracked_file import TrackedFile
-from hourmark_producer.history.remainders import NotYet, Rests
+from hourmark_producer.files.waits import RetryLater
+from hourmark_producer.history.remainders import Rests
 
 UNREAD = lines(500)
 ITS_OWN = lines(50, 5000)
@@ -24,7 +25,7 @@ ITS_OWN = lines(50, 5000)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_producer.history.copies.COPYING_S", 0.2)
+    monkeypatch.setattr("hourmark_producer.files.waits.COPYING_S", 0.2)
 
 
 def let_the_copy_be_over_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +36,7 @@ def let_the_copy_be_over_first(monkeypatch: pytest.MonkeyPatch) -> None:
         if rest.truncated_at is not None and any(
             other.place.path.endswith(".1") for other in rests.files
         ):
-            raise NotYet("the other comes first")
+            raise RetryLater("the other comes first")
         return next_cut(rests, file, rest)
 
     monkeypatch.setattr(Rests, "next_cut", in_order)

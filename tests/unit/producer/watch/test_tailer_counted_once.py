@@ -9,14 +9,14 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark_producer.watch import retirement
+from hourmark_producer.files import waits
 
 
 def test_the_unended_line_of_a_file_that_was_packed_while_it_was_open_is_counted_once(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        retirement, "DELETED_LINGER_S", -1.0
+        waits, "DELETED_LINGER_S", -1.0
     )  # it is let go by the look that finds it deleted
     content = lines(500) + b"no end"
     rotated, packed = host.logs / "app.log.1", host.logs / "app.log.1.gz"
@@ -42,7 +42,7 @@ def test_the_unended_line_of_a_file_that_was_packed_while_it_was_open_is_counted
 def test_what_the_packed_file_holds_beyond_that_is_delivered(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retirement, "DELETED_LINGER_S", -1.0)
+    monkeypatch.setattr(waits, "DELETED_LINGER_S", -1.0)
     content = lines(500) + b"its end comes"
     rotated, packed = host.logs / "app.log.1", host.logs / "app.log.1.gz"
     host.append(content, rotated)

@@ -19,7 +19,7 @@ from hourmark.config.groups import TailedSource
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_producer.history.remainders.PACKING_S", 0.3)
+    monkeypatch.setattr("hourmark_producer.files.waits.PACKING_S", 0.3)
 
 
 def packed(host: Host, name: str, content: bytes, *, mtime_s: float | None = None) -> Path:
@@ -144,7 +144,7 @@ def test_killed_while_it_is_read(host: Host, recorder: Recorder) -> None:
 def test_one_still_being_written_is_waited_for(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_producer.history.remainders.PACKING_S", 30.0)
+    monkeypatch.setattr("hourmark_producer.files.waits.PACKING_S", 30.0)
     host.drain(lines(100))
     path = packed(host, "app.log.1.gz", lines(20_000, 100))
     content = path.read_bytes()

@@ -16,11 +16,10 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark_producer.files import examination
+from hourmark_producer.files import examination, waits
 from hourmark_producer.files.examination import content_end
 from hourmark_producer.files.fingerprints import HEAD_BYTES
 from hourmark_producer.files.tracked_file import Position
-from hourmark_producer.send import follower
 
 LINE = len(lines(1))
 
@@ -76,7 +75,7 @@ def test_a_line_half_of_which_is_not_there_yet_is_waited_for(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on NFS: the second page of what was written can be read before the first."""
-    monkeypatch.setattr(follower, "NULS_S", 1000.0)
+    monkeypatch.setattr(waits, "NULS_S", 1000.0)
     content = lines(20)
     with host.running():
         with host.app.open("wb", buffering=0) as file:
@@ -90,7 +89,7 @@ def test_nuls_that_stay_among_lines_are_delivered(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after copytruncate of a log whose writer does not append."""
-    monkeypatch.setattr(follower, "NULS_S", 0.2)
+    monkeypatch.setattr(waits, "NULS_S", 0.2)
     content = b"\0" * 5000 + lines(10)
     assert host.drain(content).finished
     assert recorder.text() == content

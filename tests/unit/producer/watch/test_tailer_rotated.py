@@ -24,7 +24,7 @@ from hourmark_producer.report.summary import Summary
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_producer.history.remainders.PACKING_S", 0.3)
+    monkeypatch.setattr("hourmark_producer.files.waits.PACKING_S", 0.3)
 
 
 @pytest.fixture(params=["app.log", "*.log", "**/app.log"])
