@@ -12,7 +12,7 @@ from typing import Any, Final, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from hourmark.config.groups import Limits, TailedSource
+from hourmark.config.groups import EventTimeLimits, TailedSource
 from hourmark.config.loading import PREFIX, Config
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
@@ -51,7 +51,7 @@ def settings_without_description() -> list[str]:
     groups: list[tuple[str, type[BaseModel]]] = [
         ("", Config),
         ("tailer.sources.", TailedSource),
-        ("limits.", Limits),
+        ("limits.", EventTimeLimits),
     ]
     return [
         name
@@ -88,8 +88,8 @@ def _sections(model: type[BaseModel], keys: tuple[str, ...]) -> Iterator[str]:
             yield f"## `[[tailer.sources]]`\n\n{_said(TailedSource)}\n"
             yield _table(TailedSource, None)
         if name == "parsing":
-            yield f"## `[limits]` in `types/sources.toml`\n\n{_said(Limits)}\n"
-            yield _table(Limits, None)
+            yield f"## `[limits]` in `types/sources.toml`\n\n{_said(EventTimeLimits)}\n"
+            yield _table(EventTimeLimits, None)
 
 
 def _table(model: type[BaseModel], keys: tuple[str, ...] | None) -> str:

@@ -19,7 +19,7 @@ from click.shell_completion import CompletionItem
 
 from hourmark.config.redaction import install_redaction, redact
 from hourmark.errors import HourmarkError, UsageError
-from hourmark.printing import called
+from hourmark.printing import launcher_command
 from hourmark.process.stopping import hold_reloads
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -221,6 +221,6 @@ def main() -> None:
     try:
         root(standalone_mode=True)
     except HourmarkError as error:
-        text = redact(str(error)).replace("`hourmark ", f"`{called()} ")
+        text = redact(str(error)).replace("`hourmark ", f"`{launcher_command()} ")
         click.echo(f"hourmark: {text}", err=True)
         sys.exit(error.exit_code)

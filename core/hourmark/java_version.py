@@ -13,7 +13,7 @@ from typing import Final
 ALLOWED: Final = (17, 21)
 
 
-def version_of(java: Path) -> int | None:
+def java_major_version(java: Path) -> int | None:
     """Major version, or None where it does not run."""
     try:
         done = subprocess.run(
@@ -21,10 +21,10 @@ def version_of(java: Path) -> int | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return parse_version(done.stderr + done.stdout) if done.returncode == 0 else None
+    return parse_java_version(done.stderr + done.stdout) if done.returncode == 0 else None
 
 
-def parse_version(words: str) -> int | None:
+def parse_java_version(words: str) -> int | None:
     """Major version in the words of `java -version`: `openjdk version "17.0.15" …`, `java version
     "1.8.0_202"`.
     """

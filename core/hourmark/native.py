@@ -19,7 +19,7 @@ _ALONE: Final = (
 )
 
 
-def load() -> tuple[ModuleType | None, str]:
+def load_native_module() -> tuple[ModuleType | None, str]:
     """The module; or None, and why."""
     try:
         from hourmark import _native
@@ -30,4 +30,4 @@ def load() -> tuple[ModuleType | None, str]:
     return _native, ""
 
 
-MODULE, WHY_NOT = load()
+MODULE, WHY_NOT = load_native_module()

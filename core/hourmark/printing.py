@@ -22,7 +22,7 @@ json_option = click.option(
 )
 
 
-def called() -> str:
+def launcher_command() -> str:
     """What is typed to run Hourmark, for a shell: its launcher says how it was called; where it is
     installed it has a name.
     """
@@ -41,12 +41,12 @@ def _escaped(match: re.Match[str]) -> str:
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else repr(match[0])[1:-1]
 
 
-def say_json(value: object) -> None:
+def print_json(value: object) -> None:
     """One object, on one line of stdout."""
     click.echo(json.dumps(value))
 
 
-def plain(value: object) -> object:  # one case for each kind of Avro value
+def to_json_value(value: object) -> object:  # one case for each kind of Avro value
     """An Avro value as JSON.
 
     Bytes are a string where they are UTF-8, otherwise {"base64": "…"} (lone surrogates would be
@@ -62,9 +62,9 @@ def plain(value: object) -> object:  # one case for each kind of Avro value
         case dt.datetime():
             return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         case Mapping():
-            return {str(name): plain(item) for name, item in value.items()}
+            return {str(name): to_json_value(item) for name, item in value.items()}
         case list() | tuple():
-            return [plain(item) for item in value]
+            return [to_json_value(item) for item in value]
         case _:
             return str(value)  # decimals, dates, times of day, UUIDs
 

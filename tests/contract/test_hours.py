@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark.kafka.topic_names import AUDIT, central_topic, edge_topic, events_topic, type_of
+from hourmark.kafka.topic_names import (
+    AUDIT,
+    central_topic,
+    edge_topic,
+    event_type_of_topic,
+    events_topic,
+)
 from hourmark.records.hours import Hour, hour_start_s
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "hours.json").read_text())
@@ -59,7 +65,7 @@ def test_topic_names_come_from_the_type_alone() -> None:
     assert central_topic("events.end-song", "edge") == "edge.events.end-song"
     assert central_topic("events.end-song", None) == "events.end-song"
     assert edge_topic("edge.events.end-song", "edge") == "events.end-song"
-    assert type_of("events.end-song") == "end-song"
-    assert type_of(AUDIT) is None
+    assert event_type_of_topic("events.end-song") == "end-song"
+    assert event_type_of_topic(AUDIT) is None
     with pytest.raises(ValueError, match="not mirrored from edge"):
         edge_topic("west.events.end-song", "edge")

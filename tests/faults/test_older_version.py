@@ -25,7 +25,7 @@ from tests.support.tailer.spooled import spooled
 
 from hourmark.process.alarms import Alarm, AlarmName
 from hourmark.records.manifest import Manifest
-from hourmark.rollback.settings import not_known
+from hourmark.rollback.settings import is_unknown
 from hourmark.rollback.version import VERSIONS
 from hourmark.rules.event_types import DEAD_LETTERS, EventType
 from hourmark.rules.line_rule import LineRule
@@ -245,7 +245,7 @@ def test_settings_that_it_does_not_know_are_those_that_it_refuses(ask: Ask) -> N
         told = sorted(names(Config))
     """
     known = set(ask(lines, None))
-    unknown = {name for name in setting_names() if not_known(name, OLDER)}
+    unknown = {name for name in setting_names() if is_unknown(name, OLDER)}
     assert unknown == set(setting_names()) - known
 
 

@@ -16,7 +16,7 @@ from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.memory_storage import MemoryStorage
 
-from hourmark.config.groups import Storage as StorageSettings
+from hourmark.config.groups import StorageSettings
 from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
 from hourmark_etl.storage import Storage, open_storage

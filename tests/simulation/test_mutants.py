@@ -19,7 +19,7 @@ from sqlalchemy import select, update
 from tests.simulation.histories import WEIGHTS, first_broken
 from tests.support.simulator.world import World
 
-from hourmark.avro.datum_check import Verdict
+from hourmark.avro.datum_check import DatumVerdict
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.manifest import Manifest
 from hourmark_etl import datums
@@ -185,7 +185,7 @@ def ids_not_compared(patch: pytest.MonkeyPatch) -> None:
 
     def verdicts(*of: Any) -> npt.NDArray[np.uint8]:
         found = real(*of)
-        return np.where(found == Verdict.OTHER_ID, np.uint8(Verdict.VALID), found)
+        return np.where(found == DatumVerdict.OTHER_ID, np.uint8(DatumVerdict.VALID), found)
 
     patch.setattr("hourmark_etl.staging.records.datum_verdicts", verdicts)
 

@@ -50,7 +50,7 @@ class Datum:
         return dict(row), stream.tell()
 
 
-def decode_grown(forms: Sequence[Datum], datum: bytes) -> dict[str, Any]:
+def decode_any_version(forms: Sequence[Datum], datum: bytes) -> dict[str, Any]:
     """As the first of `forms` that it is whole in: the newest first, each with fields at its end
     that the next has not.
 

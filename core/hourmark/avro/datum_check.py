@@ -61,7 +61,7 @@ _INT_END: Final = 1 << 31
 _UUID_CHARS: Final = 36
 
 
-class Verdict(enum.IntEnum):
+class DatumVerdict(enum.IntEnum):
     """The verdict on one datum; every value but `VALID` is a reason why it cannot be staged."""
 
     VALID = 0
@@ -81,21 +81,21 @@ class Verdict(enum.IntEnum):
     BAD_UUID = 14
 
 
-REASONS: Final[Mapping[Verdict, str]] = {
-    Verdict.NO_FRAMING: "the value is shorter than its framing",
-    Verdict.TOO_SHORT: "the datum ends before its schema does",
-    Verdict.TRAILING: "bytes follow the end of the datum",
-    Verdict.BAD_BOOLEAN: "a boolean is neither 0 nor 1",
-    Verdict.BAD_NUMBER: "a number is out of the range of its type or logical type",
-    Verdict.BAD_LENGTH: "a length is negative",
-    Verdict.BAD_TEXT: "a string is not UTF-8",
-    Verdict.BAD_ENUM: "an enum has no symbol with this index",
-    Verdict.BAD_UNION: "a union has no branch with this index",
-    Verdict.BAD_BLOCK: "a block of an array or map does not have the size that it states",
-    Verdict.TOO_DEEP: f"it is nested more than {_DEPTH_MAX} levels deep",
-    Verdict.TOO_MUCH: "it states more items than its bytes can hold",
-    Verdict.OTHER_ID: "its event id differs from the one in its key",
-    Verdict.BAD_UUID: "a string of the logical type uuid is no UUID",
+REASONS: Final[Mapping[DatumVerdict, str]] = {
+    DatumVerdict.NO_FRAMING: "the value is shorter than its framing",
+    DatumVerdict.TOO_SHORT: "the datum ends before its schema does",
+    DatumVerdict.TRAILING: "bytes follow the end of the datum",
+    DatumVerdict.BAD_BOOLEAN: "a boolean is neither 0 nor 1",
+    DatumVerdict.BAD_NUMBER: "a number is out of the range of its type or logical type",
+    DatumVerdict.BAD_LENGTH: "a length is negative",
+    DatumVerdict.BAD_TEXT: "a string is not UTF-8",
+    DatumVerdict.BAD_ENUM: "an enum has no symbol with this index",
+    DatumVerdict.BAD_UNION: "a union has no branch with this index",
+    DatumVerdict.BAD_BLOCK: "a block of an array or map does not have the size that it states",
+    DatumVerdict.TOO_DEEP: f"it is nested more than {_DEPTH_MAX} levels deep",
+    DatumVerdict.TOO_MUCH: "it states more items than its bytes can hold",
+    DatumVerdict.OTHER_ID: "its event id differs from the one in its key",
+    DatumVerdict.BAD_UUID: "a string of the logical type uuid is no UUID",
 }
 
 
@@ -118,7 +118,7 @@ def compile_schema(schema: Any) -> bytes:
 
 
 @functools.lru_cache(maxsize=4096)
-def program_of(schema_json: str) -> bytes:
+def event_program(schema_json: str) -> bytes:
     """Return the program that checks datums of this schema of events, as JSON; empty if the text is
     no such schema.
     """
@@ -197,10 +197,10 @@ def check_datums(
     )
 
 
-def check_value(words: Sequence[int], event_id: bytes, value: bytes, skip: int) -> Verdict:
+def check_value(words: Sequence[int], event_id: bytes, value: bytes, skip: int) -> DatumVerdict:
     """Return the verdict on one value, in Python. `words`: the program's."""
     if len(value) < skip:
-        return Verdict.NO_FRAMING
+        return DatumVerdict.NO_FRAMING
     datum = value[skip:]
     walk = _Walk(words, datum)
     try:
@@ -208,8 +208,8 @@ def check_value(words: Sequence[int], event_id: bytes, value: bytes, skip: int) 
     except _Refused as refused:
         return refused.verdict
     if walk.at != len(datum):
-        return Verdict.TRAILING
-    return Verdict.VALID if datum[:ID_BYTES] == event_id else Verdict.OTHER_ID
+        return DatumVerdict.TRAILING
+    return DatumVerdict.VALID if datum[:ID_BYTES] == event_id else DatumVerdict.OTHER_ID
 
 
 class _Compiler:
@@ -270,7 +270,7 @@ class _Compiler:
 
 
 class _Refused(Exception):
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, verdict: DatumVerdict) -> None:
         super().__init__(verdict)
         self.verdict = verdict
 
@@ -284,9 +284,9 @@ class _Walk:
 
     def nodes(self, refs: Sequence[int], depth: int) -> None:
         if depth == 0:
-            raise _Refused(Verdict.TOO_DEEP)
+            raise _Refused(DatumVerdict.TOO_DEEP)
         if self._visits_left < len(refs):
-            raise _Refused(Verdict.TOO_MUCH)
+            raise _Refused(DatumVerdict.TOO_MUCH)
         self._visits_left -= len(refs)
         for at in refs:
             self._node(at, depth)
@@ -298,7 +298,7 @@ class _Walk:
         elif kind == "record":
             self.nodes(self._words[at + 2 : at + 2 + self._words[at + 1]], depth - 1)
         elif kind == "union":
-            branch = self._words[at + 2 + self._index(at, Verdict.BAD_UNION)]
+            branch = self._words[at + 2 + self._index(at, DatumVerdict.BAD_UNION)]
             if _KINDS[self._words[branch]] != "null":
                 self.nodes([branch], depth - 1)
         else:
@@ -307,22 +307,22 @@ class _Walk:
     def _scalar(self, kind: str, at: int) -> None:
         if kind == "boolean":
             if self._pass(1)[0] > 1:
-                raise _Refused(Verdict.BAD_BOOLEAN)
+                raise _Refused(DatumVerdict.BAD_BOOLEAN)
         elif kind == "enum":
-            self._index(at, Verdict.BAD_ENUM)
+            self._index(at, DatumVerdict.BAD_ENUM)
         elif kind in ("int", "long", "between"):
             value = self._long()
             if (kind == "int" and not -_INT_END <= value < _INT_END) or (
                 kind == "between" and not self._is_between(value, at)
             ):
-                raise _Refused(Verdict.BAD_NUMBER)
+                raise _Refused(DatumVerdict.BAD_NUMBER)
         elif kind in ("bytes", "string"):
             self._bytes(is_text=kind == "string")
         elif kind == "uuid":
             if self._long() != _UUID_CHARS:
-                raise _Refused(Verdict.BAD_UUID)
+                raise _Refused(DatumVerdict.BAD_UUID)
             if not UUID_TEXT.fullmatch(self._pass(_UUID_CHARS).decode("latin-1").lower()):
-                raise _Refused(Verdict.BAD_UUID)
+                raise _Refused(DatumVerdict.BAD_UUID)
         elif kind != "null":
             self._pass({"float": 4, "double": 8}.get(kind) or self._words[at + 1])
 
@@ -330,7 +330,7 @@ class _Walk:
         low, high = struct.unpack("<2q", struct.pack("<4I", *self._words[at + 1 : at + 5]))
         return bool(low <= value <= high)
 
-    def _index(self, at: int, refusal: Verdict) -> int:
+    def _index(self, at: int, refusal: DatumVerdict) -> int:
         if not 0 <= (index := self._long()) < self._words[at + 1]:
             raise _Refused(refusal)
         return index
@@ -344,23 +344,23 @@ class _Walk:
             zigzag |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return (zigzag >> 1) ^ -(zigzag & 1)
-        raise _Refused(Verdict.BAD_NUMBER)
+        raise _Refused(DatumVerdict.BAD_NUMBER)
 
     def _pass(self, size: int) -> bytes:
         if len(self._datum) - self.at < size:
-            raise _Refused(Verdict.TOO_SHORT)
+            raise _Refused(DatumVerdict.TOO_SHORT)
         self.at += size
         return self._datum[self.at - size : self.at]
 
     def _bytes(self, *, is_text: bool) -> None:
         if (size := self._long()) < 0:
-            raise _Refused(Verdict.BAD_LENGTH)
+            raise _Refused(DatumVerdict.BAD_LENGTH)
         content = self._pass(size)
         if is_text:
             try:
                 content.decode()
             except UnicodeDecodeError:
-                raise _Refused(Verdict.BAD_TEXT) from None
+                raise _Refused(DatumVerdict.BAD_TEXT) from None
 
     def _blocks(self, item: int, is_map: bool, depth: int) -> None:
         while count := self._long():
@@ -368,11 +368,11 @@ class _Walk:
             if count < 0:
                 size = self._long()
                 if size < 0 or count == -(1 << 63):
-                    raise _Refused(Verdict.BAD_BLOCK)
+                    raise _Refused(DatumVerdict.BAD_BLOCK)
             start = self.at
             for _ in range(abs(count)):
                 if is_map:
                     self._bytes(is_text=True)
                 self.nodes([item], depth)
             if size is not None and self.at - start != size:
-                raise _Refused(Verdict.BAD_BLOCK)
+                raise _Refused(DatumVerdict.BAD_BLOCK)

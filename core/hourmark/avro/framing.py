@@ -101,7 +101,7 @@ def digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def frame(schema_id: int) -> bytes:
+def framing_header(schema_id: int) -> bytes:
     """What stands before the datum in a Kafka value."""
     return b"\x00" + schema_id.to_bytes(4, "big")
 

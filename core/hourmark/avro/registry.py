@@ -17,8 +17,8 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from httpx2 import HTTPError, InvalidURL
 
 from hourmark.avro.framing import Schema, canonical_json
-from hourmark.config.groups import Registry
-from hourmark.config.redaction import redact, shown
+from hourmark.config.groups import RegistrySettings
+from hourmark.config.redaction import redact, redact_setting
 from hourmark.errors import ConfigError, HourmarkError, Unavailable, UsageError
 
 _COMPATIBILITY: Final = "BACKWARD_TRANSITIVE"
@@ -39,8 +39,8 @@ class SchemaRegistry:
     Raises Unavailable, naming the URL, when it does not answer, or refuses for now.
     """
 
-    def __init__(self, settings: Registry) -> None:
-        self._name = f"the schema registry {shown(settings.url)} (registry.url)"
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._name = f"the schema registry {redact_setting(settings.url)} (registry.url)"
         self._client = _client(settings)
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class SchemaRegistry:
         return Unavailable(f"{self._name} refused {what} with {status}: {reason}; {next_step}")
 
 
-def _client(settings: Registry) -> SchemaRegistryClient:
+def _client(settings: RegistrySettings) -> SchemaRegistryClient:
     """ConfigError names the files that cannot be used."""
     files = {
         "ssl.ca.location": settings.ca,
@@ -131,7 +131,7 @@ def _client(settings: Registry) -> SchemaRegistryClient:
             f"registry.ca, registry.certificate, registry.key: {', '.join(named.values())}: {error}"
         ) from error
     except ValueError as error:
-        raise _unusable_url(f"registry.url = {shown(settings.url)}", error) from error
+        raise _unusable_url(f"registry.url = {redact_setting(settings.url)}", error) from error
 
 
 def _unusable_url(what: str, error: Exception) -> ConfigError:

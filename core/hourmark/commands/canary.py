@@ -48,7 +48,7 @@ PATIENCE_S: Final = (
 )
 
 
-class Step(StrEnum):
+class CanaryStep(StrEnum):
     """What a canary passes, in this order."""
 
     ACKNOWLEDGED = "acknowledged"  # its delivery service has it in Kafka, at the edge
@@ -57,8 +57,12 @@ class Step(StrEnum):
     CLOSED = "closed"
 
 
-def late(
-    passed: Mapping[Step, int | None], now_ms: int, bucket_seconds: int, site: str, since_ms: int
+def late_alarms(
+    passed: Mapping[CanaryStep, int | None],
+    now_ms: int,
+    bucket_seconds: int,
+    site: str,
+    since_ms: int,
 ) -> list[Alarm]:
     """The first step that no canary passed for too long, as an alarm; none where all is well.
 
@@ -67,7 +71,7 @@ def late(
     could begin. A step that there is not, as where nothing is mirrored, is left out.
     """
     for step, at_ms in passed.items():
-        allowed_s = PATIENCE_S + (bucket_seconds if step is Step.CLOSED else 0)
+        allowed_s = PATIENCE_S + (bucket_seconds if step is CanaryStep.CLOSED else 0)
         if now_ms - (since_ms if at_ms is None else at_ms) > allowed_s * 1000:
             return [
                 Alarm(
@@ -80,13 +84,13 @@ def late(
     return []
 
 
-def _said(site: str, step: Step, at_ms: int | None, now_ms: int, allowed_s: float) -> str:
+def _said(site: str, step: CanaryStep, at_ms: int | None, now_ms: int, allowed_s: float) -> str:
     if at_ms is None:
         return f"no canary of site {site} is {step} yet; at most {allowed_s:.0f} s are allowed"
     at = dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     what = (
         "canaries are closed up to"
-        if step is Step.CLOSED
+        if step is CanaryStep.CLOSED
         else f"the last canary that is {step} is of"
     )
     return (

@@ -14,7 +14,7 @@ from click.shell_completion import get_completion_class
 SHELLS: Final = ("bash", "zsh", "fish")
 
 
-def script(shell: str) -> str:
+def completion_script(shell: str) -> str:
     """What the shell reads, to complete a program `hourmark` on its path."""
     made = get_completion_class(shell)
     assert made is not None, f"click completes no {shell}"
@@ -35,4 +35,4 @@ def completion(shell: str) -> None:
       hourmark completion zsh > ~/.zfunc/_hourmark
       hourmark completion fish > ~/.config/fish/completions/hourmark.fish
     """
-    click.echo(script(shell))
+    click.echo(completion_script(shell))

@@ -23,7 +23,7 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
 from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError, Unavailable
-from hourmark.process.asking import ask_all
+from hourmark.process.parallel_calls import call_all
 
 ANSWER_SECONDS: Final = 8.0
 LOOPBACK: Final = build_opener(
@@ -40,7 +40,7 @@ COMPONENTS: Final[Mapping[str, str]] = {
 }
 
 
-class State(StrEnum):
+class ComponentState(StrEnum):
     """What is known of a component."""
 
     RUNNING = "running"
@@ -55,7 +55,7 @@ class ComponentStatus:
     whatever way.
     """
 
-    state: State
+    state: ComponentState
     detail: str
     pid: int | None = None
     heard_at_ms: int | None = None
@@ -71,11 +71,11 @@ def component_statuses(
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, ComponentStatus]:
     """Of each component of the table, in its order. Takes no longer than `seconds`."""
-    found = ask_all(
+    found = call_all(
         {name: functools.partial(_answer, place, config, now_ms) for name, place in table.items()},
         seconds,
     )
-    late = ComponentStatus(State.UNKNOWN, f"no answer within {seconds:g} s")
+    late = ComponentStatus(ComponentState.UNKNOWN, f"no answer within {seconds:g} s")
     return {name: found.get(name, late) for name in table}
 
 
@@ -86,12 +86,14 @@ def _answer(place: str, config: Config, now_ms: int) -> ComponentStatus:
         status = ask(config, now_ms)
         return dataclasses.replace(status, detail=redact(status.detail))  # it may quote an error
     except ImportError:
-        return ComponentStatus(State.UNKNOWN, f"this installation is without it ({module})")
+        return ComponentStatus(
+            ComponentState.UNKNOWN, f"this installation is without it ({module})"
+        )
     except HourmarkError as error:
-        return ComponentStatus(State.UNKNOWN, redact(str(error)))
+        return ComponentStatus(ComponentState.UNKNOWN, redact(str(error)))
 
 
-def must_listen(cluster: KafkaCluster, name: str) -> None:
+def check_listening(cluster: KafkaCluster, name: str) -> None:
     """Unavailable, at once, where no broker of the cluster listens: Kafka's own client would try
     for long.
     """
@@ -105,7 +107,7 @@ def must_listen(cluster: KafkaCluster, name: str) -> None:
     raise Unavailable(f"no broker of the {name} cluster listens at {cluster.bootstrap}")
 
 
-def age(since_ms: int, now_ms: int) -> str:
+def format_age(since_ms: int, now_ms: int) -> str:
     """`3 s`, `12 min`, `5 h`, `2 days`: human-readable."""
     seconds = max(0, now_ms - since_ms) // 1000
     for size, unit in ((86_400, "days"), (3600, "h"), (60, "min")):

@@ -17,15 +17,21 @@ import click
 from pydantic import BaseModel
 from pydantic_settings import EnvSettingsSource
 
-from hourmark.config.loading import PREFIX, Config, checked, config_file_option, read_file
-from hourmark.config.redaction import shown
-from hourmark.printing import json_option, say_json
+from hourmark.config.loading import (
+    PREFIX,
+    Config,
+    build_config,
+    config_file_option,
+    read_config_file,
+)
+from hourmark.config.redaction import redact_setting
+from hourmark.printing import json_option, print_json
 
 Keys = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Setting:
+class SettingInForce:
     """One value in force. `where` is the file or the variable that it is from, None for a
     default.
     """
@@ -54,19 +60,19 @@ def show(path: Path | None, as_json: bool) -> None:
       hourmark config show
       hourmark config show --config hourmark.toml --json
     """
-    file, values = read_file(path)
-    settings = list(in_force(file, values))
+    file, values = read_config_file(path)
+    settings = list(settings_in_force(file, values))
     if as_json:
         rows = [
             {
                 "setting": _dotted(s.keys),
-                "value": shown(s.value, s.keys[-1]),
+                "value": redact_setting(s.value, s.keys[-1]),
                 "from": s.source,
                 "where": s.where,
             }
             for s in settings
         ]
-        say_json({"file": None if file is None else str(file), "settings": rows})
+        print_json({"file": None if file is None else str(file), "settings": rows})
         return
     click.echo(f"# {'no file' if file is None else file}, and {PREFIX}… variables")
     for setting in settings:
@@ -75,20 +81,20 @@ def show(path: Path | None, as_json: bool) -> None:
         )
 
 
-def in_force(file: Path | None, values: Mapping[str, Any]) -> Iterator[Setting]:
+def settings_in_force(file: Path | None, values: Mapping[str, Any]) -> Iterator[SettingInForce]:
     """Every setting of what `file` holds and the environment, a map's entries one by one.
 
     ConfigError.
     """
-    config = checked(file, values)
+    config = build_config(file, values)
     environment = EnvSettingsSource(Config)()
     for keys, value in _leaves(config):
         if _holds(environment, keys):
-            yield Setting(keys, value, "environment", _variable(keys))
+            yield SettingInForce(keys, value, "environment", _variable(keys))
         elif _holds(values, keys):
-            yield Setting(keys, value, "file", str(file))
+            yield SettingInForce(keys, value, "file", str(file))
         else:
-            yield Setting(keys, value, "default", None)
+            yield SettingInForce(keys, value, "default", None)
 
 
 def _leaves(group: BaseModel) -> Iterator[tuple[Keys, Any]]:
@@ -131,9 +137,9 @@ def _dotted(keys: Keys) -> str:
     )
 
 
-def _text(setting: Setting) -> str:
+def _text(setting: SettingInForce) -> str:
     return (
         "(absent)"
         if setting.value is None
-        else json.dumps(shown(setting.value, setting.keys[-1]), ensure_ascii=False)
+        else json.dumps(redact_setting(setting.value, setting.keys[-1]), ensure_ascii=False)
     )

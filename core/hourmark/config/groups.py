@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from hourmark.config.redaction import add_secrets_of, shown
+from hourmark.config.redaction import add_secrets_of, redact_setting
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -23,7 +23,7 @@ Seconds = Annotated[float, Field(gt=0)]
 LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 
 
-class Group(BaseModel):
+class FrozenModel(BaseModel):
     """A group of settings: fixed once read, nothing unknown in it.
 
     The text below a setting is its description.
@@ -38,10 +38,12 @@ class Group(BaseModel):
         )  # in another process: a worker of the service, an executor of Spark
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        return ((name, shown(value, name or "")) for name, value in super().__repr_args__())
+        return (
+            (name, redact_setting(value, name or "")) for name, value in super().__repr_args__()
+        )
 
 
-class KafkaCluster(Group):
+class KafkaCluster(FrozenModel):
     """One Kafka cluster; `properties` are librdkafka's (security and the like), passed on
     unchanged.
     """
@@ -56,7 +58,7 @@ class KafkaCluster(Group):
     """security and the like, by librdkafka's names ("security.protocol"); those of security go to the mirror too"""
 
 
-class Kafka(Group):
+class KafkaSettings(FrozenModel):
     """The edge cluster takes events from the services, the central one feeds the ETL.
 
     They may be one and the same.
@@ -87,7 +89,7 @@ class Kafka(Group):
         return self
 
     @property
-    def sites(self) -> tuple[Kafka, ...]:
+    def sites(self) -> tuple[KafkaSettings, ...]:
         """The settings of each site as if it were the only one, that of `edge` first."""
         return tuple(
             self.model_copy(update={"edge": edge, "edge_alias": alias, "further_edges": {}})
@@ -105,7 +107,7 @@ class Kafka(Group):
         return self.central if self.central is not None else self.edge
 
 
-class Registry(Group):
+class RegistrySettings(FrozenModel):
     """A schema registry with Confluent's API."""
 
     url: str = "http://127.0.0.1:8081"
@@ -118,7 +120,7 @@ class Registry(Group):
     """PEM: its private key; absent: in the same file"""
 
 
-class Buckets(Group):
+class BucketSettings(FrozenModel):
     """Hourly buckets. What else parsing depends on stands beside the event types: `[limits]`."""
 
     bucket_seconds: int = 3600
@@ -138,7 +140,7 @@ class Buckets(Group):
         return value
 
 
-class Limits(Group):
+class EventTimeLimits(FrozenModel):
     """Of event times.
 
     They stand in `types/sources.toml`, so that all who apply types mean the same.
@@ -150,11 +152,11 @@ class Limits(Group):
     """an event time further back is a dead letter `too_late`"""
 
 
-class Parsing(Limits, Buckets):
+class ParsingSettings(EventTimeLimits, BucketSettings):
     """Goes into every rules revision, so that parsing stays a pure function of the range."""
 
 
-class ServiceTls(Group):
+class ServiceTls(FrozenModel):
     """TLS of the Event Delivery Service, 1.2 or newer.
 
     Files that change are read again, at once on SIGHUP.
@@ -176,7 +178,7 @@ class ServiceTls(Group):
         return self
 
 
-class Service(Group):
+class ServiceSettings(FrozenModel):
     """The Event Delivery Service."""
 
     host: str = "127.0.0.1"
@@ -239,7 +241,7 @@ class Service(Group):
         return self
 
 
-class TailedSource(Group):
+class TailedSource(FrozenModel):
     """Files of one kind on this host.
 
     `name` is a source that `hourmark types apply` knows; it decides how lines are parsed.
@@ -270,7 +272,7 @@ class TailedSource(Group):
     """said of every event, as `{ team = "pay" }`: fields of its type of that name have it where the record says nothing"""
 
 
-class TailerTls(Group):
+class TailerTls(FrozenModel):
     """TLS of the File Tailer, to services of https://. Files that change are read again."""
 
     ca: Path | None = None
@@ -287,14 +289,14 @@ class TailerTls(Group):
         return self
 
 
-class Spool(Group):
+class SpoolSettings(FrozenModel):
     """What sources with `input` received, in `state_dir`, until it is acknowledged."""
 
     bytes_max: int = Field(1 << 30, ge=1 << 16)
     """on disk, for each source; past it senders over connections wait, and datagrams are lost and counted"""
 
 
-class SyslogTls(Group):
+class SyslogTls(FrozenModel):
     """TLS of what listens for syslog, 1.2 or newer. Files that change are read again."""
 
     certificate: Path | None = None
@@ -311,7 +313,7 @@ class SyslogTls(Group):
         return self
 
 
-class Syslog(Group):
+class SyslogSettings(FrozenModel):
     """What listens for syslog."""
 
     beyond_loopback: bool = False
@@ -326,7 +328,7 @@ class Syslog(Group):
     """certificates, for `syslog+tls://`"""
 
 
-class Tailer(Group):
+class TailerSettings(FrozenModel):
     """The File Tailer."""
 
     state_dir: Path = Path("/var/lib/hourmark/tailer")
@@ -361,15 +363,15 @@ class Tailer(Group):
     """loopback, because there is no authentication"""
     unwell_seconds: Seconds = 60.0
     """so long without a look at the files, a report or an acknowledged range that is due, and /healthz says 503"""
-    spool: Spool = Spool()
+    spool: SpoolSettings = SpoolSettings()
     """of sources that receive"""
-    syslog: Syslog = Syslog()
+    syslog: SyslogSettings = SyslogSettings()
     """of sources whose input is syslog"""
     sources: list[TailedSource] = []
     """what is tailed: tables `[[tailer.sources]]`, see below"""
 
 
-class Storage(Group):
+class StorageSettings(FrozenModel):
     """Where staged files and buckets live."""
 
     root: str = "hdfs://127.0.0.1:8020/hourmark"
@@ -389,7 +391,7 @@ class Storage(Group):
         return value.rstrip("/")
 
 
-class Etl(Group):
+class EtlSettings(FrozenModel):
     """The PySpark job."""
 
     ledger: str = "sqlite:////var/lib/hourmark/ledger.sqlite"
@@ -430,7 +432,7 @@ class Etl(Group):
     """loopback, because there is no authentication"""
 
 
-class Types(Group):
+class TypesSettings(FrozenModel):
     """Where the declarations of event types and sources are."""
 
     dir: Path = Path("types")
@@ -440,7 +442,7 @@ class Types(Group):
     run` applies while that is at most 300 buckets ago; others begin when they are applied, as all do where this is absent"""
 
 
-class Mirror(Group):
+class MirrorSettings(FrozenModel):
     """MirrorMaker 2, run by `hourmark mirror run`."""
 
     java: str = "java"

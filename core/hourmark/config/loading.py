@@ -29,18 +29,18 @@ from pydantic_settings import (
 )
 
 from hourmark.config.groups import (
-    Buckets,
-    Etl,
-    Kafka,
-    Mirror,
-    Registry,
-    Service,
-    Storage,
-    Tailer,
-    Types,
+    BucketSettings,
+    EtlSettings,
+    KafkaSettings,
+    MirrorSettings,
+    RegistrySettings,
+    ServiceSettings,
+    StorageSettings,
+    TailerSettings,
+    TypesSettings,
 )
-from hourmark.config.redaction import add_secrets_of, shown
-from hourmark.config.references import resolved
+from hourmark.config.redaction import add_secrets_of, redact_setting
+from hourmark.config.references import resolve_references
 from hourmark.errors import ConfigError
 
 PREFIX: Final = "HOURMARK_"
@@ -62,22 +62,22 @@ class Config(BaseSettings):
         nested_model_default_partial_update=True,
     )
 
-    kafka: Kafka = Kafka()
-    registry: Registry = Registry()
-    parsing: Buckets = Buckets()
-    service: Service = Service()
-    tailer: Tailer = Tailer()
-    mirror: Mirror = Mirror()
-    storage: Storage = Storage()
-    etl: Etl = Etl()
-    types: Types = Types()
+    kafka: KafkaSettings = KafkaSettings()
+    registry: RegistrySettings = RegistrySettings()
+    parsing: BucketSettings = BucketSettings()
+    service: ServiceSettings = ServiceSettings()
+    tailer: TailerSettings = TailerSettings()
+    mirror: MirrorSettings = MirrorSettings()
+    storage: StorageSettings = StorageSettings()
+    etl: EtlSettings = EtlSettings()
+    types: TypesSettings = TypesSettings()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """of the log on stderr, of every command"""
 
     @model_validator(mode="before")
     @classmethod
     def _with_references(cls, values: Any) -> Any:
-        found = resolved(values)
+        found = resolve_references(values)
         add_secrets_of(found)  # before they are checked: an error of that must not show them
         return found
 
@@ -100,12 +100,12 @@ def load_config(path: Path | None = None) -> Config:
     `path` None looks where the module's docstring says; no file at all means the defaults and the
     environment.
     """
-    return checked(*read_file(path))
+    return build_config(*read_config_file(path))
 
 
-def read_file(path: Path | None) -> tuple[Path | None, dict[str, Any]]:
+def read_config_file(path: Path | None) -> tuple[Path | None, dict[str, Any]]:
     """The file that is used, if any, and what stands in it. ConfigError if it cannot be read."""
-    file = path or default_path()
+    file = path or default_config_file()
     if file is None:
         return None, {}
     try:
@@ -118,7 +118,7 @@ def read_file(path: Path | None) -> tuple[Path | None, dict[str, Any]]:
         raise ConfigError(f"{file} is no valid TOML: {error}") from error
 
 
-def checked(file: Path | None, values: Mapping[str, Any]) -> Config:
+def build_config(file: Path | None, values: Mapping[str, Any]) -> Config:
     """The configuration of what `file` holds and the environment. ConfigError."""
     for name in os.environ:
         group, nested, _ = name.upper().removeprefix(PREFIX).partition("__")
@@ -138,15 +138,15 @@ def checked(file: Path | None, values: Mapping[str, Any]) -> Config:
         ) from None
 
 
-def default_path() -> Path | None:
+def default_config_file() -> Path | None:
     """The configuration file used when none is named, or None."""
     if named := os.environ.get("HOURMARK_CONFIG"):
         return Path(named)
-    candidates = (Path("hourmark.toml"), home() / "stack" / "hourmark.toml")
+    candidates = (Path("hourmark.toml"), stack_state_dir() / "stack" / "hourmark.toml")
     return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
-def home() -> Path:
+def stack_state_dir() -> Path:
     """Where the local stack keeps its state: `$HOURMARK_HOME`, else `.hourmark` in the working
     directory.
     """
@@ -158,7 +158,7 @@ def _describe(error: ValidationError, file: Path | None) -> str:
     lines = []
     for problem in error.errors(include_url=False):
         setting = ".".join(str(part) for part in problem["loc"])
-        given, said = f" = {shown(problem['input'], setting)!r:.200}", problem["msg"]
+        given, said = f" = {redact_setting(problem['input'], setting)!r:.200}", problem["msg"]
         if (
             problem["type"] == "extra_forbidden"
         ):  # a value under a wrong name may be anything, a password too
@@ -179,7 +179,9 @@ def _callback(context: click.Context, _: click.Parameter, path: Path | None) -> 
     return load_config(path)
 
 
-def name_file(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
+def remember_config_file(
+    context: click.Context, _: click.Parameter, path: Path | None
+) -> Path | None:
     """For an option of a group, or of its command, that names the file and does not read it yet:
     the nearer one counts.
     """
@@ -188,17 +190,17 @@ def name_file(context: click.Context, _: click.Parameter, path: Path | None) -> 
     return path
 
 
-def named_file() -> Path | None:
+def given_config_file() -> Path | None:
     """The file that `--config` names to the running command, if any."""
     path: Path | None = click.get_current_context().meta.get(_NAMED)
     return path
 
 
-def named_config() -> tuple[str, ...]:
+def config_arguments() -> tuple[str, ...]:
     """`--config FILE` as the running command was given it, for a command to be shown beside it;
     empty where it was not.
     """
-    path = named_file()
+    path = given_config_file()
     return () if path is None else ("--config", str(path))
 
 

@@ -77,7 +77,7 @@ _NO_SECRET: Final = re.compile(
 _OPTIONS: Final = re.compile(r"(://[^?]*\?).*", re.DOTALL)
 
 
-class FromElsewhere(str):
+class ReferencedText(str):
     """A text of which part stood in a file or a variable that a setting refers to: whoever writes
     that, means a secret.
     """
@@ -90,18 +90,18 @@ def is_secret_name(name: str) -> bool:
     return bool(_SECRET_NAME.search(name)) and not _NO_SECRET.search(name)
 
 
-def shown(value: Any, name: str = "") -> Any:
+def redact_setting(value: Any, name: str = "") -> Any:
     """The value with `(hidden)` in place of secrets; `name` is that of the setting, or of the entry
     of a map.
     """
-    if isinstance(value, FromElsewhere) or (
+    if isinstance(value, ReferencedText) or (
         value and _NAME.search(name) and name not in _PLAIN_NAMES
     ):
         return HIDDEN
     if isinstance(value, Mapping):
-        return {key: shown(inner, str(key)) for key, inner in value.items()}
+        return {key: redact_setting(inner, str(key)) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [shown(inner, name) for inner in value]
+        return [redact_setting(inner, name) for inner in value]
     if not isinstance(value, str) or re.match("/(?!/)", value):  # a path, or a class path
         return value
     without_user = _URL_CUT_OFF.sub(rf"\1{HIDDEN}", _URL_USER.sub(rf"\1{HIDDEN}@", value))
@@ -207,7 +207,7 @@ def secrets_in(value: Any, name: str = "") -> Iterator[str]:
     elif isinstance(value, (str, Path)) or type(value) is int:
         text = str(value)
         is_reference = (
-            isinstance(value, FromElsewhere) and "://" not in text
+            isinstance(value, ReferencedText) and "://" not in text
         )  # of a URL only a part is secret
         if is_reference or is_secret_name(name):
             yield text

@@ -13,30 +13,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark.config.redaction import FromElsewhere, add_secret
+from hourmark.config.redaction import ReferencedText, add_secret
 from hourmark.errors import ConfigError
 
 _REFERENCE: Final = re.compile(r"\$\{(file|env):([^{}]*)\}")
 _BYTES_MAX: Final = 64 * 1024
 
 
-def resolved(value: Any, name: str = "") -> Any:
+def resolve_references(value: Any, name: str = "") -> Any:
     """The value with what its texts refer to; ConfigError names the setting and the reference, and
     never what was found.
     """
     if isinstance(value, Mapping):
         return {
-            key: resolved(inner, f"{name}.{key}" if name else str(key))
+            key: resolve_references(inner, f"{name}.{key}" if name else str(key))
             for key, inner in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [resolved(inner, name) for inner in value]
+        return [resolve_references(inner, name) for inner in value]
     if not isinstance(value, str):
         return value
     text, count = _REFERENCE.subn(
         lambda found: _secret(found[1], found[2], f"{name} = {found[0]}"), value
     )
-    return FromElsewhere(text) if count else value
+    return ReferencedText(text) if count else value
 
 
 def _secret(kind: str, where: str, said: str) -> str:

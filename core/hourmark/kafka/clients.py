@@ -51,7 +51,7 @@ _named: Final[dict[str, dict[str, None]]] = {}  # by the configured addresses, t
 _guard: Final = threading.Lock()
 
 
-def learn(cluster: KafkaCluster, addresses: Iterable[str]) -> None:
+def remember_brokers(cluster: KafkaCluster, addresses: Iterable[str]) -> None:
     """The cluster named these just now."""
     with _guard:
         known = _named.setdefault(cluster.bootstrap, {})
@@ -62,7 +62,7 @@ def learn(cluster: KafkaCluster, addresses: Iterable[str]) -> None:
             del known[oldest]
 
 
-def bootstrap_of(cluster: KafkaCluster) -> str:
+def bootstrap_addresses(cluster: KafkaCluster) -> str:
     """The configured addresses, then the others that the cluster named lately; as clients take
     them.
     """
@@ -77,7 +77,7 @@ _LOG = logging.getLogger(__name__)
 END_S: Final = 30.0
 
 
-def end_in_time(end: Callable[[], None], what: str, seconds: float = END_S) -> None:
+def close_within(end: Callable[[], None], what: str, seconds: float = END_S) -> None:
     """Wait so long for `end` at most.
 
     Where it takes longer, it goes on in a thread of its own, and that is said.
@@ -93,7 +93,7 @@ def end_in_time(end: Callable[[], None], what: str, seconds: float = END_S) -> N
         )
 
 
-def drop(last: list[Any]) -> None:
+def release_in_background(last: list[Any]) -> None:
     """Let go of what is in the list, of which nobody else knows: it ends where that keeps nobody
     waiting.
     """
@@ -154,7 +154,7 @@ class TopicAccess(NamedTuple):
 def client_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
     """librdkafka's settings for this cluster; `more` in its names with `.` as `_`."""
     return {
-        "bootstrap.servers": bootstrap_of(cluster),
+        "bootstrap.servers": bootstrap_addresses(cluster),
         "log_level": 3,
         **cluster.properties,
         **{name.replace("_", "."): value for name, value in more.items()},
@@ -172,14 +172,14 @@ def consumer_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
     return client_settings(cluster, **more) | {"check.crcs": True}
 
 
-def serves(module: ModuleType) -> bool:
+def supports_native_client(module: ModuleType) -> bool:
     """Whether the librdkafka that confluent_kafka has loaded is all that the compiled module
     (`hourmark.native`) needs.
     """
     return bool(module.kafka(cimpl.__file__.encode()))
 
 
-def quiet_logger() -> logging.Logger:
+def librdkafka_logger() -> logging.Logger:
     """Where librdkafka's own log lines go."""
     return logging.getLogger(f"{__name__}.librdkafka")
 
@@ -221,7 +221,7 @@ class Cluster:
         that comes back.
         """
         old, self.admin = [self.admin], self._connect()
-        drop(old)
+        release_in_background(old)
 
     def cluster_id(self) -> str:
         """The id the cluster was formatted with."""
@@ -259,7 +259,7 @@ class Cluster:
                 )
             found[name] = TopicInfo(name, str(description.topic_id), partitions)
             nodes = [node for p in description.partitions for node in p.replicas]
-            learn(
+            remember_brokers(
                 self.settings, [f"{node.host}:{node.port}" for node in nodes if node.host]
             )  # none: that broker is away
         return found
@@ -342,16 +342,18 @@ class Cluster:
         epoch (KIP-320).
         """
         from hourmark.kafka.committed_reader import CommittedReader  # it needs this module
-        from hourmark.kafka.partitions_reader import PartitionError, Start, Truncated
+        from hourmark.kafka.partitions_reader import LogTruncated, PartitionError, StartOffset
 
         failed: list[PartitionError] = []
         spans = {p: (offset, offset) for p, (offset, _) in begins.items()}
         with contextlib.closing(CommittedReader(self.settings, self.name)) as reader:
             for _ in reader.read(
-                spans, starts={p: Start(*of) for p, of in begins.items()}, failed=failed.append
+                spans,
+                starts={p: StartOffset(*of) for p, of in begins.items()},
+                failed=failed.append,
             ):
                 pass
-        if other := [error for error in failed if not isinstance(error, Truncated)]:
+        if other := [error for error in failed if not isinstance(error, LogTruncated)]:
             raise other[0]
         return frozenset(error.partition for error in failed)
 
@@ -475,7 +477,8 @@ class Cluster:
         # spin until it times out: its main thread and the broker's wake each other, at up to a
         # core.
         return AdminClient(
-            client_settings(self.settings, enable_sparse_connections=False), logger=quiet_logger()
+            client_settings(self.settings, enable_sparse_connections=False),
+            logger=librdkafka_logger(),
         )
 
 

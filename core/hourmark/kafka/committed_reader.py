@@ -15,19 +15,19 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from hourmark.config.groups import KafkaCluster
-from hourmark.kafka.clients import Partition, consumer_settings, quiet_logger
+from hourmark.kafka.clients import Partition, consumer_settings, librdkafka_logger
 from hourmark.kafka.partitions_reader import (
     BATCH,
     QUEUE_KB,
     STALL_S,
+    PartitionEvent,
     PartitionsReader,
-    Run,
-    Start,
-    Told,
-    reading_settings,
+    RecordRun,
+    StartOffset,
+    reader_settings,
 )
 
-MessageRun = Run[list[Message]]
+MessageRun = RecordRun[list[Message]]
 _offset: Final = operator.methodcaller("offset")
 
 
@@ -46,7 +46,8 @@ class CommittedReader(PartitionsReader[list[Message]]):
     ) -> None:
         super().__init__(name, batch=batch, stall_s=stall_s)
         self._consumer = Consumer(
-            consumer_settings(cluster, **(reading_settings(queue_kb) | more)), logger=quiet_logger()
+            consumer_settings(cluster, **(reader_settings(queue_kb) | more)),
+            logger=librdkafka_logger(),
         )
 
     def _end(self) -> None:
@@ -55,7 +56,7 @@ class CommittedReader(PartitionsReader[list[Message]]):
         ):  # it is not used again, and other errors have been told
             self._consumer.close()
 
-    def _assign(self, places: Mapping[Partition, Start]) -> None:
+    def _assign(self, places: Mapping[Partition, StartOffset]) -> None:
         if places:
             self._consumer.assign([_from(p, start) for p, start in places.items()])
         else:
@@ -68,10 +69,12 @@ class CommittedReader(PartitionsReader[list[Message]]):
 
     def _take(
         self, count: int, wait_s: float
-    ) -> tuple[list[tuple[Partition, int | None, list[Message]]], list[Told]]:
+    ) -> tuple[list[tuple[Partition, int | None, list[Message]]], list[PartitionEvent]]:
         messages = self._consumer.consume(count, wait_s)
         told = [
-            Told(error, _place(m), _offset(m)) for m in messages if (error := m.error()) is not None
+            PartitionEvent(error, _place(m), _offset(m))
+            for m in messages
+            if (error := m.error()) is not None
         ]
         records = [m for m in messages if m.error() is None] if told else messages
         high, taken = 0, []
@@ -109,7 +112,7 @@ class CommittedReader(PartitionsReader[list[Message]]):
         return []
 
 
-def _from(p: Partition, start: Start) -> TopicPartition:
+def _from(p: Partition, start: StartOffset) -> TopicPartition:
     if start.leader_epoch is None:
         return TopicPartition(p.topic, p.partition, start.offset)
     return TopicPartition(p.topic, p.partition, start.offset, leader_epoch=start.leader_epoch)

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, Producer
 
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka.clients import Cluster, Offset, Partition, client_settings, quiet_logger
+from hourmark.kafka.clients import Cluster, Offset, Partition, client_settings, librdkafka_logger
 from hourmark.kafka.committed_reader import CommittedReader
 
 STALL_S: Final = 30.0
@@ -126,7 +126,7 @@ def append_all(
         "message_max_bytes": bytes_max,
         "partitioner": "murmur2_random" if as_java else "consistent_random",
     }
-    producer = Producer(client_settings(cluster, **settings), logger=quiet_logger())
+    producer = Producer(client_settings(cluster, **settings), logger=librdkafka_logger())
 
     def delivered(error: object, _: object) -> None:
         if error:

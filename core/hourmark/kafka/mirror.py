@@ -61,7 +61,7 @@ class MirrorPositions:
         anew, records = self._follower.poll()
         if anew:
             self._positions = {}
-        apply(self._positions, records, self._edge_alias)
+        apply_positions(self._positions, records, self._edge_alias)
         return dict(self._positions)
 
     def close(self) -> None:
@@ -70,7 +70,9 @@ class MirrorPositions:
         self._positions = {}
 
 
-def apply(positions: dict[Partition, Offset], records: Iterable[KeyValue], edge_alias: str) -> None:
+def apply_positions(
+    positions: dict[Partition, Offset], records: Iterable[KeyValue], edge_alias: str
+) -> None:
     """Bring `positions` up to date with `records` of the positions topic, in their order."""
     for partition, _, position in _entries(records, edge_alias):
         if position is None:
@@ -79,7 +81,7 @@ def apply(positions: dict[Partition, Offset], records: Iterable[KeyValue], edge_
             positions[partition] = position
 
 
-def keys(records: Iterable[KeyValue], edge_alias: str) -> dict[Partition, bytes]:
+def position_keys(records: Iterable[KeyValue], edge_alias: str) -> dict[Partition, bytes]:
     """Under which key the position of each topic-partition was written last."""
     return {partition: key for partition, key, _ in _entries(records, edge_alias)}
 
@@ -137,7 +139,7 @@ def _partition(key: bytes, edge_alias: str) -> Partition | None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
-class Behind:
+class PartitionBehind:
     """A partition whose cut the mirror has not reached; `position` None: nothing of it was copied
     yet.
     """
@@ -155,11 +157,11 @@ class Behind:
         return f"{self.partition}: {where}, the cut is {self.cut}"
 
 
-def reached(
+def partitions_behind(
     cut: Mapping[Partition, int],
     starts: Mapping[Partition, int],
     positions: Mapping[Partition, int],
-) -> list[Behind]:
+) -> list[PartitionBehind]:
     """The partitions of `cut` that the mirror has not reached; empty when it has reached all.
 
     A partition has reached its cut when its position has, or when nothing readable lies below the
@@ -168,14 +170,14 @@ def reached(
     `recreated` does it say that all arrived.
     """
     return [
-        Behind(partition, end, positions.get(partition))
+        PartitionBehind(partition, end, positions.get(partition))
         for partition, end in sorted(cut.items())
         if end > starts.get(partition, 0) and positions.get(partition, 0) < end
     ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
-class OffsetGap:
+class MirrorGap:
     """Records of `partition` in [first, end) may never have been copied; `reason` says why that
     cannot be excluded.
     """
@@ -192,9 +194,9 @@ class OffsetGap:
         )
 
 
-def gaps(
+def find_gaps(
     previous_positions: Mapping[Partition, int], starts: Mapping[Partition, int]
-) -> list[OffsetGap]:
+) -> list[MirrorGap]:
     """Where retention may have deleted at the edge what the mirror had not copied.
 
     `previous_positions` are the mirror's at the previous check, `starts` the edge's log starts NOW.
@@ -203,7 +205,7 @@ def gaps(
     position then: nothing had been copied, so anything deleted since is suspect.
     """
     return [
-        OffsetGap(
+        MirrorGap(
             partition,
             previous_positions.get(partition, 0),
             start,
@@ -214,7 +216,7 @@ def gaps(
     ]
 
 
-def recreated(previous_ids: Mapping[str, str], ids: Mapping[str, str]) -> list[str]:
+def recreated_topics(previous_ids: Mapping[str, str], ids: Mapping[str, str]) -> list[str]:
     """Topics that were deleted, or deleted and made again, since the previous check (topic name →
     topic id).
 
@@ -224,7 +226,9 @@ def recreated(previous_ids: Mapping[str, str], ids: Mapping[str, str]) -> list[s
     return sorted(topic for topic, topic_id in previous_ids.items() if ids.get(topic) != topic_id)
 
 
-def ahead(ends: Mapping[Partition, int], positions: Mapping[Partition, int]) -> list[Partition]:
+def partitions_ahead(
+    ends: Mapping[Partition, int], positions: Mapping[Partition, int]
+) -> list[Partition]:
     """Partitions whose position lies past the edge's end: a stale positions topic, or a source that
     began anew.
 
@@ -234,7 +238,7 @@ def ahead(ends: Mapping[Partition, int], positions: Mapping[Partition, int]) -> 
     return sorted(p for p, end in ends.items() if positions.get(p, 0) > end)
 
 
-class Leader(NamedTuple):
+class MirrorLeader(NamedTuple):
     """As members were told: who it is in the group, anew after each start, and the address of its
     REST server.
     """
@@ -243,16 +247,16 @@ class Leader(NamedTuple):
     address: str = ""
 
 
-NOBODY = Leader()
+NO_LEADER = MirrorLeader()
 
 
-class Workers(NamedTuple):
+class MirrorWorkers(NamedTuple):
     """`hosts`: from where each reaches the target; `leader`: NOBODY where none leads, or it is not
     told.
     """
 
     hosts: tuple[str, ...] = ()
-    leader: Leader = NOBODY
+    leader: MirrorLeader = NO_LEADER
 
     @property
     def cut_in_two(self) -> bool:
@@ -265,7 +269,7 @@ class Workers(NamedTuple):
         )
 
 
-def workers(central: Cluster, edge_alias: str) -> Workers:
+def read_workers(central: Cluster, edge_alias: str) -> MirrorWorkers:
     """Those that are in the group now.
 
     Unavailable, also where this user may not see them, or nobody knows just now.
@@ -280,10 +284,12 @@ def workers(central: Cluster, edge_alias: str) -> Workers:
     if wrong := next((each.error for each in found if each.error is not None), None):
         raise _untold(group, wrong)
     there = [member for each in found for member in each.members]
-    leaders = [leader for member in there if (leader := leader_in(member.assignment)) != NOBODY]
-    return Workers(
+    leaders = [
+        leader for member in there if (leader := parse_leader(member.assignment)) != NO_LEADER
+    ]
+    return MirrorWorkers(
         tuple(sorted(str(member.client_host).lstrip("/") for member in there)),
-        next(iter(leaders), NOBODY),
+        next(iter(leaders), NO_LEADER),
     )
 
 
@@ -294,13 +300,13 @@ def _untold(group: str, error: KafkaError) -> Unavailable:
     )
 
 
-def leader_in(assignment: bytes | None) -> Leader:
+def parse_leader(assignment: bytes | None) -> MirrorLeader:
     """Who leads as a member was told it (Kafka Connect's protocol: version, error, member, URL)."""
     if not assignment or len(assignment) < 6:
-        return NOBODY
+        return NO_LEADER
     member, at = _text(assignment, 4)
     url, _ = _text(assignment, at)
-    return Leader(member, urlsplit(url).netloc)
+    return MirrorLeader(member, urlsplit(url).netloc)
 
 
 def _text(content: bytes, at: int) -> tuple[str, int]:

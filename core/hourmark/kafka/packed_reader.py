@@ -22,10 +22,10 @@ from hourmark.kafka.partitions_reader import (
     BATCH,
     QUEUE_KB,
     STALL_S,
+    PartitionEvent,
     PartitionsReader,
-    Start,
-    Told,
-    reading_settings,
+    StartOffset,
+    reader_settings,
 )
 
 NO_KEY: Final = 1
@@ -35,7 +35,7 @@ _NO_EPOCH: Final = -1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Packed:
+class PackedRecords:
     """Records in turn of one partition. Of keys and of values: their bytes, and int32s: 0, and
     where each ends.
 
@@ -52,10 +52,10 @@ class Packed:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def first(self, count: int) -> Packed:
+    def first(self, count: int) -> PackedRecords:
         """So many of them; bytes of the others are still there, and nothing speaks of them."""
         ends = 4 * (count + 1)
-        return Packed(
+        return PackedRecords(
             self.offsets[:count],
             self.key_ends[:ends],
             self.keys,
@@ -65,7 +65,7 @@ class Packed:
         )
 
 
-class PackedReader(PartitionsReader[Packed]):
+class PackedReader(PartitionsReader[PackedRecords]):
     """`module`: the compiled one, which `takes` these settings.
 
     `more` are settings of librdkafka, with `_` for `.`.
@@ -84,7 +84,7 @@ class PackedReader(PartitionsReader[Packed]):
     ) -> None:
         super().__init__(name, batch=batch, stall_s=stall_s)
         self._module = module
-        settings = consumer_settings(cluster, **(reading_settings(queue_kb) | more))
+        settings = consumer_settings(cluster, **(reader_settings(queue_kb) | more))
         try:
             self._reader = module.reader(
                 tuple((key.encode(), _text(value).encode()) for key, value in settings.items())
@@ -95,7 +95,7 @@ class PackedReader(PartitionsReader[Packed]):
     def _end(self) -> None:
         self._module.close(self._reader)
 
-    def _assign(self, places: Mapping[Partition, Start]) -> None:
+    def _assign(self, places: Mapping[Partition, StartOffset]) -> None:
         wanted = tuple(
             (
                 p.topic.encode(),
@@ -114,7 +114,7 @@ class PackedReader(PartitionsReader[Packed]):
 
     def _take(
         self, count: int, wait_s: float
-    ) -> tuple[list[tuple[Partition, int | None, Packed]], list[Told]]:
+    ) -> tuple[list[tuple[Partition, int | None, PackedRecords]], list[PartitionEvent]]:
         taken = self._module.consume(self._reader, count, round(wait_s * 1000))
         if isinstance(taken, int):
             _check(taken)
@@ -124,12 +124,12 @@ class PackedReader(PartitionsReader[Packed]):
                 (
                     Partition(topic.decode(), number),
                     None if epoch < 0 else epoch,
-                    Packed(memoryview(offsets).cast(_INT64), *columns),
+                    PackedRecords(memoryview(offsets).cast(_INT64), *columns),
                 )
                 for topic, number, epoch, offsets, *columns in runs
             ],
             [
-                Told(
+                PartitionEvent(
                     _error(code, text.decode(errors="replace")),
                     Partition(topic.decode(), number),
                     offset,
@@ -138,7 +138,7 @@ class PackedReader(PartitionsReader[Packed]):
             ],
         )
 
-    def _part(self, records: Packed, end: int) -> tuple[Packed, int, int]:
+    def _part(self, records: PackedRecords, end: int) -> tuple[PackedRecords, int, int]:
         first, last = records.offsets[0], records.offsets[-1]
         return (
             records if last < end else records.first(bisect.bisect_left(records.offsets, end)),
@@ -146,14 +146,14 @@ class PackedReader(PartitionsReader[Packed]):
             last,
         )
 
-    def _size(self, records: Packed) -> int:
+    def _size(self, records: PackedRecords) -> int:
         return len(records)
 
     def _high(self, partition: Partition) -> int:
         return int(self._module.high(self._reader, partition.topic.encode(), partition.partition))
 
-    def _nothing(self) -> Packed:
-        return Packed()
+    def _nothing(self) -> PackedRecords:
+        return PackedRecords()
 
 
 def _text(value: object) -> str:

@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from hourmark.errors import Unavailable
-from hourmark.kafka.clients import Partition, end_in_time
+from hourmark.kafka.clients import Partition, close_within
 
 # 500 or 50,000 cost half as much again: the client's objects stay in the processor's cache
 BATCH: Final = 2_000
@@ -62,21 +62,21 @@ class PartitionError(Unavailable):
         self.offset = offset
 
 
-class OutOfRange(PartitionError):
+class OffsetOutOfRange(PartitionError):
     """A broker refused an offset: its log has it no longer, or not yet again."""
 
 
-class Truncated(PartitionError):
+class LogTruncated(PartitionError):
     """The log lost records before this offset, and other records have their offsets (KIP-320)."""
 
 
-class Damaged(PartitionError):
+class DamagedBatch(PartitionError):
     """A batch in the log is not as it was written: its CRC, its length or its base offset is
     wrong.
     """
 
 
-class Start(NamedTuple):
+class StartOffset(NamedTuple):
     """Where to begin: the next offset to read, and the leader epoch of the record right before it,
     None if unknown.
     """
@@ -86,7 +86,7 @@ class Start(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Run(Generic[RecordsT]):
+class RecordRun(Generic[RecordsT]):
     """The next committed records of a partition, all of them below `next_offset`; none where only a
     gap was passed.
 
@@ -101,7 +101,7 @@ class Run(Generic[RecordsT]):
     epoch_next: int | None = None
 
 
-class Told(NamedTuple):
+class PartitionEvent(NamedTuple):
     """What is told in a record's place: a partition's end, or an error.
 
     Of no partition: topic "", -1.
@@ -112,7 +112,7 @@ class Told(NamedTuple):
     offset: int
 
 
-def reading_settings(queue_kb: int) -> dict[str, Any]:
+def reader_settings(queue_kb: int) -> dict[str, Any]:
     """librdkafka's, with `_` for `.`: of a consumer without a group that hears of each partition's
     end.
     """
@@ -149,9 +149,9 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         self,
         spans: Mapping[Partition, tuple[int, int]],
         *,
-        starts: Mapping[Partition, Start] | None = None,
+        starts: Mapping[Partition, StartOffset] | None = None,
         failed: Callable[[PartitionError], None] | None = None,
-    ) -> Generator[list[Run[RecordsT]], None, None]:
+    ) -> Generator[list[RecordRun[RecordsT]], None, None]:
         """All committed records with start ≤ offset < end of each partition, in its order, as they
         come.
 
@@ -173,7 +173,9 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             return
         try:
             self._begun = {p: start for p, (start, _) in self._behind.items()}
-            self._assign({p: known.get(p, Start(start)) for p, (start, _) in self._behind.items()})
+            self._assign(
+                {p: known.get(p, StartOffset(start)) for p, (start, _) in self._behind.items()}
+            )
             moved_s = time.monotonic()
             while self._behind:
                 # No more than can come: a batch is waited for until it is full. Each partition's
@@ -206,14 +208,14 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         """Leave the cluster. May be called again."""
         if not self._closed:
             self._closed = True
-            end_in_time(self._end, f"a reader of the {self._name} cluster")
+            close_within(self._end, f"a reader of the {self._name} cluster")
 
     @abc.abstractmethod
     def _end(self) -> None:
         """End the client, however long that takes."""
 
     @abc.abstractmethod
-    def _assign(self, places: Mapping[Partition, Start]) -> None:
+    def _assign(self, places: Mapping[Partition, StartOffset]) -> None:
         """Read these from these offsets on, and no others."""
 
     @abc.abstractmethod
@@ -223,7 +225,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
     @abc.abstractmethod
     def _take(
         self, count: int, wait_s: float
-    ) -> tuple[list[tuple[Partition, int | None, RecordsT]], list[Told]]:
+    ) -> tuple[list[tuple[Partition, int | None, RecordsT]], list[PartitionEvent]]:
         """Return at most `count` records and events, in the order in which they came.
 
         Neighbours of one partition, with one leader epoch and ascending offsets, are one element
@@ -248,7 +250,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         Does not ask the broker.
         """
 
-    def _runs(self, count: int) -> Iterator[Run[RecordsT]]:
+    def _runs(self, count: int) -> Iterator[RecordRun[RecordsT]]:
         """What came of partitions that are read.
 
         The end of a partition comes after its last record, often among the same messages. So does
@@ -281,14 +283,14 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             after = min(last + 1, before)
             self._behind[partition] = (after, end)
             last_below = None if not self._size(below) else self._part(below, end)[2] + 1
-            yield Run(partition, below, after, epoch, last_below)
+            yield RecordRun(partition, below, after, epoch, last_below)
             if after >= end and is_sure:
                 done.append(partition)
         self.leave(done)
         for each in told:
             yield from self._heard(each)
 
-    def _heard(self, told: Told) -> Iterator[Run[RecordsT]]:
+    def _heard(self, told: PartitionEvent) -> Iterator[RecordRun[RecordsT]]:
         error, partition, _ = told
         at, end = self._behind.get(partition, (None, 0))
         code = error.code()
@@ -296,14 +298,14 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             reached = min(told.offset, end)
             if at is not None and reached > at:
                 self._behind[partition] = (reached, end)
-                yield Run(partition, self._nothing(), reached)
+                yield RecordRun(partition, self._nothing(), reached)
             if at is not None and reached >= end:
                 del self._behind[partition]
         elif at is not None and (
             code in _TRUNCATED or (code in _GONE and _SAYS_TRUNCATED in str(error))
         ):
             self._fail(
-                Truncated(
+                LogTruncated(
                     f"{partition} of the {self._name} cluster lost records before offset "
                     f"{at}: {error}",
                     partition,
@@ -312,7 +314,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             )
         elif at is not None and code in _GONE:
             self._fail(
-                OutOfRange(
+                OffsetOutOfRange(
                     f"{partition} of the {self._name} cluster has no offset {at}: {error}",
                     partition,
                     at,
@@ -320,7 +322,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             )
         elif at is not None and code in _DAMAGED:
             self._fail(
-                Damaged(
+                DamagedBatch(
                     f"topic {partition.topic} partition {partition.partition} of the "
                     f"{self._name} cluster: the batch at offset "
                     f"{at} is damaged in the broker's log: {error}",
@@ -355,7 +357,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         self, partition: Partition, at: int, found: int, epoch: int | None
     ) -> PartitionError:
         if at > self._begun[partition] or found >= self._begun[partition]:
-            return Damaged(
+            return DamagedBatch(
                 f"topic {partition.topic} partition {partition.partition} of the {self._name} "
                 "cluster: a record with offset "
                 f"{found} came after those below {at}: the base offset of a batch is damaged in "
@@ -363,7 +365,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
                 partition,
                 at,
             )
-        return Truncated(
+        return LogTruncated(
             f"{partition} of the {self._name} cluster has a committed record at offset {found} "
             f"(leader epoch {epoch}), where "
             f"there was none when it was read up to {at}: it lost records",
@@ -372,7 +374,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         )
 
     def _beyond(self, partition: Partition, at: int, found: int) -> PartitionError:
-        return Damaged(
+        return DamagedBatch(
             f"topic {partition.topic} partition {partition.partition} of the {self._name} "
             f"cluster: a record has offset {found}, "
             "and the log ends before it: the base offset of a batch is damaged in the broker's "

@@ -38,6 +38,6 @@ def edge_topic(central: str, edge_alias: str | None) -> str:
     return central.removeprefix(f"{edge_alias}.")
 
 
-def type_of(edge_name: str) -> str | None:
+def event_type_of_topic(edge_name: str) -> str | None:
     """The type whose topic this is (edge name), or None for a control topic."""
     return edge_name.removeprefix(EVENTS_PREFIX) if edge_name.startswith(EVENTS_PREFIX) else None

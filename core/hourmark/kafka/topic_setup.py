@@ -21,7 +21,7 @@ from hourmark.kafka.clients import TIMEOUT_S, Cluster, Partition
 
 
 @dataclasses.dataclass(frozen=True)
-class WantedTopic:
+class TopicSpec:
     """A topic as it is to be."""
 
     name: str
@@ -29,7 +29,7 @@ class WantedTopic:
     settings: Mapping[str, str]
 
 
-def ensure_topics(cluster: Cluster, wanted: Sequence[WantedTopic]) -> list[str]:
+def ensure_topics(cluster: Cluster, wanted: Sequence[TopicSpec]) -> list[str]:
     """Create what is missing and check the rest; returns the names created.
 
     Finding names every topic whose partitions or settings are not as wanted: changing them is left
@@ -55,7 +55,7 @@ def ensure_topics(cluster: Cluster, wanted: Sequence[WantedTopic]) -> list[str]:
     return [t.name for t in missing]
 
 
-def create_topics(cluster: Cluster, missing: Sequence[WantedTopic]) -> None:
+def create_topics(cluster: Cluster, missing: Sequence[TopicSpec]) -> None:
     """Create these, and wait until they can be used; that another was faster is fine."""
     if not missing:
         return
@@ -129,7 +129,7 @@ def _wait_for_leaders(cluster: Cluster, partitions: Sequence[Partition]) -> None
             return
 
 
-def _wrong_settings(cluster: Cluster, topics: Sequence[WantedTopic]) -> list[str]:
+def _wrong_settings(cluster: Cluster, topics: Sequence[TopicSpec]) -> list[str]:
     actual = cluster.topic_configs(t.name for t in topics)
     return [
         f"{t.name}: {setting} = {actual[t.name][setting]}, not {value}"

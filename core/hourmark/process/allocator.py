@@ -26,7 +26,7 @@ def use_one_arena() -> bool:
     return _set(_M_ARENA_MAX, 1)
 
 
-def give_back_large_blocks() -> bool:
+def release_large_blocks() -> bool:
     """Blocks of 2 MiB and more return to the system when they are freed; whether the C library can
     be told.
 
@@ -42,7 +42,7 @@ def _set(option: int, value: int) -> bool:
     return hasattr(library, "mallopt") and library.mallopt(option, value) == 1
 
 
-def give_back_what_is_free() -> None:
+def trim_heap() -> None:
     """What a start has left behind, in whole pages: a few MiB that large blocks would not
     fit into.
     """

@@ -9,7 +9,9 @@ from pathlib import Path
 from hourmark.errors import ConfigError
 
 
-def load_pair(context: ssl.SSLContext, group: str, certificate: Path, key: Path | None) -> None:
+def load_certificate(
+    context: ssl.SSLContext, group: str, certificate: Path, key: Path | None
+) -> None:
     """Into the context; ConfigError names the settings `certificate` and `key` of the group."""
     try:
         context.load_cert_chain(certificate, key, password=_no_passphrase)
@@ -20,7 +22,7 @@ def load_pair(context: ssl.SSLContext, group: str, certificate: Path, key: Path 
         ) from error
 
 
-def load_cas(context: ssl.SSLContext, setting: str, file: Path) -> None:
+def load_ca_certificates(context: ssl.SSLContext, setting: str, file: Path) -> None:
     """Trust these; ConfigError names the setting."""
     try:
         context.load_verify_locations(file)

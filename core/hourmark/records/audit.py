@@ -18,7 +18,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Final
 
-from hourmark.avro.datum import Datum, decode_grown
+from hourmark.avro.datum import Datum, decode_any_version
 from hourmark.avro.framing import read_schema, unix_ms
 from hourmark.records.event_id import EventId
 from hourmark.records.ranges import RangeId
@@ -108,7 +108,7 @@ class AuditRecord:
         """Decode an Avro datum of this version or an older one. Raises ValueError if it is not an
         audit record.
         """
-        row = decode_grown((_DATUM, _DATUM_BEFORE_CHECKSUMS, _DATUM_BEFORE_BLANKS), datum)
+        row = decode_any_version((_DATUM, _DATUM_BEFORE_CHECKSUMS, _DATUM_BEFORE_BLANKS), datum)
         promised, checksums = row.pop("promised"), row.pop("checksums", [])
         if any(p["count"] < 1 for p in promised):
             raise ValueError("it is no record of an audit: it promises nothing of a type")
@@ -161,7 +161,7 @@ def promises(events: Iterable[tuple[str, int, EventId, int]]) -> tuple[Promise, 
     )
 
 
-def digest_of_ids(ids: Iterable[bytes | bytearray]) -> bytes:
+def digest_ids(ids: Iterable[bytes | bytearray]) -> bytes:
     """8 bytes of BLAKE2b over the ids, in the order of the range's records."""
     return hashlib.blake2b(b"".join(ids), digest_size=8).digest()
 

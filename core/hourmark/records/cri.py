@@ -25,7 +25,7 @@ _LINE: Final = re.compile(_FORM)
 _LINES: Final = re.compile(rb"^" + _FORM + rb"$", re.MULTILINE)
 
 
-class Record(NamedTuple):
+class CriRecord(NamedTuple):
     """What a container wrote on one line. `stream` empty: a line of another form, which is
     `text`.
     """
@@ -36,7 +36,7 @@ class Record(NamedTuple):
     text: bytes
 
 
-def records(body: bytes) -> Iterator[tuple[int, Record | None]]:
+def split_records(body: bytes) -> Iterator[tuple[int, CriRecord | None]]:
     """For each line where it ends, and the record that it ends, if it does.
 
     Those without an end come last, as far as they go.
@@ -48,22 +48,22 @@ def records(body: bytes) -> Iterator[tuple[int, Record | None]]:
         match = _LINE.fullmatch(body, at, end)
         record = None
         if match is None:
-            record = Record(at, b"", b"", body[at:end])
+            record = CriRecord(at, b"", b"", body[at:end])
         else:
             time, stream, tag, text = match.groups(b"")
             first, first_time, parts = unended.pop(stream, (at, time, []))
             parts.append(text)
             if tag == b"F":
-                record = Record(first, first_time, stream, b"".join(parts))
+                record = CriRecord(first, first_time, stream, b"".join(parts))
             else:
                 unended[stream] = first, first_time, parts
         at = end + 1
         yield at, record
     for stream, (first, time, parts) in sorted(unended.items(), key=lambda one: one[1][0]):
-        yield at, Record(first, time, stream, b"".join(parts))
+        yield at, CriRecord(first, time, stream, b"".join(parts))
 
 
-def clean_end(body: bytes) -> int:
+def last_clean_end(body: bytes) -> int:
     """The last place between these lines at which no line of a stream is partial; 0 if there is
     none.
     """

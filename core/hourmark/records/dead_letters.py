@@ -12,7 +12,7 @@ from typing import Final
 TYPE: Final = "dead-letters"
 
 
-class Reason(enum.Enum):
+class DeadLetterReason(enum.Enum):
     """Why; stable names that tools may rely on."""
 
     UNKNOWN_TYPE = "unknown_type"  # MSGID names no type, or none that the source may carry

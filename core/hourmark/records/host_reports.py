@@ -89,9 +89,9 @@ class HostReport:
         """The inverse of `encode`; also of versions before, whose reports end where a later field
         begins. ValueError for none.
         """
-        from hourmark.avro.datum import decode_grown
+        from hourmark.avro.datum import decode_any_version
 
-        row = decode_grown([_datum(form) for form in reversed(range(len(_FORMS)))], datum)
+        row = decode_any_version([_datum(form) for form in reversed(range(len(_FORMS)))], datum)
         unknown, unrepeatable = row.pop("unknown_losses", {}), row.pop("unrepeatable", [])
         sources = []
         for source in row.pop("sources"):

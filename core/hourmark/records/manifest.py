@@ -15,7 +15,7 @@ from typing import Final
 
 from pydantic import Field, ValidationError
 
-from hourmark.config.groups import Group, Positive
+from hourmark.config.groups import FrozenModel, Positive
 
 MARKER: Final = "_SUCCESS"
 FORMAT: Final = 1
@@ -34,7 +34,7 @@ class Grade(enum.Enum):
     FORCED = "forced"  # by an operator; what was waived is named
 
 
-class BucketFile(Group):
+class BucketFile(FrozenModel):
     """One Avro container file."""
 
     name: str
@@ -48,7 +48,7 @@ class BucketFile(Group):
     """of late files: always null where a file mixes origin hours"""
 
 
-class Previous(Group):
+class PreviousMarker(FrozenModel):
     """The marker of the hour before: markers of a type are chained, so none can be changed, added
     or left out unseen.
     """
@@ -58,12 +58,12 @@ class Previous(Group):
     """hex digest (16 bytes) of its `_SUCCESS`"""
 
     @classmethod
-    def of(cls, hour: str, marker: bytes) -> Previous:
+    def of(cls, hour: str, marker: bytes) -> PreviousMarker:
         """Of the hour whose `_SUCCESS` holds these bytes."""
         return cls(hour=hour, blake2b=_digest(marker))
 
 
-class Offsets(Group):
+class BucketOffset(FrozenModel):
     """A topic-partition of the central cluster at the freeze: `next` is the first offset not in
     this bucket or before.
     """
@@ -74,7 +74,7 @@ class Offsets(Group):
     next: int
 
 
-class Evidence(Group):
+class BucketEvidence(FrozenModel):
     """What the grade rests on."""
 
     method: str
@@ -90,7 +90,7 @@ class Evidence(Group):
     waived: list[str] = Field([])
 
 
-class Book(Group):
+class HourTotals(FrozenModel):
     """One origin hour in this bucket.
 
     What was promised = the events of all buckets' books of that hour, less unaudited.
@@ -106,7 +106,7 @@ class Book(Group):
     """records that no audit record had promised when this bucket was sealed"""
 
 
-class SetAsideRecords(Group):
+class SetAsideRecords(FrozenModel):
     """Records of one partition that cannot be in a bucket, for one reason."""
 
     topic: str
@@ -117,7 +117,7 @@ class SetAsideRecords(Group):
     last_offset: int
 
 
-class Lacks(Group):
+class MissingRanges(FrozenModel):
     """The ranges whose rows this bucket or an earlier one may lack, or may hold in two readings."""
 
     ranges: list[str] = Field([])
@@ -140,23 +140,23 @@ _LATER: Final = (
 )
 
 
-class Manifest(Group):
+class Manifest(FrozenModel):
     """See the fields."""
 
     format: int = FORMAT
     type: str
     hour: str
     bucket_seconds: int
-    previous: Previous | None = None
+    previous: PreviousMarker | None = None
     """null: this is the type's first bucket"""
     grade: Grade
-    evidence: Evidence
+    evidence: BucketEvidence
     files: list[BucketFile]
     events: int
     """records in all files"""
     late: dict[str, int]
     """late records by origin hour"""
-    books: dict[str, Book] = Field({})
+    books: dict[str, HourTotals] = Field({})
     """by origin hour, this bucket's own included"""
     duplicates_removed: int
     unaudited: int
@@ -169,7 +169,7 @@ class Manifest(Group):
     """which they are: at most 50 entries, those with the most records"""
     left_out: int = 0
     """staged rows whose datums could not be written, and that an override gave up; `waived` names some; absent if none"""
-    lacks: Lacks | None = None
+    lacks: MissingRanges | None = None
     """absent where the grade is `proved`, and in markers before 0.4.0"""
     lost: dict[str, int] = Field({})
     """by source: bytes that hosts know to have been destroyed before they were read, and that may have been of this hour"""
@@ -179,7 +179,7 @@ class Manifest(Group):
     """sources that hosts receive from senders whom nobody can ask again: the grade is of what reached a host's disk"""
     id_sum: str
     """sum modulo 2^64 of the last 8 bytes of all ids, hex"""
-    offsets: list[Offsets]
+    offsets: list[BucketOffset]
     ledger: str
     """UUID of the ledger"""
     ledger_commit: int

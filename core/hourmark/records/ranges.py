@@ -29,7 +29,7 @@ FIELDS_BYTES_MAX: Final = 4000  # all of them, as written
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)  # as of fields of types
 
 
-def range_fields(fields: Mapping[str, str]) -> str:
+def encode_range_fields(fields: Mapping[str, str]) -> str:
     """As the range has them; empty where there are none. ValueError says what is wrong."""
     if len(fields) > FIELDS_MAX:
         raise ValueError(f"there are {len(fields)} fields, allowed are {FIELDS_MAX}")
@@ -54,7 +54,7 @@ def range_fields(fields: Mapping[str, str]) -> str:
     return written
 
 
-def read_range_fields(written: str) -> dict[str, str]:
+def decode_range_fields(written: str) -> dict[str, str]:
     """The inverse. ValueError if it is not written so."""
     if len(written.encode()) > FIELDS_BYTES_MAX:
         raise ValueError(f"the fields of a range must have at most {FIELDS_BYTES_MAX} bytes")
@@ -62,7 +62,7 @@ def read_range_fields(written: str) -> dict[str, str]:
         read = json.loads(written) if written else {}
     except RecursionError as error:
         raise ValueError("the fields of a range must be a JSON object of texts") from error
-    if not isinstance(read, dict) or range_fields(read) != written:
+    if not isinstance(read, dict) or encode_range_fields(read) != written:
         raise ValueError(
             "the fields of a range must be a JSON object of texts, sorted by name and "
             "without spaces"
@@ -160,7 +160,7 @@ class ByteRange:
                 f"format must be cri, and without record_start, or absent, not {self.format!r:.40}"
             )
         if self.fields:
-            read_range_fields(self.fields)
+            decode_range_fields(self.fields)
 
     @property
     def extras(self) -> dict[str, str]:

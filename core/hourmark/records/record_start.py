@@ -94,6 +94,6 @@ class RecordStart:
 
 
 @functools.lru_cache(maxsize=64)
-def record_start(pattern: str) -> RecordStart:
+def compile_record_start(pattern: str) -> RecordStart:
     """The same, compiled once. ValueError."""
     return RecordStart(pattern)

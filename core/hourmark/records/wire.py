@@ -144,7 +144,7 @@ def _part_of(text: str) -> tuple[Part, list[str]]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class RangeAnswer:
+class RangeResponse:
     """What a tailer takes from a 200 to `POST /v1/ranges`: the next byte to send, and what became
     of the bytes before it.
     """

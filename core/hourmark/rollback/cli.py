@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from hourmark.config.loading import PREFIX, checked, config_file_option, read_file
+from hourmark.config.loading import PREFIX, build_config, config_file_option, read_config_file
 from hourmark.errors import Finding, UsageError
-from hourmark.printing import json_option, say_json
-from hourmark.rollback.rooms import ROOMS, look
+from hourmark.printing import json_option, print_json
+from hourmark.rollback.rooms import ROOMS, find_obstacles
 from hourmark.rollback.settings import unknown_settings
 from hourmark.rollback.version import VERSIONS
 
@@ -63,8 +63,8 @@ def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
       hourmark rollback check --to 0.2.0 --only tailer --config tailer.toml
     """
     older = VERSIONS[to]
-    file, values = read_file(path)
-    answers = look(checked(file, values), older, only)
+    file, values = read_config_file(path)
+    answers = find_obstacles(build_config(file, values), older, only)
     settings = [
         *unknown_settings(str(file), values, older),
         *unknown_settings("the environment", _environment(), older),
@@ -75,7 +75,7 @@ def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
     }
     if as_json:
         told = {name: dataclasses.asdict(answer) for name, answer in answers.items()}
-        say_json(
+        print_json(
             {
                 "to": to,
                 "possible": not found and not unasked,

@@ -19,7 +19,7 @@ class Obstacle:
         return f"{self.where}: {self.seen}\n{'':2}do: {self.to_do}"
 
 
-class NothingHere(HourmarkError):
+class NothingToCheck(HourmarkError):
     """What a room would look at is not here, and where that was looked for.
 
     Whether it is elsewhere, it cannot know.

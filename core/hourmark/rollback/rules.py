@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from hourmark.kafka.topic_names import TYPES
 from hourmark.rollback.obstacle import Obstacle
-from hourmark.rollback.version import Older
+from hourmark.rollback.version import OlderVersion
 from hourmark.rules.revision import Rules
 
 
-def unusable_rules(revisions: Iterable[Rules], older: Older) -> Iterator[Obstacle]:
+def unusable_rules(revisions: Iterable[Rules], older: OlderVersion) -> Iterator[Obstacle]:
     """Once tailers know a revision their ranges name it, and wait for a service that can parse by
     it, whatever comes after.
     """

@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hourmark.rollback.obstacle import Obstacle
-from hourmark.rollback.version import Older
+from hourmark.rollback.version import OlderVersion
 
 
-def unknown_settings(name: str, values: Mapping[str, Any], older: Older) -> Iterator[Obstacle]:
+def unknown_settings(
+    name: str, values: Mapping[str, Any], older: OlderVersion
+) -> Iterator[Obstacle]:
     """`values`: what stands in the file, or the environment, of that name."""
     leaves = list(_leaves(values))
-    unknown = sorted({key for key, _ in leaves if not_known(key, older)})
+    unknown = sorted({key for key, _ in leaves if is_unknown(key, older)})
     if unknown:
         yield Obstacle(
             name,
@@ -51,7 +53,7 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def not_known(name: str, older: Older) -> bool:
+def is_unknown(name: str, older: OlderVersion) -> bool:
     """Whether it does not know the setting of that dotted name."""
     groups = (group.removesuffix("*") for group in older.no_settings if group.endswith(".*"))
     return name in older.no_settings or any(f"{name}.".startswith(group) for group in groups)

@@ -13,7 +13,7 @@ from typing import Final
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Older:
+class OlderVersion:
     """A released version, as far as it knows less."""
 
     name: str
@@ -37,9 +37,9 @@ class Older:
     """its mirrors go on with alarms that stand"""
 
 
-VERSIONS: Final[Mapping[str, Older]] = MappingProxyType(
+VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
     {
-        "0.2.0": Older(
+        "0.2.0": OlderVersion(
             name="0.2.0",
             ledger=2,
             checkpoints=(1,),
@@ -101,7 +101,7 @@ VERSIONS: Final[Mapping[str, Older]] = MappingProxyType(
             finds_the_rest=False,
             keeps_alarms=False,
         ),
-        "0.3.0": Older(
+        "0.3.0": OlderVersion(
             name="0.3.0",
             ledger=5,
             checkpoints=(1, 2, 3),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.errors import UsageError
 from hourmark.rules.event_types import Declarations
 from hourmark.rules.revision import PARSER, Rules, RulesBook, TypeVersion
@@ -47,7 +47,7 @@ def next_rules(
     """The revision that these declarations make; the very same as the latest if nothing changed."""
     latest, sequence = book.latest, book.next_sequence
     versions = {t.name: TypeVersion(t, schema_ids[t.name]) for t in declared.types}
-    parsing = Parsing(bucket_seconds=bucket_seconds, **declared.limits.model_dump())
+    parsing = ParsingSettings(bucket_seconds=bucket_seconds, **declared.limits.model_dump())
     proposed = Rules(
         sequence=sequence,
         types=versions,
@@ -58,7 +58,7 @@ def next_rules(
     return latest if latest is not None and proposed.same_content(latest) else proposed
 
 
-def check_sizes(rules: Rules, bytes_max: int) -> None:
+def check_record_sizes(rules: Rules, bytes_max: int) -> None:
     """UsageError if a record of the revision is larger than Kafka takes: it could be put in force,
     and never published.
     """
@@ -71,7 +71,7 @@ def check_sizes(rules: Rules, bytes_max: int) -> None:
             )
 
 
-def changes(before: Rules | None, after: Rules) -> str:
+def describe_changes(before: Rules | None, after: Rules) -> str:
     """What `after` changed, human-readable."""
     told = []
     for kind in ("types", "sources"):

@@ -26,7 +26,7 @@ from pydantic import (
 
 from hourmark.avro.fields import FIELD_NAME, check_fields, check_publishable
 from hourmark.avro.framing import ENVELOPE_NAMES, Schema, event_schema, plain_spelling, record_name
-from hourmark.config.groups import Group, Limits, Positive
+from hourmark.config.groups import EventTimeLimits, FrozenModel, Positive
 from hourmark.errors import TypeFileError
 from hourmark.records import dead_letters
 from hourmark.rules.line_rule import DECLARED
@@ -40,7 +40,7 @@ SOURCES_FILE = "sources.toml"
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-class EventType(Group):
+class EventType(FrozenModel):
     """A type of events."""
 
     name: TypeName
@@ -112,7 +112,7 @@ class EventType(Group):
         return schema
 
 
-class Source(Group):
+class Source(FrozenModel):
     """Where lines come from: their form, and the types they may carry."""
 
     name: TypeName
@@ -185,10 +185,10 @@ class Declarations(NamedTuple):
 
     types: list[EventType]
     sources: list[Source]
-    limits: Limits = Limits()
+    limits: EventTimeLimits = EventTimeLimits()
 
 
-def read_folder(folder: Path) -> Declarations:
+def read_declarations(folder: Path) -> Declarations:
     """All declarations of a folder; TypeFileError names file and field."""
     if not folder.is_dir():
         raise TypeFileError(
@@ -202,7 +202,7 @@ def read_folder(folder: Path) -> Declarations:
         SYSLOG.name in source.types for source in sources
     ):
         types.append(SYSLOG)
-    check_together(types, sources)
+    check_declarations(types, sources)
     return Declarations(
         sorted([*types, DEAD_LETTERS], key=lambda t: t.name),
         sorted(sources, key=lambda s: s.name),
@@ -210,7 +210,7 @@ def read_folder(folder: Path) -> Declarations:
     )
 
 
-def check_together(types: list[EventType], sources: list[Source]) -> None:
+def check_declarations(types: list[EventType], sources: list[Source]) -> None:
     """What no single declaration can tell; raises TypeFileError."""
     known = {t.name: t for t in types}
     if len(known) < len(types) or len({s.name for s in sources}) < len(sources):
@@ -302,10 +302,10 @@ def _read_type(file: Path) -> EventType:
     return declared
 
 
-def _read_sources(file: Path) -> tuple[list[Source], Limits]:
-    class Sources(Group):
+def _read_sources(file: Path) -> tuple[list[Source], EventTimeLimits]:
+    class Sources(FrozenModel):
         source: list[Source] = Field([])
-        limits: Limits = Limits()
+        limits: EventTimeLimits = EventTimeLimits()
 
     read = _read(file, Sources) if file.is_file() else Sources()
     return read.source, read.limits

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from hourmark.config.groups import Group
+from hourmark.config.groups import FrozenModel
 
 DECLARED: Final = {
     "declared": True
@@ -45,7 +45,7 @@ _GOES_WITH: Final = {
 }
 
 
-class Redaction(Group):
+class Redaction(FrozenModel):
     """What of a field never leaves the service."""
 
     field: str
@@ -55,7 +55,7 @@ class Redaction(Group):
     """what stands instead; absent: nothing, and of a whole value the field's default, or null"""
 
 
-class LineRule(Group):
+class LineRule(FrozenModel):
     """How lines of a type are parsed.
 
     json     the message is a JSON object of the type's fields

@@ -18,7 +18,7 @@ from hourmark.rules.event_types import Declarations, EventType, LineRule, Source
 from hourmark.rules.revision import Rules
 
 
-def check_lines(latest: Rules | None, declared: Declarations, *, may_refuse: bool) -> None:
+def check_refused_lines(latest: Rules | None, declared: Declarations, *, may_refuse: bool) -> None:
     """UsageError, naming types, sources and fields, where lines that come now would be refused and
     `may_refuse` is not set.
     """

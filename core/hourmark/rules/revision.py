@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import Field
 
 from hourmark.avro.framing import Schema, canonical_json, digest, fingerprint, plain_spelling
-from hourmark.config.groups import Group, Parsing
+from hourmark.config.groups import FrozenModel, ParsingSettings
 from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
 from hourmark.rules.event_types import EventType, Source
 
@@ -137,7 +137,7 @@ class Rules:
     sequence: int
     types: Mapping[str, TypeVersion]
     sources: Mapping[str, Source]
-    parsing: Parsing
+    parsing: ParsingSettings
     parser: ParserVersion = PARSER
     published: str | None = dataclasses.field(
         default=None, compare=False, repr=False
@@ -213,18 +213,18 @@ class KnownSchema(NamedTuple):
         )
 
 
-class _TypeEntry(Group):
+class _TypeEntry(FrozenModel):
     digest: str
     schema_id: int = Field(ge=1, lt=1 << 31, strict=True)
 
 
-class _Content(Group):
+class _Content(FrozenModel):
     """A revision's record."""
 
     sequence: int = Field(ge=1, strict=True)
     types: dict[str, _TypeEntry]
     sources: dict[str, Source]
-    parsing: Parsing
+    parsing: ParsingSettings
     parser: ParserVersion
 
     @property
@@ -260,7 +260,7 @@ class RulesBook:
         """
         if key in self.records:
             return
-        if not is_named_by(key, value):
+        if not key_matches_content(key, value):
             raise ValueError(
                 f"record {key!r} of the rules is not usable: its content has another digest"
             )
@@ -312,17 +312,17 @@ class RulesBook:
     @property
     def latest(self) -> Rules | None:
         """The revision that new ranges are to name: the highest sequence, ties broken by id."""
-        return max(self._revisions.values(), key=lambda r: order_of(r.id), default=None)
+        return max(self._revisions.values(), key=lambda r: revision_order(r.id), default=None)
 
     @property
     def revisions(self) -> list[Rules]:
         """All of them that are whole, in order."""
-        return sorted(self._revisions.values(), key=lambda r: order_of(r.id))
+        return sorted(self._revisions.values(), key=lambda r: revision_order(r.id))
 
     @property
     def next_sequence(self) -> int:
         """Above all that were seen, whole and usable or not."""
-        return 1 + max((order_of(r)[0] for r in self.ids | self.unusable.keys()), default=0)
+        return 1 + max((revision_order(r)[0] for r in self.ids | self.unusable.keys()), default=0)
 
     def schemas(self) -> dict[int, TypeVersion]:
         """What each schema id of a whole revision stands for.
@@ -340,7 +340,7 @@ class RulesBook:
         """
         known: dict[int, TypeVersion] = {}
         for earlier in self.revisions:
-            if earlier.id in among and order_of(earlier.id) < order_of(rules.id):
+            if earlier.id in among and revision_order(earlier.id) < revision_order(rules.id):
                 for version in earlier.types.values():
                     known.setdefault(version.schema_id, version)
         for version in rules.types.values():
@@ -365,12 +365,12 @@ class RulesBook:
 
 
 def _remember(known: dict[int, TypeVersion], version: TypeVersion) -> None:
-    check_second_meaning(
+    check_same_meaning(
         version.schema_id, known.setdefault(version.schema_id, version).meaning, version.meaning
     )
 
 
-def is_named_by(key: str, value: str) -> bool:
+def key_matches_content(key: str, value: str) -> bool:
     """Whether the key is of the form that names rules, and this content."""
     kind, _, rest = key.partition("/")
     sequence, _, of_rules = rest.partition("-")
@@ -379,12 +379,12 @@ def is_named_by(key: str, value: str) -> bool:
     return kind == "type" and rest.rpartition("/")[2] == digest(value)
 
 
-def order_of(revision: str) -> tuple[int, str]:
+def revision_order(revision: str) -> tuple[int, str]:
     """Ids of revisions in their order."""
     return int(revision.partition("-")[0]), revision
 
 
-def check_second_meaning(schema_id: int, known: SchemaMeaning, other: SchemaMeaning) -> None:
+def check_same_meaning(schema_id: int, known: SchemaMeaning, other: SchemaMeaning) -> None:
     """ValueError, naming the id, if these are not one."""
     if known != other:
         raise ValueError(

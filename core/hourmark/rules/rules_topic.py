@@ -29,7 +29,7 @@ def read_rules(cluster: KafkaCluster) -> RulesBook:
     return book
 
 
-def publish(cluster: KafkaCluster, records: Iterable[Record], bytes_max: int) -> None:
+def publish_rules(cluster: KafkaCluster, records: Iterable[Record], bytes_max: int) -> None:
     """Append the records, of at most `bytes_max` bytes, and return once all in-sync replicas have
     them.
     """

@@ -49,7 +49,7 @@ def stack(
     start may take. Raises NoEngine; Unavailable where the image is not there or nothing is ready in
     time, with the end of its log.
     """
-    with engine(), WholeContainer(image, types, clusters) as container:
+    with engine(), StackContainer(image, types, clusters) as container:
         made = Stack(
             kafka=",".join(f"127.0.0.1:{container.published[name]}" for name in BROKERS),
             registry_url=f"http://127.0.0.1:{container.published['registry']}/apis/ccompat/v7",
@@ -60,7 +60,7 @@ def stack(
         yield made
 
 
-class WholeContainer(DockerContainer):
+class StackContainer(DockerContainer):
     """The container.
 
     `published`: its ports by server, the same numbers within and without, on this machine's
@@ -81,10 +81,10 @@ class WholeContainer(DockerContainer):
         self.with_kwargs(cap_drop=["ALL"], security_opt=["no-new-privileges:true"])
         if types is not None:
             self.with_env("WHOLE_TYPES", _TYPES)
-            for name, text in declarations(types).items():
+            for name, text in read_type_files(types).items():
                 self.with_copy_into_container(text, f"{_TYPES}/{name}", 0o644)
 
-    def start(self) -> WholeContainer:
+    def start(self) -> StackContainer:
         """Never pulls: a name that means an image built here is anybody's on a public index."""
         try:
             self.get_docker_client().client.images.get(self.image)
@@ -131,7 +131,7 @@ class WholeContainer(DockerContainer):
         return bytes(said)[-_LOG_BYTES:].decode(errors="replace")
 
 
-def declarations(types: Path) -> dict[str, bytes]:
+def read_type_files(types: Path) -> dict[str, bytes]:
     """The files of a folder of types. UsageError where there is none."""
     found = {file.name: file.read_bytes() for file in sorted(types.glob("*.toml"))}
     if not found:

@@ -59,7 +59,7 @@ def engine() -> Iterator[None]:
                 os.environ["DOCKER_HOST"] = before
 
 
-def sockets(environment: Mapping[str, str]) -> list[Path]:
+def candidate_sockets(environment: Mapping[str, str]) -> list[Path]:
     """Where engines listen, those of docker first."""
     runtime = environment.get("XDG_RUNTIME_DIR")
     of_user = [Path(runtime) / "podman" / "podman.sock"] if runtime else []
@@ -70,9 +70,11 @@ def _found(ended: ExitStack) -> tuple[str, str]:
     """Address and name of the engine."""
     named = os.environ.get("DOCKER_HOST")
     for address in (
-        [named] if named else [f"unix://{path}" for path in sockets(os.environ) if path.exists()]
+        [named]
+        if named
+        else [f"unix://{path}" for path in candidate_sockets(os.environ) if path.exists()]
     ):
-        if name := name_of_engine(address):
+        if name := probe_engine(address):
             return address, name
     if named:
         raise NoEngine(
@@ -87,7 +89,7 @@ def _found(ended: ExitStack) -> tuple[str, str]:
     return ended.enter_context(_podman_service(podman)), "podman"
 
 
-def name_of_engine(address: str) -> str:
+def probe_engine(address: str) -> str:
     """Of the engine that answers there, in small letters; "" where none does."""
     if not _listens(address):
         return ""
@@ -125,7 +127,7 @@ def _podman_service(podman: str) -> Iterator[str]:
             service = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
             try:
                 until = time.monotonic() + _START_S
-                while not name_of_engine(address):
+                while not probe_engine(address):
                     if service.poll() is not None or time.monotonic() > until:
                         log.seek(0)
                         raise NoEngine(

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping, Set
 from typing import Final, Protocol
 
-from hourmark.avro.framing import Schema, frame
+from hourmark.avro.framing import Schema, framing_header
 from hourmark.errors import Unavailable, UsageError
 from hourmark.kafka.topic_names import AUDIT, HOSTS
 from hourmark.records import audit, host_reports
@@ -85,10 +85,10 @@ def _find(registry: Registry, needed: Set[bool], taken: Mapping[int, str]) -> Fr
     schemas = {True: with_blanks, False: audit.SCHEMA_BEFORE_BLANKS}
     return Framing(
         audit={
-            counts_blanks: frame(_id(registry, AUDIT, schemas[counts_blanks], taken))
+            counts_blanks: framing_header(_id(registry, AUDIT, schemas[counts_blanks], taken))
             for counts_blanks in sorted(needed)
         },
-        hosts=frame(_id(registry, HOSTS, schema, taken)),
+        hosts=framing_header(_id(registry, HOSTS, schema, taken)),
         tells_unknown=tells_unknown,
         has_checksums=has_checksums,
     )

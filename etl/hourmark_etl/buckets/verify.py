@@ -23,7 +23,7 @@ from hourmark.avro.framing import fingerprint
 from hourmark.records.event_id import SIZE as ID_SIZE
 from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import MARKER, BucketFile, Manifest, Previous
+from hourmark.records.manifest import MARKER, BucketFile, Manifest, PreviousMarker
 from hourmark_etl.arrow import Int64s, UInt64s, hour_starts_s
 from hourmark_etl.buckets.avro_container import Digesting
 from hourmark_etl.buckets.reader import (
@@ -247,10 +247,10 @@ class _Check:
                 )
         self._check_totals(manifest)
 
-    def _check_chain(self, said: Previous | None) -> None:
+    def _check_chain(self, said: PreviousMarker | None) -> None:
         before = self._hour.before()
         try:
-            stands = Previous.of(str(before), read_marker(self._storage, self._type, before))
+            stands = PreviousMarker.of(str(before), read_marker(self._storage, self._type, before))
         except NotClosed:
             stands = None
         if said != stands:
@@ -408,7 +408,7 @@ def _split(ids: bytes | bytearray) -> list[bytes]:
     return [bytes(ids[start : start + ID_SIZE]) for start in range(0, len(ids), ID_SIZE)]
 
 
-def _marker(previous: Previous | None) -> str:
+def _marker(previous: PreviousMarker | None) -> str:
     return f"of {previous.hour}, blake2b {previous.blake2b}" if previous else "none"
 
 

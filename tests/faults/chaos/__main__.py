@@ -19,7 +19,7 @@ from tests.faults.chaos.trials import Trial, append, put, read, table
 from tests.faults.chaos.workloads import WORKLOADS
 
 from hourmark.clock import SystemClock
-from hourmark.config.loading import home
+from hourmark.config.loading import stack_state_dir
 from hourmark.errors import HourmarkError, UsageError
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.locks import one_at_a_time
@@ -116,7 +116,7 @@ def run(
     minutes = minutes or (
         NIGHTLY_MINUTES if schedule.tier == "nightly" and replay is None else None
     )
-    sys.exit(0 if played(home() / "chaos", schedule, results, minutes) else 1)
+    sys.exit(0 if played(stack_state_dir() / "chaos", schedule, results, minutes) else 1)
 
 
 @chaos.command(name="list")

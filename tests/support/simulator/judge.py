@@ -13,12 +13,12 @@ from tests.support.simulator.producers import Producers
 from tests.support.simulator.sites import FakeMirror
 from tests.support.simulator.truth import FIRST_HOUR, TYPES, VALUE_CHANGED, Broken, Event, Range
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT
 from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import MARKER, Grade, Manifest, Previous
+from hourmark.records.manifest import MARKER, Grade, Manifest, PreviousMarker
 from hourmark.records.record_key import RecordKey
 
 WOKEN = "closer woken"  # as the world counts it
@@ -105,7 +105,7 @@ class Judge:
         if manifest.previous != (
             None
             if first
-            else Previous.of(str(hour.before()), self._marker_before(event_type, hour))
+            else PreviousMarker.of(str(hour.before()), self._marker_before(event_type, hour))
         ):
             raise Broken(
                 f"{event_type} {hour} does not follow the marker before it, but {manifest.previous}"
@@ -316,7 +316,7 @@ class Judge:
     def _promised_by(self, sent: Range, value: bytes) -> tuple[Event, ...]:
         other = (
             sent.otherwise
-            and frame(1) + self._producers._audit(sent, sent.otherwise).encode() == value
+            and framing_header(1) + self._producers._audit(sent, sent.otherwise).encode() == value
         )
         return sent.otherwise if other else sent.events
 

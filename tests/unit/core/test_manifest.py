@@ -6,22 +6,24 @@ import json
 
 import pytest
 
-from hourmark.records.manifest import Evidence, Grade, Manifest, Offsets, Previous
+from hourmark.records.manifest import BucketEvidence, BucketOffset, Grade, Manifest, PreviousMarker
 
 MANIFEST = Manifest(
     type="click",
     hour="2026-11-21T05",
     bucket_seconds=3600,
-    previous=Previous.of("2026-11-21T04", b"before"),
+    previous=PreviousMarker.of("2026-11-21T04", b"before"),
     grade=Grade.PROVED,
-    evidence=Evidence(method="sums", cut_at_ms=1, audit_records=2, promised=3, audit_next={"0": 4}),
+    evidence=BucketEvidence(
+        method="sums", cut_at_ms=1, audit_records=2, promised=3, audit_next={"0": 4}
+    ),
     files=[],
     events=0,
     late={},
     duplicates_removed=0,
     unaudited=0,
     id_sum="0" * 16,
-    offsets=[Offsets(topic="t", topic_id="i", partition=0, next=71)],
+    offsets=[BucketOffset(topic="t", topic_id="i", partition=0, next=71)],
     ledger="l",
     ledger_commit=5,
     attempt="a",

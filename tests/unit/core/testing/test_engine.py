@@ -20,7 +20,7 @@ import pytest
 from testcontainers.core.config import testcontainers_config
 
 from hourmark.testing import engine as module
-from hourmark.testing.engine import NoEngine, engine, sockets
+from hourmark.testing.engine import NoEngine, candidate_sockets, engine
 
 NOWHERE = "unix:///nowhere/docker.sock"
 
@@ -116,13 +116,13 @@ def test_podman_without_a_socket_is_asked_to_serve_one_and_what_it_says_instead_
 
 
 def test_sockets_are_those_of_docker_and_of_podman_the_users_own_first() -> None:
-    found = list(map(str, sockets({"XDG_RUNTIME_DIR": "/run/user/7"})))
+    found = list(map(str, candidate_sockets({"XDG_RUNTIME_DIR": "/run/user/7"})))
     assert found == [
         "/var/run/docker.sock",
         "/run/user/7/podman/podman.sock",
         "/run/podman/podman.sock",
     ]
-    assert len(sockets({})) == 2
+    assert len(candidate_sockets({})) == 2
 
 
 def test_a_users_tests_are_skipped_with_the_reason(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 
 
-def ask_all(asks: Mapping[str, Callable[[], Answer]], seconds: float) -> dict[str, Answer]:
+def call_all(asks: Mapping[str, Callable[[], Answer]], seconds: float) -> dict[str, Answer]:
     """What those answered that did within `seconds`, by name, in the order of `asks`.
 
     A question must not raise.
