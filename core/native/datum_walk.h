@@ -19,7 +19,7 @@ enum datum_kind {
     D_BETWEEN, D_UUID, D_KINDS,
 };
 
-/* The verdict on a datum. The values are those of `hourmark.avro.datum_check.DatumVerdict`. */
+/* The verdict on a datum. The values are those of `hourmark.avro.datum_check.Verdict`. */
 enum datum_verdict {
     D_VALID, D_NO_FRAMING, D_TOO_SHORT, D_TRAILING, D_BAD_BOOLEAN, D_BAD_NUMBER, D_BAD_LENGTH, D_BAD_TEXT, D_BAD_ENUM, D_BAD_UNION,
     D_BAD_BLOCK, D_TOO_DEEP, D_TOO_MUCH, D_OTHER_ID, D_BAD_UUID,

@@ -96,7 +96,7 @@ def no_cross_bucket(patch: pytest.MonkeyPatch) -> None:
 
 def mirror_gap(patch: pytest.MonkeyPatch) -> None:
     """Source retention overtakes the mirror, which skips ahead, and nobody compares log starts."""
-    patch.setattr("hourmark_etl.closing.cut.edge.gaps", lambda previous, starts: [])
+    patch.setattr("hourmark_etl.closing.cut.edge.find_gaps", lambda previous, starts: [])
 
 
 def zombie_closer(patch: pytest.MonkeyPatch) -> None:

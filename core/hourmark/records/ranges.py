@@ -130,7 +130,7 @@ class ByteRange:
     record_start: str = (
         ""  # RE2, in lines that begin a record (see `record_start`); empty: each line is one
     )
-    fields: str = ""  # what its source says of every event, as `range_fields` writes it
+    fields: str = ""  # what its source says of every event, as `encode_range_fields` writes it
     format: str = ""  # "cri": a container's log, see `cri`; empty: as it is
 
     def __post_init__(self) -> None:

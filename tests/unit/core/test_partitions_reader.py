@@ -161,7 +161,7 @@ def test_a_client_that_does_not_end_keeps_nobody_waiting(
 ) -> None:
     reader, ever = make(cluster, "edge"), threading.Event()
     end, ended = reader._end, threading.Event()
-    monkeypatch.setattr(partitions_reader, "end_in_time", partial(close_within, seconds=0.05))
+    monkeypatch.setattr(partitions_reader, "close_within", partial(close_within, seconds=0.05))
 
     def never() -> None:
         ever.wait(30)
