@@ -142,7 +142,7 @@ class Bench:
         )
         storage = self.config.storage.model_copy(update={"root": f"file://{self.folder}/root"})
         mine = self.config.model_copy(update={"etl": etl, "storage": storage})
-        first = Hour.of(time.time_ns() // 1_000_000, mine.parsing.bucket_seconds)
+        first = Hour.containing(time.time_ns() // 1_000_000, mine.parsing.bucket_seconds)
         declared = Declarations(
             [event_type(self.name), DEAD_LETTERS], [Source(name=self.name, types=[self.name])]
         )

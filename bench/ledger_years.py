@@ -59,7 +59,7 @@ def _hex(number: int, digits: int) -> str:
 
 def manifest_of(event_type: str, hour: Hour, number: int, ledger: str) -> Manifest:
     """A manifest as closing writes them."""
-    late = {str(hour.before()): 7} if number % 10 == 0 and number else {}
+    late = {str(hour.previous()): 7} if number % 10 == 0 and number else {}
     return Manifest(
         type=event_type,
         hour=str(hour),
@@ -102,7 +102,7 @@ def manifest_of(event_type: str, hour: Hour, number: int, ledger: str) -> Manife
         attempt=_hex(~number, 32),
         closed_at_ms=hour.end_ms + 5000,
         software="hourmark 0.4.0",
-    ).sealed()
+    ).with_own_digest()
 
 
 def hour_at(first: Hour, n: int) -> Hour:

@@ -82,7 +82,7 @@ class StateFolder:
             )
         return text
 
-    def keep_host_id(self, host_id: str) -> str:
+    def save_host_id(self, host_id: str) -> str:
         """Write it down, durably; returns it."""
         with self._usable():
             write_durably(self._host_id_file, f"{host_id}\n".encode())

@@ -39,7 +39,10 @@ from hourmark_etl.ledger.rules import LedgerRules
 
 _Done = TypeVar("_Done")
 # What services write beside events: asked for by them, registered here.
-_OWN: Final = (KnownSchema.of(AUDIT, audit.SCHEMA), KnownSchema.of(HOSTS, host_reports.SCHEMA))
+_OWN: Final = (
+    KnownSchema.from_schema(AUDIT, audit.SCHEMA),
+    KnownSchema.from_schema(HOSTS, host_reports.SCHEMA),
+)
 
 
 class RulesTopic(Protocol):
@@ -126,7 +129,7 @@ def apply(
         next_rules(book, declared, {t.name: 0 for t in declared.types}, first_hour.length_s),
         outside.record_bytes_max,
     )
-    wanted = [*(KnownSchema.of(t.name, t.schema()) for t in declared.types), *_OWN]
+    wanted = [*(KnownSchema.from_schema(t.name, t.schema()) for t in declared.types), *_OWN]
     _check_reads(wanted, known, latest)
     _check_known(outside.registry, known, wanted, latest)
     created = outside.make_topics(declared.types)

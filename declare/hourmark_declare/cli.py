@@ -244,7 +244,11 @@ def first_hour_of(config: Config, label: str | None, *, is_new: bool = False) ->
     length_s = config.parsing.bucket_seconds
     wanted = label or (config.types.first_hour if is_new else None)
     try:
-        return Hour.parse(wanted, length_s) if wanted else Hour.of(SystemClock().now_ms(), length_s)
+        return (
+            Hour.parse(wanted, length_s)
+            if wanted
+            else Hour.containing(SystemClock().now_ms(), length_s)
+        )
     except ValueError as error:
         raise UsageError(f"{'--first-hour' if label else 'types.first_hour'}: {error}") from error
 

@@ -154,7 +154,7 @@ def _metadata(cluster: Cluster, topic: str | None = None) -> Any:
             else cluster.admin.list_topics(timeout=TIMEOUT_S)
         )
     except KafkaException as error:
-        cluster.begin_anew()
+        cluster.reconnect()
         raise Unavailable(
             f"the {cluster.name} cluster ({cluster.settings.bootstrap}) did not answer: {error}"
         ) from error

@@ -172,7 +172,7 @@ def _plan(config: Config, topics: Sequence[str]) -> _Plan:
     found += version_differs(
         installed_version(config.mirror.classpath), (s.version for s in group.states.values())
     )
-    if group.workers.cut_in_two:
+    if group.workers.is_split:
         leader = group.workers.leader.address
         found.append(
             Difference(

@@ -161,7 +161,11 @@ def forget(sites: Sites, chosen: Iterable[Kept]) -> None:
     refuse_beside_workers(sites)
     records = [(one.key.decode(), None) for one in chosen]
     append_all(
-        sites.central.settings, positions_topic(sites.alias), records, _KEY_BYTES_MAX, as_java=True
+        sites.central.settings,
+        positions_topic(sites.alias),
+        records,
+        _KEY_BYTES_MAX,
+        java_partitioning=True,
     )
 
 

@@ -169,8 +169,8 @@ def test_versions_before_unknown_losses_read_reports_and_write_readable_ones(
         Datum(SCHEMA_BEFORE_UNKNOWN).decode(report.encode())["sources"]
         == Datum(SCHEMA).decode(report.encode())["sources"]
     )
-    assert HostReport.decode(report.encode(tells_unknown=False)) == before
-    assert report_from_json(report_to_json(report, tells_unknown=False)) == before
+    assert HostReport.decode(report.encode(with_unknown_losses=False)) == before
+    assert report_from_json(report_to_json(report, with_unknown_losses=False)) == before
     assert not any(
         later in report_to_json(before) for later in (b"unknown_losses", b"unrepeatable")
     )
@@ -180,7 +180,7 @@ def test_versions_before_unknown_losses_read_reports_and_write_readable_ones(
 def test_a_service_never_stores_a_caught_up_time_past_its_own_clock(
     report: HostReport, clock_ms: int
 ) -> None:
-    stored = report.received(clock_ms)
+    stored = report.stamped(clock_ms)
     assert stored.received_at_ms == clock_ms
     assert all(s.caught_up_at_ms is None or s.caught_up_at_ms <= clock_ms for s in stored.sources)
 

@@ -46,7 +46,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]
 @pytest.fixture(scope="module")
 def first_hour() -> Hour:
     """Twenty minutes ago: hours of the past can be closed at once."""
-    return Hour.of(time.time_ns() // 1_000_000 - 1_200_000, 60)
+    return Hour.containing(time.time_ns() // 1_000_000 - 1_200_000, 60)
 
 
 @pytest.fixture(scope="module")

@@ -137,7 +137,7 @@ def test_an_event_is_traced_from_either_side_of_the_mirror_and_by_its_id(sites: 
     sites.produce("traced", records, partition=1)
     sites.verified("traced")
     topics = Topics(sites.config.kafka, print, now_ms=now_ms)
-    kept = tracing.Servers(event_type=event_type, frontier=Hour.of(now_ms, 60))
+    kept = tracing.Servers(event_type=event_type, frontier=Hour.containing(now_ms, 60))
     walk = Walk(topics, kept, 60, Window(since_ms=0, until_ms=now_ms + 900_000))
     facts = walk.of(OfRecord(topic("traced"), 1, 7))
     copy = found(facts.central)

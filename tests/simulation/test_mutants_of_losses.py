@@ -200,7 +200,7 @@ def follows_nothing(patch: Patch) -> None:
     real = publishing.previous_of
 
     def previous_of(storage: Storage, frontier: Frontier) -> PreviousMarker | None:
-        before = f"{frontier.hour.before().bucket_path(frontier.event_type)}/{MARKER}"
+        before = f"{frontier.hour.previous().bucket_path(frontier.event_type)}/{MARKER}"
         return real(storage, frontier) if storage.exists(before) else None
 
     patch.setattr("hourmark_etl.closing.publishing.previous_of", previous_of)

@@ -69,7 +69,7 @@ class Plan:
             if name.startswith("late-")
             for event_id, _ in datums
         ]
-        late = dict(Counter(str(Hour.of(event_id.time_ms)) for event_id in behind))
+        late = dict(Counter(str(Hour.containing(event_id.time_ms)) for event_id in behind))
         told = manifest(
             self.hour,
             type=TYPE,
@@ -94,10 +94,10 @@ class Plan:
         return evidence(cut_at_ms=self.hour.end_ms, promised=events, audit_next={"0": 1})
 
     def _previous(self) -> PreviousMarker | None:
-        before = self.hour.before()
+        before = self.hour.previous()
         path = f"{before.bucket_path(TYPE)}/{MARKER}"
         return (
-            PreviousMarker.of(str(before), self.storage.read(path))
+            PreviousMarker.from_marker(str(before), self.storage.read(path))
             if self.storage.exists(path)
             else None
         )

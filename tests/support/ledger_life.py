@@ -142,7 +142,12 @@ class Life:
     def promise(self, event_type: str, range_id: RangeId, ids: Sequence[EventId]) -> None:
         """The audit record of a range."""
         promised = promises(
-            (event_type, Hour.of(i.time_ms).start_s, i, value_hash(i, self._value(event_type, i)))
+            (
+                event_type,
+                Hour.containing(i.time_ms).start_s,
+                i,
+                value_hash(i, self._value(event_type, i)),
+            )
             for i in ids
         )
         record = audit_record(range_id=range_id, lines=len(ids), promised=promised, blanks=0)
@@ -268,7 +273,7 @@ class Life:
                 )
                 for p in offsets
             ],
-        ).sealed()
+        ).with_own_digest()
         self.storage.write_new(f"{opened.hour.bucket_path(event_type)}/{MARKER}", made.encode())
         if in_ledger:
             frontiers.close_all(

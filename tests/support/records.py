@@ -317,4 +317,4 @@ def rewritten(marker: bytes, **changes: object) -> bytes:
     """
     found = Manifest.decode(marker)
     plain = found.software.partition(" blake2b=")[0]
-    return found.model_copy(update={"software": plain, **changes}).sealed().encode()
+    return found.model_copy(update={"software": plain, **changes}).with_own_digest().encode()

@@ -216,7 +216,7 @@ class Cluster:
         self.name = name
         self.admin = self._connect()  # confluent_kafka's own client, for what is not here
 
-    def begin_anew(self) -> None:
+    def reconnect(self) -> None:
         """The next question goes to a new client: an old one asks a broker that died again, until
         that comes back.
         """
@@ -460,7 +460,7 @@ class Cluster:
 
     def _error(self, kind: type[Unavailable], what: str) -> Unavailable:
         if kind is not _NoTopic:
-            self.begin_anew()
+            self.reconnect()
         setting = (
             "kafka.edge.bootstrap"
             if self.name == "edge"

@@ -110,13 +110,13 @@ def append_all(
     records: Iterable[tuple[str, str | None]],
     bytes_max: int,
     *,
-    as_java: bool = False,
+    java_partitioning: bool = False,
 ) -> None:
     """Append the records (key and value), of at most `bytes_max` bytes each.
 
     Unavailable says what was not taken.
 
-    `as_java`: into the partitions in which Kafka's own programs put these keys.
+    `java_partitioning`: into the partitions in which Kafka's own programs put these keys.
     """
     failures: list[str] = []
     settings = {
@@ -124,7 +124,7 @@ def append_all(
         "enable_idempotence": True,
         "delivery_timeout_ms": int(_FLUSH_S * 1000),
         "message_max_bytes": bytes_max,
-        "partitioner": "murmur2_random" if as_java else "consistent_random",
+        "partitioner": "murmur2_random" if java_partitioning else "consistent_random",
     }
     producer = Producer(client_settings(cluster, **settings), logger=librdkafka_logger())
 

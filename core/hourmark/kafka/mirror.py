@@ -259,7 +259,7 @@ class MirrorWorkers(NamedTuple):
     leader: MirrorLeader = NO_LEADER
 
     @property
-    def cut_in_two(self) -> bool:
+    def is_split(self) -> bool:
         """Whether workers on several hosts have a leader that they would look for on their own:
         `mirror.rest_host` is wrong.
         """

@@ -118,7 +118,7 @@ class AlarmLog:
     def __init__(self) -> None:
         self.alarms: list[Alarm] = []
 
-    def tell(self, alarms: Sequence[Alarm]) -> None:
+    def update(self, alarms: Sequence[Alarm]) -> None:
         """These stand now, and no others."""
         now, before = ({(a.name, a.subject): a for a in some} for some in (alarms, self.alarms))
         for key, alarm in now.items():

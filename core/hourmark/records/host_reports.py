@@ -69,7 +69,7 @@ class HostReport:
     goodbye: bool
     sources: tuple[SourceReport, ...]
 
-    def encode(self, *, tells_unknown: bool = True) -> bytes:
+    def encode(self, *, with_unknown_losses: bool = True) -> bytes:
         """The Avro datum, without framing; or that of versions before `unknown_losses`."""
         sources = [
             dataclasses.asdict(s) | {"caught_up_at": s.caught_up_at_ms} for s in self.sources
@@ -82,7 +82,7 @@ class HostReport:
             "unknown_losses": unknown,
             "unrepeatable": unrepeatable,
         }
-        return _datum(-1 if tells_unknown else 0).encode(dataclasses.asdict(self) | row)
+        return _datum(-1 if with_unknown_losses else 0).encode(dataclasses.asdict(self) | row)
 
     @classmethod
     def decode(cls, datum: bytes) -> HostReport:
@@ -106,7 +106,7 @@ class HostReport:
             )
         return cls(received_at_ms=unix_ms(row.pop("received_at")), sources=tuple(sources), **row)
 
-    def received(self, clock_ms: int) -> HostReport:
+    def stamped(self, clock_ms: int) -> HostReport:
         """As the service stores it: stamped with its clock, no `caught_up_at` later than that."""
         sources = tuple(
             dataclasses.replace(

@@ -35,7 +35,7 @@ class Hour:
             raise ValueError(f"{self.start_s} s is not the start of a bucket of {self.length_s} s")
 
     @classmethod
-    def of(cls, time_ms: int, length_s: int = 3600) -> Hour:
+    def containing(cls, time_ms: int, length_s: int = 3600) -> Hour:
         """The hour that holds this time (Unix milliseconds)."""
         return cls(hour_start_s(time_ms, length_s), length_s)
 
@@ -66,11 +66,11 @@ class Hour:
         """The hour that follows."""
         return Hour(self.end_s, self.length_s)
 
-    def before(self) -> Hour:
+    def previous(self) -> Hour:
         """The hour that precedes; ValueError before 1970."""
         return Hour(self.start_s - self.length_s, self.length_s)
 
-    def earliest(self) -> Hour:
+    def earliest_chain_start(self) -> Hour:
         """Of the present one: where a chain of buckets may begin that is to hold what is there
         already.
         """
@@ -88,7 +88,7 @@ class Hour:
 
 
 def hour_start_s(time_ms: int, length_s: int) -> int:
-    """The start of the hour that holds this time, in Unix seconds: `Hour.of` without making an
+    """The start of the hour that holds this time, in Unix seconds: `Hour.containing` without making an
     object.
     """
     seconds = time_ms // 1000

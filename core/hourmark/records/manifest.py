@@ -58,7 +58,7 @@ class PreviousMarker(FrozenModel):
     """hex digest (16 bytes) of its `_SUCCESS`"""
 
     @classmethod
-    def of(cls, hour: str, marker: bytes) -> PreviousMarker:
+    def from_marker(cls, hour: str, marker: bytes) -> PreviousMarker:
         """Of the hour whose `_SUCCESS` holds these bytes."""
         return cls(hour=hour, blake2b=_digest(marker))
 
@@ -188,7 +188,7 @@ class Manifest(FrozenModel):
     software: str
     """which wrote it, and ` blake2b=` with the hex digest (16 bytes) of this marker, 32 zeros in its own place"""
 
-    def sealed(self) -> Manifest:
+    def with_own_digest(self) -> Manifest:
         """The same, with the digest of itself."""
         blank = self.model_copy(update={"software": f"{self.software} blake2b={_BLANK.decode()}"})
         return self.model_copy(

@@ -158,7 +158,7 @@ class RangeResponse:
     dead_letter_reasons: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
-def report_to_json(report: HostReport, *, tells_unknown: bool = True) -> bytes:
+def report_to_json(report: HostReport, *, with_unknown_losses: bool = True) -> bytes:
     """A report as the body of `POST /v1/reports`.
 
     Services of before a field refuse it: what says nothing is left out.
@@ -166,7 +166,7 @@ def report_to_json(report: HostReport, *, tells_unknown: bool = True) -> bytes:
     row = dataclasses.asdict(report)
     for source in row["sources"]:
         for later in ("unknown_losses", "unrepeatable"):
-            if not (tells_unknown and source[later]):
+            if not (with_unknown_losses and source[later]):
                 del source[later]
     return json.dumps(row).encode()
 

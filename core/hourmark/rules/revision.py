@@ -189,7 +189,7 @@ class KnownSchema(NamedTuple):
     text: str
 
     @classmethod
-    def of(cls, owner: str, schema: Schema) -> KnownSchema:
+    def from_schema(cls, owner: str, schema: Schema) -> KnownSchema:
         """Of a type, or of a control topic."""
         plain = plain_spelling(schema)
         return cls(owner, fingerprint(plain), canonical_json(plain))

@@ -150,7 +150,10 @@ def find_late_clashes(
                 _clash(event_type, verdict.hour, f"{_named(both)} late here and in {late[both[0]]}")
             )
     for origin in sorted(
-        {Hour.of(EventId(event_id).time_ms, hour.length_s) for event_id, hour in late.items()}
+        {
+            Hour.containing(EventId(event_id).time_ms, hour.length_s)
+            for event_id, hour in late.items()
+        }
     ):
         try:
             events = read_events(
@@ -248,9 +251,11 @@ class _Check:
         self._check_totals(manifest)
 
     def _check_chain(self, said: PreviousMarker | None) -> None:
-        before = self._hour.before()
+        before = self._hour.previous()
         try:
-            stands = PreviousMarker.of(str(before), read_marker(self._storage, self._type, before))
+            stands = PreviousMarker.from_marker(
+                str(before), read_marker(self._storage, self._type, before)
+            )
         except NotClosed:
             stands = None
         if said != stands:

@@ -147,7 +147,7 @@ def manifest_of(
         attempt=attempt,
         closed_at_ms=now_ms,
         software=f"hourmark {version('hourmark')}",
-    ).sealed()
+    ).with_own_digest()
 
 
 def _left_out(written: WrittenHour) -> list[str]:
@@ -191,11 +191,11 @@ def previous_of(storage: Storage, frontier: Frontier) -> PreviousMarker | None:
     """
     if frontier.hour == frontier.first_hour:
         return None
-    before = frontier.hour.before()
+    before = frontier.hour.previous()
     try:
         marker = read_marker(storage, frontier.event_type, before)
         decoded_manifest(storage, frontier.event_type, before, marker)
-        return PreviousMarker.of(str(before), marker)
+        return PreviousMarker.from_marker(str(before), marker)
     except NotClosed as error:
         raise Finding(
             f"{frontier.event_type} {frontier.hour} follows a bucket that is gone: "
@@ -395,7 +395,7 @@ class Publisher:
         try:
             return previous_of(self.storage, f), ()
         except Finding as error:
-            before = f.hour.before()
+            before = f.hour.previous()
             known = closed_marker(self.database, f.event_type, before)
             if known is None:
                 raise
@@ -405,7 +405,7 @@ class Publisher:
                     "of its marker"
                 ) from error
             decoded_manifest(self.storage, f.event_type, before, known)
-            return PreviousMarker.of(str(before), known), (
+            return PreviousMarker.from_marker(str(before), known), (
                 f"the bucket before it, {before}: {error}",
             )
 

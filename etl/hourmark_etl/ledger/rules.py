@@ -121,7 +121,7 @@ def _add(
         for record in new:
             book.add(*record)
         schemas = {
-            i: KnownSchema.of(version.declaration.name, version.schema)
+            i: KnownSchema.from_schema(version.declaration.name, version.schema)
             for i, version in book.schemas().items()
         }
         put_schemas(connection, [*schemas.items(), *own.items()])

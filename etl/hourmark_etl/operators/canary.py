@@ -240,7 +240,7 @@ def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, por
                 for step, at_ms in of.items():
                     passed_at.labels(site=site, step=step).set((at_ms or 0) / 1000)
                 alarmed.labels(site=site).set(any(alarm.subject == site for alarm in alarms))
-            log.tell(alarms)
+            log.update(alarms)
             stopping.wait(every_s)
     finally:
         stop()

@@ -82,7 +82,9 @@ def read_chain(
         for hour, marker in zip(hours, markers, strict=True)
     ]
     for marker, ((hour, _), (after, manifest)) in zip(markers, pairwise(chain), strict=False):
-        if hour.next() == after and manifest.previous != PreviousMarker.of(str(hour), marker):
+        if hour.next() == after and manifest.previous != PreviousMarker.from_marker(
+            str(hour), marker
+        ):
             raise BadMarker(
                 f"{event_type} {after} does not follow the marker of {hour} as it stands: one "
                 "of the two was changed "

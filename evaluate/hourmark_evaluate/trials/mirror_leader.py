@@ -31,7 +31,7 @@ def why_not(there: MirrorWorkers, hands: Hands, how: str) -> str:
         )
     if len(there.hosts) < 2:
         return "it takes two to be confused about who leads"
-    if there.cut_in_two:
+    if there.is_split:
         return (
             f"the leader's address is {there.leader.address}, where workers on other hosts look "
             "for it in vain; set "

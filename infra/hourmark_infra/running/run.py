@@ -100,7 +100,7 @@ class Run:
         self._start(config)
         since = next_hours(self._asked("bucket", "ls", "--json"))
         tailed = self._drained()
-        drained = Hour.of(self._clock.now_ms(), config.parsing.bucket_seconds)
+        drained = Hour.containing(self._clock.now_ms(), config.parsing.bucket_seconds)
         wait_s = drained.next().start_s - self._clock.now_ms() / 1000
         self._tell(
             f"every line is acknowledged; the bucket {drained} ends in "

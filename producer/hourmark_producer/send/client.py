@@ -289,7 +289,7 @@ class ServiceLink:
             "POST",
             REPORTS_PATH,
             _JSON,
-            report_to_json(report, tells_unknown=False),
+            report_to_json(report, with_unknown_losses=False),
             SHORT_TIMEOUT_S,
         )
 

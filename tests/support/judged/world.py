@@ -225,7 +225,7 @@ class World:
 
     def plan_at(self, event_type: str, time_ms: int) -> BucketPlan:
         """The bucket of a type's events of this time."""
-        hour = Hour.of(time_ms, 60)
+        hour = Hour.containing(time_ms, 60)
         found = next((p for p in self.plans if (p.event_type, p.hour) == (event_type, hour)), None)
         if found is None:
             found = BucketPlan(event_type, hour)
@@ -250,12 +250,14 @@ class World:
             self._follow(plan)
 
     def _follow(self, plan: BucketPlan) -> None:
-        before = plan.hour.before()
+        before = plan.hour.previous()
         last, marker = (
             self.root / hour.bucket_path(plan.event_type) / "_SUCCESS"
             for hour in (before, plan.hour)
         )
-        previous = PreviousMarker.of(str(before), last.read_bytes()) if last.exists() else None
+        previous = (
+            PreviousMarker.from_marker(str(before), last.read_bytes()) if last.exists() else None
+        )
         said = {"previous": previous and previous.model_dump()}
         marker.write_text(
             json.dumps(json.loads(marker.read_bytes()) | said)
@@ -275,7 +277,7 @@ class World:
             for kind, rows in parts
             for file in self._write_files(folder, kind, plan.event_type, rows)
         ]
-        late = Counter(str(Hour.of(row["event_time"], 60)) for row in plan.late)
+        late = Counter(str(Hour.containing(row["event_time"], 60)) for row in plan.late)
         origins = Counter({str(plan.hour): len(plan.rows)}) + late
         ids = [EventId(row["event_id"]) for row in (*plan.rows, *plan.late)]
         evidence = BucketEvidence(

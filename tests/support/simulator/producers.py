@@ -227,7 +227,7 @@ class Producers:
         in_an_hour = (
             time_ms >= FIRST_HOUR.start_s * 1000
             if how == "hour"
-            else Hour.of(time_ms) == Hour.of(first.time_ms)
+            else Hour.containing(time_ms) == Hour.containing(first.time_ms)
         )
         if how in ("hour", "moment") and in_an_hour:
             return (
@@ -467,7 +467,7 @@ class Producers:
         says the same.
         """
         promised = promises(
-            (e.event_type, Hour.of(e.time_ms).start_s, e.id, value_hash(e.id, e.value))
+            (e.event_type, Hour.containing(e.time_ms).start_s, e.id, value_hash(e.id, e.value))
             for e in reading
         )
         if sent.has_checksums:

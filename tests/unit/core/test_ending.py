@@ -33,7 +33,7 @@ def test_a_client_that_is_replaced_keeps_nobody_waiting() -> None:
     cluster.admin = old
     del old
     began_s = time.monotonic()
-    cluster.begin_anew()
+    cluster.reconnect()
     assert time.monotonic() - began_s < 10 and not isinstance(cluster.admin, Old)
     ever.set()
     assert ended.wait(30), "and it ends"

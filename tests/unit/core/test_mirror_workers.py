@@ -23,10 +23,10 @@ def test_who_leads_is_read_from_an_assignment() -> None:
 
 def test_workers_on_several_hosts_whose_leader_listens_on_loopback_do_not_find_it() -> None:
     two = ("10.0.0.1", "10.0.0.2")
-    assert MirrorWorkers(two, MirrorLeader("a", "127.0.0.1:8783")).cut_in_two
-    assert not MirrorWorkers(two, MirrorLeader("a", "mirror-1:8783")).cut_in_two
-    assert not MirrorWorkers(("10.0.0.1",), MirrorLeader("a", "127.0.0.1:8783")).cut_in_two
-    assert not MirrorWorkers(two).cut_in_two
+    assert MirrorWorkers(two, MirrorLeader("a", "127.0.0.1:8783")).is_split
+    assert not MirrorWorkers(two, MirrorLeader("a", "mirror-1:8783")).is_split
+    assert not MirrorWorkers(("10.0.0.1",), MirrorLeader("a", "127.0.0.1:8783")).is_split
+    assert not MirrorWorkers(two).is_split
 
 
 def told(**group: Any) -> Any:

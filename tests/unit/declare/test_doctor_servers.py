@@ -44,7 +44,7 @@ NAMENODE = {
     "LiveNodes": json.dumps({"one": {}, "two": {}, "three": {}}),
     "NumberOfMissingBlocks": 0,
 }
-LETTERS = KnownSchema.of(DEAD_LETTERS.name, DEAD_LETTERS.schema())
+LETTERS = KnownSchema.from_schema(DEAD_LETTERS.name, DEAD_LETTERS.schema())
 OTHER = {"type": "record", "name": "other", "fields": []}
 
 

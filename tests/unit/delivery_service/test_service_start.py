@@ -203,6 +203,6 @@ def test_before_types_are_applied_by_this_version_reports_are_framed_as_before()
     def found() -> framing.Framing:
         return asyncio.run(framing.find(registry, {True}, dict, lambda _: None))
 
-    assert (found().hosts, found().tells_unknown) == (b"\0\0\0\0\x01", False)
+    assert (found().hosts, found().with_unknown_losses) == (b"\0\0\0\0\x01", False)
     registry.register("hourmark.hosts", host_reports.SCHEMA)
-    assert (found().hosts, found().tells_unknown) == (b"\0\0\0\0\x03", True)
+    assert (found().hosts, found().with_unknown_losses) == (b"\0\0\0\0\x03", True)

@@ -75,7 +75,7 @@ def test_an_hour_after_a_bucket_whose_marker_is_lost_closes_by_an_override_with_
     polls(world)
     assert frontier(world).hour > hour(1)
     following = read_manifest(world.storage, "click", hour(1))
-    assert following.grade.value == "forced" and following.previous == PreviousMarker.of(
+    assert following.grade.value == "forced" and following.previous == PreviousMarker.from_marker(
         str(FIRST_HOUR), marker
     )
     assert any(

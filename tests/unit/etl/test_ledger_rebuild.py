@@ -319,7 +319,7 @@ def test_buckets_of_two_ledgers_are_refused_and_nothing_is_written(
     manifest = life.close("click")
     other = manifest.model_copy(
         update={"type": "view", "ledger": "another", "software": "hourmark 0.3.0"}
-    ).sealed()
+    ).with_own_digest()
     life.storage.write_new(f"{FIRST.bucket_path('view')}/_SUCCESS", other.encode())
     with pytest.raises(Finding, match="buckets of several ledgers"):
         rebuilt(life, target)

@@ -71,7 +71,7 @@ def test_a_marker_that_says_more_is_in_the_way_for_good(
             "type": "click",
             "hour": hour,
             "grade": "proved",
-            "manifest": text.sealed().encode().decode(),
+            "manifest": text.with_own_digest().encode().decode(),
             "closed_at_ms": 1,
         }
         for hour, text in (

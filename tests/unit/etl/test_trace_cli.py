@@ -90,7 +90,7 @@ def test_a_line_is_traced_from_what_its_host_printed(run: Run, edge: Logs) -> No
     now_ms = tracing.AT_MS
     value = framing_header(1) + tracing.datum(tracing.event())
     edge.append("events.click", now_ms, RecordKey(tracing.EVENT, tracing.RANGE).encode(), value)
-    promised = (Promise("click", Hour.of(now_ms).start_s, 1, tracing.EVENT.low64),)
+    promised = (Promise("click", Hour.containing(now_ms).start_s, 1, tracing.EVENT.low64),)
     edge.append(
         AUDIT,
         now_ms,
@@ -128,7 +128,9 @@ def lyon(file: Path, monkeypatch: pytest.MonkeyPatch) -> Logs:
     """The edge of a second site, which has the event; the first site and the centre have
     nothing.
     """
-    ledger_of_click(f"sqlite:///{file.parent}/ledger.sqlite", Hour.of(tracing.AT_MS)).close()
+    ledger_of_click(
+        f"sqlite:///{file.parent}/ledger.sqlite", Hour.containing(tracing.AT_MS)
+    ).close()
     sites = of_two_sites(file)
     monkeypatch.setattr(topics, "Cluster", lambda settings, _: sites[settings.bootstrap])
     monkeypatch.setattr(topics, "CommittedReader", lambda logs, *_, **__: logs)

@@ -89,7 +89,9 @@ def test_the_first_that_answers_is_named_for_all_meanwhile(
     left, answers = tmp_path / "left.sock", tmp_path / "docker.sock"
     with socket.socket(socket.AF_UNIX) as gone:
         gone.bind(str(left))  # as of a daemon that was killed: a file where nobody listens
-    monkeypatch.setattr(module, "candidate_sockets", lambda _: [tmp_path / "none.sock", left, answers])
+    monkeypatch.setattr(
+        module, "candidate_sockets", lambda _: [tmp_path / "none.sock", left, answers]
+    )
     reaps_not = testcontainers_config.ryuk_disabled
     with answering(answers, "Engine"), engine():
         assert os.environ["DOCKER_HOST"] == f"unix://{answers}"
