@@ -1,25 +1,15 @@
 """Settings of Kafka clients, and the requests that all components send to a cluster.
 
-An offset is always the next one to read.
+An offset is always the next one to read. `confluent_kafka` (librdkafka) is the only client library;
+the File Tailer does not import this module. Three properties of librdkafka shape it:
 
-Brokers that clusters named to this process: who connects anew finds a cluster of which no
-configured address is left.
-
-Brokers come and go while a process runs for months. Its clients follow, but a client made later
-knows the configuration alone.
-
-Ends clients of Kafka without waiting for ever.
-
-librdkafka ends a client once all of its threads have ended, and these wait for brokers: it has been
-seen to wait for a quarter of an hour after one had come and gone. Nothing here is a member of a
-group, and nothing is left to be sent, so nobody needs that.
-
-Settings of Kafka clients, and what all rooms ask of a cluster. Offsets always mean: the next to
-read.
-
-`confluent_kafka` (librdkafka) is the one client library. Only rooms that talk to Kafka import this
-module; the tailer never does. Its answers are checked here: while a leader is away, librdkafka
-gives -1001 ("invalid") for an offset, and no error.
+- While a partition has no leader, librdkafka returns offset -1001 without an error. Results are
+  checked here.
+- Brokers are replaced while a process runs for months, but a new client knows only the configured
+  addresses. The process therefore remembers broker addresses from metadata (`remember_brokers`).
+- Closing a client waits for its broker threads, for up to a quarter of an hour if a broker
+  restarted. No client here is a member of a group or has unsent records, so `close_within` bounds
+  the wait.
 """
 
 from __future__ import annotations
@@ -52,7 +42,14 @@ _guard: Final = threading.Lock()
 
 
 def remember_brokers(cluster: KafkaCluster, addresses: Iterable[str]) -> None:
-    """The cluster named these just now."""
+    """Remember broker addresses that the cluster reported, for clients that are created later.
+
+    Keeps the 16 most recent addresses of a cluster. Thread-safe.
+
+    Args:
+        cluster: The cluster.
+        addresses: Addresses as host:port.
+    """
     with _guard:
         known = _named.setdefault(cluster.bootstrap, {})
         for address in addresses:
@@ -63,9 +60,7 @@ def remember_brokers(cluster: KafkaCluster, addresses: Iterable[str]) -> None:
 
 
 def bootstrap_addresses(cluster: KafkaCluster) -> str:
-    """The configured addresses, then the others that the cluster named lately; as clients take
-    them.
-    """
+    """Return the configured addresses of a cluster and those remembered for it, comma-separated."""
     configured = cluster.bootstrap.split(",")
     with _guard:
         named = list(_named.get(cluster.bootstrap, ()))
@@ -78,9 +73,14 @@ END_S: Final = 30.0
 
 
 def close_within(end: Callable[[], None], what: str, seconds: float = END_S) -> None:
-    """Wait so long for `end` at most.
+    """Run a blocking close function and return when it ends or after `seconds`, whichever is first.
 
-    Where it takes longer, it goes on in a thread of its own, and that is said.
+    If the function takes longer, it continues in a daemon thread and a warning is logged.
+
+    Args:
+        end: The function that closes a client.
+        what: Description of the client for the log.
+        seconds: Maximum time to wait.
     """
     ending = threading.Thread(target=end, name=f"end {what}", daemon=True)
     ending.start()
@@ -94,8 +94,10 @@ def close_within(end: Callable[[], None], what: str, seconds: float = END_S) -> 
 
 
 def release_in_background(last: list[Any]) -> None:
-    """Let go of what is in the list, of which nobody else knows: it ends where that keeps nobody
-    waiting.
+    """Clear the list in a daemon thread, so that destroying its objects does not block the caller.
+
+    Args:
+        last: A list with the only references to the objects.
     """
     threading.Thread(target=last.clear, name="drop", daemon=True).start()
 
@@ -115,12 +117,13 @@ class Partition:
 
 
 class Offset(int):
-    """The next offset of a topic-partition to read.
+    """An offset of a topic-partition: the next one to read.
 
-    ValueError for a negative number: librdkafka's codes are no offsets.
+    Raises ValueError for a negative number, because librdkafka uses those as error codes.
 
-    `leader_epoch`: of an end, the epoch of the leader that has it; None where a broker does not
-    say.
+    Attributes:
+        leader_epoch: For a log end offset, the epoch of the leader that reported it; None if the
+            broker did not report one.
     """
 
     leader_epoch: int | None
@@ -135,7 +138,13 @@ class Offset(int):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """What a cluster says of a topic. `topic_id` changes when a topic is deleted and recreated."""
+    """The metadata of a topic.
+
+    Attributes:
+        name: The topic's name.
+        topic_id: Its id, which changes when the topic is deleted and recreated.
+        partitions: Its partition numbers, ascending.
+    """
 
     name: str
     topic_id: str
@@ -143,8 +152,12 @@ class TopicInfo:
 
 
 class TopicAccess(NamedTuple):
-    """`may`: what this user may do with a topic, in Kafka's words; None where the cluster does not
-    say. `has_id`: a topic id.
+    """The permissions of this process's user on a topic.
+
+    Attributes:
+        may: Operations that the user may perform, by Kafka's names; None if the cluster does not
+            report them.
+        has_id: Whether the cluster reported a topic id.
     """
 
     may: frozenset[str] | None = None
@@ -152,7 +165,12 @@ class TopicAccess(NamedTuple):
 
 
 def client_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
-    """librdkafka's settings for this cluster; `more` in its names with `.` as `_`."""
+    """Return the librdkafka settings of a client of this cluster.
+
+    Args:
+        cluster: The cluster, whose `properties` are included.
+        more: Further settings, which take precedence; names have `_` in place of `.`.
+    """
     return {
         "bootstrap.servers": bootstrap_addresses(cluster),
         "log_level": 3,
@@ -162,25 +180,30 @@ def client_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
 
 
 def consumer_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
-    """Return librdkafka's settings of a consumer of this cluster: those of `client_settings`, and
-    CRCs are always checked.
+    """Return the librdkafka settings of a consumer of this cluster, with CRC checks enabled.
 
-    librdkafka does not compare a batch's CRC by default, and then returns what a disk or a network
-    changed. Neither `more` nor `kafka.*.properties` can turn the check off. A batch's base offset,
-    length and leader epoch are not in its CRC.
+    By default, librdkafka does not compare the CRC of a batch and would return records that a disk
+    or network changed. Neither `more` nor the cluster's properties can disable the check. The CRC
+    does not cover a batch's base offset, length and leader epoch.
+
+    Args:
+        cluster: The cluster, whose `properties` are included.
+        more: Further settings; names have `_` in place of `.`.
     """
     return client_settings(cluster, **more) | {"check.crcs": True}
 
 
 def supports_native_client(module: ModuleType) -> bool:
-    """Whether the librdkafka that confluent_kafka has loaded is all that the compiled module
-    (`hourmark.native`) needs.
+    """Return whether the loaded librdkafka has all functions that the compiled module needs.
+
+    Args:
+        module: The compiled module of `hourmark.native`.
     """
     return bool(module.kafka(cimpl.__file__.encode()))
 
 
 def librdkafka_logger() -> logging.Logger:
-    """Where librdkafka's own log lines go."""
+    """Return the logger that receives librdkafka's log lines."""
     return logging.getLogger(f"{__name__}.librdkafka")
 
 
@@ -202,13 +225,19 @@ class NoLeader(Unavailable):
 
 
 class _NoTopic(Unavailable):
-    """The cluster does not know the topic."""
+    """A topic that the cluster does not know."""
 
 
 class Cluster:
-    """One cluster, asked through its admin API.
+    """A Kafka cluster, accessed through its admin API.
 
-    Every method raises Unavailable, naming the cluster, when it does not answer.
+    Every method raises Unavailable, with the cluster's name and addresses, if the cluster does not
+    answer within 15 s.
+
+    Attributes:
+        settings: The cluster's settings.
+        name: Its name in messages, such as `edge`.
+        admin: confluent_kafka's admin client, for requests that this class does not cover.
     """
 
     def __init__(self, settings: KafkaCluster, name: str) -> None:
@@ -217,30 +246,32 @@ class Cluster:
         self.admin = self._connect()  # confluent_kafka's own client, for what is not here
 
     def reconnect(self) -> None:
-        """The next question goes to a new client: an old one asks a broker that died again, until
-        that comes back.
+        """Replace the admin client with a new one.
+
+        An old client keeps sending requests to a broker that died until that broker is back.
         """
         old, self.admin = [self.admin], self._connect()
         release_in_background(old)
 
     def cluster_id(self) -> str:
-        """The id the cluster was formatted with."""
+        """Return the id with which the cluster's storage was formatted."""
         description = self._result(
             self.admin.describe_cluster(request_timeout=TIMEOUT_S), "describe the cluster"
         )
         return str(description.cluster_id)
 
     def names(self) -> list[str]:
-        """Of all topics."""
+        """Return the names of all topics, sorted."""
         try:
             return sorted(self.admin.list_topics(timeout=TIMEOUT_S).topics)
         except KafkaException as error:
             raise self._unavailable("list topics", error) from error
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """Those of `names` that exist.
+        """Return the metadata of those topics that exist, by name.
 
-        A topic of which partitions are not told is Unavailable: it is neither there nor gone.
+        Raises:
+            NoLeader: The cluster did not report all partitions of a topic.
         """
         wanted = list(names)
         if not wanted:
@@ -265,8 +296,9 @@ class Cluster:
         return found
 
     def leaderless(self, names: Iterable[str]) -> frozenset[Partition]:
-        """Return the partitions of these topics that have no leader; of topics that do not exist
-        none.
+        """Return the partitions of these topics that have no leader.
+
+        Topics that do not exist are ignored.
         """
         wanted = list(names)
         if not wanted:
@@ -283,7 +315,11 @@ class Cluster:
         return frozenset(found)
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """By topic: its settings, in Kafka's names; the topics must exist."""
+        """Return the settings of existing topics, by topic and by Kafka's setting names.
+
+        Raises:
+            Unavailable: A topic does not exist, or the cluster does not answer.
+        """
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         if not resources:
             return {}
@@ -297,7 +333,7 @@ class Cluster:
         }
 
     def topic_access(self, names: Iterable[str]) -> dict[str, TopicAccess]:
-        """By topic, what this user may do with it; those that do not exist are left out."""
+        """Return this user's permissions on each topic; topics that do not exist are omitted."""
         wanted = list(names)
         if not wanted:
             return {}
@@ -322,24 +358,36 @@ class Cluster:
     def ends(
         self, partitions: Sequence[Partition], *, committed: bool = True
     ) -> dict[Partition, Offset]:
-        """End offsets of all: those that a `read_committed` reader can reach now (last stable
-        offsets), or the high watermarks.
+        """Return the log end offset of each partition.
 
-        A record of a transaction that is being committed may lie between the two: whoever must not
-        miss it takes the latter.
+        Args:
+            partitions: Existing partitions.
+            committed: Whether to return the last stable offset, up to which a `read_committed`
+                consumer can read, instead of the high watermark. Records of a transaction that is
+                being committed may lie between the two.
+
+        Raises:
+            NoLeader: A partition has had no leader for several seconds.
         """
         return self._offsets(partitions, OffsetSpec.latest(), committed=committed)
 
     def starts(self, partitions: Sequence[Partition]) -> dict[Partition, Offset]:
-        """Log start offsets of all: below them, retention has deleted."""
+        """Return the log start offset of each partition; records below it were deleted.
+
+        Raises:
+            NoLeader: A partition has had no leader for several seconds.
+        """
         return self._offsets(partitions, OffsetSpec.earliest())
 
     def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> frozenset[Partition]:
-        """Return the partitions whose logs lost records before this offset, by the leader epoch of
-        the record before it.
+        """Return the partitions whose logs lost records that were read earlier (KIP-320).
 
-        `begins`: by partition, the offset after a record that was read, and that record's leader
-        epoch (KIP-320).
+        Args:
+            begins: By partition, the offset after the last record that was read, and the leader
+                epoch of that record.
+
+        Raises:
+            PartitionError: A partition could not be checked.
         """
         from hourmark.kafka.committed_reader import CommittedReader  # it needs this module
         from hourmark.kafka.partitions_reader import LogTruncated, PartitionError, StartOffset
@@ -358,15 +406,22 @@ class Cluster:
         return frozenset(error.partition for error in failed)
 
     def at_time(self, partitions: Sequence[Partition], time_ms: int) -> dict[Partition, Offset]:
-        """The first offset of each whose record has this timestamp (Unix milliseconds) or a later
-        one; its end where none has.
+        """Return the first offset of each partition whose record timestamp is at or after a time.
+
+        Args:
+            partitions: Existing partitions.
+            time_ms: Unix milliseconds.
+
+        Returns:
+            Offsets by partition; the log end offset where no record is as late.
         """
         ends = self.ends(partitions)
         return self._offsets(partitions, OffsetSpec.for_timestamp(time_ms), where_none=ends)
 
     def newest_ms(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
-        """When the newest record of each was written (Unix milliseconds), by its timestamp; those
-        without one are left out.
+        """Return the highest record timestamp of each partition, in Unix milliseconds.
+
+        Partitions without records are omitted.
         """
         if not partitions:
             return {}
@@ -485,7 +540,16 @@ class Cluster:
 def topic_settings(
     retention_hours: int, max_message_bytes: int, min_insync_replicas: int
 ) -> Mapping[str, str]:
-    """Settings of event and control topics, the same on both clusters."""
+    """Return the settings of event and control topics, which are the same on both clusters.
+
+    Args:
+        retention_hours: How long records are kept.
+        max_message_bytes: Maximum size of a record batch.
+        min_insync_replicas: Number of replicas that must acknowledge a write.
+
+    Returns:
+        Settings by Kafka's names.
+    """
     return {
         "retention.ms": str(retention_hours * 3_600_000),
         "max.message.bytes": str(max_message_bytes),

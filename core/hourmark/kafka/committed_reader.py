@@ -1,6 +1,6 @@
-"""Committed records as confluent_kafka's messages: for whoever looks at each of them.
+"""Reader of committed records as confluent_kafka messages, for callers that process each record.
 
-See `partitions_reader`.
+See `partitions_reader` for its guarantees.
 """
 
 from __future__ import annotations
@@ -32,7 +32,16 @@ _offset: Final = operator.methodcaller("offset")
 
 
 class CommittedReader(PartitionsReader[list[Message]]):
-    """`more` are settings of librdkafka, with `_` for `.`."""
+    """A reader of committed records that returns each record as a confluent_kafka `Message`.
+
+    Args:
+        cluster: The cluster.
+        name: Name of the cluster in error messages, such as `edge`.
+        batch: Maximum number of records that are fetched at once.
+        stall_s: Seconds without any record after which a read fails.
+        queue_kb: Size limit of librdkafka's fetch queue, in KiB.
+        more: Further librdkafka settings; names have `_` in place of `.`.
+    """
 
     def __init__(
         self,
@@ -119,8 +128,9 @@ def _from(p: Partition, start: StartOffset) -> TopicPartition:
 
 
 def _ascending(records: list[Message]) -> list[list[Message]]:
-    """As one, unless an offset is not greater than the one before it: a batch's base offset is
-    damaged.
+    """Split the records where an offset is not greater than the one before.
+
+    Such a step back means that the base offset of a batch is damaged.
     """
     offsets = [*map(_offset, records)]
     cuts = [n for n, (a, b) in enumerate(itertools.pairwise(offsets), 1) if b <= a]

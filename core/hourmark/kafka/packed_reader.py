@@ -1,9 +1,8 @@
-"""Committed records as columns, by the compiled module: for whoever moves many and looks at none.
+"""Reader of committed records as columns, for callers that move many records without decoding them.
 
-See `partitions_reader`.
-
-A client of librdkafka's own, as confluent_kafka makes an object of each record, which costs more
-than all that librdkafka does.
+See `partitions_reader` for its guarantees. The reader uses its own librdkafka client in the
+compiled module: confluent_kafka creates an object for each record, which costs more than
+everything that librdkafka does.
 """
 
 from __future__ import annotations
@@ -36,10 +35,16 @@ _NO_EPOCH: Final = -1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PackedRecords:
-    """Records in turn of one partition. Of keys and of values: their bytes, and int32s: 0, and
-    where each ends.
+    """Consecutive records of one partition, stored as columns.
 
-    `nulls`: a byte for each record, NO_KEY and NO_VALUE added up; empty where all have both.
+    Attributes:
+        offsets: The offset of each record, ascending.
+        key_ends: int32 values in native byte order: 0, then the end of each key in `keys`.
+        keys: The bytes of all keys.
+        value_ends: int32 values in native byte order: 0, then the end of each value in `values`.
+        values: The bytes of all values.
+        nulls: One byte for each record: the sum of `NO_KEY` and `NO_VALUE` where they apply. Empty
+            if all records have a key and a value.
     """
 
     offsets: Sequence[int] = ()
@@ -53,7 +58,7 @@ class PackedRecords:
         return len(self.offsets)
 
     def first(self, count: int) -> PackedRecords:
-        """So many of them; bytes of the others are still there, and nothing speaks of them."""
+        """Return the first `count` records. The key and value bytes are shared, not copied."""
         ends = 4 * (count + 1)
         return PackedRecords(
             self.offsets[:count],
@@ -66,9 +71,16 @@ class PackedRecords:
 
 
 class PackedReader(PartitionsReader[PackedRecords]):
-    """`module`: the compiled one, which `takes` these settings.
+    """A reader of committed records that returns them as `PackedRecords` columns.
 
-    `more` are settings of librdkafka, with `_` for `.`.
+    Args:
+        module: The compiled module, which must support this librdkafka (`supports_native_client`).
+        cluster: The cluster.
+        name: Name of the cluster in error messages, such as `edge`.
+        batch: Maximum number of records that are fetched at once.
+        stall_s: Seconds without any record after which a read fails.
+        queue_kb: Size limit of librdkafka's fetch queue, in KiB.
+        more: Further librdkafka settings; names have `_` in place of `.`.
     """
 
     def __init__(

@@ -1,12 +1,14 @@
-"""Reads [start, end) of topic-partitions, only what is committed, outside of any group: the one way
-to read a topic here.
+"""Base of the readers of committed Kafka records.
 
-Transaction markers and aborted records leave gaps that no reader is given. So a partition is read
-once a record at or past its end comes, or once the end of its log is told and is not before it.
-Memory is bounded by `batch` records and by librdkafka's queue, whatever the length of a span. How
-much to read, and what an offset means that the log no longer has, is the caller's.
+A reader reads the spans [start, end) of several topic-partitions with isolation level
+`read_committed` and without a consumer group. All components read topics with it.
 
-Records come as confluent_kafka's messages (`committed_reader`), or as columns (`packed_reader`).
+Transaction markers and aborted records leave gaps in the offsets that no consumer receives. A span
+is therefore complete when a record at or after its end arrives, or when the broker reports the end
+of the partition at or after it. Memory is bounded by `batch` records and by librdkafka's queue,
+whatever the length of a span.
+
+`committed_reader` returns records as confluent_kafka messages, `packed_reader` as columns.
 """
 
 from __future__ import annotations
@@ -54,7 +56,12 @@ RecordsT = TypeVar("RecordsT")  # of one partition, in its order
 
 
 class PartitionError(Unavailable):
-    """One partition cannot be read now; others can. `offset`: the next offset of it to read."""
+    """A partition that cannot be read now, while others may still be readable.
+
+    Attributes:
+        partition: The partition.
+        offset: The next offset to read from it.
+    """
 
     def __init__(self, message: str, partition: Partition, offset: int) -> None:
         super().__init__(message)
@@ -63,22 +70,27 @@ class PartitionError(Unavailable):
 
 
 class OffsetOutOfRange(PartitionError):
-    """A broker refused an offset: its log has it no longer, or not yet again."""
+    """A broker refused an offset because the partition's log does not contain it."""
 
 
 class LogTruncated(PartitionError):
-    """The log lost records before this offset, and other records have their offsets (KIP-320)."""
+    """A partition's log lost records before the offset that was to be read next (KIP-320).
 
-
-class DamagedBatch(PartitionError):
-    """A batch in the log is not as it was written: its CRC, its length or its base offset is
-    wrong.
+    Other records may have been written at their offsets since.
     """
 
 
+class DamagedBatch(PartitionError):
+    """A record batch in a partition's log whose CRC, length or base offset is wrong."""
+
+
 class StartOffset(NamedTuple):
-    """Where to begin: the next offset to read, and the leader epoch of the record right before it,
-    None if unknown.
+    """The offset to start reading a partition at, with the leader epoch of the record before it.
+
+    Attributes:
+        offset: Next offset to read.
+        leader_epoch: Leader epoch of the record right before `offset`; None if unknown. The broker
+            compares it with its log to detect truncation (KIP-320).
     """
 
     offset: int
@@ -87,11 +99,14 @@ class StartOffset(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RecordRun(Generic[RecordsT]):
-    """The next committed records of a partition, all of them below `next_offset`; none where only a
-    gap was passed.
+    """Consecutive committed records of one partition, in offset order.
 
-    `epoch`: the leader epoch of all these records, None if unknown; `epoch_next`: the offset after
-    the last of them.
+    Attributes:
+        partition: The partition.
+        records: The records, all below `next_offset`. Empty if only a gap was passed.
+        next_offset: Next offset to read.
+        epoch: Leader epoch of all these records; None if unknown.
+        epoch_next: Offset after the last of these records; None if there are none.
     """
 
     partition: Partition
@@ -102,9 +117,12 @@ class RecordRun(Generic[RecordsT]):
 
 
 class PartitionEvent(NamedTuple):
-    """What is told in a record's place: a partition's end, or an error.
+    """An event that a Kafka client returns instead of a record: a partition's end, or an error.
 
-    Of no partition: topic "", -1.
+    Attributes:
+        error: The event; its code is `_PARTITION_EOF` for the end of a partition.
+        partition: The partition; topic "" and number -1 if the event concerns the whole client.
+        offset: The offset at which the event occurred.
     """
 
     error: KafkaError
@@ -113,8 +131,16 @@ class PartitionEvent(NamedTuple):
 
 
 def reader_settings(queue_kb: int) -> dict[str, Any]:
-    """librdkafka's, with `_` for `.`: of a consumer without a group that hears of each partition's
-    end.
+    """Return the librdkafka settings of a consumer that reads without a group.
+
+    The consumer does not commit offsets, reads committed records only, reports the end of each
+    partition, and reports an error instead of resetting an invalid offset.
+
+    Args:
+        queue_kb: Size limit of librdkafka's fetch queue, in KiB.
+
+    Returns:
+        Settings by librdkafka's names, with `_` in place of `.`.
     """
     return {
         "group_id": "hourmark-read-only",
@@ -131,9 +157,9 @@ def reader_settings(queue_kb: int) -> dict[str, Any]:
 
 
 class PartitionsReader(abc.ABC, Generic[RecordsT]):
-    """One consumer, for one `read` after the other.
+    """A Kafka consumer that reads spans of partitions, one `read` call at a time.
 
-    Not thread-safe. Its client's errors are KafkaException.
+    Not thread-safe. Subclasses adapt one Kafka client; its errors must be `KafkaException`.
     """
 
     def __init__(self, name: str, *, batch: int, stall_s: float) -> None:
@@ -152,17 +178,28 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         starts: Mapping[Partition, StartOffset] | None = None,
         failed: Callable[[PartitionError], None] | None = None,
     ) -> Generator[list[RecordRun[RecordsT]], None, None]:
-        """All committed records with start ≤ offset < end of each partition, in its order, as they
-        come.
+        """Yield all committed records of the given spans as they arrive.
 
-        `starts`: by partition, where to begin instead of its span's start, with the leader epoch
-        that the broker compares. No committed record may lie between the two: one is Truncated. An
-        empty span with a start is compared, too. `failed`: takes the error of a partition, which is
-        then left, while the others are read on; without it the error is raised.
+        Records of a partition come in offset order. Partitions are interleaved.
 
-        OutOfRange for an offset that the log does not have; Truncated and Damaged as those say;
-        Unavailable, naming a partition, for an error that does not pass without help, and after
-        `stall_s` in which nothing came of any.
+        Args:
+            spans: By partition, the offsets [start, end) to read.
+            starts: By partition, the offset and leader epoch to start from instead of the start of
+                its span. A committed record between the two offsets means that the log was
+                truncated. An empty span is checked too if it has an entry here.
+            failed: Called with the error of a partition that cannot be read; the other partitions
+                are read to their ends. Without it, the error is raised.
+
+        Yields:
+            Batches of runs; no batch is empty.
+
+        Raises:
+            OffsetOutOfRange: The log does not contain an offset.
+            LogTruncated: The log lost records before the offset to read next.
+            DamagedBatch: A record batch is damaged in the broker's log.
+            PartitionError: Access to a topic was refused, a topic is unknown, or nothing arrived
+                for `stall_s` seconds.
+            Unavailable: The cluster failed with an error that a retry does not resolve.
         """
         known = starts or {}
         self._behind = {
@@ -199,63 +236,69 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
                 self._assign({})
 
     def leave(self, partitions: Iterable[Partition]) -> None:
-        """Read no more of these partitions, although their ends are not reached."""
+        """Stop reading these partitions before the ends of their spans."""
         left = [p for p in partitions if self._behind.pop(p, None) is not None]
         if left and self._behind:
             self._unassign(left)
 
     def close(self) -> None:
-        """Leave the cluster. May be called again."""
+        """Close the consumer. Can be called more than once."""
         if not self._closed:
             self._closed = True
             close_within(self._end, f"a reader of the {self._name} cluster")
 
     @abc.abstractmethod
     def _end(self) -> None:
-        """End the client, however long that takes."""
+        """Close the client; may block."""
 
     @abc.abstractmethod
     def _assign(self, places: Mapping[Partition, StartOffset]) -> None:
-        """Read these from these offsets on, and no others."""
+        """Read exactly these partitions, each from its start offset."""
 
     @abc.abstractmethod
     def _unassign(self, partitions: Iterable[Partition]) -> None:
-        """Read no more of these, which are read."""
+        """Stop reading these partitions, which are assigned."""
 
     @abc.abstractmethod
     def _take(
         self, count: int, wait_s: float
     ) -> tuple[list[tuple[Partition, int | None, RecordsT]], list[PartitionEvent]]:
-        """Return at most `count` records and events, in the order in which they came.
+        """Return at most `count` records and events, in the order in which they arrived.
 
-        Neighbours of one partition, with one leader epoch and ascending offsets, are one element
-        with that epoch; none is empty.
+        Args:
+            count: Maximum number of records and events.
+            wait_s: Maximum time to wait for them, in seconds.
+
+        Returns:
+            Non-empty record lists, each with its partition and leader epoch, and the events.
+            Adjacent records with equal partition and epoch and ascending offsets form one list.
         """
 
     @abc.abstractmethod
     def _part(self, records: RecordsT, end: int) -> tuple[RecordsT, int, int]:
-        """Return those below the offset `end`, and the first and the last of all their offsets."""
+        """Return the records below offset `end`, and the first and last offset of all `records`."""
 
     @abc.abstractmethod
-    def _size(self, records: RecordsT) -> int:
-        """Return how many there are."""
+    def _size(self, records: RecordsT) -> int: ...
 
     @abc.abstractmethod
     def _nothing(self) -> RecordsT:
-        """No records."""
+        """Return an empty collection of records."""
 
     @abc.abstractmethod
     def _high(self, partition: Partition) -> int:
-        """Return the end of the partition's log as of the last fetch; below 0 if it is unknown.
-        Does not ask the broker.
+        """Return the partition's high watermark as of the last fetch, without asking the broker.
+
+        Returns:
+            The offset after the last record; a negative number if it is unknown.
         """
 
     def _runs(self, count: int) -> Iterator[RecordRun[RecordsT]]:
-        """What came of partitions that are read.
+        """Yield the records that arrived for assigned partitions, and process events among them.
 
-        The end of a partition comes after its last record, often among the same messages. So does
-        an error: of what came with it, the records before its offset count, as a client may skip
-        what it cannot read and go on behind it.
+        The end of a partition is reported after its last record, often in the same batch. So is an
+        error: only records before its offset count, because a client may skip a batch that it
+        cannot read and continue after it.
         """
         taken, told = self._take(count, _POLL_S)
         errors = {t.partition: t for t in told if t.error.code() != KafkaError._PARTITION_EOF}
@@ -345,7 +388,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             raise Unavailable(f"reading {what} of the {self._name} cluster failed: {error}")
 
     def _fail(self, error: PartitionError) -> None:
-        """Leave the partition and report its error; raise it where nobody takes it."""
+        """Stop reading a partition and report its error; raise it if there is no callback."""
         if self._failed is None:
             raise error
         if error.partition in self._behind:

@@ -1,4 +1,4 @@
-"""Makes topics with their settings, and checks those that exist. Can be repeated after a crash."""
+"""Creation and verification of topics and their settings. All operations can be repeated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ from hourmark.kafka.clients import TIMEOUT_S, Cluster, Partition
 
 @dataclasses.dataclass(frozen=True)
 class TopicSpec:
-    """A topic as it is to be."""
+    """The required partitions and settings of a topic.
+
+    Attributes:
+        name: The topic's name.
+        partitions: Minimum number of partitions; a new topic gets exactly this number.
+        settings: Topic settings by Kafka's names.
+    """
 
     name: str
     partitions: int
@@ -30,10 +36,21 @@ class TopicSpec:
 
 
 def ensure_topics(cluster: Cluster, wanted: Sequence[TopicSpec]) -> list[str]:
-    """Create what is missing and check the rest; returns the names created.
+    """Create the topics that do not exist and check the settings of the others.
 
-    Finding names every topic whose partitions or settings are not as wanted: changing them is left
-    to an operator.
+    Existing topics are not changed.
+
+    Args:
+        cluster: The cluster.
+        wanted: The required topics.
+
+    Returns:
+        Names of the created topics.
+
+    Raises:
+        Finding: Existing topics have too few partitions or different settings; the message lists
+            them.
+        Unavailable: The cluster does not answer or did not create a topic.
     """
     existing = cluster.topics([t.name for t in wanted])
     missing = [t for t in wanted if t.name not in existing]
@@ -56,7 +73,13 @@ def ensure_topics(cluster: Cluster, wanted: Sequence[TopicSpec]) -> list[str]:
 
 
 def create_topics(cluster: Cluster, missing: Sequence[TopicSpec]) -> None:
-    """Create these, and wait until they can be used; that another was faster is fine."""
+    """Create topics and wait until all their partitions have leaders.
+
+    A topic that already exists is left as it is.
+
+    Raises:
+        Unavailable: The cluster did not create a topic within 15 s.
+    """
     if not missing:
         return
     replication = cluster.settings.replication_factor
@@ -81,7 +104,13 @@ def create_topics(cluster: Cluster, missing: Sequence[TopicSpec]) -> None:
 
 
 def add_partitions(cluster: Cluster, topic: str, count: int) -> None:
-    """The topic has so many partitions afterwards; that another was faster is fine."""
+    """Increase a topic's number of partitions to `count` and wait until all have leaders.
+
+    A topic that already has as many partitions is left as it is.
+
+    Raises:
+        Unavailable: The cluster did not add the partitions.
+    """
     future = cluster.admin.create_partitions(
         [NewPartitions(topic, count)], operation_timeout=TIMEOUT_S
     )[topic]
@@ -98,7 +127,11 @@ def add_partitions(cluster: Cluster, topic: str, count: int) -> None:
 
 
 def alter_topic(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> None:
-    """Change these settings of a topic, and no others."""
+    """Change the given settings of a topic and leave its other settings as they are.
+
+    Raises:
+        Unavailable: The cluster did not change the settings.
+    """
     changes = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         for name, value in settings.items()
@@ -116,7 +149,11 @@ def alter_topic(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> No
 
 
 def _wait_for_leaders(cluster: Cluster, partitions: Sequence[Partition]) -> None:
-    """A topic is created before its leaders know it."""
+    """Wait until all partitions have leaders, which takes a moment after a topic is created.
+
+    Raises:
+        Unavailable: A partition has no leader after 15 s.
+    """
     give_up_s = time.monotonic() + TIMEOUT_S
     while True:
         try:

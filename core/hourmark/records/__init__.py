@@ -1,3 +1,3 @@
-"""The contracts of what travels: ranges, event ids, audit records, host reports, bucket
-manifests.
+"""Formats of the data that components exchange: byte ranges, event ids, audit records, host reports
+and bucket manifests.
 """

@@ -1,9 +1,9 @@
-"""Lines of container logs, as container runtimes write them for Kubernetes (CRI): `<time> <stream>
-<P or F> <text>`.
+"""Parser of container logs in the format that Kubernetes runtimes write (CRI).
 
-What a container wrote on one line may stand in several: those with P are partial, and the next of
-the same stream goes on, up to one with F. Lines of the other stream come in between. Tailer and
-service read them by this one form.
+Each line is `<time> <stream> <P or F> <text>`. A long line of the container's output is split over
+several log lines: those tagged P are partial and continued by the next line of the same stream, up
+to one tagged F. Lines of the other stream may come in between. The File Tailer and the delivery
+service both use this parser.
 
     2026-11-23T09:00:00.123456789Z stdout P the first half of a long line,
     2026-11-23T09:00:00.123456790Z stderr F a line of the other stream
@@ -26,8 +26,13 @@ _LINES: Final = re.compile(rb"^" + _FORM + rb"$", re.MULTILINE)
 
 
 class CriRecord(NamedTuple):
-    """What a container wrote on one line. `stream` empty: a line of another form, which is
-    `text`.
+    """One line of a container's output, joined from its partial log lines.
+
+    Attributes:
+        at: Position of its first log line in the body.
+        time: Timestamp of its first log line.
+        stream: b"stdout" or b"stderr"; empty if the log line is not in CRI format.
+        text: The joined text; the whole log line if it is not in CRI format.
     """
 
     at: int
@@ -37,9 +42,14 @@ class CriRecord(NamedTuple):
 
 
 def split_records(body: bytes) -> Iterator[tuple[int, CriRecord | None]]:
-    """For each line where it ends, and the record that it ends, if it does.
+    """Yield the end position of each line of a container log, with the record that it completes.
 
-    Those without an end come last, as far as they go.
+    Args:
+        body: Whole lines, each with its line feed.
+
+    Yields:
+        The position after the line, and the record; None if the line is partial. Records that are
+        still incomplete at the end of `body` come last, with the text they have so far.
     """
     unended: dict[bytes, tuple[int, bytes, list[bytes]]] = {}
     at = 0
@@ -64,8 +74,13 @@ def split_records(body: bytes) -> Iterator[tuple[int, CriRecord | None]]:
 
 
 def last_clean_end(body: bytes) -> int:
-    """The last place between these lines at which no line of a stream is partial; 0 if there is
-    none.
+    """Return the last position after a line at which no stream has an incomplete record.
+
+    Args:
+        body: Whole lines, each with its line feed.
+
+    Returns:
+        A position in `body`; 0 if there is none.
     """
     if not any(tag in body for tag in (b" P ", b" P:", b" P\n")):
         return len(body)
@@ -75,7 +90,14 @@ def last_clean_end(body: bytes) -> int:
 
 
 def first_clean_end(body: bytes) -> int:
-    """The first such place after the first line; 0 if there is none."""
+    """Return the first position after the first line at which no stream has an incomplete record.
+
+    Args:
+        body: Whole lines, each with its line feed.
+
+    Returns:
+        A position in `body`; 0 if there is none.
+    """
     end = body.find(b"\n") + 1
     for since, until in _partial(body):
         if since < end:
@@ -86,12 +108,15 @@ def first_clean_end(body: bytes) -> int:
 
 
 def first_full_end(body: bytes) -> int:
-    """Where the first line with F ends; 0 if there is none."""
+    """Return the position after the first line tagged F, or 0 if there is none."""
     return next((match.end() + 1 for match in _LINES.finditer(body) if match[3] == b"F"), 0)
 
 
 def _partial(body: bytes) -> Iterator[tuple[int, int]]:
-    """From where to where something is partial; the last may end after all of it."""
+    """Yield the start and end of each stretch in which a stream has an incomplete record.
+
+    The end of the last stretch is past the end of `body` if the record is not complete there.
+    """
     unended: set[bytes] = set()
     since = 0
     for match in _LINES.finditer(body):

@@ -1,7 +1,7 @@
-"""Dead letters: what could not become an event, kept with its reason and its raw bytes.
+"""Dead letters: input that could not become an event, stored with the reason and its raw bytes.
 
-They are an event type of their own, always in the hour of the range's `observed_at`, made by the
-delivery service alone, and staged, deduplicated and closed into buckets like any other type.
+They are an event type of their own, which only the delivery service produces, in the hour of the
+range's `observed_at`. They are staged, deduplicated and closed into buckets as any other type.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TYPE: Final = "dead-letters"
 
 
 class DeadLetterReason(enum.Enum):
-    """Why; stable names that tools may rely on."""
+    """The reason why a line did not become an event. The values are stable."""
 
     UNKNOWN_TYPE = "unknown_type"  # MSGID names no type, or none that the source may carry
     NOT_RFC5424 = "not_rfc5424"  # the line has not the form that its source declares

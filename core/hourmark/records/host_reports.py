@@ -1,10 +1,9 @@
-"""Host reports: how far each source of a host has been read and acknowledged (topic
-`hourmark.hosts`).
+"""Host reports: up to when each source of a host has been read and acknowledged.
 
-They replace end-of-file markers: a bucket waits until every live source says that it had caught up
-at some time past the hour's end. Tailers report through the delivery service (`POST /v1/reports`);
-services report likewise, which covers API traffic. A first report precedes a host's first range; a
-goodbye follows its drain.
+They are in the topic `hourmark.hosts`. A bucket closes when every live source has reported a
+`caught_up_at` past the end of its hour; no end-of-file markers are needed. Tailers report through
+the delivery service (`POST /v1/reports`). Services report too, which covers events sent to the API.
+A host sends its first report before its first range, and a goodbye after its last one.
 """
 
 from __future__ import annotations
@@ -42,7 +41,17 @@ _Amount = Annotated[
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SourceReport:
-    """One source of one host. Times are Unix milliseconds of the service's clock."""
+    """The state of one source of a host.
+
+    Attributes:
+        source: The source's name.
+        caught_up_at_ms: Unix milliseconds on the delivery service's clock up to which all lines are
+            acknowledged; None if unknown.
+        pending_bytes: Bytes not yet acknowledged.
+        lost_bytes: Bytes that were destroyed before they were read.
+        unknown_losses: Number of occasions on which an unknown number of bytes may have been lost.
+        unrepeatable: Whether the source's senders cannot send again.
+    """
 
     __pydantic_config__: ClassVar = _AS_SENT
 
@@ -56,7 +65,15 @@ class SourceReport:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HostReport:
-    """One report of one host."""
+    """One report of a File Tailer or a delivery service about its sources.
+
+    Attributes:
+        kind: "tailer" or "service".
+        incarnation: Id of the process that reports, new at each start.
+        sequence: Number of the report within its incarnation.
+        received_at_ms: Unix milliseconds on the service's clock.
+        goodbye: Whether this is the last report before an orderly shutdown.
+    """
 
     __pydantic_config__: ClassVar = _AS_SENT
 
@@ -70,7 +87,11 @@ class HostReport:
     sources: tuple[SourceReport, ...]
 
     def encode(self, *, with_unknown_losses: bool = True) -> bytes:
-        """The Avro datum, without framing; or that of versions before `unknown_losses`."""
+        """Return the report as an Avro datum without framing.
+
+        Args:
+            with_unknown_losses: Whether to include the fields added after version 0.2.0.
+        """
         sources = [
             dataclasses.asdict(s) | {"caught_up_at": s.caught_up_at_ms} for s in self.sources
         ]
@@ -86,8 +107,10 @@ class HostReport:
 
     @classmethod
     def decode(cls, datum: bytes) -> HostReport:
-        """The inverse of `encode`; also of versions before, whose reports end where a later field
-        begins. ValueError for none.
+        """Decode an Avro datum without framing, of this version or an older one.
+
+        Raises:
+            ValueError: The datum is not a host report.
         """
         from hourmark.avro.datum import decode_any_version
 
@@ -107,7 +130,12 @@ class HostReport:
         return cls(received_at_ms=unix_ms(row.pop("received_at")), sources=tuple(sources), **row)
 
     def stamped(self, clock_ms: int) -> HostReport:
-        """As the service stores it: stamped with its clock, no `caught_up_at` later than that."""
+        """Return the report as the service stores it, with the time at which it was received.
+
+        Args:
+            clock_ms: The service's clock, in Unix milliseconds. A later `caught_up_at_ms` of a
+                source is reduced to it.
+        """
         sources = tuple(
             dataclasses.replace(
                 s,

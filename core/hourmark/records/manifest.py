@@ -1,9 +1,9 @@
-"""The manifest of a closed bucket: the content of `_SUCCESS`, JSON.
+"""The manifest of a closed bucket: the content of its marker file `_SUCCESS`, as JSON.
 
-Its presence says that the bucket is complete, for ever. Readers trust what it lists, and nothing
-else in the folder. It vouches for itself: `software` ends with the digest of all of it, so that no
-reader takes a damaged one for what was written. Markers of before 0.3.0 have none; the one after
-each has its digest.
+The marker's presence means that the bucket is complete and final. Readers use the files that it
+lists and ignore all others in the folder. Its field `software` ends with a digest of the whole
+marker, so a reader detects a damaged one. Markers before 0.3.0 have no digest of their own, but the
+marker of the following hour contains it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BLANK: Final = b"0" * 32  # stands in the place of the digest that is taken
 
 
 class Grade(enum.Enum):
-    """How a bucket was proved complete."""
+    """The strength of the evidence that a bucket is complete."""
 
     PROVED = "proved"  # every promise up to the cut is kept
     TIMED_OUT = "timed_out"  # past a deadline; what was waived is named
@@ -35,7 +35,7 @@ class Grade(enum.Enum):
 
 
 class BucketFile(FrozenModel):
-    """One Avro container file."""
+    """An Avro container file of a bucket."""
 
     name: str
     records: Positive
@@ -49,8 +49,9 @@ class BucketFile(FrozenModel):
 
 
 class PreviousMarker(FrozenModel):
-    """The marker of the hour before: markers of a type are chained, so none can be changed, added
-    or left out unseen.
+    """A reference to the marker of a type's previous bucket, with its digest.
+
+    Markers of a type form a chain, so a bucket cannot be changed, added or removed unnoticed.
     """
 
     hour: str
@@ -59,13 +60,23 @@ class PreviousMarker(FrozenModel):
 
     @classmethod
     def from_marker(cls, hour: str, marker: bytes) -> PreviousMarker:
-        """Of the hour whose `_SUCCESS` holds these bytes."""
+        """Return the reference to a marker.
+
+        Args:
+            hour: The hour of the previous bucket, as text.
+            marker: Content of its `_SUCCESS` file.
+        """
         return cls(hour=hour, blake2b=_digest(marker))
 
 
 class BucketOffset(FrozenModel):
-    """A topic-partition of the central cluster at the freeze: `next` is the first offset not in
-    this bucket or before.
+    """The offset up to which a bucket and its predecessors contain a partition's records.
+
+    Attributes:
+        topic: Name on the central cluster.
+        topic_id: Kafka's id of the topic.
+        partition: Partition number.
+        next: First offset that is in neither this bucket nor an earlier one.
     """
 
     topic: str
@@ -75,7 +86,7 @@ class BucketOffset(FrozenModel):
 
 
 class BucketEvidence(FrozenModel):
-    """What the grade rests on."""
+    """The evidence for a bucket's grade: what was promised, and how the rows were compared with it."""
 
     method: str
     """sums: counts and id sums agree; join: by range id over distinct ids; empty: nothing was promised"""
@@ -91,9 +102,9 @@ class BucketEvidence(FrozenModel):
 
 
 class HourTotals(FrozenModel):
-    """One origin hour in this bucket.
+    """The record counts of one origin hour in a bucket.
 
-    What was promised = the events of all buckets' books of that hour, less unaudited.
+    The events promised for an hour are the sum of `events` over all buckets, less `unaudited`.
     """
 
     rows: int
@@ -107,7 +118,7 @@ class HourTotals(FrozenModel):
 
 
 class SetAsideRecords(FrozenModel):
-    """Records of one partition that cannot be in a bucket, for one reason."""
+    """Records of one partition that were excluded from a bucket for the same reason."""
 
     topic: str
     partition: int
@@ -118,7 +129,7 @@ class SetAsideRecords(FrozenModel):
 
 
 class MissingRanges(FrozenModel):
-    """The ranges whose rows this bucket or an earlier one may lack, or may hold in two readings."""
+    """The byte ranges whose rows this bucket or an earlier one may lack or contain in two versions."""
 
     ranges: list[str] = Field([])
     """range ids, hex: those that `waived` names"""
@@ -141,7 +152,7 @@ _LATER: Final = (
 
 
 class Manifest(FrozenModel):
-    """See the fields."""
+    """The manifest of a closed bucket: its files, counts, grade and evidence."""
 
     format: int = FORMAT
     type: str
@@ -189,16 +200,17 @@ class Manifest(FrozenModel):
     """which wrote it, and ` blake2b=` with the hex digest (16 bytes) of this marker, 32 zeros in its own place"""
 
     def with_own_digest(self) -> Manifest:
-        """The same, with the digest of itself."""
+        """Return a copy whose field `software` ends with the digest of the copy itself."""
         blank = self.model_copy(update={"software": f"{self.software} blake2b={_BLANK.decode()}"})
         return self.model_copy(
             update={"software": f"{self.software} blake2b={_digest(blank.encode())}"}
         )
 
     def encode(self) -> bytes:
-        """Indented JSON, human-readable.
+        """Return the manifest as indented JSON.
 
-        Later fields stand in it where they say something: readers of before know none.
+        Fields added after 0.2.0 are omitted if they are empty, because older readers reject unknown
+        fields.
         """
         return self.model_dump_json(
             indent=1, exclude={name for name in _LATER if not getattr(self, name)}
@@ -206,7 +218,12 @@ class Manifest(FrozenModel):
 
     @classmethod
     def decode(cls, content: bytes) -> Manifest:
-        """The inverse; ValueError says what is wrong."""
+        """Parse the content of a `_SUCCESS` file.
+
+        Raises:
+            ValueError: The content is not a manifest, or does not match the digest that it
+                contains.
+        """
         try:
             decoded = cls.model_validate_json(content)
         except ValidationError as error:
