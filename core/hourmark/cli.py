@@ -1,8 +1,8 @@
-"""The command line: a table of commands, each found in its room only when it is run.
+"""The command line: a table of commands, each imported from its distribution when it is run.
 
-The rooms are imported by name at run time, so `hourmark tail` on a log host never loads Spark, and
-this package imports no room. A command's module defines a `click.Command`; results go to stdout,
-progress and logs to stderr. Exit codes: 0, 1 (a finding or a fault), 2 (wrong use).
+Commands are imported by name at run time, so `hourmark tail` on a log host never loads Spark, and
+this package depends on no other distribution. A command's module defines a `click.Command`. Results
+go to stdout, progress and logs to stderr. Exit codes: 0, 1 (a finding or an error), 2 (wrong use).
 """
 
 from __future__ import annotations
@@ -140,7 +140,12 @@ EXTRAS: Mapping[str, str] = {"etl": "[spark]"} | dict.fromkeys(
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are asked for."""
+    """A click group that imports a command only when it is used.
+
+    Args:
+        table: By command name, its `module:attribute` and its line of help.
+        attrs: Keyword arguments of `click.Group`.
+    """
 
     def __init__(self, table: Mapping[str, tuple[str, str]], **attrs: object) -> None:
         # click's own keyword arguments, passed on unchanged
@@ -162,8 +167,10 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; UsageError says what to install where something that it loads as it runs
-        is not there.
+        """Run the selected command.
+
+        Raises:
+            UsageError: A required package is not installed; the message says how to install it.
         """
         try:
             return super().invoke(ctx)
@@ -175,9 +182,7 @@ class LazyGroup(click.Group):
             raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """What may follow: commands whose room is installed, told from the table alone, as click
-        would load each.
-        """
+        """Return completions for the commands that are installed, without importing them."""
         offered = [
             CompletionItem(name, help=help_line)
             for name, (module, help_line) in self._table.items()
@@ -204,15 +209,19 @@ class LazyGroup(click.Group):
 )
 @click.version_option(package_name="hourmark")
 def root() -> None:
-    """Log events from files on many hosts into hourly buckets on HDFS: each exactly once, each
-    bucket closed with a proof.
+    """Deliver log events from files into hourly buckets on HDFS, each event exactly once.
+
+    Each bucket is closed with a proof that it is complete.
 
     Start with:  ./hourmark demo
     """
 
 
 def main() -> None:
-    """Entry point of `hourmark`: shows a `HourmarkError` as one message and exits with its code."""
+    """Run the command line; entry point of `hourmark`.
+
+    A `HourmarkError` is printed as one redacted message, and the process exits with its exit code.
+    """
     install_redaction()
     if sys.argv[1:2] == ["tail"]:
         hold_reloads()  # loading what it needs takes most of a second

@@ -1,7 +1,7 @@
-"""The compiled module, made of `core/native`: what is done to each line and each record, for the
-rooms that have many of them.
+"""Loading of the compiled module, which processes lines and records in bulk.
 
-It is never needed: where there is none, its users do the same in Python, at several times the CPU.
+The module is optional: without it, its users run equivalent Python code at several times the CPU
+cost. Its source is in `core/native`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ _ALONE: Final = (
 
 
 def load_native_module() -> tuple[ModuleType | None, str]:
-    """The module; or None, and why."""
+    """Import the compiled module.
+
+    Returns:
+        The module and an empty string; or None and the reason, if it is missing or was compiled
+        from different sources.
+    """
     try:
         from hourmark import _native
     except ImportError as error:

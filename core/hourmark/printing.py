@@ -1,4 +1,4 @@
-"""What commands print: for programs, and of themselves."""
+"""Helpers for the output of commands, for people and for programs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ json_option = click.option(
 
 
 def launcher_command() -> str:
-    """What is typed to run Hourmark, for a shell: its launcher says how it was called; where it is
-    installed it has a name.
+    """Return the command with which the user runs Hourmark, quoted for a shell.
+
+    It is `$HOURMARK_CALLED`, which the launcher script sets, or `hourmark`.
     """
     return shlex.quote(os.environ.get("HOURMARK_CALLED") or "hourmark")
 
 
 def printable(text: str) -> str:
-    """Return the text as one line: control characters, and bytes of a name that are not UTF-8, are
-    escaped as in Python.
-    """
+    """Return the text on one line, with control characters and invalid UTF-8 escaped as in Python."""
     return _UNPRINTABLE.sub(_escaped, text)
 
 
@@ -42,15 +41,15 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def print_json(value: object) -> None:
-    """One object, on one line of stdout."""
+    """Print a value as JSON on one line of stdout."""
     click.echo(json.dumps(value))
 
 
 def to_json_value(value: object) -> object:  # one case for each kind of Avro value
-    """An Avro value as JSON.
+    """Return an Avro value as a value that `json.dumps` accepts.
 
-    Bytes are a string where they are UTF-8, otherwise {"base64": "…"} (lone surrogates would be
-    lost in most JSON readers); times are ISO 8601; numbers that are not finite are strings.
+    Bytes become a string if they are UTF-8, otherwise {"base64": "…"}. Times become ISO 8601.
+    Numbers that are not finite, decimals, dates and UUIDs become strings.
     """
     match value:
         case bytes():

@@ -1,15 +1,14 @@
-"""Checks that Avro datums are valid under their writer schema, and hold the event id that their
-Kafka key has.
+"""Validation of Avro datums against their writer schema and the event id in their Kafka key.
 
-`compile_schema` turns a schema into a program; `check_datums` runs it over a column of Kafka values
-in native code (`core/native/datum_walk.h` has the program's form), or in Python where there is no
-compiled module. Both give the same verdicts: a datum is valid only if every byte of it is accounted
-for (Avro 1.12, "Binary Encoding"). The cost of one datum is bounded, so that a count of 2^62 empty
-items is refused.
+`compile_schema` translates a schema into a program. `check_datums` runs it over a column of Kafka
+values, in native code (`core/native/datum_walk.h` describes the program) or in Python if there is
+no compiled module. Both give the same verdicts. A datum is valid only if every byte of it is
+accounted for (Avro 1.12, "Binary Encoding"). The cost of one datum is bounded, so a count of 2^62
+empty items is rejected.
 
-Values of dates, times and `uuid` strings must be in the range that the delivery service keeps to
-(`avro_fields`): fastavro raises at others, and one such value makes a whole container unreadable
-for it. Other logical types are not checked, because every value of theirs can be read.
+Values of dates, times and `uuid` strings must be in the range that the delivery service accepts
+(`avro.fields`): fastavro raises at others, and one such value would make a whole container
+unreadable for it. Other logical types are not checked, because all their values can be read.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ _UUID_CHARS: Final = 36
 
 
 class DatumVerdict(enum.IntEnum):
-    """The verdict on one datum; every value but `VALID` is a reason why it cannot be staged."""
+    """The result of checking one datum. Each value except `VALID` is a reason to reject it."""
 
     VALID = 0
     NO_FRAMING = 1
@@ -100,7 +99,7 @@ REASONS: Final[Mapping[DatumVerdict, str]] = {
 
 
 def compile_schema(schema: Any) -> bytes:
-    """Return the program that checks datums of this writer schema.
+    """Return the program that checks datums of a writer schema.
 
     Args:
         schema: The schema as parsed JSON.
@@ -119,8 +118,13 @@ def compile_schema(schema: Any) -> bytes:
 
 @functools.lru_cache(maxsize=4096)
 def event_program(schema_json: str) -> bytes:
-    """Return the program that checks datums of this schema of events, as JSON; empty if the text is
-    no such schema.
+    """Return the program that checks datums of an event schema.
+
+    Args:
+        schema_json: The schema as JSON.
+
+    Returns:
+        The program. Empty if the text is not a valid schema that begins with an event id.
     """
     try:
         schema = json.loads(schema_json)
@@ -130,8 +134,9 @@ def event_program(schema_json: str) -> bytes:
 
 
 def holds_event_id(schema: Mapping[str, Any]) -> bool:
-    """Return whether the schema is a record that begins with a fixed of 16 bytes, as the envelope
-    of events does.
+    """Return whether a schema is a record whose first field is a fixed type of 16 bytes.
+
+    This is the event id in the envelope of all events.
     """
     fields = schema.get("fields") or [{"type": None}]
     first = fields[0]["type"]
@@ -150,19 +155,25 @@ def check_datums(
     *,
     module: ModuleType | None = native.MODULE,
 ) -> bytes:
-    """Return one verdict (a byte: `Verdict` or `NO_PROGRAM`) for each value of an Arrow binary
-    column.
+    """Return a verdict for each value of an Arrow binary column.
 
-    Args: programs: By schema id, a program of `compile_schema`, of a schema that `holds_event_id`.
-        An empty one counts as none. schemas: The schema id of each value, 4 bytes each in native
-        byte order. keys: Kafka keys, one after the other; the first 16 bytes of each are the event
-        id. key_bytes: The size of each key. offsets: The column's offsets in native byte order, one
-        more than there are values. offset_bytes: The size of each offset: 4 or 8. skip: Bytes
-        before the datum in each value, the framing. content: The column's data. module: The
-        compiled module; None checks in Python.
+    Args:
+        programs: By schema id, a program from `compile_schema` for a schema that `holds_event_id`
+            accepts. An empty program counts as none.
+        schemas: Schema id of each value, 4 bytes each in native byte order.
+        keys: Kafka keys, concatenated; the first 16 bytes of each are the event id.
+        key_bytes: Size of each key.
+        offsets: The column's offsets in native byte order, one more than there are values.
+        offset_bytes: Size of each offset: 4 or 8.
+        skip: Number of bytes before the datum in each value, the framing.
+        content: The column's data.
+        module: The compiled module; None checks in Python.
+
+    Returns:
+        One byte for each value: a `DatumVerdict`, or `NO_PROGRAM` if its schema id has no program.
 
     Raises:
-        ValueError: The buffers do not describe such a column, or a program is none.
+        ValueError: The buffers do not describe such a column, or a program is invalid.
     """
     if module is not None:
         known = sorted(schema_id for schema_id, program in programs.items() if program)
@@ -198,7 +209,14 @@ def check_datums(
 
 
 def check_value(words: Sequence[int], event_id: bytes, value: bytes, skip: int) -> DatumVerdict:
-    """Return the verdict on one value, in Python. `words`: the program's."""
+    """Return the verdict on one value, computed in Python.
+
+    Args:
+        words: The program as 32-bit words.
+        event_id: The 16-byte event id in the Kafka key.
+        value: The Kafka value.
+        skip: Number of bytes before the datum, the framing.
+    """
     if len(value) < skip:
         return DatumVerdict.NO_FRAMING
     datum = value[skip:]
@@ -218,7 +236,7 @@ class _Compiler:
         self._named: dict[str, int] = {}
 
     def add(self, avro_type: Any) -> int:
-        """Append the node of a type and of all that it holds. Returns where the node begins."""
+        """Append the node of a type and of all types within it, and return its position."""
         if isinstance(avro_type, list):
             return self._add_with_children("union", avro_type, None)
         if isinstance(avro_type, str):
@@ -276,7 +294,7 @@ class _Refused(Exception):
 
 
 class _Walk:
-    """The walk of `core/native/datum_walk.c`, step for step."""
+    """A walk over one datum in the same steps as `core/native/datum_walk.c`."""
 
     def __init__(self, words: Sequence[int], datum: bytes) -> None:
         self._words, self._datum, self.at = words, datum, 0

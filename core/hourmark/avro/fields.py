@@ -1,11 +1,10 @@
-"""What a field may be declared as: what Avro, the schema registry and the rules topic all take.
+"""Validation of the fields that an event type declares.
 
-Beyond what fastavro looks at: the registry's parser (Avro's Java library) refuses unions within
-unions, branches that are alike, and fields of one name; the topic holds JSON, which has no dates,
-no NaN and no infinity; and a default is written by the same encoders as a value. A union's default
-may be of any branch, as Avro 1.12 has it.
-
-Source: Avro specification 1.12.
+A declaration must be accepted by Avro, the schema registry and the rules topic. fastavro does not
+check all of it: Avro's Java library, which registries use, rejects unions within unions, equal
+branches and equal field names; the rules topic holds JSON, which has no dates, NaN or infinity; and
+defaults are written by the same encoders as values. The default of a union may be of any branch
+(Avro specification 1.12).
 """
 
 from __future__ import annotations
@@ -55,7 +54,15 @@ _Fields = Sequence[Mapping[str, Any]]
 
 
 def check_fields(fields: Sequence[Any], own_name: str) -> None:
-    """The fields of an event type together; `own_name`: of its record."""
+    """Check all fields of an event type.
+
+    Args:
+        fields: Avro field declarations.
+        own_name: Name of the type's record.
+
+    Raises:
+        ValueError: A declaration is invalid; the message has the field and the place in it.
+    """
     checker = FieldChecker(f"{NAMESPACE}.{own_name}")
     for field in fields:
         checker.check(field)
@@ -63,9 +70,12 @@ def check_fields(fields: Sequence[Any], own_name: str) -> None:
 
 
 def check_publishable(fields: Sequence[Any]) -> None:
-    """ValueError if the fields do not come back from JSON as they were.
+    """Check that field declarations survive conversion to JSON and back unchanged.
 
-    What a revision in force has always does.
+    Declarations in published rules revisions always do.
+
+    Raises:
+        ValueError: They do not.
     """
     try:
         text = json.dumps(fields, allow_nan=False, ensure_ascii=False)
@@ -79,8 +89,10 @@ def check_publishable(fields: Sequence[Any]) -> None:
 
 
 def _check_json(value: object, depth: int = 0) -> None:
-    """The same of a part of a declaration, naming the place; within limits that every reader of
-    JSON can hold.
+    """Check that part of a declaration can be represented in JSON within the limits of all readers.
+
+    Raises:
+        ValueError: It cannot; the message has the place.
     """
     if depth > _DEPTH_MAX:
         raise ValueError(f"is nested over {_DEPTH_MAX} levels deep")
@@ -103,8 +115,12 @@ def _check_json(value: object, depth: int = 0) -> None:
 
 
 class FieldChecker:
-    """Checks the fields of one record, in order: what they declare may be referred to by name from
-    there on.
+    """A validator of the fields of one record.
+
+    Fields must be checked in order, because a named type can be referred to after its declaration.
+
+    Args:
+        own_name: Full name of the record, which its fields may not contain.
     """
 
     def __init__(self, own_name: str) -> None:
@@ -114,7 +130,15 @@ class FieldChecker:
             self._type(field["type"], NAMESPACE)
 
     def check(self, field: Any, namespace: str = NAMESPACE) -> None:
-        """One field. ValueError names it, and the place in it."""
+        """Check the declaration of a field.
+
+        Args:
+            field: The Avro field declaration.
+            namespace: The enclosing namespace.
+
+        Raises:
+            ValueError: The declaration is invalid; the message has the field and the place in it.
+        """
         if not isinstance(field, dict) or not _is_name(field.get("name")):
             raise ValueError(
                 "a field needs a name of letters, digits and _, not beginning with a digit"
@@ -163,7 +187,7 @@ class FieldChecker:
         _check_logical(avro_type)
 
     def _declare(self, avro_type: Mapping[str, Any], namespace: str) -> None:
-        """A type that has a name."""
+        """Check and register the declaration of a record, enum or fixed type."""
         full_name = _full_name(avro_type, namespace)
         if full_name in self._named or full_name == self._own_name:
             raise ValueError(
@@ -200,8 +224,8 @@ class FieldChecker:
             raise ValueError("a union needs at least a branch")
 
     def _branch_name(self, branch: AvroType, namespace: str) -> str:
-        """What tells a union's branches apart: the full name of a named type, else the kind,
-        whatever it is annotated with.
+        """Return what must differ between a union's branches: the full name, or an unnamed type's
+        kind.
         """
         if isinstance(branch, str):
             return branch if branch in _PRIMITIVES else _qualified(branch, namespace)
@@ -212,7 +236,7 @@ class FieldChecker:
         )
 
     def _resolved(self, name: str, namespace: str) -> Mapping[str, Any] | None:
-        """The declaration of a name; None while it is under way."""
+        """Return the declaration that a name refers to, or None if it is not complete yet."""
         if name in _PRIMITIVES:
             return {"type": name}
         full_name = _qualified(name, namespace)
@@ -270,7 +294,7 @@ class FieldChecker:
 
 
 def _check_scalar(value: object, declared: Mapping[str, Any]) -> None:
-    """A default of a type that holds no others."""
+    """Check a default value of a type that contains no other types."""
     kind = declared["type"]
     if kind == "null":
         if value is not None:
@@ -304,7 +328,7 @@ def _check_text(text: str, declared: Mapping[str, Any]) -> None:
 
 
 def _held_exactly(value: object, packing: str) -> bool:
-    """Whether a number can be written; a whole one only as it is."""
+    """Return whether a `struct` format can hold a number; integers only without rounding."""
     if type(value) not in (int, float):
         return False
     try:
@@ -315,14 +339,15 @@ def _held_exactly(value: object, packing: str) -> bool:
 
 
 def _is_annotated_number(avro_type: AvroType) -> bool:
-    """Whether fastavro wants the default to be a float: it takes whole ones for a plain name
-    only.
+    """Return whether a type is a float or double in object form.
+
+    fastavro accepts whole numbers as defaults of plain type names only.
     """
     return isinstance(avro_type, dict) and avro_type["type"] in ("float", "double")
 
 
 def _check_names(fields: _Fields, taken: frozenset[str]) -> None:
-    """A record's fields, and the names that they are also known by, must all differ."""
+    """Check that all names and aliases of fields differ from each other and from `taken`."""
     seen = set(taken)
     for field in fields:
         name = field["name"]
@@ -343,7 +368,7 @@ def _check_names(fields: _Fields, taken: frozenset[str]) -> None:
 
 
 def _check_texts(declared: Mapping[str, Any]) -> None:
-    """What a field and a type may both have beside the rest."""
+    """Check the attributes `doc`, `logicalType` and `aliases` of a field or type."""
     for key in ("doc", "logicalType"):
         if key in declared and not isinstance(declared[key], str):
             raise ValueError(f"{key} = {declared[key]!r:.80}: must be a string")
@@ -392,7 +417,7 @@ def _check_logical(avro_type: Mapping[str, Any]) -> None:
 
 
 def _full_name(avro_type: Mapping[str, Any], namespace: str) -> str:
-    """Of a declared type: its own namespace, else that around it."""
+    """Return the full name of a named type's declaration."""
     name, own = avro_type.get("name"), avro_type.get("namespace", namespace)
     if (
         not isinstance(name, str)
@@ -428,7 +453,7 @@ def _of(value: object, kind: type[Any], said: str) -> Any:
 
 @contextlib.contextmanager
 def _at(place: str) -> Iterator[None]:
-    """A ValueError within names the place."""
+    """Prefix the message of a ValueError raised in the block with a place."""
     try:
         yield
     except ValueError as error:

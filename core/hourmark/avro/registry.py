@@ -1,7 +1,7 @@
-"""The schema registry, by Confluent's API: one id space for all sites.
+"""Client of a schema registry with Confluent's API. All sites share one registry.
 
-Subjects are BACKWARD_TRANSITIVE: whoever has the newest schema reads the buckets of every one
-before it.
+Subjects have compatibility BACKWARD_TRANSITIVE: the newest schema can read the buckets of all
+earlier ones.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _NEXT_STEPS: Final = {
 
 
 class SchemaRegistry:
-    """Registers and fetches Avro schemas.
+    """A client that registers and fetches Avro schemas.
 
-    Raises Unavailable, naming the URL, when it does not answer, or refuses for now.
+    Every method raises Unavailable, with the registry's URL, if the registry does not answer or
+    refuses the request for now, and ConfigError if the URL is not usable.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
@@ -44,13 +45,14 @@ class SchemaRegistry:
         self._client = _client(settings)
 
     def close(self) -> None:
-        """Let go of its connections."""
+        """Close the client's connections."""
         self._client.close()
 
     def register(self, topic: str, schema: Schema) -> int:
-        """The id of `schema` under TopicNameStrategy; registers it where it is new.
+        """Register a schema for a topic's values if it is not registered yet, and return its id.
 
-        UsageError if it is wrong or incompatible.
+        Raises:
+            UsageError: The schema is invalid, or incompatible with an earlier one of the topic.
         """
         subject, asked = _subject(topic), _asked_schema(schema)
         with self._asked(subject):
@@ -58,10 +60,7 @@ class SchemaRegistry:
             return int(self._client.register_schema(subject, asked))
 
     def find(self, topic: str, schema: Schema) -> int | None:
-        """The id under which this very schema is registered for the topic, or None where it is not.
-
-        Registers nothing.
-        """
+        """Return the id under which this exact schema is registered for a topic, or None."""
         subject, asked = _subject(topic), _asked_schema(schema)
         with self._asked(subject), _nothing_known():
             found: Any = self._client.lookup_schema(subject, asked).schema_id
@@ -69,7 +68,7 @@ class SchemaRegistry:
         return None
 
     def schema(self, schema_id: int) -> Schema | None:
-        """The schema of this id; None if the registry answers, and knows none."""
+        """Return the schema with this id, or None if the registry has none."""
         with self._asked(f"id {schema_id}"), _nothing_known():
             text: Any = self._client.get_schema(schema_id).schema_str
             parsed: Schema = json.loads(text)
@@ -78,9 +77,7 @@ class SchemaRegistry:
 
     @contextmanager
     def _asked(self, what: str) -> Iterator[None]:
-        """Whatever the registry answers but what it is asked for, as an error that says
-        what to do.
-        """
+        """Translate the errors of a request into errors that state the next step."""
         try:
             yield
         except SchemaRegistryError as error:
@@ -117,7 +114,11 @@ class SchemaRegistry:
 
 
 def _client(settings: RegistrySettings) -> SchemaRegistryClient:
-    """ConfigError names the files that cannot be used."""
+    """Return a registry client.
+
+    Raises:
+        ConfigError: A certificate file or the URL is not usable.
+    """
     files = {
         "ssl.ca.location": settings.ca,
         "ssl.certificate.location": settings.certificate,
@@ -147,14 +148,14 @@ def _subject(topic: str) -> str:
 
 
 def _asked_schema(schema: Schema) -> RegistrySchema:
-    """In one spelling: some registries (Apicurio) tell schemas apart by the order of their keys."""
     return RegistrySchema(canonical_json(schema), "AVRO")
 
 
 @contextmanager
 def _nothing_known() -> Iterator[None]:
-    """A registry may say that it has no such thing: its 404 has a code, one of a wrong URL has
-    none.
+    """Suppress the error of a registry that does not have the requested subject or schema.
+
+    Such a 404 response has an error code; that for a wrong URL has none.
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""`hourmark completion`: the script by which a shell completes commands, options and their values.
+"""`hourmark completion`: print the script with which a shell completes commands and options.
 
-What it offers comes from the program itself, as it is asked (click's protocol), so it is of the
-version that is installed.
+Completions come from the installed program itself when they are requested (click's protocol), so
+they always match its version.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ SHELLS: Final = ("bash", "zsh", "fish")
 
 
 def completion_script(shell: str) -> str:
-    """What the shell reads, to complete a program `hourmark` on its path."""
+    """Return the completion script of a shell for the program `hourmark`.
+
+    Args:
+        shell: `bash`, `zsh` or `fish`.
+    """
     made = get_completion_class(shell)
     assert made is not None, f"click completes no {shell}"
     return (

@@ -1,6 +1,6 @@
-"""`hourmark config`: what is in force, and where each value is from.
+"""`hourmark config`: show the settings in force and the origin of each value.
 
-Secrets are never shown (`hidden`).
+Secrets are shown as `(hidden)`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,13 @@ Keys = tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SettingInForce:
-    """One value in force. `where` is the file or the variable that it is from, None for a
-    default.
+    """The effective value of one setting, and its origin.
+
+    Attributes:
+        keys: Parts of the setting's name.
+        value: Its value.
+        source: Kind of origin.
+        where: The file or the environment variable that sets it; None for a default.
     """
 
     keys: Keys
@@ -44,7 +49,7 @@ class SettingInForce:
 
 @click.group("config")
 def config_group() -> None:
-    """Settings: which are in force, and where each is from."""
+    """Show the settings in force and the origin of each value."""
 
 
 @config_group.command()
@@ -82,9 +87,16 @@ def show(path: Path | None, as_json: bool) -> None:
 
 
 def settings_in_force(file: Path | None, values: Mapping[str, Any]) -> Iterator[SettingInForce]:
-    """Every setting of what `file` holds and the environment, a map's entries one by one.
+    """Yield every setting with its effective value and origin.
 
-    ConfigError.
+    Entries of maps are settings of their own.
+
+    Args:
+        file: The configuration file; None if there is none.
+        values: Its content.
+
+    Raises:
+        ConfigError: A setting is invalid or unknown.
     """
     config = build_config(file, values)
     environment = EnvSettingsSource(Config)()
@@ -119,9 +131,7 @@ def _holds(tree: Any, keys: Keys) -> bool:
 
 
 def _variable(keys: Keys) -> str:
-    """The variable that gives the setting: one of its own, else one that gives a table with it, as
-    JSON.
-    """
+    """Return the name of the environment variable that sets a setting, itself or its table as JSON."""
     names = {name.upper(): name for name in os.environ}
     for length in range(len(keys), 0, -1):
         name = names.get(PREFIX + "__".join(keys[:length]).upper())
@@ -131,7 +141,7 @@ def _variable(keys: Keys) -> str:
 
 
 def _dotted(keys: Keys) -> str:
-    """As TOML writes it: `spark.driver.memory` is one key, so it stands in quotes."""
+    """Return a setting's name in TOML notation, with keys that contain dots in quotes."""
     return ".".join(
         key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key) for key in keys
     )

@@ -1,8 +1,7 @@
-"""The groups of settings, each with its defaults and their reasons.
+"""The groups of settings, with their defaults and the reasons for them.
 
-The groups of settings, each with its defaults and their reasons; `config` reads them.
-
-The settings of the mirror, with their defaults and their reasons.
+`loading` combines them into one tree. The text below each setting is its description in
+docs/configuration.md.
 """
 
 from __future__ import annotations
@@ -24,9 +23,11 @@ LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 
 
 class FrozenModel(BaseModel):
-    """A group of settings: fixed once read, nothing unknown in it.
+    """Base of immutable pydantic models that reject unknown fields.
 
-    The text below a setting is its description.
+    The string below a field is its description. When an instance is unpickled in another process,
+    such as a worker of the service or a Spark executor, its secrets are registered for redaction
+    there.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -44,9 +45,7 @@ class FrozenModel(BaseModel):
 
 
 class KafkaCluster(FrozenModel):
-    """One Kafka cluster; `properties` are librdkafka's (security and the like), passed on
-    unchanged.
-    """
+    """Settings of one Kafka cluster."""
 
     bootstrap: str = "127.0.0.1:9092"
     """host:port, comma separated"""
@@ -59,9 +58,10 @@ class KafkaCluster(FrozenModel):
 
 
 class KafkaSettings(FrozenModel):
-    """The edge cluster takes events from the services, the central one feeds the ETL.
+    """Settings of the Kafka clusters.
 
-    They may be one and the same.
+    The edge cluster receives events from the delivery services, and the central cluster feeds the
+    ETL. One cluster may serve as both.
     """
 
     edge: KafkaCluster = KafkaCluster()
@@ -90,7 +90,7 @@ class KafkaSettings(FrozenModel):
 
     @property
     def sites(self) -> tuple[KafkaSettings, ...]:
-        """The settings of each site as if it were the only one, that of `edge` first."""
+        """Settings for each site as if it were the only one; the site of `edge` comes first."""
         return tuple(
             self.model_copy(update={"edge": edge, "edge_alias": alias, "further_edges": {}})
             for alias, edge in ((self.edge_alias, self.edge), *self.further_edges.items())
@@ -98,17 +98,17 @@ class KafkaSettings(FrozenModel):
 
     @property
     def mirrored(self) -> bool:
-        """Whether there are two clusters with a mirror between them."""
+        """Whether edge and central are separate clusters with a mirror between them."""
         return self.central is not None
 
     @property
     def central_cluster(self) -> KafkaCluster:
-        """The cluster that the ETL reads."""
+        """The cluster that the ETL reads; the edge cluster if there is no mirror."""
         return self.central if self.central is not None else self.edge
 
 
 class RegistrySettings(FrozenModel):
-    """A schema registry with Confluent's API."""
+    """Settings of a schema registry with Confluent's API."""
 
     url: str = "http://127.0.0.1:8081"
     """its API's address; https://user:password@host where it wants that"""
@@ -121,7 +121,10 @@ class RegistrySettings(FrozenModel):
 
 
 class BucketSettings(FrozenModel):
-    """Hourly buckets. What else parsing depends on stands beside the event types: `[limits]`."""
+    """Settings of hourly buckets.
+
+    Other settings that parsing depends on are in `types/sources.toml`, in the table `[limits]`.
+    """
 
     bucket_seconds: int = 3600
     """length of a bucket: 3600, an hour, or for tests whole minutes that divide an hour (60: a bucket a minute). It goes into
@@ -141,9 +144,10 @@ class BucketSettings(FrozenModel):
 
 
 class EventTimeLimits(FrozenModel):
-    """Of event times.
+    """Limits on how far an event's time may lie from the time at which it was observed.
 
-    They stand in `types/sources.toml`, so that all who apply types mean the same.
+    They are declared in `types/sources.toml`, so that everyone who applies types uses the same
+    values.
     """
 
     future_seconds: int = Field(900, ge=0)
@@ -153,13 +157,13 @@ class EventTimeLimits(FrozenModel):
 
 
 class ParsingSettings(EventTimeLimits, BucketSettings):
-    """Goes into every rules revision, so that parsing stays a pure function of the range."""
+    """The settings that are part of every rules revision, because parsing depends on them."""
 
 
 class ServiceTls(FrozenModel):
-    """TLS of the Event Delivery Service, 1.2 or newer.
+    """TLS settings of the Event Delivery Service, which requires TLS 1.2 or newer.
 
-    Files that change are read again, at once on SIGHUP.
+    Changed files are reloaded automatically, and immediately on SIGHUP.
     """
 
     certificate: Path | None = None
@@ -179,7 +183,7 @@ class ServiceTls(FrozenModel):
 
 
 class ServiceSettings(FrozenModel):
-    """The Event Delivery Service."""
+    """Settings of the Event Delivery Service."""
 
     host: str = "127.0.0.1"
     """where it listens; beyond this machine (not 127.0.0.1, ::1 or localhost) only with a certificate, and with tokens_required
@@ -242,9 +246,10 @@ class ServiceSettings(FrozenModel):
 
 
 class TailedSource(FrozenModel):
-    """Files of one kind on this host.
+    """Settings of one source of the File Tailer: a set of files or a receiver.
 
-    `name` is a source that `hourmark types apply` knows; it decides how lines are parsed.
+    `name` must be a source that `hourmark types apply` has published; it determines how lines are
+    parsed.
     """
 
     name: Name
@@ -273,7 +278,10 @@ class TailedSource(FrozenModel):
 
 
 class TailerTls(FrozenModel):
-    """TLS of the File Tailer, to services of https://. Files that change are read again."""
+    """TLS settings of the File Tailer for services with https:// URLs.
+
+    Changed files are reloaded automatically.
+    """
 
     ca: Path | None = None
     """PEM: the CAs of services' certificates; absent: those of the machine"""
@@ -290,14 +298,17 @@ class TailerTls(FrozenModel):
 
 
 class SpoolSettings(FrozenModel):
-    """What sources with `input` received, in `state_dir`, until it is acknowledged."""
+    """Settings of the spool, which stores received input on disk until it is acknowledged."""
 
     bytes_max: int = Field(1 << 30, ge=1 << 16)
     """on disk, for each source; past it senders over connections wait, and datagrams are lost and counted"""
 
 
 class SyslogTls(FrozenModel):
-    """TLS of what listens for syslog, 1.2 or newer. Files that change are read again."""
+    """TLS settings of the syslog receiver, which requires TLS 1.2 or newer.
+
+    Changed files are reloaded automatically.
+    """
 
     certificate: Path | None = None
     """PEM: its certificate and those between it and the CA; `syslog+tls://` needs it"""
@@ -314,7 +325,7 @@ class SyslogTls(FrozenModel):
 
 
 class SyslogSettings(FrozenModel):
-    """What listens for syslog."""
+    """Settings of the syslog receiver of the File Tailer."""
 
     beyond_loopback: bool = False
     """whether `input` may listen where other machines reach it; there is no authentication but TLS with client_ca"""
@@ -329,7 +340,7 @@ class SyslogSettings(FrozenModel):
 
 
 class TailerSettings(FrozenModel):
-    """The File Tailer."""
+    """Settings of the File Tailer."""
 
     state_dir: Path = Path("/var/lib/hourmark/tailer")
     """host id, checkpoint, unacknowledged ranges"""
@@ -372,7 +383,7 @@ class TailerSettings(FrozenModel):
 
 
 class StorageSettings(FrozenModel):
-    """Where staged files and buckets live."""
+    """Settings of the storage that contains staged files and buckets."""
 
     root: str = "hdfs://127.0.0.1:8020/hourmark"
     """hdfs://host:port/path, or file:///path"""
@@ -392,7 +403,7 @@ class StorageSettings(FrozenModel):
 
 
 class EtlSettings(FrozenModel):
-    """The PySpark job."""
+    """Settings of the PySpark job that stages events and closes buckets."""
 
     ledger: str = "sqlite:////var/lib/hourmark/ledger.sqlite"
     """the only commit point: sqlite:////absolute/path (driver on one machine) or postgresql://user:password@host/database"""
@@ -433,7 +444,7 @@ class EtlSettings(FrozenModel):
 
 
 class TypesSettings(FrozenModel):
-    """Where the declarations of event types and sources are."""
+    """Settings of the folder that contains the declarations of event types and sources."""
 
     dir: Path = Path("types")
     """*.toml: event types, and sources.toml"""
@@ -443,7 +454,7 @@ class TypesSettings(FrozenModel):
 
 
 class MirrorSettings(FrozenModel):
-    """MirrorMaker 2, run by `hourmark mirror run`."""
+    """Settings of MirrorMaker 2 as run by `hourmark mirror run`."""
 
     java: str = "java"
     """Java 17 or 21"""

@@ -1,8 +1,7 @@
-"""Secrets that stand elsewhere: `${file:/path}` and `${env:NAME}` in the text of any setting, or
-within it.
+"""References to secrets outside the configuration: `${file:/path}` and `${env:NAME}`.
 
-As Kafka's own tools write it (KIP-297, KIP-421), so that a password is in one place, of which the
-configuration names only where.
+They may be used in or within the text of any setting, as in Kafka's own tools (KIP-297, KIP-421),
+so that a password is stored in one place only.
 """
 
 from __future__ import annotations
@@ -21,8 +20,19 @@ _BYTES_MAX: Final = 64 * 1024
 
 
 def resolve_references(value: Any, name: str = "") -> Any:
-    """The value with what its texts refer to; ConfigError names the setting and the reference, and
-    never what was found.
+    """Return a setting's value with the content of files and variables in place of references.
+
+    Args:
+        value: A setting, or a tree of mappings and lists of settings.
+        name: Dotted name of the setting, for error messages.
+
+    Returns:
+        The value; a string that had a reference is a `ReferencedText`. Inserted texts are
+        registered as secrets for redaction.
+
+    Raises:
+        ConfigError: A file or variable cannot be read. The message has the setting and the
+            reference, never the content.
     """
     if isinstance(value, Mapping):
         return {

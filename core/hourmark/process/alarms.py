@@ -1,13 +1,9 @@
-"""Alarms: their names and texts, and how they are logged.
+"""Alarms: conditions that an operator must know about, because events may be or were lost.
 
-Alarms: what an operator must know of, before events are lost, when they are, and when nobody can
-tell.
-
-Each alarm has a name that never changes, a page of that name in `docs/runbooks`, and one sentence
-on what to do now. `seen` is what was observed, with topic, partition and offsets. Alarms are made
-by pure functions from what was observed; commands and watchers only tell them.
-
-Tells alarms in the log: each once when it begins, and once when it is over.
+Each alarm has a stable name, a page of that name in `docs/runbooks`, and one sentence on what to
+do. `seen` is the observation, with topic, partition and offsets. Pure functions derive alarms from
+observations; commands and watchers only report them. `AlarmLog` logs each alarm once when it is
+raised and once when it is resolved.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ RUNBOOKS: Final = "docs/runbooks"
 
 
 class AlarmName(StrEnum):
-    """Every alarm there is."""
+    """The names of all alarms."""
 
     RETENTION_NEAR = "mirror-retention-near"
     OVERTAKEN = "mirror-overtaken"
@@ -76,8 +72,13 @@ _TO_DO: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Alarm:
-    """One alarm. `subject`: what it is about, of which there is one alarm of a name; `topic`: at
-    the edge, where it is of one.
+    """A condition that needs an operator.
+
+    Attributes:
+        name: The kind of alarm.
+        subject: What it concerns. There is at most one alarm of a name for each subject.
+        seen: What was observed.
+        topic: Name of the affected topic on the edge cluster; empty if it concerns none.
     """
 
     name: AlarmName
@@ -87,16 +88,16 @@ class Alarm:
 
     @property
     def to_do(self) -> str:
-        """What to do now."""
+        """What the operator should do now."""
         return _TO_DO[self.name]
 
     @property
     def runbook(self) -> str:
-        """The page that says more."""
+        """Path of the runbook page."""
         return f"{RUNBOOKS}/{self.name}.md"
 
     def as_object(self) -> dict[str, str]:
-        """For programs."""
+        """Return the alarm as a JSON object."""
         return {
             "name": self.name,
             "subject": self.subject,
@@ -113,13 +114,21 @@ _LOG = logging.getLogger(__name__)
 
 
 class AlarmLog:
-    """`alarms`: those that stand, as told last."""
+    """A log of alarms that reports each alarm once when it is raised and once when it is resolved.
+
+    Attributes:
+        alarms: The alarms that are currently raised.
+    """
 
     def __init__(self) -> None:
         self.alarms: list[Alarm] = []
 
     def update(self, alarms: Sequence[Alarm]) -> None:
-        """These stand now, and no others."""
+        """Replace the raised alarms, and log those that are new and those that are resolved.
+
+        Args:
+            alarms: All alarms that are raised now.
+        """
         now, before = ({(a.name, a.subject): a for a in some} for some in (alarms, self.alarms))
         for key, alarm in now.items():
             if key not in before:

@@ -1,4 +1,4 @@
-"""Asks several at once, for a bounded time: one that hangs costs its own answer alone."""
+"""Parallel calls with a common time limit: a call that hangs does not affect the results of others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ Answer = TypeVar("Answer")
 
 
 def call_all(asks: Mapping[str, Callable[[], Answer]], seconds: float) -> dict[str, Answer]:
-    """What those answered that did within `seconds`, by name, in the order of `asks`.
+    """Call functions in parallel threads and return the results that arrive in time.
 
-    A question must not raise.
+    A function must not raise. One that exceeds the limit continues in a daemon thread.
+
+    Args:
+        asks: Functions by name.
+        seconds: Time limit for all of them.
+
+    Returns:
+        Results by name, in the order of `asks`. Late ones are omitted.
     """
     found: dict[str, Answer] = {}
 

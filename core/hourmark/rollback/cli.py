@@ -1,6 +1,4 @@
-"""`hourmark rollback`: whether an older version could go on from here, before anything is taken
-back.
-"""
+"""`hourmark rollback`: check whether an older version can run with what this version has written."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from hourmark.rollback.version import VERSIONS
 
 @click.group()
 def rollback() -> None:
-    """Going back to an older version: what would keep it from going on."""
+    """Return to an older version: check what would prevent it."""
 
 
 def _only(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
@@ -103,7 +101,7 @@ def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
 
 
 def _environment() -> dict[str, Any]:
-    """Settings of the environment, as a file would have them."""
+    """Return the settings in environment variables, as a tree like that of a configuration file."""
     tree: dict[str, Any] = {}
     for name, value in os.environ.items():
         group, *keys = name.removeprefix(PREFIX).lower().split("__")
@@ -117,7 +115,6 @@ def _environment() -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """Tables and lists stand there as JSON."""
     try:
         return json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Each room looks at what it wrote: found by name, asked at once, for a bounded time."""
+"""Runs the rollback checks of all components in parallel, within a time limit."""
 
 from __future__ import annotations
 
@@ -31,8 +31,13 @@ ObstacleFinder = Callable[[Config, OlderVersion], Iterable[Obstacle]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RollbackReport:
-    """Of one component. `not_asked`: why it could not say, which is no yes; `absent`: what of it is
-    not here.
+    """The result of one component's rollback check.
+
+    Attributes:
+        obstacles: What prevents the rollback. Empty if nothing does.
+        not_asked: Why the check could not be completed, or None. The rollback must then not be
+            assumed possible.
+        absent: Which data of the component is not on this machine, or None.
     """
 
     obstacles: tuple[Obstacle, ...] = ()
@@ -47,7 +52,18 @@ def find_obstacles(
     table: Mapping[str, str] = ROOMS,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, RollbackReport]:
-    """What each component of `only` (none: of all) says, in the order of the table."""
+    """Run the rollback checks of the components in parallel.
+
+    Args:
+        config: The configuration.
+        older: The version to return to.
+        only: Names of components to check. Empty: all.
+        table: Check function of each component, as `module:function`.
+        seconds: Time limit. A component that exceeds it is reported as not asked.
+
+    Returns:
+        Results by component, in the order of `table`.
+    """
     kinds = {name: place for name, place in table.items() if not only or name in only}
     found = call_all(
         {name: functools.partial(_answer, place, config, older) for name, place in kinds.items()},

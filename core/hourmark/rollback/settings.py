@@ -1,7 +1,4 @@
-"""Settings of this configuration that an older version does not know: it would refuse to start.
-
-Pure.
-"""
+"""Settings that an older version does not know. It refuses to start with them."""
 
 from __future__ import annotations
 
@@ -15,7 +12,13 @@ from hourmark.rollback.version import OlderVersion
 def unknown_settings(
     name: str, values: Mapping[str, Any], older: OlderVersion
 ) -> Iterator[Obstacle]:
-    """`values`: what stands in the file, or the environment, of that name."""
+    """Yield obstacles for settings that an older version does not know, or reads differently.
+
+    Args:
+        name: The file, or `the environment`, for messages.
+        values: The settings in it, as a tree.
+        older: The version to return to.
+    """
     leaves = list(_leaves(values))
     unknown = sorted({key for key, _ in leaves if is_unknown(key, older)})
     if unknown:
@@ -42,7 +45,7 @@ def unknown_settings(
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted names, and what stands there; tables of a list count as one."""
+    """Yield the dotted name and value of each setting; all tables of a list have the same name."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _leaves(inner, f"{name}.{key}" if name else str(key))
@@ -54,6 +57,11 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def is_unknown(name: str, older: OlderVersion) -> bool:
-    """Whether it does not know the setting of that dotted name."""
+    """Return whether an older version does not know a setting.
+
+    Args:
+        name: Dotted name of the setting.
+        older: The older version.
+    """
     groups = (group.removesuffix("*") for group in older.no_settings if group.endswith(".*"))
     return name in older.no_settings or any(f"{name}.".startswith(group) for group in groups)

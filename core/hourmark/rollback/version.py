@@ -1,7 +1,7 @@
-"""What an older version does not read of what this one may have written.
+"""What older versions cannot read of the data that this version writes.
 
-A change of a form that an older version does not read is told here, in the same commit.
-`tests/faults/test_older_version.py` asks its own code.
+A commit that changes a format incompatibly adds it here. `tests/faults/test_older_version.py` runs
+the older versions' own code to verify these entries.
 """
 
 from __future__ import annotations
@@ -14,7 +14,21 @@ from typing import Final
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OlderVersion:
-    """A released version, as far as it knows less."""
+    """A released version, described by what it cannot read.
+
+    Attributes:
+        name: Its version number.
+        ledger: The newest schema revision of the ledger that it opens.
+        checkpoints: Formats of a tailer's checkpoint that it reads.
+        parsers: Parser numbers that its delivery services have.
+        no_marker_fields: Marker fields that its readers reject.
+        no_range_fields: Range fields that its tailers cannot send.
+        no_settings: Settings with which it refuses to start; `group.*` means a whole group.
+        references: Whether settings may refer to files and the environment.
+        finds_the_rest: Whether its tailers read compressed files, find the rest of files that
+            vanished, and send received input.
+        keeps_alarms: Whether its mirrors continue with the alarms of an earlier run.
+    """
 
     name: str
     ledger: int

@@ -1,4 +1,4 @@
-"""From one rules revision to the next; pure."""
+"""Changes from one rules revision to the next. All functions are pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,19 @@ RECORD_OVERHEAD: Final = 1024  # of a record in Kafka's batch, with room to spar
 def check_change(
     latest: Rules | None, declared: Declarations, bucket_seconds: int, *, may_remove: bool
 ) -> None:
-    """Whether these declarations may follow the revision in force. UsageError if not:
+    """Check that declarations may follow the revision in force.
 
-    the bucket length would change (promises are counted by bucket, and closed ones never change),
-    or types or sources in force are missing and `may_remove` is not set (their new lines would
-    become dead letters).
+    Promises are counted by bucket, and closed buckets never change, so the bucket length must stay
+    the same. Lines of a removed type or source would become dead letters.
+
+    Args:
+        latest: The revision in force; None if there is none.
+        declared: The new declarations.
+        bucket_seconds: The bucket length in the settings.
+        may_remove: Whether types and sources may be removed.
+
+    Raises:
+        UsageError: The bucket length changes, or a type or source is missing.
     """
     if latest is None:
         return
@@ -44,7 +52,14 @@ def check_change(
 def next_rules(
     book: RulesBook, declared: Declarations, schema_ids: Mapping[str, int], bucket_seconds: int
 ) -> Rules:
-    """The revision that these declarations make; the very same as the latest if nothing changed."""
+    """Return the revision that declarations make, or the latest revision itself if nothing changed.
+
+    Args:
+        book: All revisions so far.
+        declared: The declarations.
+        schema_ids: Schema id of each type.
+        bucket_seconds: Length of a bucket.
+    """
     latest, sequence = book.latest, book.next_sequence
     versions = {t.name: TypeVersion(t, schema_ids[t.name]) for t in declared.types}
     parsing = ParsingSettings(bucket_seconds=bucket_seconds, **declared.limits.model_dump())
@@ -59,8 +74,16 @@ def next_rules(
 
 
 def check_record_sizes(rules: Rules, bytes_max: int) -> None:
-    """UsageError if a record of the revision is larger than Kafka takes: it could be put in force,
-    and never published.
+    """Check that Kafka accepts all records of a revision.
+
+    A larger revision could be put in force in the ledger but never published.
+
+    Args:
+        rules: The revision.
+        bytes_max: Maximum size of a record batch (`kafka.max_message_bytes`).
+
+    Raises:
+        UsageError: A record is too large.
     """
     for key, value in rules.records():
         if (size := len(key.encode()) + len(value.encode()) + RECORD_OVERHEAD) > bytes_max:
@@ -72,7 +95,7 @@ def check_record_sizes(rules: Rules, bytes_max: int) -> None:
 
 
 def describe_changes(before: Rules | None, after: Rules) -> str:
-    """What `after` changed, human-readable."""
+    """Return a description for people of what changed between two revisions."""
     told = []
     for kind in ("types", "sources"):
         was: Mapping[str, object] = getattr(before, kind) if before is not None else {}

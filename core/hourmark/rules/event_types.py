@@ -1,6 +1,6 @@
-"""Event types and sources: what a declaration says, read from TOML.
+"""Declarations of event types and sources, read from TOML files.
 
-One file a type, `types/<name>.toml`; the sources stand together in `types/sources.toml`. See
+Each type has a file `types/<name>.toml`; all sources are in `types/sources.toml`. See
 docs/event-types.md.
 """
 
@@ -41,7 +41,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class EventType(FrozenModel):
-    """A type of events."""
+    """The declaration of an event type."""
 
     name: TypeName
     doc: str = ""
@@ -56,8 +56,10 @@ class EventType(FrozenModel):
     @field_validator("name")
     @classmethod
     def _copied(cls, name: str, info: ValidationInfo) -> str:
-        """A type in force is read as it stands: where one cluster is both edge and central, nothing
-        need be copied.
+        """Reject names whose topics MirrorMaker 2 would not copy.
+
+        Types in force are accepted, because nothing is copied where one cluster is both edge and
+        central.
         """
         if info.context == DECLARED and _NEVER_COPIED.fullmatch(name):
             raise ValueError(
@@ -69,8 +71,9 @@ class EventType(FrozenModel):
     @field_validator("fields")
     @classmethod
     def _usable(cls, fields: list[dict[str, Any]], info: ValidationInfo) -> list[dict[str, Any]]:
-        """TOML has no null: a union that begins with it has it as its default, unless another is
-        declared.
+        """Check the fields, and add the default null to unions that begin with null.
+
+        TOML has no null, so such a default cannot be declared.
         """
         fields = [
             {**field, "default": None}
@@ -107,13 +110,13 @@ class EventType(FrozenModel):
 
     # pydantic's deprecated classmethod of the same name
     def schema(self) -> Schema:  # type: ignore[override]
-        """The Avro schema of its events, envelope included."""
+        """Return the Avro schema of the type's events, including the envelope."""
         schema: Schema = plain_spelling(event_schema(self.name, self.fields, self.doc))
         return schema
 
 
 class Source(FrozenModel):
-    """Where lines come from: their form, and the types they may carry."""
+    """The declaration of a source: the format of its lines, and the types that they may become."""
 
     name: TypeName
     format: Literal["rfc5424", "syslog", "free"] = "rfc5424"
@@ -127,7 +130,7 @@ class Source(FrozenModel):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """`host` came after 0.2.0: said only where it says something, as with `LineRule`."""
+        """Omit `host` if it has its default, to preserve the digests of older revisions."""
         settings: dict[str, Any] = serialize(self)
         return {
             name: value for name, value in settings.items() if (name, value) != ("host", "line")
@@ -179,8 +182,12 @@ SYSLOG = EventType(
 
 
 class Declarations(NamedTuple):
-    """What a folder declares: types, `dead-letters` included, and sources, both sorted by name, and
-    limits.
+    """The declarations in a folder.
+
+    Attributes:
+        types: Event types including `dead-letters`, sorted by name.
+        sources: Sources, sorted by name.
+        limits: Limits of event times.
     """
 
     types: list[EventType]
@@ -189,7 +196,15 @@ class Declarations(NamedTuple):
 
 
 def read_declarations(folder: Path) -> Declarations:
-    """All declarations of a folder; TypeFileError names file and field."""
+    """Read and check all declarations in a folder.
+
+    Args:
+        folder: Folder with a TOML file for each type, and `sources.toml`.
+
+    Raises:
+        TypeFileError: A file cannot be read or a declaration is invalid; the message has the file
+            and the field.
+    """
     if not folder.is_dir():
         raise TypeFileError(
             f"there is no folder {folder} with event types; name it with --dir or types.dir"
@@ -211,7 +226,16 @@ def read_declarations(folder: Path) -> Declarations:
 
 
 def check_declarations(types: list[EventType], sources: list[Source]) -> None:
-    """What no single declaration can tell; raises TypeFileError."""
+    """Check that types and sources are consistent with each other.
+
+    Args:
+        types: The declared types, without `dead-letters`.
+        sources: The declared sources.
+
+    Raises:
+        TypeFileError: A name is declared twice, a source names an unknown type, or lines of a
+            source could never become one of its types.
+    """
     known = {t.name: t for t in types}
     if len(known) < len(types) or len({s.name for s in sources}) < len(sources):
         raise TypeFileError("a type or a source is declared twice; every name stands for one")
@@ -237,7 +261,11 @@ def check_declarations(types: list[EventType], sources: list[Source]) -> None:
 
 
 def _check_source(source: Source, types: list[EventType]) -> None:
-    """Types that their source's lines could never become, or never as they are meant."""
+    """Check that lines of a source can become each of its types.
+
+    Raises:
+        TypeFileError: A type does not fit the source's format, or an earlier type takes all lines.
+    """
     taking: dict[str, str] = {}  # payload of which every line fits: the type that takes it
     for declared in types:
         rule, said = (
@@ -265,7 +293,11 @@ def _check_source(source: Source, types: list[EventType]) -> None:
 
 
 def _check_free(rule: LineRule, said: str) -> None:
-    """What lines without a header cannot have."""
+    """Check that a type's rule needs no header, for a source whose lines have none.
+
+    Raises:
+        TypeFileError: The rule uses parts of a header, or the lines would have no timestamp.
+    """
     if rule.header or rule.programs:
         raise TypeFileError(
             f"{said} has line.header or line.programs; a header goes with 'rfc5424' and 'syslog'"
@@ -279,7 +311,11 @@ def _check_free(rule: LineRule, said: str) -> None:
 
 
 def _check_catch_all(source: Source, known: Mapping[str, EventType]) -> None:
-    """What a type redacts must not come out whole by another."""
+    """Check that a source's catch-all type does not expose content that another type redacts.
+
+    Raises:
+        TypeFileError: The catch-all type does not redact the field that takes the whole line.
+    """
     redacts = [name for name in source.types if known[name].line.redact]
     if not redacts or source.catch_all is None:
         return

@@ -1,4 +1,4 @@
-"""How lines of a type are parsed: what the table `[line]` of its declaration says.
+"""How the lines of an event type are parsed: the table `[line]` of its declaration.
 
 See docs/event-types.md.
 """
@@ -46,7 +46,7 @@ _GOES_WITH: Final = {
 
 
 class Redaction(FrozenModel):
-    """What of a field never leaves the service."""
+    """A rule that removes or replaces a field's content before an event leaves the service."""
 
     field: str
     pattern: str | None = None
@@ -56,15 +56,16 @@ class Redaction(FrozenModel):
 
 
 class LineRule(FrozenModel):
-    """How lines of a type are parsed.
+    """How the lines of an event type are parsed.
 
-    json     the message is a JSON object of the type's fields
-    text     the message goes into `field` as it is (`bytes` holds anything, `string` only UTF-8)
-    pattern  the named groups of `pattern` (RE2) are fields of the same name; the group `time` is read by `time_format`
-    logfmt   the message is `key=value key="value"`
-    tsv      the message is columns with tabs between them
+    payload = json     the message is a JSON object of the type's fields payload = text     the
+    message becomes the value of `field` (bytes hold anything, strings only UTF-8) payload = pattern
+    named groups of the RE2 `pattern` are fields; `time_format` parses the group `time` payload =
+    logfmt   the message is `key=value key="value"` payload = tsv      the message is columns
+    separated by tabs
 
-    The message is what follows a line's header, or where its source has none, the whole line.
+    The message is the part of a line after its header, or the whole line if the source has no
+    header.
     """
 
     payload: Literal["json", "text", "pattern", "logfmt", "tsv"] = "json"
@@ -99,9 +100,7 @@ class LineRule(FrozenModel):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Settings that came after 0.2.0 only where they say something: all else stays, digest by
-        digest, what it was.
-        """
+        """Omit settings added after 0.2.0 that have their defaults, to preserve older digests."""
         settings: dict[str, Any] = serialize(self)
         fields = type(self).model_fields
         return {
@@ -112,7 +111,7 @@ class LineRule(FrozenModel):
 
     @property
     def is_plain(self) -> bool:
-        """Whether fields are filled by their names and by nothing else."""
+        """Whether fields are filled by name only, without any option that treats them differently."""
         return not (
             self.payload in ("logfmt", "tsv")
             or self.time_field
@@ -132,7 +131,7 @@ class LineRule(FrozenModel):
 
     @property
     def time_group(self) -> str:
-        """The group of a pattern that holds the time."""
+        """Name of the pattern's group that contains the time."""
         return self.time_field or "time"
 
     @model_validator(mode="after")
@@ -178,8 +177,13 @@ class LineRule(FrozenModel):
             _check_groups(self.pattern)
 
     def check_names(self, fields: Iterable[dict[str, Any]]) -> None:
-        """ValueError where it names what is none of these fields, or one that cannot take what it
-        is given.
+        """Check that all fields named by this rule exist and can take the values they are given.
+
+        Args:
+            fields: The type's Avro field declarations.
+
+        Raises:
+            ValueError: A name is not a field, or the field has an unsuitable type.
         """
         types = {str(field.get("name")): field.get("type") for field in fields}
         named = {
@@ -221,8 +225,10 @@ class LineRule(FrozenModel):
 
 
 def _check_groups(pattern: str) -> None:
-    """RE2 takes a name twice, and then knows the first group alone: what the other matched would be
-    lost.
+    """Reject a pattern with two groups of one name; RE2 would ignore the second group.
+
+    Raises:
+        ValueError: A name occurs twice.
     """
     names = _GROUP_NAME.findall(_LITERAL.sub("", pattern))
     for name in names:

@@ -1,8 +1,7 @@
-"""Which lines that are events under the rules in force would be dead letters under new
-declarations, told from the two; pure.
+"""Detection of declarations that reject lines which are accepted under the rules in force.
 
-Only what is certain from the declarations is told: something that was accepted and no longer is.
-Whether a changed pattern fits the lines that come, none of them can say:
+It finds only rejections that follow from the declarations alone: something that was accepted and no
+longer is. Whether a changed pattern matches future lines cannot be decided; see
 docs/decisions/2026-11-23-declarations-that-refuse-lines.md.
 """
 
@@ -19,8 +18,15 @@ from hourmark.rules.revision import Rules
 
 
 def check_refused_lines(latest: Rules | None, declared: Declarations, *, may_refuse: bool) -> None:
-    """UsageError, naming types, sources and fields, where lines that come now would be refused and
-    `may_refuse` is not set.
+    """Check that no line accepted under the rules in force is certain to be rejected.
+
+    Args:
+        latest: The revision in force; None if there is none.
+        declared: The new declarations.
+        may_refuse: Whether such a change is allowed.
+
+    Raises:
+        UsageError: Lines would become dead letters; the message has types, sources and fields.
     """
     refused = [] if latest is None or may_refuse else [*_refused(latest, declared)]
     if refused:
@@ -76,7 +82,7 @@ def _of_source(old: Source, new: Source) -> Iterator[str]:
 
 @dataclasses.dataclass
 class _Comparison:
-    """Of two schemas: what values `old` takes and `new` does not. Paths are of field names."""
+    """A comparison of two Avro schemas that finds values which only the old one accepts."""
 
     old_named: dict[str, Any] = dataclasses.field(default_factory=dict)  # as they come
     new_named: dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -1,18 +1,20 @@
-"""A rules revision: everything that parsing depends on, under one name.
+"""Rules revisions: everything that parsing depends on, under one name.
 
-`hourmark types apply` writes revisions to the ledger, and then to the topic `hourmark.types`
-(compacted, one partition):
+`hourmark types apply` writes a revision to the ledger, then to the compacted topic `hourmark.types`
+with one partition:
 
-    key `type/<name>/<digest>`   value: that version of the type, JSON: its declaration and its Avro schema
-    key `rules/<id>`             value: the revision, JSON: its types by digest and schema id, sources, limits, parser
+    key `type/<name>/<digest>`   value: a version of the type, JSON: its declaration and its Avro
+    schema
+    key `rules/<id>`             value: the revision, JSON: its types by digest and schema id,
+    sources, limits, parser
 
-Keys are made of content: compaction never removes what a range may name years later, repeating a
-publication changes nothing, and the order of records means nothing. A revision whose types have not
-all been seen waits for them. A schema id means one type and one schema for ever: the revision fixes
-it, whatever a registry says later.
+Keys are derived from content. Compaction therefore never removes a record that a range may need
+years later, publishing again changes nothing, and the order of records is irrelevant. A revision is
+usable when the records of all its types have been read. A schema id permanently means one type and
+one schema, as recorded in the revision, whatever the registry returns later.
 
-A revision's id is `<sequence>-<digest>`; services use the highest, ranges name the one they are to
-be parsed under.
+A revision's id is `<sequence>-<digest>`. Services use the highest one; each range names the
+revision that it must be parsed under.
 """
 
 from __future__ import annotations
@@ -34,9 +36,11 @@ Record = tuple[str, str]  # key and value in the topic and in the ledger
 
 
 class ParserVersion(NamedTuple):
-    """What a revision is parsed by.
+    """The parser that a rules revision requires.
 
-    `parser` counts up where a result may differ; `zones` is a version of the IANA zone data.
+    Attributes:
+        parser: Number of the parser, increased whenever its results may differ.
+        zones: Version of the IANA time zone data.
     """
 
     parser: int
@@ -44,23 +48,17 @@ class ParserVersion(NamedTuple):
 
     @property
     def counts_blanks(self) -> bool:
-        """Whether a blank line is counted and makes no record. The first parser made a dead letter
-        of it.
-        """
+        """Whether blank lines are counted without a record; parser 1 makes dead letters of them."""
         return self.parser >= 2
 
     @property
     def reads_json_bodies(self) -> bool:
-        """Whether a batch may be one JSON value over several lines. To the first parser each of its
-        lines was one.
-        """
+        """Whether a batch may be one JSON value over several lines; parser 1 parses lines separately."""
         return self.parser >= 2
 
     @property
     def reads_syslog_forms(self) -> bool:
-        """Whether `format = "syslog"` takes what devices write (`parsing.syslog_forms`). Parsers 1
-        and 2 know RFC 3164's form.
-        """
+        """Whether `format = "syslog"` accepts what devices send, instead of RFC 3164 only."""
         return self.parser >= 3
 
 
@@ -70,7 +68,7 @@ PARSER: Final = ParserVersion(
 
 
 class SchemaMeaning(NamedTuple):
-    """What a schema id stands for."""
+    """The event type and schema fingerprint that a schema id identifies."""
 
     event_type: str
     fingerprint: str
@@ -81,11 +79,15 @@ class SchemaMeaning(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TypeVersion:
-    """A type as a revision has it. `schema_id` is the registry's.
+    """A version of an event type, as used in a rules revision.
 
-    `published` is its text in the topic, where it was read from there. Digests are of that text,
-    and not of what this software would write: a later one, whose declarations or envelope know
-    more, must still know old revisions by their names.
+    Digests refer to the published text instead of what this software would write, so that later
+    versions of the software recognize old revisions by their names.
+
+    Attributes:
+        declaration: The type's declaration.
+        schema_id: The registry's id of its schema.
+        published: Its text in the topic; None if it was not read from there.
     """
 
     declaration: EventType
@@ -94,7 +96,7 @@ class TypeVersion:
 
     @functools.cached_property
     def text(self) -> str:
-        """The version as JSON."""
+        """The type version as JSON, as in the topic."""
         if self.published is not None:
             return self.published
         return canonical_json(
@@ -106,7 +108,7 @@ class TypeVersion:
 
     @functools.cached_property
     def schema(self) -> Schema:
-        """The Avro schema that its events are written with."""
+        """The Avro schema of the type's events."""
         schema: Schema = (
             self.declaration.schema()
             if self.published is None
@@ -116,23 +118,32 @@ class TypeVersion:
 
     @functools.cached_property
     def meaning(self) -> SchemaMeaning:
-        """What its schema id stands for."""
+        """The type and schema that the schema id identifies."""
         return SchemaMeaning(self.declaration.name, fingerprint(self.schema))
 
     @functools.cached_property
     def digest(self) -> str:
-        """Names this version by its content."""
+        """The digest of the text, which names this version."""
         return digest(self.text)
 
     @functools.cached_property
     def key(self) -> str:
-        """Its key in the topic."""
+        """The record key in the topic."""
         return f"type/{self.declaration.name}/{self.digest}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
-    """One revision. `types` and `sources` by name; `dead-letters` is always among the types."""
+    """A rules revision: everything that parsing depends on.
+
+    Attributes:
+        sequence: Number of the revision.
+        types: Types by name; always contains `dead-letters`.
+        sources: Sources by name.
+        parsing: Bucket length and limits of event times.
+        parser: The required parser.
+        published: Its text in the topic; None if it was not read from there.
+    """
 
     sequence: int
     types: Mapping[str, TypeVersion]
@@ -145,7 +156,7 @@ class Rules:
 
     @functools.cached_property
     def text(self) -> str:
-        """The revision as JSON."""
+        """The revision as JSON, as in the topic."""
         return (
             self.published
             if self.published is not None
@@ -154,7 +165,7 @@ class Rules:
 
     @functools.cached_property
     def id(self) -> str:
-        """`<sequence>-<digest>`: what ranges, audit records and answers name."""
+        """The id `<sequence>-<digest>` by which ranges and audit records name the revision."""
         return f"{self.sequence}-{digest(self.text)}"
 
     def _content(self) -> dict[str, Any]:
@@ -169,19 +180,21 @@ class Rules:
         }
 
     def same_content(self, other: Rules) -> bool:
-        """Whether publishing this after `other` would change anything."""
+        """Return whether both revisions are equal except for their sequence numbers."""
         return self._content() == other._content()
 
     def records(self) -> list[Record]:
-        """Keys and values; the revision's own comes last."""
+        """Return the records to publish as key and value; the revision's own record is last."""
         return [*((t.key, t.text) for t in self.types.values()), (f"rules/{self.id}", self.text)]
 
 
 class KnownSchema(NamedTuple):
-    """What the ledger keeps of a schema id: its type (or `hourmark.audit`, `hourmark.hosts`),
-    fingerprint, and text as JSON.
+    """A schema id's meaning and schema, as stored in the ledger.
 
-    `text` is empty where only a marker tells of it.
+    Attributes:
+        event_type: The type's name, or the name of a control topic.
+        fingerprint: Fingerprint of the schema.
+        text: The schema as JSON; empty if only a marker mentions it.
     """
 
     event_type: str
@@ -190,24 +203,24 @@ class KnownSchema(NamedTuple):
 
     @classmethod
     def from_schema(cls, owner: str, schema: Schema) -> KnownSchema:
-        """Of a type, or of a control topic."""
+        """Return the entry for a schema of an event type or control topic."""
         plain = plain_spelling(schema)
         return cls(owner, fingerprint(plain), canonical_json(plain))
 
     @property
     def meaning(self) -> SchemaMeaning:
-        """What the id stands for."""
+        """The type and schema that the id identifies."""
         return SchemaMeaning(self.event_type, self.fingerprint)
 
     @property
     def schema(self) -> Schema:
-        """The text, read."""
+        """The parsed schema."""
         schema: Schema = json.loads(self.text)
         return schema
 
     @property
     def topic(self) -> str:
-        """Whose values are written with it."""
+        """Name of the topic whose values have this schema, on the edge cluster."""
         return (
             self.event_type if self.event_type in (AUDIT, HOSTS) else events_topic(self.event_type)
         )
@@ -219,7 +232,7 @@ class _TypeEntry(FrozenModel):
 
 
 class _Content(FrozenModel):
-    """A revision's record."""
+    """The content of a revision's record."""
 
     sequence: int = Field(ge=1, strict=True)
     types: dict[str, _TypeEntry]
@@ -229,14 +242,19 @@ class _Content(FrozenModel):
 
     @property
     def schema_ids(self) -> dict[str, int]:
-        """Keys of its types, and their schema ids."""
+        """Schema ids of the revision's types, by record key."""
         return {
             f"type/{name}/{entry.digest}": entry.schema_id for name, entry in self.types.items()
         }
 
 
 class RulesBook:
-    """All revisions read so far, in whatever order their records came. It never forgets one."""
+    """All rules revisions read so far, from records in any order.
+
+    Attributes:
+        records: Accepted records by key.
+        unusable: By revision id, why this software cannot read the revision.
+    """
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.records: dict[str, str] = {}
@@ -254,9 +272,10 @@ class RulesBook:
             self.add(key, value)
 
     def add(self, key: str, value: str) -> None:
-        """Take one record.
+        """Add one record; a record whose key is known is ignored.
 
-        ValueError, naming the key, if it is not what `Rules.records` makes; then it is not taken.
+        Raises:
+            ValueError: The record is invalid and was not added; the message has its key.
         """
         if key in self.records:
             return
@@ -296,38 +315,39 @@ class RulesBook:
             self._assemble(revision)
 
     def get(self, revision: str) -> Rules | None:
-        """The revision of that id, or None where not all of it has been seen (yet)."""
+        """Return the revision with this id, or None if some of its records have not been read."""
         return self._revisions.get(revision)
 
     @property
     def ids(self) -> set[str]:
-        """Revisions whose own record was taken, whole or not."""
+        """Ids of revisions whose own record was read, even if records of their types are missing."""
         return {*self._revisions, *self._missing}
 
     @property
     def missing(self) -> dict[str, list[str]]:
-        """Revisions that wait, and the keys of the types that they wait for."""
+        """By id of an incomplete revision, the keys of its missing records."""
         return {revision: sorted(keys) for revision, keys in self._missing.items()}
 
     @property
     def latest(self) -> Rules | None:
-        """The revision that new ranges are to name: the highest sequence, ties broken by id."""
+        """The complete revision with the highest sequence, or None; new ranges must name it."""
         return max(self._revisions.values(), key=lambda r: revision_order(r.id), default=None)
 
     @property
     def revisions(self) -> list[Rules]:
-        """All of them that are whole, in order."""
+        """All complete revisions, in ascending order."""
         return sorted(self._revisions.values(), key=lambda r: revision_order(r.id))
 
     @property
     def next_sequence(self) -> int:
-        """Above all that were seen, whole and usable or not."""
+        """The number after the highest sequence read, including incomplete and unusable revisions."""
         return 1 + max((revision_order(r)[0] for r in self.ids | self.unusable.keys()), default=0)
 
     def schemas(self) -> dict[int, TypeVersion]:
-        """What each schema id of a whole revision stands for.
+        """Return the type version that each schema id of a complete revision identifies.
 
-        ValueError, naming the id, if it stands for two.
+        Raises:
+            ValueError: A schema id identifies two different schemas.
         """
         known: dict[int, TypeVersion] = {}
         for version in self._versions.values():
@@ -335,8 +355,14 @@ class RulesBook:
         return known
 
     def check(self, rules: Rules, among: Collection[str]) -> None:
-        """ValueError if a schema id of this revision stood for something else in one of `among`
-        before it, or twice in it.
+        """Check that the schema ids of a revision have the same meaning as in earlier revisions.
+
+        Args:
+            rules: The revision.
+            among: Ids of the revisions to compare with; only earlier ones count.
+
+        Raises:
+            ValueError: A schema id identifies two different schemas.
         """
         known: dict[int, TypeVersion] = {}
         for earlier in self.revisions:
@@ -371,7 +397,7 @@ def _remember(known: dict[int, TypeVersion], version: TypeVersion) -> None:
 
 
 def key_matches_content(key: str, value: str) -> bool:
-    """Whether the key is of the form that names rules, and this content."""
+    """Return whether a key is that of a type or revision record and has the digest of its value."""
     kind, _, rest = key.partition("/")
     sequence, _, of_rules = rest.partition("-")
     if kind == "rules":
@@ -380,12 +406,16 @@ def key_matches_content(key: str, value: str) -> bool:
 
 
 def revision_order(revision: str) -> tuple[int, str]:
-    """Ids of revisions in their order."""
+    """Return a sort key that orders revision ids by sequence, then by id."""
     return int(revision.partition("-")[0]), revision
 
 
 def check_same_meaning(schema_id: int, known: SchemaMeaning, other: SchemaMeaning) -> None:
-    """ValueError, naming the id, if these are not one."""
+    """Check that both meanings of a schema id are the same.
+
+    Raises:
+        ValueError: They differ; the message has the id.
+    """
     if known != other:
         raise ValueError(
             f"schema id {schema_id} stands for {known}, and now for {other} too: was the schema "

@@ -1,4 +1,4 @@
-"""The container that a stack of tests runs in."""
+"""The container in which a test stack runs."""
 
 from __future__ import annotations
 
@@ -41,13 +41,24 @@ def stack(
     image: str = IMAGE,
     seconds: float = 300.0,
 ) -> Iterator[Stack]:
-    """A whole stack whose service takes events, with buckets of a minute; gone after the block,
-    with all that is in it.
+    """Start a complete stack whose service accepts events; it is removed at the end of the block.
 
-    `types`: a folder of declarations, as `hourmark types apply` takes it; default: those of
-    examples/types. `clusters`: 1 of Kafka, or 2 with a mirror between them. `seconds`: how long the
-    start may take. Raises NoEngine; Unavailable where the image is not there or nothing is ready in
-    time, with the end of its log.
+    Buckets are one minute long.
+
+    Args:
+        types: Folder of declarations, as for `hourmark types apply`. Default: examples/types.
+        clusters: Number of Kafka clusters: 1, or 2 with a mirror between them.
+        image: Name of the container image, which must exist on this machine.
+        seconds: Time limit for the start.
+
+    Yields:
+        The running stack.
+
+    Raises:
+        NoEngine: There is no container engine.
+        UsageError: The folder contains no declarations.
+        Unavailable: The image does not exist, or the stack is not ready in time; the message has
+            the end of its log.
     """
     with engine(), StackContainer(image, types, clusters) as container:
         made = Stack(
@@ -61,10 +72,10 @@ def stack(
 
 
 class StackContainer(DockerContainer):
-    """The container.
+    """The container of a test stack.
 
-    `published`: its ports by server, the same numbers within and without, on this machine's
-    loopback alone.
+    Attributes:
+        published: Port of each server, the same inside and outside, on the loopback address only.
     """
 
     def __init__(self, image: str, types: Path | None, clusters: int) -> None:
@@ -85,7 +96,13 @@ class StackContainer(DockerContainer):
                 self.with_copy_into_container(text, f"{_TYPES}/{name}", 0o644)
 
     def start(self) -> StackContainer:
-        """Never pulls: a name that means an image built here is anybody's on a public index."""
+        """Start the container from a local image.
+
+        The image is never pulled: on a public index, anyone could own its name.
+
+        Raises:
+            Unavailable: The image does not exist on this machine.
+        """
         try:
             self.get_docker_client().client.images.get(self.image)
         except ImageNotFound as error:
@@ -97,9 +114,10 @@ class StackContainer(DockerContainer):
         return self
 
     def run(self, *command: str) -> str:
-        """The output of a command within.
+        """Run a command in the container and return its standard output.
 
-        Unavailable, with what it said, where it does not end well.
+        Raises:
+            Unavailable: The command failed; the message has its output.
         """
         code, (said, wrong) = self.get_wrapped_container().exec_run(list(command), demux=True)
         if code != 0:
@@ -110,7 +128,15 @@ class StackContainer(DockerContainer):
         return (said or b"").decode()
 
     def wait_ready(self, url: str, seconds: float) -> None:
-        """Until the service takes events."""
+        """Wait until the service accepts events.
+
+        Args:
+            url: URL that returns 200 when it does.
+            seconds: Time limit.
+
+        Raises:
+            Unavailable: The container ended or was not ready in time.
+        """
         clock = SystemClock()
         until = clock.monotonic_s() + seconds
         while not _answers(url):
@@ -132,7 +158,11 @@ class StackContainer(DockerContainer):
 
 
 def read_type_files(types: Path) -> dict[str, bytes]:
-    """The files of a folder of types. UsageError where there is none."""
+    """Return the contents of the TOML files in a folder, by file name.
+
+    Raises:
+        UsageError: There are none.
+    """
     found = {file.name: file.read_bytes() for file in sorted(types.glob("*.toml"))}
     if not found:
         raise UsageError(
@@ -142,7 +172,7 @@ def read_type_files(types: Path) -> dict[str, bytes]:
 
 
 def free_ports() -> dict[str, int]:
-    """One for each server that tests use, free on loopback now."""
+    """Return a port for each server that tests use, free on the loopback address at the moment."""
     with ExitStack() as held:
         drawn = iter(random.SystemRandom().sample(_PORT_RANGE, len(_PORT_RANGE)))
         return {name: next(port for port in drawn if _held(held, port)) for name in _NAMES}
