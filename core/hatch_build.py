@@ -32,9 +32,7 @@ class NativeHook(BuildHookInterface):
         return [] if native_build.installed_compiler() else [_ZIG]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile the module into the source tree if the installation is editable, else into the
-        wheel.
-        """
+        """Compile the module into the source tree (editable installation) or into the wheel."""
         if version == "editable":
             self._compile(Path(self.root) / _PLACE)
             return

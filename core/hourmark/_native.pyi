@@ -1,5 +1,6 @@
-"""The compiled module: its source is in `native/`, `native.py` loads it. Functions raise ValueError
-for invalid arguments.
+"""The compiled module: its source is in `native/`, and `native.py` loads it.
+
+Functions raise ValueError for invalid arguments.
 """
 
 from collections.abc import Callable
@@ -46,20 +47,20 @@ def read(
 def promises(
     ids: bytes, places: bytes, hashes: bytes, seed: int, /
 ) -> list[tuple[bytes, int, int, int]]:
-    """Return each distinct place with the number of its distinct ids, the sum of their last 8 bytes,
-    and the sum of the hashes of
-    distinct pairs of id and hash. Sums are modulo 2^64.
+    """Return the promise of each distinct place: its number of distinct ids, and two sums.
+
+    The sums are those of the last 8 bytes of the ids, and of the hashes of distinct pairs of id and
+    hash, modulo 2^64.
     """
 
 def value_hashes(
     seeds: Buffer, offsets: Buffer, offset_bytes: int, skip: int, content: Buffer, /
 ) -> bytes:
-    """Return the XXH64 hash of each value of an Arrow binary column without its first `skip` bytes: 8
-    bytes each, native byte order.
+    """Return the XXH64 hash of each value of an Arrow binary column without its first `skip` bytes.
 
-    `seeds` has 8 bytes for each value, in native byte order. `offsets` has one entry more than
-    there are values, of `offset_bytes` (4 or 8) bytes each. Raises ValueError if the offsets do not
-    describe such a column within `content`.
+    Each hash has 8 bytes in native byte order. `seeds` has 8 bytes for each value, in native byte
+    order. `offsets` has one entry more than there are values, of `offset_bytes` (4 or 8) bytes
+    each. Raises ValueError if the offsets do not describe such a column within `content`.
     """
 
 def check_datums(
@@ -75,25 +76,26 @@ def check_datums(
     content: Buffer,
     /,
 ) -> bytes:
-    """Return a verdict (one byte) for each value of an Arrow binary column; see
-    `hourmark.avro.datum_check.check_datums`.
+    """Return a one-byte verdict for each value of an Arrow binary column.
 
-    `ids` has the schema ids with programs, ascending, 4 bytes each. Program i is `words[starts[i] :
-    starts[i + 1]]`, in words of 4 bytes; `starts` has 8 bytes each. Raises ValueError if the
-    buffers do not describe such a column or programs.
+    See `hourmark.avro.datum_check.check_datums`. `ids` has the schema ids with programs, ascending,
+    4 bytes each. Program i is `words[starts[i] : starts[i + 1]]`, in words of 4 bytes; `starts` has
+    8 bytes each. Raises ValueError if the buffers do not describe such a column or programs.
     """
 
 def tally(reports: int, tell: Callable[[Any], object], /) -> Callable[[Any, object], None]:
-    """Return a callback for `reports` delivery reports, `(error or None, message)`; `tell` is called
-    for every error and for the last report.
+    """Return a callback that counts `reports` delivery reports, `(error or None, message)`.
+
+    `tell` is called for every error and for the last report.
     """
 
 def kafka(path: bytes, /) -> bool:
-    """Find librdkafka's functions in the loaded library at `path`, and return whether all were found."""
+    """Find librdkafka's functions in the loaded library at `path`; return whether all exist."""
 
 def sender() -> Sender | None:
-    """Return the sender of the producer that this thread created last with this module as a plugin;
-    None if there is none or it was returned before.
+    """Return the sender of the producer that this thread created last with this module as a plugin.
+
+    Returns None if there is none, or if it was returned before.
     """
 
 def send(
@@ -114,9 +116,10 @@ def send(
     """
 
 def news(sender: Sender, /) -> tuple[Callable[..., object], int, int, bool] | None:
-    """Return the state of the records of one `send` call: its `tell`, the number of records that
-    failed since the last call, their
-    error, and whether all records are done. None if there is no news.
+    """Return the progress of one `send` call; None if there is none to report.
+
+    Returns its `tell`, the number of records that failed since the last call, their error, and
+    whether all records are done.
     """
 
 # topic, partition; offsets; keys and values: where each begins and the last ends (int32), and their bytes; by record: 1 no key,
@@ -126,14 +129,13 @@ _Told = tuple[int, bytes, int, int, bytes]  # librdkafka's error, topic, partiti
 _Places = tuple[tuple[bytes, int, int], ...]  # topic, partition, offset
 
 def reader(settings: tuple[tuple[bytes, bytes], ...], /) -> Reader:
-    """Create a librdkafka consumer without partitions. Raises ValueError with the name of a setting
-    that librdkafka rejects.
+    """Create a librdkafka consumer without partitions.
+
+    Raises ValueError with the name of a setting that librdkafka rejects.
     """
 
 def assign(reader: Reader, partitions: _Places, /) -> int:
-    """Read exactly these partitions from these offsets on. Returns librdkafka's error code, 0 for
-    success.
-    """
+    """Read exactly these partitions from these offsets on, and return librdkafka's error or 0."""
 
 def leave(reader: Reader, partitions: _Places, /) -> int:
     """Stop reading these partitions."""

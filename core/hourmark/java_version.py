@@ -24,11 +24,11 @@ def java_major_version(java: Path) -> int | None:
     return parse_java_version(done.stderr + done.stdout) if done.returncode == 0 else None
 
 
-def parse_java_version(words: str) -> int | None:
+def parse_java_version(output: str) -> int | None:
     """Return the major version in the output of `java -version`, or None if there is none.
 
     Args:
-        words: The output, such as `openjdk version "17.0.15" …` or `java version "1.8.0_202"`.
+        output: Text such as `openjdk version "17.0.15" …` or `java version "1.8.0_202"`.
     """
-    match = re.search(r'version "(?:1\.)?(\d+)', words)
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(match[1]) if match else None

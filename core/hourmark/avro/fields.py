@@ -224,9 +224,7 @@ class FieldChecker:
             raise ValueError("a union needs at least a branch")
 
     def _branch_name(self, branch: AvroType, namespace: str) -> str:
-        """Return what must differ between a union's branches: the full name, or an unnamed type's
-        kind.
-        """
+        """Return what must differ between a union's branches: the full name, or the kind of type."""
         if isinstance(branch, str):
             return branch if branch in _PRIMITIVES else _qualified(branch, namespace)
         return (

@@ -72,34 +72,34 @@ _LOG = logging.getLogger(__name__)
 END_S: Final = 30.0
 
 
-def close_within(end: Callable[[], None], what: str, seconds: float = END_S) -> None:
+def close_within(close: Callable[[], None], description: str, seconds: float = END_S) -> None:
     """Run a blocking close function and return when it ends or after `seconds`, whichever is first.
 
     If the function takes longer, it continues in a daemon thread and a warning is logged.
 
     Args:
-        end: The function that closes a client.
-        what: Description of the client for the log.
+        close: The function that closes a client.
+        description: Description of the client for the log.
         seconds: Maximum time to wait.
     """
-    ending = threading.Thread(target=end, name=f"end {what}", daemon=True)
+    ending = threading.Thread(target=close, name=f"end {description}", daemon=True)
     ending.start()
     ending.join(seconds)
     if ending.is_alive():
         _LOG.warning(
             "%s has not ended within %.0f s, and is left to itself: is a broker away?",
-            what,
+            description,
             seconds,
         )
 
 
-def release_in_background(last: list[Any]) -> None:
+def release_in_background(references: list[Any]) -> None:
     """Clear the list in a daemon thread, so that destroying its objects does not block the caller.
 
     Args:
-        last: A list with the only references to the objects.
+        references: A list with the only references to the objects.
     """
-    threading.Thread(target=last.clear, name="drop", daemon=True).start()
+    threading.Thread(target=references.clear, name="drop", daemon=True).start()
 
 
 TIMEOUT_S: Final = 15.0
@@ -398,7 +398,7 @@ class Cluster:
             for _ in reader.read(
                 spans,
                 starts={p: StartOffset(*of) for p, of in begins.items()},
-                failed=failed.append,
+                on_error=failed.append,
             ):
                 pass
         if other := [error for error in failed if not isinstance(error, LogTruncated)]:

@@ -59,7 +59,7 @@ class CommittedReader(PartitionsReader[list[Message]]):
             logger=librdkafka_logger(),
         )
 
-    def _end(self) -> None:
+    def _close_client(self) -> None:
         with contextlib.suppress(
             KafkaException
         ):  # it is not used again, and other errors have been told
@@ -76,7 +76,7 @@ class CommittedReader(PartitionsReader[list[Message]]):
             [TopicPartition(p.topic, p.partition) for p in partitions]
         )
 
-    def _take(
+    def _poll(
         self, count: int, wait_s: float
     ) -> tuple[list[tuple[Partition, int | None, list[Message]]], list[PartitionEvent]]:
         messages = self._consumer.consume(count, wait_s)
@@ -100,7 +100,7 @@ class CommittedReader(PartitionsReader[list[Message]]):
             ]
         return taken, told
 
-    def _part(self, records: list[Message], end: int) -> tuple[list[Message], int, int]:
+    def _records_below(self, records: list[Message], end: int) -> tuple[list[Message], int, int]:
         first, last = _offset(records[0]), _offset(records[-1])
         return (
             records if last < end else records[: bisect.bisect_left(records, end, key=_offset)],
@@ -108,16 +108,16 @@ class CommittedReader(PartitionsReader[list[Message]]):
             last,
         )
 
-    def _size(self, records: list[Message]) -> int:
+    def _count(self, records: list[Message]) -> int:
         return len(records)
 
-    def _high(self, partition: Partition) -> int:
+    def _high_watermark(self, partition: Partition) -> int:
         known = self._consumer.get_watermark_offsets(
             TopicPartition(partition.topic, partition.partition), cached=True
         )
         return -1 if known is None else int(known[1])
 
-    def _nothing(self) -> list[Message]:
+    def _empty(self) -> list[Message]:
         return []
 
 

@@ -104,7 +104,7 @@ class PackedReader(PartitionsReader[PackedRecords]):
         except ValueError as error:  # as confluent_kafka says it
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from error
 
-    def _end(self) -> None:
+    def _close_client(self) -> None:
         self._module.close(self._reader)
 
     def _assign(self, places: Mapping[Partition, StartOffset]) -> None:
@@ -124,7 +124,7 @@ class PackedReader(PartitionsReader[PackedRecords]):
             self._reader, tuple((p.topic.encode(), p.partition, 0, _NO_EPOCH) for p in partitions)
         )
 
-    def _take(
+    def _poll(
         self, count: int, wait_s: float
     ) -> tuple[list[tuple[Partition, int | None, PackedRecords]], list[PartitionEvent]]:
         taken = self._module.consume(self._reader, count, round(wait_s * 1000))
@@ -150,7 +150,7 @@ class PackedReader(PartitionsReader[PackedRecords]):
             ],
         )
 
-    def _part(self, records: PackedRecords, end: int) -> tuple[PackedRecords, int, int]:
+    def _records_below(self, records: PackedRecords, end: int) -> tuple[PackedRecords, int, int]:
         first, last = records.offsets[0], records.offsets[-1]
         return (
             records if last < end else records.first(bisect.bisect_left(records.offsets, end)),
@@ -158,13 +158,13 @@ class PackedReader(PartitionsReader[PackedRecords]):
             last,
         )
 
-    def _size(self, records: PackedRecords) -> int:
+    def _count(self, records: PackedRecords) -> int:
         return len(records)
 
-    def _high(self, partition: Partition) -> int:
+    def _high_watermark(self, partition: Partition) -> int:
         return int(self._module.high(self._reader, partition.topic.encode(), partition.partition))
 
-    def _nothing(self) -> PackedRecords:
+    def _empty(self) -> PackedRecords:
         return PackedRecords()
 
 

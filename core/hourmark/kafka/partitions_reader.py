@@ -168,7 +168,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         self._stall_s = stall_s
         self._behind: dict[Partition, tuple[int, int]] = {}
         self._begun: dict[Partition, int] = {}  # the starts of spans
-        self._failed: Callable[[PartitionError], None] | None = None
+        self._on_error: Callable[[PartitionError], None] | None = None
         self._closed = False
 
     def read(
@@ -176,7 +176,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         spans: Mapping[Partition, tuple[int, int]],
         *,
         starts: Mapping[Partition, StartOffset] | None = None,
-        failed: Callable[[PartitionError], None] | None = None,
+        on_error: Callable[[PartitionError], None] | None = None,
     ) -> Generator[list[RecordRun[RecordsT]], None, None]:
         """Yield all committed records of the given spans as they arrive.
 
@@ -187,7 +187,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             starts: By partition, the offset and leader epoch to start from instead of the start of
                 its span. A committed record between the two offsets means that the log was
                 truncated. An empty span is checked too if it has an entry here.
-            failed: Called with the error of a partition that cannot be read; the other partitions
+            on_error: Called with the error of a partition that cannot be read; the other partitions
                 are read to their ends. Without it, the error is raised.
 
         Yields:
@@ -205,7 +205,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         self._behind = {
             p: (start, end) for p, (start, end) in spans.items() if start < end or p in known
         }
-        self._failed = failed
+        self._on_error = on_error
         if not self._behind:
             return
         try:
@@ -219,7 +219,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
                 # end is told as one more.
                 wanted = sum(end - at for at, end in self._behind.values()) + len(self._behind)
                 left = len(self._behind)
-                runs = list(self._runs(min(self._batch, wanted)))
+                runs = list(self._next_runs(min(self._batch, wanted)))
                 if runs:
                     yield runs
                 if runs or len(self._behind) < left:
@@ -245,10 +245,10 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         """Close the consumer. Can be called more than once."""
         if not self._closed:
             self._closed = True
-            close_within(self._end, f"a reader of the {self._name} cluster")
+            close_within(self._close_client, f"a reader of the {self._name} cluster")
 
     @abc.abstractmethod
-    def _end(self) -> None:
+    def _close_client(self) -> None:
         """Close the client; may block."""
 
     @abc.abstractmethod
@@ -260,7 +260,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         """Stop reading these partitions, which are assigned."""
 
     @abc.abstractmethod
-    def _take(
+    def _poll(
         self, count: int, wait_s: float
     ) -> tuple[list[tuple[Partition, int | None, RecordsT]], list[PartitionEvent]]:
         """Return at most `count` records and events, in the order in which they arrived.
@@ -275,32 +275,32 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         """
 
     @abc.abstractmethod
-    def _part(self, records: RecordsT, end: int) -> tuple[RecordsT, int, int]:
+    def _records_below(self, records: RecordsT, end: int) -> tuple[RecordsT, int, int]:
         """Return the records below offset `end`, and the first and last offset of all `records`."""
 
     @abc.abstractmethod
-    def _size(self, records: RecordsT) -> int: ...
+    def _count(self, records: RecordsT) -> int: ...
 
     @abc.abstractmethod
-    def _nothing(self) -> RecordsT:
+    def _empty(self) -> RecordsT:
         """Return an empty collection of records."""
 
     @abc.abstractmethod
-    def _high(self, partition: Partition) -> int:
+    def _high_watermark(self, partition: Partition) -> int:
         """Return the partition's high watermark as of the last fetch, without asking the broker.
 
         Returns:
             The offset after the last record; a negative number if it is unknown.
         """
 
-    def _runs(self, count: int) -> Iterator[RecordRun[RecordsT]]:
+    def _next_runs(self, count: int) -> Iterator[RecordRun[RecordsT]]:
         """Yield the records that arrived for assigned partitions, and process events among them.
 
         The end of a partition is reported after its last record, often in the same batch. So is an
         error: only records before its offset count, because a client may skip a batch that it
         cannot read and continue after it.
         """
-        taken, told = self._take(count, _POLL_S)
+        taken, told = self._poll(count, _POLL_S)
         errors = {t.partition: t for t in told if t.error.code() != KafkaError._PARTITION_EOF}
         done = []
         for partition, epoch, records in taken:
@@ -308,11 +308,11 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
                 continue
             at, end = self._behind[partition]
             before = end if partition not in errors else min(end, max(at, errors[partition].offset))
-            below, first, last = self._part(records, before)
+            below, first, last = self._records_below(records, before)
             if first < at:
                 self._fail(self._out_of_order(partition, at, first, epoch))
                 continue
-            high = self._high(partition)
+            high = self._high_watermark(partition)
             if last >= high >= 0:
                 self._fail(self._beyond(partition, at, last))
                 continue
@@ -320,20 +320,22 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
                 last < end or high >= 0
             )  # else the next fetch was refused, and its error says whether `last` can be true
             if not is_sure:
-                before = min(before, (self._part(below, end)[2] + 1) if self._size(below) else at)
-            if partition in errors and not self._size(below):
+                before = min(
+                    before, (self._records_below(below, end)[2] + 1) if self._count(below) else at
+                )
+            if partition in errors and not self._count(below):
                 continue
             after = min(last + 1, before)
             self._behind[partition] = (after, end)
-            last_below = None if not self._size(below) else self._part(below, end)[2] + 1
+            last_below = None if not self._count(below) else self._records_below(below, end)[2] + 1
             yield RecordRun(partition, below, after, epoch, last_below)
             if after >= end and is_sure:
                 done.append(partition)
         self.leave(done)
         for each in told:
-            yield from self._heard(each)
+            yield from self._handle_event(each)
 
-    def _heard(self, told: PartitionEvent) -> Iterator[RecordRun[RecordsT]]:
+    def _handle_event(self, told: PartitionEvent) -> Iterator[RecordRun[RecordsT]]:
         error, partition, _ = told
         at, end = self._behind.get(partition, (None, 0))
         code = error.code()
@@ -341,7 +343,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             reached = min(told.offset, end)
             if at is not None and reached > at:
                 self._behind[partition] = (reached, end)
-                yield RecordRun(partition, self._nothing(), reached)
+                yield RecordRun(partition, self._empty(), reached)
             if at is not None and reached >= end:
                 del self._behind[partition]
         elif at is not None and (
@@ -389,12 +391,12 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
 
     def _fail(self, error: PartitionError) -> None:
         """Stop reading a partition and report its error; raise it if there is no callback."""
-        if self._failed is None:
+        if self._on_error is None:
             raise error
         if error.partition in self._behind:
             del self._behind[error.partition]
             self._unassign([error.partition])
-            self._failed(error)
+            self._on_error(error)
 
     def _out_of_order(
         self, partition: Partition, at: int, found: int, epoch: int | None

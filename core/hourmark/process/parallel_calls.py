@@ -7,33 +7,33 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
-def call_all(asks: Mapping[str, Callable[[], Answer]], seconds: float) -> dict[str, Answer]:
+def call_all(functions: Mapping[str, Callable[[], Result]], seconds: float) -> dict[str, Result]:
     """Call functions in parallel threads and return the results that arrive in time.
 
     A function must not raise. One that exceeds the limit continues in a daemon thread.
 
     Args:
-        asks: Functions by name.
+        functions: Functions by name.
         seconds: Time limit for all of them.
 
     Returns:
-        Results by name, in the order of `asks`. Late ones are omitted.
+        Results by name, in the order of `functions`. Late ones are omitted.
     """
-    found: dict[str, Answer] = {}
+    results: dict[str, Result] = {}
 
-    def ask(name: str) -> None:
-        found[name] = asks[name]()
+    def call(name: str) -> None:
+        results[name] = functions[name]()
 
-    asking = [
-        threading.Thread(target=ask, args=(name,), daemon=True, name=f"asking {name}")
-        for name in asks
+    threads = [
+        threading.Thread(target=call, args=(name,), daemon=True, name=f"asking {name}")
+        for name in functions
     ]
-    for thread in asking:
+    for thread in threads:
         thread.start()
     until_s = time.monotonic() + seconds
-    for thread in asking:
+    for thread in threads:
         thread.join(max(0.0, until_s - time.monotonic()))
-    return {name: found[name] for name in asks if name in found}
+    return {name: results[name] for name in functions if name in results}

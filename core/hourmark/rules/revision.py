@@ -53,7 +53,7 @@ class ParserVersion(NamedTuple):
 
     @property
     def reads_json_bodies(self) -> bool:
-        """Whether a batch may be one JSON value over several lines; parser 1 parses lines separately."""
+        """Whether a batch may be one JSON value over several lines; parser 1 parses single lines."""
         return self.parser >= 2
 
     @property

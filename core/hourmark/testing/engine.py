@@ -92,7 +92,7 @@ def _found(ended: ExitStack) -> tuple[str, str]:
 
 
 def probe_engine(address: str) -> str:
-    """Return the name of the engine at an address in lower case, or an empty string if none answers."""
+    """Return the lower-case name of the engine at an address; empty if none answers."""
     if not _listens(address):
         return ""
     try:

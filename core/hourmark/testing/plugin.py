@@ -1,4 +1,7 @@
-"""Pytest fixtures; put `pytest_plugins = ["hourmark.testing.plugin"]` into the top-level conftest.py."""
+"""Pytest fixtures that start a stack; enable them with `pytest_plugins` in the top-level conftest.py:
+
+pytest_plugins = ["hourmark.testing.plugin"]
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def hourmark_types() -> Path | None:
 
 @pytest.fixture(scope="session")
 def hourmark_stack(hourmark_types: Path | None) -> Iterator[Stack]:
-    """A complete stack for the session. Tests that use it are skipped if there is no container engine."""
+    """A complete stack for the session; tests are skipped if there is no container engine."""
     with ExitStack() as ended:
         try:
             started = ended.enter_context(stack(hourmark_types))

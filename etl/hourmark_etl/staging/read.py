@@ -171,7 +171,7 @@ class SpanReader:
                         for p, r in readings.items()
                         if (begin := r.wanted.begin) is not None
                     },
-                    failed=failed,
+                    on_error=failed,
                 )
             ) as batches:
                 for runs in batches:

@@ -128,7 +128,7 @@ def damaged(
             spans[of.partition] = (start, start + 1)
     if spans:
         with _reader(edge) as reader:
-            for _ in reader.read(spans, failed=found.append):
+            for _ in reader.read(spans, on_error=found.append):
                 pass
     return [error for error in found if isinstance(error, DamagedBatch)]
 

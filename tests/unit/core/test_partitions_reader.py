@@ -160,7 +160,7 @@ def test_a_client_that_does_not_end_keeps_nobody_waiting(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reader, ever = make(cluster, "edge"), threading.Event()
-    end, ended = reader._end, threading.Event()
+    end, ended = reader._close_client, threading.Event()
     monkeypatch.setattr(partitions_reader, "close_within", partial(close_within, seconds=0.05))
 
     def never() -> None:
@@ -168,7 +168,7 @@ def test_a_client_that_does_not_end_keeps_nobody_waiting(
         end()
         ended.set()
 
-    monkeypatch.setattr(reader, "_end", never)
+    monkeypatch.setattr(reader, "_close_client", never)
     reading = reader.read({ONE: (0, RECORDS)})
     next(reading)
     reader.close()
@@ -193,13 +193,13 @@ class Scripted(CommittedReader):
         )
         self._looks = looks
 
-    def _take(
+    def _poll(
         self, count: int, wait_s: float
     ) -> tuple[list[tuple[Partition, int | None, list[Any]]], list[PartitionEvent]]:
         offset = self._looks.pop(0)
         return ([] if offset is None else [(ONE, 0, [SimpleNamespace(offset=lambda: offset)])]), []
 
-    def _high(self, partition: Partition) -> int:
+    def _high_watermark(self, partition: Partition) -> int:
         return RECORDS
 
 
