@@ -31,7 +31,7 @@ def completion_script(shell: str) -> str:
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print the script by which SHELL completes `hourmark`. Debian packages bring it.
+    """Print the script with which SHELL completes `hourmark`. Debian packages install it.
 
     \b
     Examples:

@@ -56,9 +56,9 @@ def config_group() -> None:
 @config_file_option("path")
 @json_option
 def show(path: Path | None, as_json: bool) -> None:
-    """Show every setting in force, and where it is from: a default, the file, or a variable.
+    """Show every setting in force and its origin: a default, the file, or an environment variable.
 
-    Passwords and keys are shown as (hidden). What docs/configuration.md says of each setting is not repeated here.
+    Passwords and keys are shown as (hidden). docs/configuration.md describes each setting.
 
     \b
     Examples:

@@ -1,3 +1,1 @@
-"""Formats of the data that components exchange: byte ranges, event ids, audit records, host reports
-and bucket manifests.
-"""
+"""Data formats: byte ranges, event ids, audit records, host reports and bucket manifests."""

@@ -35,28 +35,40 @@ class Grade(enum.Enum):
 
 
 class BucketFile(FrozenModel):
-    """An Avro container file of a bucket."""
+    """An Avro container file of a bucket.
+
+    Attributes:
+        name: File name within the bucket's folder.
+        records: Number of records.
+        bytes: Size of the file.
+        blake2b: Hex digest of the file (16 bytes).
+        schema_id: Registry's id of the writer schema.
+        schema_fingerprint: Fingerprint of the writer schema.
+        origin_hour: Hour in which the events of a file of late events belong. Null otherwise, and
+            if the file mixes origin hours.
+    """
 
     name: str
     records: Positive
     bytes: Positive
     blake2b: str
-    """hex digest (16 bytes) of the file"""
     schema_id: int
     schema_fingerprint: str
     origin_hour: str | None = None
-    """of late files: always null where a file mixes origin hours"""
 
 
 class PreviousMarker(FrozenModel):
     """A reference to the marker of a type's previous bucket, with its digest.
 
     Markers of a type form a chain, so a bucket cannot be changed, added or removed unnoticed.
+
+    Attributes:
+        hour: The previous hour.
+        blake2b: Hex digest of its `_SUCCESS` file (16 bytes).
     """
 
     hour: str
     blake2b: str
-    """hex digest (16 bytes) of its `_SUCCESS`"""
 
     @classmethod
     def from_marker(cls, hour: str, marker: bytes) -> PreviousMarker:
@@ -86,18 +98,23 @@ class BucketOffset(FrozenModel):
 
 
 class BucketEvidence(FrozenModel):
-    """The evidence for a bucket's grade: what was promised, and how the rows were compared with it."""
+    """The evidence for a bucket's grade: what was promised, and how the rows were compared with it.
+
+    Attributes:
+        method: `sums` if counts and id sums were compared, `join` if ranges were compared over
+            distinct ids, `empty` if nothing was promised.
+        cut_at_ms: Unix milliseconds on the closer's clock when the cut was taken.
+        audit_records: Number of audit records settled by this bucket.
+        promised: Number of distinct ids that they promise, for hours up to this one.
+        audit_next: By partition, the central offset up to which audit records were read.
+        waived: What was missing and was waived, in words.
+    """
 
     method: str
-    """sums: counts and id sums agree; join: by range id over distinct ids; empty: nothing was promised"""
     cut_at_ms: int
-    """the closer's clock when the cut was taken"""
     audit_records: int
-    """settled by this bucket"""
     promised: int
-    """distinct ids promised by them, of hours up to this one"""
     audit_next: dict[str, int]
-    """central offset up to which audit records were read, by partition"""
     waived: list[str] = Field([])
 
 
@@ -105,20 +122,31 @@ class HourTotals(FrozenModel):
     """The record counts of one origin hour in a bucket.
 
     The events promised for an hour are the sum of `events` over all buckets, less `unaudited`.
+
+    Attributes:
+        rows: Number of staged rows, including duplicates.
+        events: Number of records in this bucket.
+        promised: Number of distinct ids promised by the audit records that this bucket settles.
+        unaudited: Number of records that no audit record had promised when the bucket was sealed.
     """
 
     rows: int
-    """listed, duplicates counted each time"""
     events: int
-    """records in this bucket"""
     promised: int
-    """distinct ids promised by the audit records that this bucket settles"""
     unaudited: int
-    """records that no audit record had promised when this bucket was sealed"""
 
 
 class SetAsideRecords(FrozenModel):
-    """Records of one partition that were excluded from a bucket for the same reason."""
+    """Records of one partition that were excluded from a bucket for the same reason.
+
+    Attributes:
+        topic: The topic.
+        partition: Partition number.
+        reason: Why they cannot be in a bucket.
+        records: Number of records.
+        first_offset: Offset of the first one.
+        last_offset: Offset of the last one.
+    """
 
     topic: str
     partition: int
@@ -129,12 +157,15 @@ class SetAsideRecords(FrozenModel):
 
 
 class MissingRanges(FrozenModel):
-    """The byte ranges whose rows this bucket or an earlier one may lack or contain in two versions."""
+    """The byte ranges whose rows this bucket or an earlier one may lack or contain in two versions.
+
+    Attributes:
+        ranges: Hex range ids, those named in `waived`.
+        more: Whether rows of ranges with unknown ids may be missing too.
+    """
 
     ranges: list[str] = Field([])
-    """range ids, hex: those that `waived` names"""
     more: bool = False
-    """whether rows of ranges that nothing names may be missing, too"""
 
 
 # Fields that a marker has only where they say something. 0.2.0 knows none of them, 0.3.0 not the
@@ -152,52 +183,74 @@ _LATER: Final = (
 
 
 class Manifest(FrozenModel):
-    """The manifest of a closed bucket: its files, counts, grade and evidence."""
+    """The manifest of a closed bucket: its files, counts, grade and evidence.
+
+    Attributes:
+        format: Version of the format.
+        type: Name of the event type.
+        hour: The bucket's hour.
+        bucket_seconds: Length of the bucket.
+        previous: Marker of the previous hour; null for the type's first bucket.
+        grade: How the bucket was proved complete.
+        evidence: What the grade is based on.
+        files: The bucket's files.
+        events: Number of records in all files.
+        late: Number of late records, by origin hour.
+        books: Totals by origin hour, including this bucket's own.
+        duplicates_removed: Number of duplicate rows that were dropped.
+        unaudited: Number of records that no audit record has promised yet.
+        checked: Number of promised events whose values were verified by a checksum. Absent if none,
+            and before 0.4.0.
+        set_aside: Number of records read since the previous bucket that cannot be in any bucket.
+            Absent if none.
+        set_aside_records: At most 50 entries about them, those with the most records.
+        left_out: Number of staged rows that could not be written and were given up by an override.
+            Absent if none.
+        lacks: Ranges whose rows may be missing. Absent if the grade is `proved`, and before 0.4.0.
+        lost: By source, bytes known to be destroyed before they were read that may have been of
+            this hour.
+        unknown: By source, on how many occasions an unknown number of further bytes may have been
+            destroyed.
+        unrepeatable: Sources received from senders that cannot send again; the grade covers what
+            reached a host's disk.
+        id_sum: Sum of the last 8 bytes of all ids, modulo 2^64, in hex.
+        offsets: Offsets up to which partitions are contained in this bucket or an earlier one.
+        ledger: UUID of the ledger.
+        ledger_commit: Number of the ledger's commit.
+        attempt: Id of the attempt that wrote the bucket.
+        closed_at_ms: Unix milliseconds on the closer's clock.
+        software: The version that wrote it, and ` blake2b=` with the hex digest (16 bytes) of this
+            marker, computed with 32 zeros in its place.
+    """
 
     format: int = FORMAT
     type: str
     hour: str
     bucket_seconds: int
     previous: PreviousMarker | None = None
-    """null: this is the type's first bucket"""
     grade: Grade
     evidence: BucketEvidence
     files: list[BucketFile]
     events: int
-    """records in all files"""
     late: dict[str, int]
-    """late records by origin hour"""
     books: dict[str, HourTotals] = Field({})
-    """by origin hour, this bucket's own included"""
     duplicates_removed: int
     unaudited: int
-    """records that no audit record promised (yet)"""
     checked: int = 0
-    """promised events whose values were proved by a checksum; absent where there are none, as in markers before 0.4.0"""
     set_aside: int = 0
-    """records on the type's topics that were read since the bucket before, and cannot be in any bucket; absent if none"""
     set_aside_records: list[SetAsideRecords] = Field([])
-    """which they are: at most 50 entries, those with the most records"""
     left_out: int = 0
-    """staged rows whose datums could not be written, and that an override gave up; `waived` names some; absent if none"""
     lacks: MissingRanges | None = None
-    """absent where the grade is `proved`, and in markers before 0.4.0"""
     lost: dict[str, int] = Field({})
-    """by source: bytes that hosts know to have been destroyed before they were read, and that may have been of this hour"""
     unknown: dict[str, int] = Field({})
-    """by source: on how many occasions bytes nobody counted may have been destroyed too. The grade is of what was read"""
     unrepeatable: list[str] = Field([])
-    """sources that hosts receive from senders whom nobody can ask again: the grade is of what reached a host's disk"""
     id_sum: str
-    """sum modulo 2^64 of the last 8 bytes of all ids, hex"""
     offsets: list[BucketOffset]
     ledger: str
-    """UUID of the ledger"""
     ledger_commit: int
     attempt: str
     closed_at_ms: int
     software: str
-    """which wrote it, and ` blake2b=` with the hex digest (16 bytes) of this marker, 32 zeros in its own place"""
 
     def with_own_digest(self) -> Manifest:
         """Return a copy whose field `software` ends with the digest of the copy itself."""

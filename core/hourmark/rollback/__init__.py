@@ -1,5 +1,6 @@
-"""Check whether an installation can return to an older version: `hourmark rollback check --to
-VERSION`.
+"""Checks of whether an installation can return to an older version.
+
+`hourmark rollback check --to VERSION` runs them.
 
 | module     | content                                                                            |
 |------------|------------------------------------------------------------------------------------|

@@ -49,11 +49,15 @@ def _only(_: click.Context, __: click.Parameter, value: str | None) -> list[str]
 @json_option
 @config_file_option("path")
 def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
-    """Look at what this version wrote, and say what the older one would refuse. Changes nothing; exit 1 where something is.
+    """Check what this version wrote, and report what the older version would reject.
+    changed.
 
-    Looked at are the configuration, a tailer's checkpoint, the rules in force, what the mirror remembers, the ledger and the
-    markers in it: what there is on this machine, or is reached from it. What cannot be asked is no yes either. Run it with
-    the newer version, on each machine, before the first component goes back; docs/upgrading.md has the whole way.
+    Exits with 1 if there are obstacles or a component could not be checked.
+
+    Checked are the configuration, a tailer's checkpoint, the rules in force, the mirror's state,
+    the ledger and its markers, as far as they are on this machine or reachable from it. Run it with
+    the newer version, on each machine, before the first component is rolled back. docs/upgrading.md
+    describes the whole procedure.
 
     \b
     Examples:

@@ -32,23 +32,14 @@ class OlderVersion:
 
     name: str
     ledger: int
-    """the newest revision of the ledger's tables that it opens"""
     checkpoints: tuple[int, ...]
-    """formats of a tailer's checkpoint"""
     parsers: tuple[int, ...]
-    """that its delivery services can be"""
     no_marker_fields: tuple[str, ...]
-    """its readers refuse a marker that has one of these"""
     no_range_fields: tuple[str, ...]
-    """its tailers cannot send a range that has one of these"""
     no_settings: frozenset[str]
-    """it refuses to start with one of these; `group.*` stands for all of a group"""
     references: bool
-    """settings may refer to files and the environment: `${file:…}`, `${env:…}`"""
     finds_the_rest: bool
-    """its tailers read packed files, look for the rest of files that vanished, and send what was received"""
     keeps_alarms: bool
-    """its mirrors go on with alarms that stand"""
 
 
 VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(

@@ -41,16 +41,24 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class EventType(FrozenModel):
-    """The declaration of an event type."""
+    """The declaration of an event type.
+
+    Attributes:
+        name: The type's name.
+        doc: Its documentation, included in the schema.
+        fields: Avro field declarations that follow the envelope.
+        line: How its lines are parsed.
+        partitions: Number of partitions of its topic.
+        retention_hours: Retention of its topic; None means `kafka.retention_hours`.
+        shard: Name of the ETL shard that processes it.
+    """
 
     name: TypeName
     doc: str = ""
     fields: list[dict[str, Any]]
-    """Avro fields, after the envelope"""
     line: LineRule = LineRule()
     partitions: int = Field(1, ge=1, le=1024)
     retention_hours: Positive | None = None
-    """of the topic; default: kafka.retention_hours"""
     shard: TypeName = "default"
 
     @field_validator("name")
@@ -116,17 +124,22 @@ class EventType(FrozenModel):
 
 
 class Source(FrozenModel):
-    """The declaration of a source: the format of its lines, and the types that they may become."""
+    """The declaration of a source: the format of its lines, and the types that they may become.
+
+    Attributes:
+        name: The source's name.
+        format: `rfc5424`: the MSGID names the type. `syslog`: any syslog header. `free`: no header.
+        types: Types that lines may become, tried in this order unless the format is `rfc5424`.
+        host: Host name of events: `line` takes it from the line if it has one, `tailer` always uses
+            the host that read the line.
+        catch_all: Type that takes whole lines that match no other type, instead of dead letters.
+    """
 
     name: TypeName
     format: Literal["rfc5424", "syslog", "free"] = "rfc5424"
-    """rfc5424: the MSGID names the type; syslog: any header of syslog's; free: lines have no header"""
     types: list[TypeName] = Field(min_length=1)
-    """tried in this order where format is not 'rfc5424'"""
     host: Literal["line", "tailer"] = "line"
-    """whose name events bear: the line's, where it says one, or always that of the host it was read on"""
     catch_all: TypeName | None = None
-    """takes whole lines that fit nothing else, instead of dead letters"""
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -46,13 +46,19 @@ _GOES_WITH: Final = {
 
 
 class Redaction(FrozenModel):
-    """A rule that removes or replaces a field's content before an event leaves the service."""
+    """A rule that removes or replaces a field's content before an event leaves the service.
+
+    Attributes:
+        field: Name of the field.
+        pattern: RE2 pattern; its matches in the field's text, or in any string within the field,
+            are replaced. None replaces the whole value.
+        by: The replacement. None removes matches; a whole value becomes the field's default or
+            null.
+    """
 
     field: str
     pattern: str | None = None
-    """RE2: whatever it matches in the field's text, or in any string within the field, is replaced; absent: the whole value"""
     by: str | None = None
-    """what stands instead; absent: nothing, and of a whole value the field's default, or null"""
 
 
 class LineRule(FrozenModel):
