@@ -105,15 +105,15 @@ def _said(site: str, step: CanaryStep, at_ms: int | None, now_ms: int, allowed_s
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "declaration": (
         "hourmark.commands.canary:declaration",
-        "Print the declaration of its type, for the folder of your types.",
+        "Print the declaration of the canary's event type.",
     ),
     "run": (
         "hourmark_producer.canary:run",
-        "Post one quiet event a minute through the delivery service.",
+        "Post one event a minute through the delivery service.",
     ),
     "check": (
         "hourmark_etl.operators.canary:check",
-        "How far the last one came: acknowledged, mirrored, staged, closed.",
+        "Show how far the last event came: acknowledged, mirrored, staged, closed.",
     ),
 }
 
