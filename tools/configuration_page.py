@@ -4,6 +4,7 @@ tools.configuration_page`, after each change.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,7 +135,7 @@ def _description(field: FieldInfo) -> str:
 
 
 def _said(model: type[BaseModel]) -> str:
-    return (model.__doc__ or "").strip()
+    return inspect.cleandoc(model.__doc__ or "")
 
 
 def _allowed(schema: dict[str, Any]) -> str:

@@ -73,7 +73,7 @@ class Config(BaseSettings):
     etl: EtlSettings = EtlSettings()
     types: TypesSettings = TypesSettings()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """of the log on stderr, of every command"""
+    """lowest level of log messages on stderr, for every command"""
 
     @model_validator(mode="before")
     @classmethod

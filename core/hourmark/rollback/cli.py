@@ -50,9 +50,8 @@ def _only(_: click.Context, __: click.Parameter, value: str | None) -> list[str]
 @config_file_option("path")
 def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
     """Check what this version wrote, and report what the older version would reject.
-    changed.
 
-    Exits with 1 if there are obstacles or a component could not be checked.
+    Nothing is changed. Exits with 1 if there are obstacles or a component could not be checked.
 
     Checked are the configuration, a tailer's checkpoint, the rules in force, the mirror's state,
     the ledger and its markers, as far as they are on this machine or reachable from it. Run it with
