@@ -127,8 +127,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 ROOMS = frozenset(module.partition(".")[0] for module, _ in COMMANDS.values())
 
 
-# Rooms of other Debian packages on this machine; packaging/debian/hourmark fills it, and has their
-# commands run by them.
+# Distributions in other Debian packages on this machine, which run their own commands;
+# packaging/debian/hourmark fills this set.
 ELSEWHERE: set[str] = set()
 
 
@@ -136,7 +136,7 @@ def _is_installed(room: str) -> bool:
     return room in ELSEWHERE or importlib.util.find_spec(room) is not None
 
 
-# What a command needs that does not come with its room by itself.
+# Extras that a command needs in addition to its distribution.
 EXTRAS: Mapping[str, str] = {"etl": "[spark]"} | dict.fromkeys(
     ("ledger", "bucket", "dead-letters", "audit", "trace"), "[arrow]"
 )
@@ -227,7 +227,7 @@ def main() -> None:
     """
     install_redaction()
     if sys.argv[1:2] == ["tail"]:
-        hold_reloads()  # loading what it needs takes most of a second
+        hold_reloads()  # importing the tailer takes most of a second
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not be UTF-8
     try:

@@ -14,8 +14,8 @@ from typing import Final
 
 import click
 
-# C0 and C1 controls, what Unicode takes for ends of lines, and surrogates (os.fsdecode has them for
-# bytes that are not UTF-8)
+# C0 and C1 controls, Unicode line separators, and surrogates (os.fsdecode produces them for bytes
+# that are not UTF-8)
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="One JSON object on stdout, for programs."

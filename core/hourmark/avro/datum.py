@@ -59,7 +59,7 @@ class Datum:
             LookupError,
             OverflowError,
             ValueError,
-        ) as error:  # what fastavro meets in bytes that are none
+        ) as error:  # raised by fastavro for invalid bytes
             why = str(error) or "it ends too early"
             raise ValueError(f"it is no {self._name}: {why}") from error
         return dict(row), stream.tell()
@@ -86,7 +86,7 @@ def decode_any_version(forms: Sequence[Datum], datum: bytes) -> dict[str, Any]:
     for form in forms:
         try:
             row, size = form.decode_first(datum)
-        except ValueError as error:  # it may end before fields of later
+        except ValueError as error:  # an older datum ends before later fields
             failed.append(error)
         else:
             if size == len(datum) or form is forms[0]:

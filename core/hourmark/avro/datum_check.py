@@ -29,7 +29,7 @@ from hourmark import native
 from hourmark.avro.fields import INTEGER_RANGES, UUID_TEXT
 
 ID_BYTES: Final = 16
-NO_PROGRAM: Final = 255  # instead of a `Verdict`: there is no program for the value's schema id
+NO_PROGRAM: Final = 255  # instead of a `DatumVerdict`: the value's schema id has no program
 # an object with the buffer protocol, contiguous; `collections.abc.Buffer` since Python 3.12
 Buffer = Any
 _KINDS: Final = (
@@ -277,7 +277,7 @@ class _Compiler:
     def _add_with_children(self, kind: str, children: Sequence[Any], name: str | None) -> int:
         number = self._put(_KIND[kind], len(children), *(0 for _ in children))
         if name is not None:
-            self._named[name] = number  # before its fields, which may hold it
+            self._named[name] = number  # before its fields, which may refer to it
         for place, child in enumerate(children, number + 2):
             self.words[place] = self.add(child)
         return number

@@ -26,9 +26,9 @@ _PRIMITIVES: Final = frozenset(
 _INNER: Final = {
     "array": ("items", "an array"),
     "map": ("values", "a map"),
-}  # what they hold, and how they are called
+}  # key of the inner type, and name in messages
 _ORDERS: Final = ("ascending", "descending", "ignore")
-_DEPTH_MAX: Final = 64  # as values; JSON parsers stop not far above
+_DEPTH_MAX: Final = 64  # also of values; JSON parsers have limits not far above
 _FIXED_BYTES_MAX: Final = 1 << 20
 _UUID_BYTES: Final = 16
 _LONG_END: Final = 1 << 63
@@ -36,7 +36,7 @@ _YEAR_1_S: Final = -62_135_596_800
 _YEAR_10000_S: Final = 253_402_300_800
 
 UUID_TEXT: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# lowest and end, by type and logical type: what readers can turn into dates and times
+# by type and logical type: lowest value and end of what readers can convert to dates and times
 INTEGER_RANGES: Final = {
     ("int", None): (-(1 << 31), 1 << 31),
     ("long", None): (-_LONG_END, _LONG_END),
@@ -49,7 +49,7 @@ INTEGER_RANGES: Final = {
     ("long", "local-timestamp-micros"): (_YEAR_1_S * 1_000_000, _YEAR_10000_S * 1_000_000),
 }
 
-AvroType = Any  # as it is declared: a name, a list of branches, or an object
+AvroType = Any  # as declared: a name, a list of branches, or an object
 _Fields = Sequence[Mapping[str, Any]]
 
 
@@ -125,7 +125,7 @@ class FieldChecker:
 
     def __init__(self, own_name: str) -> None:
         self._own_name = own_name
-        self._named: dict[str, Mapping[str, Any] | None] = {}  # None: not declared to its end
+        self._named: dict[str, Mapping[str, Any] | None] = {}  # None: declaration not complete
         for field in ENVELOPE:
             self._type(field["type"], NAMESPACE)
 

@@ -163,5 +163,5 @@ def _varint(zigzag: int) -> bytes:
     return bytes([zigzag]) if zigzag <= 0x7F else bytes([(zigzag & 0x7F) | 0x80, zigzag >> 7])
 
 
-SHORT_END: Final = 8192  # below it, at most two bytes: lengths, and most numbers
+SHORT_END: Final = 8192  # smaller numbers, such as most lengths, take at most two bytes
 SHORT_LONGS: Final = tuple(_varint(value << 1) for value in range(SHORT_END))

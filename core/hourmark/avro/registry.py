@@ -91,7 +91,7 @@ class SchemaRegistry:
             KeyError,
             TypeError,
             AttributeError,
-        ) as error:  # its client makes of an answer what it can
+        ) as error:  # raised by the client for an unexpected response
             raise Unavailable(
                 f"{self._name} answered for {what} what no registry answers: {error!r}; is it one?"
             ) from error

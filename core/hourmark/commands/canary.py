@@ -38,15 +38,13 @@ type = "long"
 doc = "Unix milliseconds, by the delivery service's clock"
 """
 INTERVAL_S: Final = 60.0
-PATIENCE_S: Final = (
-    120.0  # of one step: an interval, and as long again. Of a bucket besides its length
-)
+PATIENCE_S: Final = 120.0  # for one step: two intervals; for a bucket, in addition to its length
 
 
 class CanaryStep(StrEnum):
     """A step that a canary event passes, in this order."""
 
-    ACKNOWLEDGED = "acknowledged"  # its delivery service has it in Kafka, at the edge
+    ACKNOWLEDGED = "acknowledged"  # it is in Kafka at the edge
     MIRRORED = "mirrored"
     STAGED = "staged"
     CLOSED = "closed"

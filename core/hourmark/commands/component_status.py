@@ -25,10 +25,10 @@ from hourmark.errors import HourmarkError, Unavailable
 from hourmark.process.parallel_calls import call_all
 
 ANSWER_SECONDS: Final = 8.0
-LOOPBACK: Final = build_opener(
-    ProxyHandler({})
-)  # a component of this machine is asked directly: a proxy has no business here
-FRESH_MS: Final = 30_000  # heard of within this, it runs: reports and looks come every few seconds
+LOOPBACK: Final = build_opener(ProxyHandler({}))  # requests to this machine must not use a proxy
+FRESH_MS: Final = (
+    30_000  # a component that reported within this time runs; they report every few seconds
+)
 
 COMPONENTS: Final[Mapping[str, str]] = {
     # component: module:function
@@ -43,9 +43,9 @@ class ComponentState(StrEnum):
     """The state of a component, as visible from this machine."""
 
     RUNNING = "running"
-    SILENT = "silent"  # it was heard of, but not lately, and said no goodbye
+    SILENT = "silent"  # it has not reported lately, and sent no goodbye
     NOT_RUNNING = "not running"
-    UNKNOWN = "unknown"  # it could not be asked
+    UNKNOWN = "unknown"  # its status could not be determined
 
 
 @dataclass(frozen=True, slots=True)

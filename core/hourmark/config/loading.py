@@ -79,7 +79,7 @@ class Config(BaseSettings):
     @classmethod
     def _with_references(cls, values: Any) -> Any:
         found = resolve_references(values)
-        add_secrets_of(found)  # before they are checked: an error of that must not show them
+        add_secrets_of(found)  # before validation, whose errors must not contain them
         return found
 
     @classmethod
@@ -152,7 +152,7 @@ def build_config(file: Path | None, values: Mapping[str, Any]) -> Config:
     except ValidationError as error:
         raise ConfigError(
             _describe(error, file)
-        ) from None  # the cause would show values, passwords too
+        ) from None  # the cause would show values, including passwords
     except SettingsError as error:
         group = next(iter(re.findall(r'field "(\w+)"', str(error))), "")
         raise ConfigError(
@@ -182,7 +182,7 @@ def _describe(error: ValidationError, file: Path | None) -> str:
         given, said = f" = {redact_setting(problem['input'], setting)!r:.200}", problem["msg"]
         if (
             problem["type"] == "extra_forbidden"
-        ):  # a value under a wrong name may be anything, a password too
+        ):  # the value of an unknown setting may be a password
             given, said = "", f"no such setting; {_NEXT}"
         elif problem["type"] == "missing" or isinstance(problem["input"], (dict, list)):
             given = ""
@@ -190,7 +190,7 @@ def _describe(error: ValidationError, file: Path | None) -> str:
     return f"wrong settings in {origin}:\n" + "\n".join(lines)
 
 
-_NAMED = "hourmark.config.loading"  # in click's context: the file that was named
+_NAMED = "hourmark.config.loading"  # key in click's context: the file given with --config
 
 
 def _callback(context: click.Context, _: click.Parameter, path: Path | None) -> Config:

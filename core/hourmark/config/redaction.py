@@ -53,10 +53,10 @@ _PLAIN_NAMES: Final = (
 _ASSIGNED_VALUE: Final = re.compile(
     r"(pass|pwd|secret|token|credential|jaas|key)[\w.-]*[\"']?\s*[=:]", re.IGNORECASE
 )
-# Greedy, as a password may hold an `@` or a `/` of its own. SQLite has no users, and a path may
-# hold an `@`.
+# Greedy, because a password may contain `@` or `/`. SQLite has no users, and a path may contain
+# `@`.
 _URL_USER: Final = re.compile(r"^(?!sqlite:///)([a-z][\w+.-]*:/+)?.*@", re.IGNORECASE | re.DOTALL)
-# A URL that ends before its host: what is in the place of a port is none, but a password.
+# A URL that ends before its host: what appears to be the port is a password.
 _URL_CUT_OFF: Final = re.compile(
     r"^([a-z][\w+.-]*:/{1,2})[^:/?#@\[\]]*:(?!\d{0,5}(?:[/?#,]|$))[^@]*$", re.IGNORECASE
 )
@@ -119,17 +119,17 @@ _URL: Final = re.compile(
 )
 _NEXT_URL: Final = re.compile(r"[,;\s]+(?=[a-z][\w+.-]*:/)", re.IGNORECASE)
 _USER: Final = re.compile(r"[\w.+~%-]*")
-# A URL that ends before its host: what is in the place of a port is none, but a password.
+# A URL that ends before its host: what appears to be the port is a password.
 _CUT_OFF: Final = re.compile(r"[^:/?#@\[\]]*:(?!\d{0,5}(?:[/?#,]|$))(.*)", re.DOTALL)
 _ASSIGNED: Final = re.compile(r"""([\w.-]+)["']?\s*[=:]\s*("[^"]*"|'[^']*'|[^\s;,&"']+)""")
 _OPTION: Final = re.compile(
     r"[?&]([\w.-]+)=([^&]*)"
-)  # of a URL; unlike elsewhere, it may hold a space or a quote
+)  # of a URL, where a value may contain a space or a quote
 _JAVA_PROPERTY: Final = re.compile(
     r"-D([\w.-]+)=(.*?)(?=\s+-|$)", re.DOTALL
-)  # a mistyped value may hold anything
+)  # a mistyped value may contain anything
 _DELIMITERS: Final = re.compile(r"[/?#@:\[\]\\\s,;&=%]+")
-# The user information of any URL in a text. What messages give as an example is no secret.
+# The user information of any URL in a text, except the example in messages.
 _USER_INFO: Final = re.compile(r"(://)(?!user(?::password)?@)[^\s/?#'\"<>`]*@")
 
 
@@ -210,7 +210,7 @@ def secrets_in(value: Any, name: str = "") -> Iterator[str]:
         text = str(value)
         is_reference = (
             isinstance(value, ReferencedText) and "://" not in text
-        )  # of a URL only a part is secret
+        )  # only a part of a URL is secret
         if is_reference or is_secret_name(name):
             yield text
         yield from _secrets_within(text)

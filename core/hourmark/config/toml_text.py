@@ -47,7 +47,7 @@ def toml_value(value: object) -> str:
         return "[" + ", ".join(map(toml_value, value)) + "]"
     if isinstance(value, str) and "\\" in value and re.fullmatch(r"[^'\x00-\x1f\x7f]*", value):
         return f"'{value}'"
-    # A JSON string or number is TOML too, once DEL, which JSON leaves as it is, is escaped.
+    # A JSON string or number is valid TOML if DEL is escaped, which JSON does not do.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 

@@ -35,9 +35,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 
-NAMED_MAX: Final = 16  # of a cluster, those named last: addresses may change for ever
+NAMED_MAX: Final = 16  # remembered addresses of a cluster; older ones are dropped
 
-_named: Final[dict[str, dict[str, None]]] = {}  # by the configured addresses, the latest last
+_named: Final[dict[str, dict[str, None]]] = {}  # by configured addresses; the most recent is last
 _guard: Final = threading.Lock()
 
 
@@ -210,13 +210,13 @@ def librdkafka_logger() -> logging.Logger:
 _NAMED_MAX: Final = 5
 _NO_SUCH_TIME: Final = (
     -1
-)  # the broker's answer where no record is so late; librdkafka's own codes lie below -1000
+)  # the broker's answer if no record is as late; librdkafka's own codes are below -1000
 _NO_LEADER: Final = (
     "NOT_LEADER_FOR_PARTITION",
     "LEADER_NOT_AVAILABLE",
-    "FENCED_LEADER_EPOCH",  # the client knows a leader of before; a new one asks anew
-    "UNKNOWN_LEADER_EPOCH",  # or of after
-    "_NOENT",  # librdkafka's own, where it finds none that it could ask
+    "FENCED_LEADER_EPOCH",  # the client knows an earlier leader; a new client refreshes it
+    "UNKNOWN_LEADER_EPOCH",  # the client knows a later leader
+    "_NOENT",  # librdkafka's own code if it knows no leader
 )
 
 
@@ -243,7 +243,7 @@ class Cluster:
     def __init__(self, settings: KafkaCluster, name: str) -> None:
         self.settings = settings
         self.name = name
-        self.admin = self._connect()  # confluent_kafka's own client, for what is not here
+        self.admin = self._connect()  # public, for requests that this class does not cover
 
     def reconnect(self) -> None:
         """Replace the admin client with a new one.
@@ -292,7 +292,7 @@ class Cluster:
             nodes = [node for p in description.partitions for node in p.replicas]
             remember_brokers(
                 self.settings, [f"{node.host}:{node.port}" for node in nodes if node.host]
-            )  # none: that broker is away
+            )  # a broker without host is unavailable
         return found
 
     def leaderless(self, names: Iterable[str]) -> frozenset[Partition]:
@@ -389,7 +389,7 @@ class Cluster:
         Raises:
             PartitionError: A partition could not be checked.
         """
-        from hourmark.kafka.committed_reader import CommittedReader  # it needs this module
+        from hourmark.kafka.committed_reader import CommittedReader  # imports this module
         from hourmark.kafka.partitions_reader import LogTruncated, PartitionError, StartOffset
 
         failed: list[PartitionError] = []
@@ -455,7 +455,7 @@ class Cluster:
             0.5,
             1.0,
             2.0,
-        ):  # a topic just made, or a leader just lost, has none for a moment
+        ):  # a new topic, or one that lost its leader, has none for a moment
             try:
                 return self._list_offsets(partitions, spec, committed, where_none or {})
             except NoLeader:
@@ -497,7 +497,7 @@ class Cluster:
             KafkaException,
             TimeoutError,
             RuntimeError,
-        ) as error:  # RuntimeError: its answer lacks what was asked for
+        ) as error:  # RuntimeError: the response is incomplete
             raise self._unavailable(what, error) from error
 
     def _unavailable(self, what: str, error: Exception) -> Unavailable:
@@ -528,9 +528,8 @@ class Cluster:
         )
 
     def _connect(self) -> AdminClient:
-        # With connections made on demand, a question to a broker that is down has librdkafka 2.16
-        # spin until it times out: its main thread and the broker's wake each other, at up to a
-        # core.
+        # With sparse connections, librdkafka 2.16 busy-waits during a request to a broker that is
+        # down: its main thread and the broker's thread wake each other, using up to one core.
         return AdminClient(
             client_settings(self.settings, enable_sparse_connections=False),
             logger=librdkafka_logger(),

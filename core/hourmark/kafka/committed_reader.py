@@ -62,7 +62,7 @@ class CommittedReader(PartitionsReader[list[Message]]):
     def _close_client(self) -> None:
         with contextlib.suppress(
             KafkaException
-        ):  # it is not used again, and other errors have been told
+        ):  # the client is not used again, and earlier errors were reported
             self._consumer.close()
 
     def _assign(self, places: Mapping[Partition, StartOffset]) -> None:
@@ -145,4 +145,4 @@ def _place(message: Message) -> Partition:
     number = message.partition()
     return Partition(
         message.topic() or "", -1 if number is None else number
-    )  # a fatal error may be of none
+    )  # a fatal error may concern no partition

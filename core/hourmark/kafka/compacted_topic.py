@@ -36,7 +36,7 @@ class TopicFollower:
         self._cluster = Cluster(settings, cluster_name)
         self._reader: CommittedReader | None = None
         self._topic_id = ""
-        self._missed = 0  # how often in turn it was not there
+        self._missed = 0  # consecutive polls that did not find the topic
         self._next: dict[Partition, Offset] = {}
 
     def poll(self) -> tuple[bool, list[KeyValue]]:

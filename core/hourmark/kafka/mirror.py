@@ -340,7 +340,7 @@ def read_workers(central: Cluster, edge_alias: str) -> MirrorWorkers:
         Unavailable: The cluster does not answer, or this user may not describe the group.
     """
     group = f"{edge_alias}-mm2"
-    with warnings.catch_warnings():  # what should be used instead knows groups of consumers only
+    with warnings.catch_warnings():  # the replacement supports consumer groups only
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             found = central.admin.list_groups(group, timeout=TIMEOUT_S)

@@ -101,7 +101,7 @@ class PackedReader(PartitionsReader[PackedRecords]):
             self._reader = module.reader(
                 tuple((key.encode(), _text(value).encode()) for key, value in settings.items())
             )
-        except ValueError as error:  # as confluent_kafka says it
+        except ValueError as error:  # the same exception as from confluent_kafka
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from error
 
     def _close_client(self) -> None:

@@ -24,35 +24,37 @@ from confluent_kafka import KafkaError, KafkaException
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition, close_within
 
-# 500 or 50,000 cost half as much again: the client's objects stay in the processor's cache
+# 500 or 50,000 cost 50 % more: with 2,000, the client's objects fit into the processor's cache
 BATCH: Final = 2_000
 STALL_S: Final = 60.0
-_POLL_S: Final = 0.05  # markers are counted on and never come, so most spans end in one such wait
+_POLL_S: Final = (
+    0.05  # transaction markers are never delivered, so most spans end with one such wait
+)
 QUEUE_KB: Final = 32 * 1024  # librdkafka's own default is 64 MiB for each consumer
 _GONE: Final = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 _TRUNCATED: Final = (KafkaError._LOG_TRUNCATION,)
 _SAYS_TRUNCATED: Final = (
-    "truncat"  # without a policy for resets, librdkafka has its reason in the text alone
+    "truncat"  # without a reset policy, librdkafka gives the reason in the text only
 )
-# what librdkafka, or the broker itself, says of a batch that is not as it was written
+# errors of librdkafka or the broker for a damaged batch
 _DAMAGED: Final = (
     KafkaError._BAD_MSG,
     KafkaError._BAD_COMPRESSION,
-    KafkaError._NOT_IMPLEMENTED,  # of another format
+    KafkaError._NOT_IMPLEMENTED,  # an unknown record format
     KafkaError._UNDERFLOW,
     KafkaError.INVALID_MSG,
     KafkaError.INVALID_RECORD,
     KafkaError.UNKNOWN,
     KafkaError.KAFKA_STORAGE_ERROR,
 )
-_OF_ONE: Final = (  # what concerns one topic or partition
+_OF_ONE: Final = (  # errors that concern one topic or partition
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 )
 
-RecordsT = TypeVar("RecordsT")  # of one partition, in its order
+RecordsT = TypeVar("RecordsT")  # records of one partition, in offset order
 
 
 class PartitionError(Unavailable):
@@ -148,9 +150,9 @@ def reader_settings(queue_kb: int) -> dict[str, Any]:
         "isolation_level": "read_committed",
         "enable_partition_eof": True,
         "auto_offset_reset": "error",
-        # the end of a partition is told one empty fetch after its last record
+        # the end of a partition is reported one empty fetch after its last record
         "fetch_wait_max_ms": 10,
-        # of a second, the default, a reader that found the queue full idles half
+        # with the default of 1 s, a reader that found the queue full idles for half of it
         "fetch_queue_backoff_ms": 10,
         "queued_max_messages_kbytes": queue_kb,
     }
@@ -167,7 +169,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         self._batch = batch
         self._stall_s = stall_s
         self._behind: dict[Partition, tuple[int, int]] = {}
-        self._begun: dict[Partition, int] = {}  # the starts of spans
+        self._begun: dict[Partition, int] = {}  # start offsets of the spans
         self._on_error: Callable[[PartitionError], None] | None = None
         self._closed = False
 
@@ -215,15 +217,15 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             )
             moved_s = time.monotonic()
             while self._behind:
-                # No more than can come: a batch is waited for until it is full. Each partition's
-                # end is told as one more.
+                # Request no more than can arrive, because the client waits for a full batch. The
+                # end of each partition counts as one more.
                 wanted = sum(end - at for at, end in self._behind.values()) + len(self._behind)
                 left = len(self._behind)
                 runs = list(self._next_runs(min(self._batch, wanted)))
                 if runs:
                     yield runs
                 if runs or len(self._behind) < left:
-                    moved_s = time.monotonic()  # whoever takes long with them is no stall
+                    moved_s = time.monotonic()  # time that the caller takes is not a stall
                 elif time.monotonic() - moved_s > self._stall_s:
                     for partition in list(self._behind):
                         self._fail(self._stalled(partition))
@@ -318,7 +320,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
                 continue
             is_sure = (
                 last < end or high >= 0
-            )  # else the next fetch was refused, and its error says whether `last` can be true
+            )  # otherwise the next fetch failed, and its error decides whether `last` is valid
             if not is_sure:
                 before = min(
                     before, (self._records_below(below, end)[2] + 1) if self._count(below) else at

@@ -13,7 +13,7 @@ from hourmark.kafka.committed_reader import CommittedReader
 from hourmark.kafka.topic_names import HOSTS
 from hourmark.records.host_reports import HostReport
 
-RECORDS_MAX: Final = 5000  # a report every two seconds: some minutes of dozens of hosts
+RECORDS_MAX: Final = 5000  # a host reports every 2 s: some minutes for dozens of hosts
 _READ_S: Final = 5.0
 
 

@@ -14,7 +14,7 @@ EVENTS_PREFIX: Final = "events."
 AUDIT: Final = "hourmark.audit"
 HOSTS: Final = "hourmark.hosts"
 TYPES: Final = "hourmark.types"
-TOKENS: Final = "hourmark.tokens"  # at the edge alone: no mirror carries it
+TOKENS: Final = "hourmark.tokens"  # on the edge cluster only; not mirrored
 CONTROL: Final = (HOSTS, AUDIT)  # in the order in which a cut takes their ends
 
 

@@ -92,7 +92,7 @@ def create_topics(cluster: Cluster, missing: Sequence[TopicSpec]) -> None:
         try:
             future.result(TIMEOUT_S + 1)
         except KafkaException as error:
-            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":  # somebody else was faster: fine
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":  # another process created it
                 raise Unavailable(
                     f"the {cluster.name} cluster did not create {name}: {error.args[0].str()}"
                 ) from error

@@ -90,7 +90,7 @@ class AuditRecord:
     path: str
     lines: int
     promised: tuple[Promise, ...]
-    # digest of the records' ids in their order: it also tells a time that moved within its hour
+    # unlike the sums, this digest also detects a time that moved within its hour
     ids: bytes = b""
     blanks: int | None = None  # None: its parser made dead letters of blank lines
 

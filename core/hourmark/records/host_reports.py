@@ -25,14 +25,12 @@ CLOCKS_APART_MS_MAX: Final = (
 API_SOURCE: Final = "api"  # the source name under which a delivery service reports its own requests
 
 SCHEMA: Final = read_schema("host_report.avsc")
-_FORMS: Final = tuple(  # each with one field more at its end, the first is that of 0.2.0
+_FORMS: Final = tuple(  # each appends a field to the one before; the first is that of 0.2.0
     SCHEMA | {"fields": [field for field in SCHEMA["fields"] if field["name"] not in later]}
     for later in (("unknown_losses", "unrepeatable"), ("unrepeatable",), ())
 )
 SCHEMA_BEFORE_UNKNOWN: Final = _FORMS[0]
-_AS_SENT: Final = ConfigDict(
-    extra="forbid", strict=True
-)  # how a report that came as JSON is checked
+_AS_SENT: Final = ConfigDict(extra="forbid", strict=True)  # validation of reports received as JSON
 _Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 _Amount = Annotated[
     int, Field(ge=0, lt=1 << 53)
@@ -60,7 +58,7 @@ class SourceReport:
     pending_bytes: _Amount
     lost_bytes: _Amount
     unknown_losses: _Amount = 0
-    unrepeatable: bool = False  # its senders cannot be asked again
+    unrepeatable: bool = False  # its senders cannot send again
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +148,6 @@ class HostReport:
 
 @functools.cache
 def _datum(form: int) -> Datum:
-    from hourmark.avro.datum import Datum  # a log host has reports, and no fastavro
+    from hourmark.avro.datum import Datum  # a log host uses reports but has no fastavro
 
     return Datum(_FORMS[form])

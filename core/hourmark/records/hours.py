@@ -10,8 +10,8 @@ import dataclasses
 import datetime as dt
 import re
 
-# buckets before the present one with which chains begin, unless somebody says so: each is closed,
-# full or empty
+# Limit on how many buckets before the present one a chain begins by default, because each of them
+# is closed, even if it is empty.
 BEHIND_MAX = 300
 _LABEL = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2})(?::(\d{2}))?")
 

@@ -21,17 +21,17 @@ MARKER: Final = "_SUCCESS"
 FORMAT: Final = 1
 _OWN_DIGEST: Final = re.compile(rb'"software": ?"[^"\\]* blake2b=([0-9a-f]{32})"')
 _SOFTWARE_CHARS_MAX: Final = (
-    40  # without a digest, so that none is taken for one without because it was damaged there
+    40  # without a digest: a longer text must have one, even if it is damaged
 )
-_BLANK: Final = b"0" * 32  # stands in the place of the digest that is taken
+_BLANK: Final = b"0" * 32  # replaces the digest while it is computed
 
 
 class Grade(enum.Enum):
     """The strength of the evidence that a bucket is complete."""
 
-    PROVED = "proved"  # every promise up to the cut is kept
-    TIMED_OUT = "timed_out"  # past a deadline; what was waived is named
-    FORCED = "forced"  # by an operator; what was waived is named
+    PROVED = "proved"  # all promises up to the cut are met
+    TIMED_OUT = "timed_out"  # closed after the deadline; what was waived is listed
+    FORCED = "forced"  # closed by an operator; what was waived is listed
 
 
 class BucketFile(FrozenModel):
@@ -168,8 +168,8 @@ class MissingRanges(FrozenModel):
     more: bool = False
 
 
-# Fields that a marker has only where they say something. 0.2.0 knows none of them, 0.3.0 not the
-# last five.
+# Fields that are omitted if they are empty. Version 0.2.0 knows none of them, 0.3.0 only the first
+# three.
 _LATER: Final = (
     "lost",
     "unknown",

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from typing import Final
 
 FIELDS_MAX: Final = 32
-FIELDS_BYTES_MAX: Final = 4000  # all of them, as written
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)  # as of fields of types
+FIELDS_BYTES_MAX: Final = 4000  # all fields in canonical form
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)  # as in event types
 
 
 def encode_range_fields(fields: Mapping[str, str]) -> str:
@@ -86,11 +86,11 @@ def decode_range_fields(written: str) -> dict[str, str]:
     return read
 
 
-LINE_BYTES_MAX: Final = 4 * 1024 * 1024  # the hard limit of a line, without its LF
+LINE_BYTES_MAX: Final = 4 * 1024 * 1024  # maximum length of a line, without its LF
 
-RECORD_START_BYTES_MAX: Final = 1000  # of a pattern: it travels with every range
+RECORD_START_BYTES_MAX: Final = 1000  # of a pattern, which is sent with every range
 
-LATER_FIELDS: Final = ("record_start", "fields", "format")  # of a range, after 0.2.0
+LATER_FIELDS: Final = ("record_start", "fields", "format")  # of a range, added after 0.2.0
 
 HEX_128: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -101,7 +101,7 @@ class Part(enum.Enum):
     Each piece of an over-long line becomes a dead letter.
     """
 
-    # whole lines, each with its LF; where records are more than one line, whole records
+    # whole lines, each with its LF; with multi-line records, whole records
     LINES = "lines"
     CHUNK = "chunk"  # a piece of an over-long line, or record, not its last
     LAST_CHUNK = "last-chunk"  # the piece that ends with its LF
@@ -149,23 +149,21 @@ class ByteRange:
         format: "cri" for container logs; empty otherwise.
     """
 
-    host_id: str  # 32 hex digits, minted once per installation
-    file_id: str  # 32 hex digits, see `file_id`
-    generation: int  # how often that file was truncated
+    host_id: str
+    file_id: str
+    generation: int
     start: int
     end: int
-    observed_at_ms: int  # the service's clock, as last answered to the tailer
-    rules: str  # rules revision
-    zone: str  # IANA time zone of timestamps without one
-    source: str  # name of a declared source
-    path: str  # where the file was found
-    host_name: str  # human-readable; the envelope's `host`
+    observed_at_ms: int
+    rules: str
+    zone: str
+    source: str
+    path: str
+    host_name: str
     part: Part = Part.LINES
-    record_start: str = (
-        ""  # RE2, in lines that begin a record (see `record_start`); empty: each line is one
-    )
-    fields: str = ""  # what its source says of every event, as `encode_range_fields` writes it
-    format: str = ""  # "cri": a container's log, see `cri`; empty: as it is
+    record_start: str = ""
+    fields: str = ""
+    format: str = ""
 
     def __post_init__(self) -> None:
         for name in ("host_id", "file_id"):
@@ -219,7 +217,7 @@ class ByteRange:
             )
         fields = dataclasses.astuple(self)[
             :_FIELDS
-        ]  # in the order above, which must stay: it is part of the id
+        ]  # the order of the fields is part of the id and must not change
         more = (text for name, value in self.extras.items() for text in (name, value))
         return _range_id(("range", *map(str, fields), self.part.value, *more), body)
 

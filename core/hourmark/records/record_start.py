@@ -18,16 +18,16 @@ import re2
 
 from hourmark.records.ranges import RECORD_START_BYTES_MAX
 
-_MEMORY_MAX: Final = 1 << 20  # of a compiled pattern: it comes from whoever may send ranges
-# instructions: where RE2's fast way fails, each byte costs as much; that of a date has forty
+_MEMORY_MAX: Final = 1 << 20  # of a compiled pattern, because any client may send one
+# instructions: the cost of each byte if RE2's fast path fails; the pattern of a date has 40
 _PROGRAM_MAX: Final = 1000
 STEP_BYTES: Final = (
     32 << 10
-)  # searched in one go, about a millisecond at worst: who asks may do other work in between
+)  # searched between pauses, at most about 1 ms, so that the caller can do other work
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _NO_LINES: Final = re.compile(
     r"\(\?[a-zA-Z]*-[a-zA-Z]*m"
-)  # (?-m): then ^ is the beginning of all text
+)  # (?-m): ^ would match only at the start of the text
 
 
 class RecordStart:

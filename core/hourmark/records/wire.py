@@ -52,9 +52,9 @@ RANGE_HEADERS: Final = {
     "Hourmark-Path": "path",
 }
 PART_HEADER: Final = "Hourmark-Part"
-# What came after 0.2.0, sent only where it says something. The part names each as needed, which a
-# service refuses that does not know it, be it of 0.2.0 or of now: read without it, a range would be
-# other records.
+# Fields added after 0.2.0, sent only if they are not empty. The header of the part lists them as
+# needed, so that a service that does not know one rejects the range instead of parsing it
+# differently.
 EXTRA_HEADERS: Final = {
     "Hourmark-Record-Start": "record_start",
     "Hourmark-Fields": "fields",
@@ -169,9 +169,7 @@ class RangeResponse:
     end: int
     events: int
     dead_letters: int
-    blanks: int = (
-        0  # blank lines, which made neither; a service before this one says nothing of them
-    )
+    blanks: int = 0  # older services do not report blank lines
     dead_letter_reasons: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 

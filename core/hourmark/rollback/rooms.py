@@ -15,9 +15,7 @@ from hourmark.process.parallel_calls import call_all
 from hourmark.rollback.obstacle import NothingToCheck, Obstacle
 from hourmark.rollback.version import OlderVersion
 
-ANSWER_SECONDS: Final = (
-    120.0  # markers are many, and a cluster that is away takes its time to say so
-)
+ANSWER_SECONDS: Final = 120.0  # there are many markers, and an unavailable cluster answers late
 ROOMS: Final[Mapping[str, str]] = {
     # component: module:function
     "tailer": "hourmark_producer.rollback:obstacles",

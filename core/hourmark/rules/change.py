@@ -10,7 +10,7 @@ from hourmark.errors import UsageError
 from hourmark.rules.event_types import Declarations
 from hourmark.rules.revision import PARSER, Rules, RulesBook, TypeVersion
 
-RECORD_OVERHEAD: Final = 1024  # of a record in Kafka's batch, with room to spare
+RECORD_OVERHEAD: Final = 1024  # bytes of a record in Kafka's batch, rounded up generously
 
 
 def check_change(

@@ -33,8 +33,8 @@ from hourmark.rules.line_rule import DECLARED
 from hourmark.rules.line_rule import LineRule as LineRule  # part of a declaration
 
 TypeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
-# Of topics that end with `.internal` or `-internal` (ReplicationPolicy.isInternalTopic), or
-# `.replica` (DefaultTopicFilter).
+# MirrorMaker 2 never copies topics that end with `.internal` or `-internal`
+# (ReplicationPolicy.isInternalTopic), or `.replica` (DefaultTopicFilter).
 _NEVER_COPIED = re.compile(r"(?:.*-)?internal|replica")
 SOURCES_FILE = "sources.toml"
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -158,8 +158,7 @@ DEAD_LETTERS = EventType(
 )
 
 
-# Lines of any stock system log. Whoever wants it otherwise declares a syslog.toml. A later field
-# needs a default.
+# Lines of any system log. A declaration syslog.toml replaces this type. New fields need a default.
 SYSLOG = EventType(
     name="syslog",
     doc="A line of a system log: RFC 5424, RFC 3164, or as syslog daemons write files.",
@@ -279,7 +278,7 @@ def _check_source(source: Source, types: list[EventType]) -> None:
     Raises:
         TypeFileError: A type does not fit the source's format, or an earlier type takes all lines.
     """
-    taking: dict[str, str] = {}  # payload of which every line fits: the type that takes it
+    taking: dict[str, str] = {}  # by payload: the type that accepts every line of it
     for declared in types:
         rule, said = (
             declared.line,
@@ -368,7 +367,7 @@ def _read(file: Path, model: type[_Model]) -> _Model:
     except (
         ValueError,
         RecursionError,
-    ) as error:  # also of numbers without end, which are no TOMLDecodeError
+    ) as error:  # also for numbers that are too long, which is no TOMLDecodeError
         raise TypeFileError(f"{file} is no valid TOML: {error}") from error
     try:
         return model.model_validate(declared, context=DECLARED)

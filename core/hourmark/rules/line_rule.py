@@ -21,8 +21,8 @@ from hourmark.config.groups import FrozenModel
 
 DECLARED: Final = {
     "declared": True
-}  # a file's fields are checked to the last; a revision in force is read as it stands
-SKIPPED: Final = "-"  # a column that goes nowhere
+}  # context of validation: declarations in files are checked strictly, published ones are not
+SKIPPED: Final = "-"  # name of a column that is ignored
 TIME_WORDS: Final = ("rfc3339", "unix", "unix-ms", "unix-us", "unix-ns")
 HEADER_PARTS: Final = ("host", "program", "pid", "facility", "severity", "msgid", "structured_data")
 SD_PARAM: Final = re.compile(
@@ -31,7 +31,7 @@ SD_PARAM: Final = re.compile(
 _GROUP_NAME: Final = re.compile(r"\(\?P?<(\w+)>")  # both of RE2's spellings
 _LITERAL: Final = re.compile(
     r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]", re.DOTALL
-)  # holds no groups
+)  # parts of a pattern that contain no groups
 _OF_0_2_0: Final = ("payload", "field", "pattern", "time_format", "time")
 _GOES_WITH: Final = {
     "pattern": ("pattern",),
@@ -76,33 +76,37 @@ class LineRule(FrozenModel):
 
     payload: Literal["json", "text", "pattern", "logfmt", "tsv"] = "json"
     field: str | None = None
-    """takes the text; also a whole line that the source's catch_all gives it"""
+    """the field that takes the text, or a whole line as the source's catch_all type"""
     pattern: str | None = None
-    """RE2, must match the whole message"""
+    """RE2 pattern that must match the whole message"""
     columns: list[str] | None = None
-    """fields in the order of the columns; "-" for one that goes nowhere"""
+    """fields in the order of the columns; "-" for a column to ignore"""
     time_field: str | None = None
-    """the key, column or group that holds the time; it need not be one of the fields"""
+    """the key, column or group that contains the time; it need not be a field"""
     time_format: str | None = None
-    """as datetime.strptime has it; of a time_field also rfc3339 (its default), unix, unix-ms, unix-us, unix-ns"""
+    """format of the time as in datetime.strptime; with time_field also rfc3339 (the default), unix,
+    unix-ms, unix-us, unix-ns
+    """
     time: Literal["event", "observed"] = "event"
-    """observed: without a timestamp, observed_at is taken"""
+    """observed: if there is no timestamp, observed_at is used"""
     host_field: str | None = None
-    """the key, column or group that holds the host; it need not be one of the fields"""
+    """the key, column or group that contains the host; it need not be a field"""
     header: dict[str, str] = Field({})
-    """fields that take a part of a header of syslog: `HEADER_PARTS`, or "[id param]" of structured data"""
+    """fields filled from parts of the syslog header: `HEADER_PARTS`, or "[id param]" of the
+    structured data
+    """
     programs: list[str] = Field([])
-    """of a source with format = 'syslog', only lines of these programs"""
+    """for a source with format = 'syslog': only lines of these programs are of this type"""
     unknown: Literal["refuse", "ignore", "keep"] = "refuse"
-    """keys that are no fields; keep: in `unknown_field`"""
+    """treatment of keys that are no fields; keep: store them in `unknown_field`"""
     unknown_field: str | None = None
-    """a map of strings; what is no string is kept as JSON"""
+    """a field of the type map of strings; other values are stored as JSON"""
     coerce: list[str] = Field([])
-    """fields for which JSON may have a string that is then read as text is: "12" for 12"""
+    """fields whose JSON value may be a string that is converted, such as "12" to 12"""
     null_text: str | None = None
-    """a text that stands for none, as "-" does in many logs: the field has its default, or null"""
+    """a text that means no value, such as "-" in many logs: the field gets its default, or null"""
     redact: list[Redaction] = Field([], max_length=100)
-    """what is replaced before anything leaves the service"""
+    """content that is replaced before an event leaves the service"""
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:

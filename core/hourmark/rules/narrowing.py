@@ -84,11 +84,11 @@ def _of_source(old: Source, new: Source) -> Iterator[str]:
 class _Comparison:
     """A comparison of two Avro schemas that finds values which only the old one accepts."""
 
-    old_named: dict[str, Any] = dataclasses.field(default_factory=dict)  # as they come
+    old_named: dict[str, Any] = dataclasses.field(default_factory=dict)  # named types found so far
     new_named: dict[str, Any] = dataclasses.field(default_factory=dict)
     seen: set[tuple[str, str]] = dataclasses.field(
         default_factory=set
-    )  # records: one may hold itself
+    )  # pairs of records, because a record may contain itself
 
     def of(self, old: Any, new: Any, path: str = "") -> Iterator[str]:
         old, new = _resolved(old, self.old_named), _resolved(new, self.new_named)

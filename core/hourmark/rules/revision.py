@@ -64,7 +64,7 @@ class ParserVersion(NamedTuple):
 
 PARSER: Final = ParserVersion(
     3, "2026.6"
-)  # of new revisions; the delivery service's `parsing` knows which it can still be
+)  # of new revisions; the delivery service's `parsing` knows which older ones it supports
 
 
 class SchemaMeaning(NamedTuple):
@@ -231,7 +231,7 @@ class _TypeEntry(FrozenModel):
     schema_id: int = Field(ge=1, lt=1 << 31, strict=True)
 
 
-class _Content(FrozenModel):
+class _RevisionContent(FrozenModel):
     """The content of a revision's record."""
 
     sequence: int = Field(ge=1, strict=True)
@@ -258,16 +258,16 @@ class RulesBook:
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.records: dict[str, str] = {}
-        self.unusable: dict[str, str] = {}  # revisions that this software cannot read, and why
+        self.unusable: dict[str, str] = {}  # by revision id: why it cannot be read
         self._types: dict[str, EventType] = {}  # by key
         self._versions: dict[
             tuple[str, int], TypeVersion
-        ] = {}  # by key and schema id: revisions share them
-        self._contents: dict[str, _Content] = {}
+        ] = {}  # by key and schema id; shared by revisions
+        self._contents: dict[str, _RevisionContent] = {}
         self._revisions: dict[str, Rules] = {}
         self._missing: dict[
             str, set[str]
-        ] = {}  # revisions that wait, and the keys of the types that they wait for
+        ] = {}  # by id of an incomplete revision: keys of its missing types
         for key, value in records:
             self.add(key, value)
 
@@ -291,10 +291,10 @@ class RulesBook:
                 )
                 if version.key != key:
                     raise ValueError(f"its content has the key {version.key}")
-                _ = version.meaning  # its schema can be read
+                _ = version.meaning  # raises if the schema cannot be read
                 self._types[key] = version.declaration
             else:
-                self._contents[rest] = _Content.model_validate(json.loads(value))
+                self._contents[rest] = _RevisionContent.model_validate(json.loads(value))
                 if not rest.startswith(f"{self._contents[rest].sequence}-"):
                     raise ValueError(
                         f"its content has the sequence {self._contents[rest].sequence}"

@@ -25,9 +25,7 @@ IMAGE: Final = f"hourmark-java:{version('hourmark')}"
 BROKERS: Final = ("edge-1", "edge-2", "edge-3")
 _NAMES: Final = (*BROKERS, "registry", "service")
 _TYPES: Final = "/var/lib/hourmark/types"
-_PORT_RANGE: Final = range(
-    20_000, 32_000
-)  # below those that the system gives to outgoing connections
+_PORT_RANGE: Final = range(20_000, 32_000)  # below the ports of outgoing connections
 _PAUSE_S: Final = 0.5
 _ASK_S: Final = 5.0
 _LOG_BYTES: Final = 4000
@@ -82,7 +80,7 @@ class StackContainer(DockerContainer):
         super().__init__(image, command="whole")
         self.published = free_ports()
         for port in self.published.values():
-            # Typed as a number alone, and handed on to docker, which takes an address as well.
+            # Typed as a number, but passed to docker, which accepts an address too.
             self.ports[f"{port}/tcp"] = ("127.0.0.1", port)  # type: ignore[assignment]
         self.with_envs(
             WHOLE_PORTS=json.dumps(self.published),

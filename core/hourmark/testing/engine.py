@@ -96,7 +96,9 @@ def probe_engine(address: str) -> str:
     if not _listens(address):
         return ""
     try:
-        client = docker.DockerClient(base_url=address, timeout=_ANSWER_S)  # asks for its version
+        client = docker.DockerClient(
+            base_url=address, timeout=_ANSWER_S
+        )  # sends a request for the version
         try:
             version = client.version()
         finally:

@@ -16,13 +16,11 @@ from hourmark.errors import Finding, Unavailable
 from hourmark.records.event_id import client_event_id
 
 Event = Mapping[str, Any]
-CLOSED_S: Final = (
-    300.0  # a bucket of a minute closes within three; a loaded machine is slow, not broken
-)
+CLOSED_S: Final = 300.0  # a bucket of one minute closes within three; a loaded machine is slower
 _POST_S: Final = 60.0
 _ANSWER_S: Final = 30.0
 _AGAIN_S: Final = 1.0
-_ASK_S: Final = 3.0  # between questions, each of which costs the container a second of CPU
+_ASK_S: Final = 3.0  # between polls, each of which costs the container one second of CPU
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HOURMARK: Final = "/opt/hourmark/hourmark"
 _CONFIG: Final = "/var/lib/hourmark/run/hourmark.toml"
@@ -74,7 +72,7 @@ class Stack:
     clock: Clock = field(default_factory=SystemClock)
     _read: dict[tuple[str, str], list[Event]] = field(
         default_factory=dict
-    )  # what is closed never changes
+    )  # closed buckets never change
 
     def post(self, event_type: str, *events: Event) -> Posted:
         """Post events and return when they are acknowledged. Posting is retried for 60 s.
