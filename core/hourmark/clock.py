@@ -23,7 +23,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The operating system's clocks."""
+    """A clock that reads the operating system's time."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

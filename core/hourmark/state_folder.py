@@ -115,11 +115,7 @@ class StateFolder:
 
 
 def _take(lock: IO[bytes]) -> None:
-    """Lock the file, with short retries because `StateFolder.holder` locks it for a moment.
-
-    Raises:
-        BlockingIOError: Another process holds the lock.
-    """
+    # `StateFolder.holder` locks the file for a moment, so a failed attempt is repeated.
     for pause_s in (0.01, 0.05):
         with contextlib.suppress(BlockingIOError):
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

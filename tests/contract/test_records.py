@@ -476,10 +476,10 @@ def test_a_schema_id_with_two_meanings_is_named() -> None:
     one, two = _rules(1, click=_type()), _rules(2, view=_type("view"))
     book = RulesBook([*two.records(), *one.records()])
     everything = {one.id, two.id}
-    book.check(one, everything)
-    book.check(two, {two.id})
+    book.check_schema_ids(one, everything)
+    book.check_schema_ids(two, {two.id})
     with pytest.raises(ValueError, match=r"schema id 2 stands for click .*, and now for view"):
-        book.check(two, everything)
+        book.check_schema_ids(two, everything)
     with pytest.raises(ValueError, match="schema id 2 stands for"):
         book.schemas()
 

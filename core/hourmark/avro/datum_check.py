@@ -236,7 +236,6 @@ class _Compiler:
         self._named: dict[str, int] = {}
 
     def add(self, avro_type: Any) -> int:
-        """Append the node of a type and of all types within it, and return its position."""
         if isinstance(avro_type, list):
             return self._add_with_children("union", avro_type, None)
         if isinstance(avro_type, str):
@@ -294,7 +293,7 @@ class _Refused(Exception):
 
 
 class _Walk:
-    """A walk over one datum in the same steps as `core/native/datum_walk.c`."""
+    # The same steps as in `core/native/datum_walk.c`.
 
     def __init__(self, words: Sequence[int], datum: bytes) -> None:
         self._words, self._datum, self.at = words, datum, 0

@@ -89,11 +89,6 @@ def check_publishable(fields: Sequence[Any]) -> None:
 
 
 def _check_json(value: object, depth: int = 0) -> None:
-    """Check that part of a declaration can be represented in JSON within the limits of all readers.
-
-    Raises:
-        ValueError: It cannot; the message has the place.
-    """
     if depth > _DEPTH_MAX:
         raise ValueError(f"is nested over {_DEPTH_MAX} levels deep")
     if isinstance(value, float) and not math.isfinite(value):
@@ -187,7 +182,6 @@ class FieldChecker:
         _check_logical(avro_type)
 
     def _declare(self, avro_type: Mapping[str, Any], namespace: str) -> None:
-        """Check and register the declaration of a record, enum or fixed type."""
         full_name = _full_name(avro_type, namespace)
         if full_name in self._named or full_name == self._own_name:
             raise ValueError(
@@ -224,7 +218,7 @@ class FieldChecker:
             raise ValueError("a union needs at least a branch")
 
     def _branch_name(self, branch: AvroType, namespace: str) -> str:
-        """Return what must differ between a union's branches: the full name, or the kind of type."""
+        # Branches of a union must differ in the full name, or the kind of an unnamed type.
         if isinstance(branch, str):
             return branch if branch in _PRIMITIVES else _qualified(branch, namespace)
         return (
@@ -234,7 +228,7 @@ class FieldChecker:
         )
 
     def _resolved(self, name: str, namespace: str) -> Mapping[str, Any] | None:
-        """Return the declaration that a name refers to, or None if it is not complete yet."""
+        # None: the declaration is not complete yet.
         if name in _PRIMITIVES:
             return {"type": name}
         full_name = _qualified(name, namespace)
@@ -292,7 +286,6 @@ class FieldChecker:
 
 
 def _check_scalar(value: object, declared: Mapping[str, Any]) -> None:
-    """Check a default value of a type that contains no other types."""
     kind = declared["type"]
     if kind == "null":
         if value is not None:
@@ -326,7 +319,6 @@ def _check_text(text: str, declared: Mapping[str, Any]) -> None:
 
 
 def _held_exactly(value: object, packing: str) -> bool:
-    """Return whether a `struct` format can hold a number; integers only without rounding."""
     if type(value) not in (int, float):
         return False
     try:
@@ -337,15 +329,12 @@ def _held_exactly(value: object, packing: str) -> bool:
 
 
 def _is_annotated_number(avro_type: AvroType) -> bool:
-    """Return whether a type is a float or double in object form.
-
-    fastavro accepts whole numbers as defaults of plain type names only.
-    """
+    # For a type in object form, fastavro requires a float as default; for a plain name it
+    # accepts whole numbers.
     return isinstance(avro_type, dict) and avro_type["type"] in ("float", "double")
 
 
 def _check_names(fields: _Fields, taken: frozenset[str]) -> None:
-    """Check that all names and aliases of fields differ from each other and from `taken`."""
     seen = set(taken)
     for field in fields:
         name = field["name"]
@@ -366,7 +355,6 @@ def _check_names(fields: _Fields, taken: frozenset[str]) -> None:
 
 
 def _check_texts(declared: Mapping[str, Any]) -> None:
-    """Check the attributes `doc`, `logicalType` and `aliases` of a field or type."""
     for key in ("doc", "logicalType"):
         if key in declared and not isinstance(declared[key], str):
             raise ValueError(f"{key} = {declared[key]!r:.80}: must be a string")
@@ -415,7 +403,6 @@ def _check_logical(avro_type: Mapping[str, Any]) -> None:
 
 
 def _full_name(avro_type: Mapping[str, Any], namespace: str) -> str:
-    """Return the full name of a named type's declaration."""
     name, own = avro_type.get("name"), avro_type.get("namespace", namespace)
     if (
         not isinstance(name, str)

@@ -56,7 +56,7 @@ def event_schema(event_type: str, fields: list[Schema], doc: str = "") -> Schema
 
 
 def unix_ms(time: dt.datetime) -> int:
-    """Return a timestamp in Unix milliseconds, rounded."""
+    """Convert a timezone-aware datetime to Unix milliseconds, rounded."""
     return round(time.timestamp() * 1000)
 
 

@@ -77,7 +77,6 @@ class SchemaRegistry:
 
     @contextmanager
     def _asked(self, what: str) -> Iterator[None]:
-        """Translate the errors of a request into errors that state the next step."""
         try:
             yield
         except SchemaRegistryError as error:
@@ -114,11 +113,6 @@ class SchemaRegistry:
 
 
 def _client(settings: RegistrySettings) -> SchemaRegistryClient:
-    """Return a registry client.
-
-    Raises:
-        ConfigError: A certificate file or the URL is not usable.
-    """
     files = {
         "ssl.ca.location": settings.ca,
         "ssl.certificate.location": settings.certificate,

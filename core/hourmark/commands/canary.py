@@ -42,7 +42,7 @@ PATIENCE_S: Final = 120.0  # for one step: two intervals; for a bucket, in addit
 
 
 class CanaryStep(StrEnum):
-    """A step that a canary event passes, in this order."""
+    """The steps that a canary event passes, in order."""
 
     ACKNOWLEDGED = "acknowledged"  # it is in Kafka at the edge
     MIRRORED = "mirrored"

@@ -131,7 +131,7 @@ def _holds(tree: Any, keys: Keys) -> bool:
 
 
 def _variable(keys: Keys) -> str:
-    """Return the name of the environment variable that sets a setting, itself or its table as JSON."""
+    # The variable may set the setting itself, or as JSON a table that contains it.
     names = {name.upper(): name for name in os.environ}
     for length in range(len(keys), 0, -1):
         name = names.get(PREFIX + "__".join(keys[:length]).upper())
@@ -141,7 +141,6 @@ def _variable(keys: Keys) -> str:
 
 
 def _dotted(keys: Keys) -> str:
-    """Return a setting's name in TOML notation, with keys that contain dots in quotes."""
     return ".".join(
         key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key) for key in keys
     )

@@ -96,7 +96,7 @@ class KafkaSettings(FrozenModel):
 
     @property
     def sites(self) -> tuple[KafkaSettings, ...]:
-        """Settings for each site as if it were the only one; the site of `edge` comes first."""
+        """Return the settings of each site as if it were the only one, with that of `edge` first."""
         return tuple(
             self.model_copy(update={"edge": edge, "edge_alias": alias, "further_edges": {}})
             for alias, edge in ((self.edge_alias, self.edge), *self.further_edges.items())
@@ -104,12 +104,12 @@ class KafkaSettings(FrozenModel):
 
     @property
     def mirrored(self) -> bool:
-        """Whether edge and central are separate clusters with a mirror between them."""
+        """Return whether edge and central are separate clusters with a mirror between them."""
         return self.central is not None
 
     @property
     def central_cluster(self) -> KafkaCluster:
-        """The cluster that the ETL reads; the edge cluster if there is no mirror."""
+        """Return the cluster that the ETL reads, which is the edge cluster without a mirror."""
         return self.central if self.central is not None else self.edge
 
 

@@ -217,7 +217,6 @@ def secrets_in(value: Any, name: str = "") -> Iterator[str]:
 
 
 def _secrets_within(text: str) -> Iterator[str]:
-    """Yield the passwords of URLs in a text, and the values assigned to secret names in it."""
     for url in _NEXT_URL.split(text.strip()):
         yield from _secrets_of_url(url)
     for name, assigned in [
@@ -251,14 +250,13 @@ def _secrets_of_url(url: str) -> Iterator[str]:
 
 
 def _with_pieces(password: str) -> Iterator[str]:
-    """Yield a URL's password, and the pieces that parsers report if its delimiters are not escaped."""
+    # Parsers report pieces of a password if its delimiters are not escaped.
     yield password
     for form in (password, unquote(password)):
         yield from _DELIMITERS.split(form)
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield all encodings in which a message may repeat a secret."""
     for plain in {secret, secret.strip(), unquote(secret)}:
         escaped = (
             repr(plain)[1:-1],

@@ -56,7 +56,7 @@ def _rows(row: Mapping[str, Any]) -> str:
 
 
 def _key(name: str) -> str:
-    """Return a TOML key, quoted if necessary: `spark.driver.memory` is one key, not three tables."""
+    # Quoted if necessary: `spark.driver.memory` is one key, not three tables.
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
 
 

@@ -107,7 +107,12 @@ TIMEOUT_S: Final = 15.0
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Partition:
-    """A topic-partition."""
+    """A partition of a Kafka topic.
+
+    Attributes:
+        topic: Name of the topic.
+        partition: Number of the partition, from 0.
+    """
 
     topic: str
     partition: int
@@ -224,8 +229,7 @@ class NoLeader(Unavailable):
     """A partition has no leader that answers at the moment."""
 
 
-class _NoTopic(Unavailable):
-    """A topic that the cluster does not know."""
+class _NoTopic(Unavailable): ...
 
 
 class Cluster:

@@ -98,7 +98,12 @@ def apply_positions(
 
 
 def position_keys(records: Iterable[KeyValue], edge_alias: str) -> dict[Partition, bytes]:
-    """Return the record key under which each partition's position was last written."""
+    """Return the record key under which each partition's position was last written.
+
+    Args:
+        records: Key and value of each record of the positions topic, in topic order.
+        edge_alias: MirrorMaker 2's alias of the source cluster; records of others are ignored.
+    """
     return {partition: key for partition, key, _ in _entries(records, edge_alias)}
 
 
@@ -319,7 +324,7 @@ class MirrorWorkers(NamedTuple):
 
     @property
     def is_split(self) -> bool:
-        """Whether workers run on several hosts but the leader's REST address is a loopback address.
+        """Return whether workers on several hosts have a leader with a loopback REST address.
 
         Each worker then sends requests for the leader to its own host: `mirror.rest_host` is wrong.
         """
@@ -383,11 +388,6 @@ def parse_leader(assignment: bytes | None) -> MirrorLeader:
 
 
 def _text(content: bytes, at: int) -> tuple[str, int]:
-    """Decode a string with a 2-byte length prefix (-1 for null).
-
-    Returns:
-        The string, and the position after it.
-    """
     (length,) = struct.unpack_from(">h", content, at)
     end = at + 2 + max(0, length)
     return content[at + 2 : end].decode(), end

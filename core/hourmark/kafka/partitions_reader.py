@@ -250,16 +250,14 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             close_within(self._close_client, f"a reader of the {self._name} cluster")
 
     @abc.abstractmethod
-    def _close_client(self) -> None:
-        """Close the client; may block."""
+    def _close_client(self) -> None: ...
 
     @abc.abstractmethod
     def _assign(self, places: Mapping[Partition, StartOffset]) -> None:
         """Read exactly these partitions, each from its start offset."""
 
     @abc.abstractmethod
-    def _unassign(self, partitions: Iterable[Partition]) -> None:
-        """Stop reading these partitions, which are assigned."""
+    def _unassign(self, partitions: Iterable[Partition]) -> None: ...
 
     @abc.abstractmethod
     def _poll(
@@ -284,8 +282,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
     def _count(self, records: RecordsT) -> int: ...
 
     @abc.abstractmethod
-    def _empty(self) -> RecordsT:
-        """Return an empty collection of records."""
+    def _empty(self) -> RecordsT: ...
 
     @abc.abstractmethod
     def _high_watermark(self, partition: Partition) -> int:
@@ -392,7 +389,6 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             raise Unavailable(f"reading {what} of the {self._name} cluster failed: {error}")
 
     def _fail(self, error: PartitionError) -> None:
-        """Stop reading a partition and report its error; raise it if there is no callback."""
         if self._on_error is None:
             raise error
         if error.partition in self._behind:

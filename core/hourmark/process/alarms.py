@@ -88,12 +88,12 @@ class Alarm:
 
     @property
     def to_do(self) -> str:
-        """What the operator should do now."""
+        """Return what the operator should do now."""
         return _TO_DO[self.name]
 
     @property
     def runbook(self) -> str:
-        """Path of the runbook page."""
+        """Return the path of the alarm's runbook page."""
         return f"{RUNBOOKS}/{self.name}.md"
 
     def as_object(self) -> dict[str, str]:

@@ -113,10 +113,6 @@ def first_full_end(body: bytes) -> int:
 
 
 def _partial(body: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each stretch in which a stream has an incomplete record.
-
-    The end of the last stretch is past the end of `body` if the record is not complete there.
-    """
     unended: set[bytes] = set()
     since = 0
     for match in _LINES.finditer(body):

@@ -51,12 +51,12 @@ class EventId(bytes):
 
     @property
     def time_ms(self) -> int:
-        """Event time in Unix milliseconds."""
+        """Return the event time in Unix milliseconds."""
         return int.from_bytes(self[:6], "big")
 
     @property
     def low64(self) -> int:
-        """The last 8 bytes as an unsigned big-endian integer; audit records contain sums of it."""
+        """Return the last 8 bytes as an unsigned big-endian integer, as summed in audit records."""
         return int.from_bytes(self[8:], "big")
 
     def __str__(self) -> str:

@@ -68,12 +68,12 @@ class Hour:
 
     @property
     def end_s(self) -> int:
-        """Unix seconds at the end of the hour; exclusive."""
+        """Return the Unix seconds at the end of the hour (exclusive)."""
         return self.start_s + self.length_s
 
     @property
     def end_ms(self) -> int:
-        """Unix milliseconds at the end of the hour; exclusive."""
+        """Return the Unix milliseconds at the end of the hour (exclusive)."""
         return self.end_s * 1000
 
     def next(self) -> Hour:

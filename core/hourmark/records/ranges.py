@@ -196,9 +196,9 @@ class ByteRange:
 
     @property
     def extras(self) -> dict[str, str]:
-        """The fields added after 0.2.0 that are not empty, by name.
+        """Return the fields added after 0.2.0 that are not empty, by name.
 
-        Ranges without them have the same id and headers as in 0.2.0.
+        A range without them has the same id and headers as in 0.2.0.
         """
         return {name: value for name in LATER_FIELDS if (value := getattr(self, name))}
 

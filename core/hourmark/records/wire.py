@@ -133,11 +133,6 @@ def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
 
 
 def _part_of(text: str) -> tuple[Part, list[str]]:
-    """Return a range's part, and the optional fields that a service needs to parse it.
-
-    Raises:
-        ValueError: The part or a needed field is unknown.
-    """
     kind, separator, rest = text.partition(_NEEDS)
     needs = rest.split(",") if separator else []
     try:

@@ -104,7 +104,6 @@ def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
 
 
 def _environment() -> dict[str, Any]:
-    """Return the settings in environment variables, as a tree like that of a configuration file."""
     tree: dict[str, Any] = {}
     for name, value in os.environ.items():
         group, *keys = name.removeprefix(PREFIX).lower().split("__")

@@ -26,7 +26,7 @@ class Obstacle:
 
 
 class NothingToCheck(HourmarkError):
-    """A component has nothing on this machine that a rollback could concern.
+    """A component has no data on this machine that a rollback check could examine.
 
-    The message names the places that were checked. The data may be on another machine.
+    The message names the places that were searched. The data may be on another machine.
     """

@@ -95,7 +95,12 @@ def check_record_sizes(rules: Rules, bytes_max: int) -> None:
 
 
 def describe_changes(before: Rules | None, after: Rules) -> str:
-    """Return a description for people of what changed between two revisions."""
+    """Return a human-readable description of the changes between two revisions.
+
+    Args:
+        before: The earlier revision; None if there was none.
+        after: The later revision.
+    """
     told = []
     for kind in ("types", "sources"):
         was: Mapping[str, object] = getattr(before, kind) if before is not None else {}

@@ -64,11 +64,7 @@ class EventType(FrozenModel):
     @field_validator("name")
     @classmethod
     def _copied(cls, name: str, info: ValidationInfo) -> str:
-        """Reject names whose topics MirrorMaker 2 would not copy.
-
-        Types in force are accepted, because nothing is copied where one cluster is both edge and
-        central.
-        """
+        # Types in force are accepted: nothing is copied where one cluster is edge and central.
         if info.context == DECLARED and _NEVER_COPIED.fullmatch(name):
             raise ValueError(
                 f"{name}: MirrorMaker 2 takes events.{name} for a topic of its own, and "
@@ -305,11 +301,7 @@ def _check_source(source: Source, types: list[EventType]) -> None:
 
 
 def _check_free(rule: LineRule, said: str) -> None:
-    """Check that a type's rule needs no header, for a source whose lines have none.
-
-    Raises:
-        TypeFileError: The rule uses parts of a header, or the lines would have no timestamp.
-    """
+    # Lines without a header have no parts of a header, and no timestamp in it.
     if rule.header or rule.programs:
         raise TypeFileError(
             f"{said} has line.header or line.programs; a header goes with 'rfc5424' and 'syslog'"

@@ -121,7 +121,7 @@ class LineRule(FrozenModel):
 
     @property
     def is_plain(self) -> bool:
-        """Whether fields are filled by name only, without any option that treats them differently."""
+        """Return whether fields are filled by name only, without any option that changes this."""
         return not (
             self.payload in ("logfmt", "tsv")
             or self.time_field
@@ -136,12 +136,12 @@ class LineRule(FrozenModel):
 
     @property
     def groups(self) -> frozenset[str]:
-        """Names of the pattern's groups."""
+        """Return the names of the pattern's groups; empty without a pattern."""
         return frozenset(_GROUP_NAME.findall(_LITERAL.sub("", self.pattern or "")))
 
     @property
     def time_group(self) -> str:
-        """Name of the pattern's group that contains the time."""
+        """Return the name of the pattern's group that contains the time; `time` by default."""
         return self.time_field or "time"
 
     @model_validator(mode="after")
@@ -235,11 +235,7 @@ class LineRule(FrozenModel):
 
 
 def _check_groups(pattern: str) -> None:
-    """Reject a pattern with two groups of one name; RE2 would ignore the second group.
-
-    Raises:
-        ValueError: A name occurs twice.
-    """
+    # RE2 accepts two groups of one name and ignores the second.
     names = _GROUP_NAME.findall(_LITERAL.sub("", pattern))
     for name in names:
         if names.count(name) > 1:

@@ -48,17 +48,26 @@ class ParserVersion(NamedTuple):
 
     @property
     def counts_blanks(self) -> bool:
-        """Whether blank lines are counted without a record; parser 1 makes dead letters of them."""
+        """Return whether blank lines are counted and produce no record.
+
+        Parser 1 makes dead letters of them.
+        """
         return self.parser >= 2
 
     @property
     def reads_json_bodies(self) -> bool:
-        """Whether a batch may be one JSON value over several lines; parser 1 parses single lines."""
+        """Return whether a batch may be one JSON value over several lines.
+
+        Parser 1 parses each line of a batch separately.
+        """
         return self.parser >= 2
 
     @property
     def reads_syslog_forms(self) -> bool:
-        """Whether `format = "syslog"` accepts what devices send, instead of RFC 3164 only."""
+        """Return whether `format = "syslog"` accepts the forms that network devices send.
+
+        Parsers 1 and 2 accept RFC 3164 only.
+        """
         return self.parser >= 3
 
 
@@ -68,7 +77,12 @@ PARSER: Final = ParserVersion(
 
 
 class SchemaMeaning(NamedTuple):
-    """The event type and schema fingerprint that a schema id identifies."""
+    """The event type and schema that a schema id identifies.
+
+    Attributes:
+        event_type: The type's name, or the name of a control topic.
+        fingerprint: Fingerprint of the schema.
+    """
 
     event_type: str
     fingerprint: str
@@ -96,7 +110,7 @@ class TypeVersion:
 
     @functools.cached_property
     def text(self) -> str:
-        """The type version as JSON, as in the topic."""
+        """Return the type version as JSON, the value of its record in the topic."""
         if self.published is not None:
             return self.published
         return canonical_json(
@@ -108,7 +122,7 @@ class TypeVersion:
 
     @functools.cached_property
     def schema(self) -> Schema:
-        """The Avro schema of the type's events."""
+        """Return the Avro schema of the type's events."""
         schema: Schema = (
             self.declaration.schema()
             if self.published is None
@@ -118,17 +132,17 @@ class TypeVersion:
 
     @functools.cached_property
     def meaning(self) -> SchemaMeaning:
-        """The type and schema that the schema id identifies."""
+        """Return the type and schema that the schema id identifies."""
         return SchemaMeaning(self.declaration.name, fingerprint(self.schema))
 
     @functools.cached_property
     def digest(self) -> str:
-        """The digest of the text, which names this version."""
+        """Return the digest of the JSON text, which names this version."""
         return digest(self.text)
 
     @functools.cached_property
     def key(self) -> str:
-        """The record key in the topic."""
+        """Return the record key in the topic."""
         return f"type/{self.declaration.name}/{self.digest}"
 
 
@@ -156,7 +170,7 @@ class Rules:
 
     @functools.cached_property
     def text(self) -> str:
-        """The revision as JSON, as in the topic."""
+        """Return the revision as JSON, the value of its record in the topic."""
         return (
             self.published
             if self.published is not None
@@ -165,7 +179,7 @@ class Rules:
 
     @functools.cached_property
     def id(self) -> str:
-        """The id `<sequence>-<digest>` by which ranges and audit records name the revision."""
+        """Return the id `<sequence>-<digest>` by which ranges and audit records name the revision."""
         return f"{self.sequence}-{digest(self.text)}"
 
     def _content(self) -> dict[str, Any]:
@@ -203,24 +217,33 @@ class KnownSchema(NamedTuple):
 
     @classmethod
     def from_schema(cls, owner: str, schema: Schema) -> KnownSchema:
-        """Return the entry for a schema of an event type or control topic."""
+        """Return the entry for a schema.
+
+        Args:
+            owner: Name of the event type or control topic whose values have the schema.
+            schema: The schema as parsed JSON.
+        """
         plain = plain_spelling(schema)
         return cls(owner, fingerprint(plain), canonical_json(plain))
 
     @property
     def meaning(self) -> SchemaMeaning:
-        """The type and schema that the id identifies."""
+        """Return the type and schema that the schema id identifies."""
         return SchemaMeaning(self.event_type, self.fingerprint)
 
     @property
     def schema(self) -> Schema:
-        """The parsed schema."""
+        """Return the parsed schema.
+
+        Raises:
+            ValueError: The text is empty.
+        """
         schema: Schema = json.loads(self.text)
         return schema
 
     @property
     def topic(self) -> str:
-        """Name of the topic whose values have this schema, on the edge cluster."""
+        """Return the name on the edge cluster of the topic whose values have this schema."""
         return (
             self.event_type if self.event_type in (AUDIT, HOSTS) else events_topic(self.event_type)
         )
@@ -232,8 +255,6 @@ class _TypeEntry(FrozenModel):
 
 
 class _RevisionContent(FrozenModel):
-    """The content of a revision's record."""
-
     sequence: int = Field(ge=1, strict=True)
     types: dict[str, _TypeEntry]
     sources: dict[str, Source]
@@ -242,7 +263,6 @@ class _RevisionContent(FrozenModel):
 
     @property
     def schema_ids(self) -> dict[str, int]:
-        """Schema ids of the revision's types, by record key."""
         return {
             f"type/{name}/{entry.digest}": entry.schema_id for name, entry in self.types.items()
         }
@@ -315,32 +335,32 @@ class RulesBook:
             self._assemble(revision)
 
     def get(self, revision: str) -> Rules | None:
-        """Return the revision with this id, or None if some of its records have not been read."""
+        """Return the revision with this id, or None if some of its records have not been read yet."""
         return self._revisions.get(revision)
 
     @property
     def ids(self) -> set[str]:
-        """Ids of revisions whose own record was read, even if records of their types are missing."""
+        """Return the ids of revisions whose own record was read, including incomplete revisions."""
         return {*self._revisions, *self._missing}
 
     @property
     def missing(self) -> dict[str, list[str]]:
-        """By id of an incomplete revision, the keys of its missing records."""
+        """Return the keys of missing records by id of the incomplete revision that needs them."""
         return {revision: sorted(keys) for revision, keys in self._missing.items()}
 
     @property
     def latest(self) -> Rules | None:
-        """The complete revision with the highest sequence, or None; new ranges must name it."""
+        """Return the complete revision with the highest sequence, or None; new ranges must name it."""
         return max(self._revisions.values(), key=lambda r: revision_order(r.id), default=None)
 
     @property
     def revisions(self) -> list[Rules]:
-        """All complete revisions, in ascending order."""
+        """Return all complete revisions, in ascending order."""
         return sorted(self._revisions.values(), key=lambda r: revision_order(r.id))
 
     @property
     def next_sequence(self) -> int:
-        """The number after the highest sequence read, including incomplete and unusable revisions."""
+        """Return the number after the highest sequence read, including that of unusable revisions."""
         return 1 + max((revision_order(r)[0] for r in self.ids | self.unusable.keys()), default=0)
 
     def schemas(self) -> dict[int, TypeVersion]:
@@ -354,15 +374,16 @@ class RulesBook:
             _remember(known, version)
         return known
 
-    def check(self, rules: Rules, among: Collection[str]) -> None:
+    def check_schema_ids(self, rules: Rules, among: Collection[str]) -> None:
         """Check that the schema ids of a revision have the same meaning as in earlier revisions.
 
         Args:
-            rules: The revision.
-            among: Ids of the revisions to compare with; only earlier ones count.
+            rules: The revision to check.
+            among: Ids of the revisions to compare with; only those before `rules` count.
 
         Raises:
-            ValueError: A schema id identifies two different schemas.
+            ValueError: A schema id has another meaning in an earlier revision, or two within
+                `rules`.
         """
         known: dict[int, TypeVersion] = {}
         for earlier in self.revisions:
@@ -397,7 +418,12 @@ def _remember(known: dict[int, TypeVersion], version: TypeVersion) -> None:
 
 
 def key_matches_content(key: str, value: str) -> bool:
-    """Return whether a key is that of a type or revision record and has the digest of its value."""
+    """Return whether a rules record's key is well-formed and contains the value's digest.
+
+    Args:
+        key: A key such as `type/<name>/<digest>` or `rules/<sequence>-<digest>`.
+        value: The record's value.
+    """
     kind, _, rest = key.partition("/")
     sequence, _, of_rules = rest.partition("-")
     if kind == "rules":
@@ -411,10 +437,15 @@ def revision_order(revision: str) -> tuple[int, str]:
 
 
 def check_same_meaning(schema_id: int, known: SchemaMeaning, other: SchemaMeaning) -> None:
-    """Check that both meanings of a schema id are the same.
+    """Check that a schema id has one meaning.
+
+    Args:
+        schema_id: The schema id.
+        known: Its meaning so far.
+        other: Its meaning in another place.
 
     Raises:
-        ValueError: They differ; the message has the id.
+        ValueError: The meanings differ; the message has the id.
     """
     if known != other:
         raise ValueError(

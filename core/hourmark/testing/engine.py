@@ -69,7 +69,6 @@ def candidate_sockets(environment: Mapping[str, str]) -> list[Path]:
 
 
 def _found(ended: ExitStack) -> tuple[str, str]:
-    """Return the address and name of the engine."""
     named = os.environ.get("DOCKER_HOST")
     for address in (
         [named]

@@ -197,7 +197,6 @@ class Stack:
         return json.loads(self.run(_HOURMARK, *arguments, "--json", "--config", _CONFIG))
 
     def _why(self) -> str:
-        """Return what the open buckets wait for, and the dead letters, for an error message."""
         waits = [
             f"{row['type']} {row['hour']}: {row['waits_for']}"
             for row in self.hourmark("bucket", "ls")
@@ -232,7 +231,6 @@ class Stack:
 
 
 def _milliseconds(event_time: int | str) -> int:
-    """Return an `event_time` as accepted by the service in Unix milliseconds, rounded down."""
     if isinstance(event_time, int):
         return event_time
     return (datetime.fromisoformat(event_time) - _EPOCH) // timedelta(milliseconds=1)

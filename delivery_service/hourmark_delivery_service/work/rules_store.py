@@ -125,7 +125,7 @@ class RulesStore:
         if revision in self._unusable:
             return None
         try:
-            self._book.check(rules, self._published)
+            self._book.check_schema_ids(rules, self._published)
             compiled = CompiledRules(rules, self._types)
         except ValueError as error:
             _LOG.error("rules revision %s: %s; ranges that name it wait", revision, error)
