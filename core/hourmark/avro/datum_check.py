@@ -208,11 +208,11 @@ def check_datums(
     )
 
 
-def check_value(words: Sequence[int], event_id: bytes, value: bytes, skip: int) -> DatumVerdict:
+def check_value(program: Sequence[int], event_id: bytes, value: bytes, skip: int) -> DatumVerdict:
     """Return the verdict on one value, computed in Python.
 
     Args:
-        words: The program as 32-bit words.
+        program: The program as 32-bit words.
         event_id: The 16-byte event id in the Kafka key.
         value: The Kafka value.
         skip: Number of bytes before the datum, the framing.
@@ -220,7 +220,7 @@ def check_value(words: Sequence[int], event_id: bytes, value: bytes, skip: int) 
     if len(value) < skip:
         return DatumVerdict.NO_FRAMING
     datum = value[skip:]
-    walk = _Walk(words, datum)
+    walk = _Walk(program, datum)
     try:
         walk.nodes([0], _DEPTH_MAX)
     except _Refused as refused:

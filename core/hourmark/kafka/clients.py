@@ -169,33 +169,33 @@ class TopicAccess(NamedTuple):
     has_id: bool = True
 
 
-def client_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
+def client_settings(cluster: KafkaCluster, **overrides: Any) -> dict[str, Any]:
     """Return the librdkafka settings of a client of this cluster.
 
     Args:
         cluster: The cluster, whose `properties` are included.
-        more: Further settings, which take precedence; names have `_` in place of `.`.
+        overrides: Further settings, which take precedence; names have `_` in place of `.`.
     """
     return {
         "bootstrap.servers": bootstrap_addresses(cluster),
         "log_level": 3,
         **cluster.properties,
-        **{name.replace("_", "."): value for name, value in more.items()},
+        **{name.replace("_", "."): value for name, value in overrides.items()},
     }
 
 
-def consumer_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
+def consumer_settings(cluster: KafkaCluster, **overrides: Any) -> dict[str, Any]:
     """Return the librdkafka settings of a consumer of this cluster, with CRC checks enabled.
 
     By default, librdkafka does not compare the CRC of a batch and would return records that a disk
-    or network changed. Neither `more` nor the cluster's properties can disable the check. The CRC
+    or network changed. Neither `overrides` nor the cluster's properties can disable the check. The CRC
     does not cover a batch's base offset, length and leader epoch.
 
     Args:
         cluster: The cluster, whose `properties` are included.
-        more: Further settings; names have `_` in place of `.`.
+        overrides: Further settings; names have `_` in place of `.`.
     """
-    return client_settings(cluster, **more) | {"check.crcs": True}
+    return client_settings(cluster, **overrides) | {"check.crcs": True}
 
 
 def supports_native_client(module: ModuleType) -> bool:

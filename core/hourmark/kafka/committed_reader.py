@@ -40,7 +40,7 @@ class CommittedReader(PartitionsReader[list[Message]]):
         batch: Maximum number of records that are fetched at once.
         stall_s: Seconds without any record after which a read fails.
         queue_kb: Size limit of librdkafka's fetch queue, in KiB.
-        more: Further librdkafka settings; names have `_` in place of `.`.
+        overrides: Further librdkafka settings; names have `_` in place of `.`.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class CommittedReader(PartitionsReader[list[Message]]):
         batch: int = BATCH,
         stall_s: float = STALL_S,
         queue_kb: int = QUEUE_KB,
-        **more: Any,
+        **overrides: Any,
     ) -> None:
         super().__init__(name, batch=batch, stall_s=stall_s)
         self._consumer = Consumer(
-            consumer_settings(cluster, **(reader_settings(queue_kb) | more)),
+            consumer_settings(cluster, **(reader_settings(queue_kb) | overrides)),
             logger=librdkafka_logger(),
         )
 

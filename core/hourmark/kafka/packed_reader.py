@@ -80,7 +80,7 @@ class PackedReader(PartitionsReader[PackedRecords]):
         batch: Maximum number of records that are fetched at once.
         stall_s: Seconds without any record after which a read fails.
         queue_kb: Size limit of librdkafka's fetch queue, in KiB.
-        more: Further librdkafka settings; names have `_` in place of `.`.
+        overrides: Further librdkafka settings; names have `_` in place of `.`.
     """
 
     def __init__(
@@ -92,11 +92,11 @@ class PackedReader(PartitionsReader[PackedRecords]):
         batch: int = BATCH,
         stall_s: float = STALL_S,
         queue_kb: int = QUEUE_KB,
-        **more: Any,
+        **overrides: Any,
     ) -> None:
         super().__init__(name, batch=batch, stall_s=stall_s)
         self._module = module
-        settings = consumer_settings(cluster, **(reader_settings(queue_kb) | more))
+        settings = consumer_settings(cluster, **(reader_settings(queue_kb) | overrides))
         try:
             self._reader = module.reader(
                 tuple((key.encode(), _text(value).encode()) for key, value in settings.items())

@@ -60,11 +60,11 @@ def encode_range_fields(fields: Mapping[str, str]) -> str:
     return written
 
 
-def decode_range_fields(written: str) -> dict[str, str]:
+def decode_range_fields(text: str) -> dict[str, str]:
     """Parse the canonical text of a range's constant fields.
 
     Args:
-        written: Output of `encode_range_fields`.
+        text: Output of `encode_range_fields`.
 
     Returns:
         Values by field name; empty for an empty string.
@@ -72,13 +72,13 @@ def decode_range_fields(written: str) -> dict[str, str]:
     Raises:
         ValueError: The text is not in canonical form, or too long.
     """
-    if len(written.encode()) > FIELDS_BYTES_MAX:
+    if len(text.encode()) > FIELDS_BYTES_MAX:
         raise ValueError(f"the fields of a range must have at most {FIELDS_BYTES_MAX} bytes")
     try:
-        read = json.loads(written) if written else {}
+        read = json.loads(text) if text else {}
     except RecursionError as error:
         raise ValueError("the fields of a range must be a JSON object of texts") from error
-    if not isinstance(read, dict) or encode_range_fields(read) != written:
+    if not isinstance(read, dict) or encode_range_fields(read) != text:
         raise ValueError(
             "the fields of a range must be a JSON object of texts, sorted by name and "
             "without spaces"
