@@ -13,9 +13,9 @@ SOURCES: Final = "ac0dfbdb77123ccb"  # the digest of `core/native`, as `native_b
 
 
 _ALONE: Final = (
-    "Python does its work alone, at several times the CPU. Next step: install hourmark anew; "
-    "its wheel or a C compiler holds "
-    "what is missing"
+    "Python code is used instead, at several times the CPU cost. Next step: reinstall hourmark; "
+    "its wheel contains the module, and a C compiler "
+    "can build it"
 )
 
 

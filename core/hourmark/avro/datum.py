@@ -60,7 +60,7 @@ class Datum:
             OverflowError,
             ValueError,
         ) as error:  # raised by fastavro for invalid bytes
-            why = str(error) or "it ends too early"
+            why = str(error) or "it ends early"
             raise ValueError(f"it is no {self._name}: {why}") from error
         return dict(row), stream.tell()
 

@@ -23,13 +23,13 @@ from hourmark.errors import ConfigError, HourmarkError, Unavailable, UsageError
 
 _COMPATIBILITY: Final = "BACKWARD_TRANSITIVE"
 _NEXT_STEPS: Final = {
-    401: "it wants credentials: give them in registry.url (https://user:password@host)",
+    401: "it requires credentials: set them in registry.url (https://user:password@host)",
     403: (
-        "these credentials may not do that: ask who runs it for the right to read and "
+        "these credentials may not do that: ask its administrator for the right to read and "
         "register schemas"
     ),
     404: "there is no registry under this path: does registry.url name its API, path included?",
-    429: "it is asked too often: try again later",
+    429: "too many requests: try again later",
 }
 
 
@@ -92,7 +92,7 @@ class SchemaRegistry:
             AttributeError,
         ) as error:  # raised by the client for an unexpected response
             raise Unavailable(
-                f"{self._name} answered for {what} what no registry answers: {error!r}; is it one?"
+                f"{self._name} gave an unexpected response for {what}: {error!r}; is it a schema registry?"
             ) from error
 
     def _refusal(self, what: str, error: SchemaRegistryError) -> HourmarkError:

@@ -190,7 +190,7 @@ class ServiceTls(FrozenModel):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if self.certificate is None and (self.key is not None or self.client_ca is not None):
-            raise ValueError("key and client_ca need a certificate beside them")
+            raise ValueError("key and client_ca require certificate")
         return self
 
 
@@ -336,7 +336,7 @@ class TailerTls(FrozenModel):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if self.certificate is None and self.key is not None:
-            raise ValueError("key needs a certificate beside it")
+            raise ValueError("key requires certificate")
         return self
 
 
@@ -371,7 +371,7 @@ class SyslogTls(FrozenModel):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if self.certificate is None and (self.key is not None or self.client_ca is not None):
-            raise ValueError("key and client_ca need a certificate beside them")
+            raise ValueError("key and client_ca require certificate")
         return self
 
 

@@ -188,7 +188,7 @@ def forget_secrets() -> None:
 
 
 def redact(text: str) -> str:
-    """Return the text with `(hidden)` in place of registered secrets and of user names in URLs."""
+    """Return the text with `(hidden)` for registered secrets and for user information in URLs."""
     text = _REGISTRY.redact(text)
     return _USER_INFO.sub(rf"\1{HIDDEN}@", text) if "@" in text else text
 

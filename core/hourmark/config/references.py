@@ -73,8 +73,10 @@ def _read(kind: str, where: str, said: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(
-            f"{said}: cannot be read: {why}; put the secret there, readable by this process"
+            f"{said}: cannot be read: {why}; store the secret there, readable by this process"
         ) from None
     if not text or len(content) > _BYTES_MAX:
-        raise ConfigError(f"{said}: a secret has 1 to {_BYTES_MAX} bytes; put it there, alone")
+        raise ConfigError(
+            f"{said}: a secret must have 1 to {_BYTES_MAX} bytes; the file must contain nothing else"
+        )
     return text

@@ -165,6 +165,6 @@ def append_all(
     unsent = producer.flush(_FLUSH_S + 5)
     if unsent or failures:
         raise Unavailable(
-            f"not everything was published to {topic}: "
+            f"not all records were published to {topic}: "
             f"{failures[0] if failures else f'{unsent} unsent'}"
         )

@@ -124,9 +124,9 @@ def _entries(
             yield partition, key, position
     if strange:
         _LOG.warning(
-            "%d records of the mirror's positions topic are none that MirrorMaker 2 writes, "
-            "the first under the key %r; they are "
-            "passed over: who else writes there?",
+            "%d records of the mirror's positions topic were not written by MirrorMaker 2 and are "
+            "skipped, the first with key %r: "
+            "which other program writes there?",
             len(strange),
             strange[0][:100],
         )

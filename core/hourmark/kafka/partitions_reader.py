@@ -411,7 +411,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         return LogTruncated(
             f"{partition} of the {self._name} cluster has a committed record at offset {found} "
             f"(leader epoch {epoch}), where "
-            f"there was none when it was read up to {at}: it lost records",
+            f"there was none when it was read up to {at}: the log was truncated",
             partition,
             at,
         )

@@ -38,9 +38,9 @@ class AlarmName(StrEnum):
 
 
 _TO_DO: Final = {
-    AlarmName.RETENTION_NEAR: "make the mirror quicker, or raise retention.ms of the edge's topic, before that time",
+    AlarmName.RETENTION_NEAR: "speed up the mirror, or raise retention.ms of the edge's topic, before that time",
     AlarmName.OVERTAKEN: (
-        "name what is missing with `hourmark mirror verify`; what is gone for good: "
+        "name what is missing with `hourmark mirror verify`; for what is permanently lost: "
         "`hourmark bucket force`"
     ),
     AlarmName.TOPIC_RECREATED: (
@@ -51,22 +51,22 @@ _TO_DO: Final = {
         "the position"
     ),
     AlarmName.TARGET_TRUNCATED: "name what is missing with `hourmark mirror verify`, while the edge still has it",
-    AlarmName.REMOTE_MISSING: "start `hourmark mirror run` again: it makes the topics that are missing",
-    AlarmName.TASK_STOPPED: "see that `hourmark mirror run` runs, and what its log says of this task",
+    AlarmName.REMOTE_MISSING: "start `hourmark mirror run` again: it creates the missing topics",
+    AlarmName.TASK_STOPPED: "check that `hourmark mirror run` runs, and its log for messages about this task",
     AlarmName.WORKER_MISSING: (
-        "start `hourmark mirror run` on the host that is missing: copying goes on, with less "
-        "in reserve"
+        "start `hourmark mirror run` on the host that is missing: copying continues with fewer "
+        "workers"
     ),
     AlarmName.RECORD_BLOCKS: "raise max.message.bytes of the topic on the central cluster above the record's size",
-    AlarmName.CONTENTS_DIFFER: "look at the records that `hourmark mirror verify` names; who else writes there?",
-    AlarmName.ONLY_CENTRAL: "find out who made it; if it may be there: `hourmark mirror verify --accept`",
-    AlarmName.NOT_COMPARED: "raise retention.ms, and ask again: what is deleted meanwhile cannot be compared",
-    AlarmName.UNWATCHED: "bring the clusters back: until then nobody knows whether records are lost",
+    AlarmName.CONTENTS_DIFFER: "examine the records that `hourmark mirror verify` names; which other program writes there?",
+    AlarmName.ONLY_CENTRAL: "find out who created it; if it is legitimate: `hourmark mirror verify --accept`",
+    AlarmName.NOT_COMPARED: "raise retention.ms and run it again: records deleted in the meantime cannot be compared",
+    AlarmName.UNWATCHED: "restore the clusters: until then it is unknown whether records are lost",
     AlarmName.NO_TRAFFIC: (
-        "look at the sources of this type; where the canary is silent too, at the delivery "
+        "check the sources of this type; if the canary is silent too, check the delivery "
         "service first"
     ),
-    AlarmName.CANARY_LATE: "look at the step that is named: the ones before it work",
+    AlarmName.CANARY_LATE: "check the named step: the ones before it work",
 }
 
 

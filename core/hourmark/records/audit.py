@@ -131,10 +131,10 @@ class AuditRecord:
         row = decode_any_version((_DATUM, _DATUM_BEFORE_CHECKSUMS, _DATUM_BEFORE_BLANKS), datum)
         promised, checksums = row.pop("promised"), row.pop("checksums", [])
         if any(p["count"] < 1 for p in promised):
-            raise ValueError("it is no record of an audit: it promises nothing of a type")
+            raise ValueError("it is not an audit record: it has an empty promise")
         if len(checksums) not in (0, len(promised)):
             raise ValueError(
-                f"it is no record of an audit: it has {len(promised)} promises and "
+                f"it is not an audit record: it has {len(promised)} promises and "
                 f"{len(checksums)} checksums"
             )
         known: list[int | None] = [int.from_bytes(c, "big") for c in checksums] or [None] * len(

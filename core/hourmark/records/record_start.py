@@ -47,7 +47,7 @@ class RecordStart:
             pattern
         ):
             raise ValueError(
-                r"record_start: a line is looked at alone, so \A, \z, \C and (?-m) mean "
+                r"record_start: each line is matched separately, so \A, \z, \C and (?-m) mean "
                 r"nothing; use ^ and $"
             )
         options = re2.Options()
@@ -65,7 +65,7 @@ class RecordStart:
             raise ValueError(f"record_start: RE2 does not accept it: {reason}") from error
         if self._compiled.programsize > _PROGRAM_MAX:
             raise ValueError(
-                "record_start: the pattern is too large; let it tell less, such as the "
+                "record_start: the pattern is too large; shorten it, for example to the "
                 "beginning of a date alone"
             )
 

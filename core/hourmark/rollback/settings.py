@@ -38,7 +38,7 @@ def unknown_settings(
     if referring and not older.references:
         yield Obstacle(
             name,
-            f"{older.name} takes what {', '.join(referring)} refers to (${{file:…}}, "
+            f"{older.name} takes the references of {', '.join(referring)} (${{file:…}}, "
             f"${{env:…}}) for the text itself",
             "write the values into a configuration of its own, which only its user may read",
         )

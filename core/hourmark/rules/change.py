@@ -45,7 +45,7 @@ def check_change(
         raise UsageError(
             f"{', '.join(sorted(missing))}: in force, but not declared here; their new lines "
             "would become dead letters. "
-            "Declare them, or mean it with --remove"
+            "Declare them, or confirm with --remove"
         )
 
 
@@ -114,4 +114,4 @@ def describe_changes(before: Rules | None, after: Rules) -> str:
         ]
     if before is not None and before.parsing != after.parsing:
         told.append("limits changed")
-    return ", ".join(told) or "nothing that declarations say"
+    return ", ".join(told) or "no change of declarations"

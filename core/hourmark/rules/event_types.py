@@ -246,7 +246,7 @@ def check_declarations(types: list[EventType], sources: list[Source]) -> None:
     """
     known = {t.name: t for t in types}
     if len(known) < len(types) or len({s.name for s in sources}) < len(sources):
-        raise TypeFileError("a type or a source is declared twice; every name stands for one")
+        raise TypeFileError("a type or a source is declared twice; names must be unique")
     if dead_letters.TYPE in known:
         raise TypeFileError(f"the type {dead_letters.TYPE} is built in; name yours otherwise")
     for source in sources:

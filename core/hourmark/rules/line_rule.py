@@ -154,7 +154,9 @@ class LineRule(FrozenModel):
         if self.payload == "pattern":
             self._check_pattern(info.context == DECLARED)
         if self.payload == "text" and self.field is None:
-            raise ValueError("payload = 'text' needs `field`, the name of the field that takes it")
+            raise ValueError(
+                "payload = 'text' requires `field`, the name of the field for the text"
+            )
         if self.payload == "tsv" and not self.columns:
             raise ValueError("payload = 'tsv' needs `columns`, the names of fields in their order")
         if self.payload != "pattern" and self.time_format is not None and self.time_field is None:

@@ -34,7 +34,7 @@ def check_refused_lines(latest: Rules | None, declared: Declarations, *, may_ref
             f"lines that are events now would become dead letters: {'; '.join(refused[:10])}"
             f"{f'; and {len(refused) - 10} more' if len(refused) > 10 else ''}. Nothing was "
             "changed. Declare it so that they are "
-            "accepted, or, once no program writes such lines any more, mean it with "
+            "accepted, or, if no program writes such lines any more, confirm with "
             "--refuse-lines"
         )
 

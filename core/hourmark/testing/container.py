@@ -164,7 +164,7 @@ def read_type_files(types: Path) -> dict[str, bytes]:
     found = {file.name: file.read_bytes() for file in sorted(types.glob("*.toml"))}
     if not found:
         raise UsageError(
-            f"there are no types in {types}; name a folder that `hourmark types check --dir` takes"
+            f"there are no types in {types}; name a folder that `hourmark types check --dir` accepts"
         )
     return found
 

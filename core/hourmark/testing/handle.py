@@ -219,13 +219,13 @@ class Stack:
                 told = error.read().decode(errors="replace")
                 if error.code not in (429, 503):
                     raise Finding(
-                        f"the service refuses events of {event_type}: {error.code} {told}"
+                        f"the service rejects events of {event_type}: {error.code} {told}"
                     ) from error
             except OSError as error:
                 told = str(error)
             if self.clock.monotonic_s() > until:
                 raise Unavailable(
-                    f"the service took no events of {event_type} in {_POST_S:g} s: {told}"
+                    f"the service accepted no events of {event_type} in {_POST_S:g} s: {told}"
                 )
             self.clock.sleep(_AGAIN_S)
 
