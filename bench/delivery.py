@@ -35,7 +35,7 @@ from tests.support.service.live import Serving
 from bench import delivery_shapes, delivery_tailed
 from bench.delivery_bare import write
 from bench.delivery_load import RANGE_BYTES, Posting, event_type, postings, send
-from hourmark.config.loading import Config, home, load_config
+from hourmark.config.loading import Config, load_config, stack_state_dir
 from hourmark.kafka.topic_names import events_topic
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, Source
@@ -57,7 +57,9 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         stack = (
-            Stack.load(home()) if load_state(home()) else Stack.load_or_make(home(), mirror=False)
+            Stack.load(stack_state_dir())
+            if load_state(stack_state_dir())
+            else Stack.load_or_make(stack_state_dir(), mirror=False)
         )
         stack.up()
         self.config: Config = load_config(stack.layout.config_file)
@@ -140,7 +142,7 @@ class Bench:
         )
         storage = self.config.storage.model_copy(update={"root": f"file://{self.folder}/root"})
         mine = self.config.model_copy(update={"etl": etl, "storage": storage})
-        first = Hour.of(time.time_ns() // 1_000_000, mine.parsing.bucket_seconds)
+        first = Hour.containing(time.time_ns() // 1_000_000, mine.parsing.bucket_seconds)
         declared = Declarations(
             [event_type(self.name), DEAD_LETTERS], [Source(name=self.name, types=[self.name])]
         )

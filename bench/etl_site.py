@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from bench.etl_traffic import declared
-from hourmark.config.loading import Config, home, load_config
+from hourmark.config.loading import Config, load_config, stack_state_dir
 from hourmark.config.toml_text import render_toml
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark.kafka.topic_names import events_topic
@@ -35,7 +35,7 @@ class Site:
     """
 
     def __init__(self, home_folder: Path | None = None, *, local: bool = False) -> None:
-        folder = home_folder or home()
+        folder = home_folder or stack_state_dir()
         stack = (
             Stack.load(folder) if load_state(folder) else Stack.load_or_make(folder, mirror=False)
         )

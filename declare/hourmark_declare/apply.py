@@ -21,16 +21,16 @@ from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.kafka.topic_names import AUDIT, HOSTS
 from hourmark.records import audit, host_reports
 from hourmark.records.hours import Hour
-from hourmark.rules.change import check_change, check_sizes, next_rules
+from hourmark.rules.change import check_change, check_record_sizes, next_rules
 from hourmark.rules.event_types import Declarations, EventType
-from hourmark.rules.narrowing import check_lines
+from hourmark.rules.narrowing import check_refused_lines
 from hourmark.rules.revision import (
     KnownSchema,
     Record,
     Rules,
     RulesBook,
-    check_second_meaning,
-    order_of,
+    check_same_meaning,
+    revision_order,
 )
 from hourmark_declare.avro_evolution import why_unreadable
 from hourmark_declare.registry_repair import Registry, repair_registry
@@ -39,7 +39,10 @@ from hourmark_etl.ledger.rules import LedgerRules
 
 _Done = TypeVar("_Done")
 # What services write beside events: asked for by them, registered here.
-_OWN: Final = (KnownSchema.of(AUDIT, audit.SCHEMA), KnownSchema.of(HOSTS, host_reports.SCHEMA))
+_OWN: Final = (
+    KnownSchema.from_schema(AUDIT, audit.SCHEMA),
+    KnownSchema.from_schema(HOSTS, host_reports.SCHEMA),
+)
 
 
 class RulesTopic(Protocol):
@@ -116,17 +119,17 @@ def apply(
     book, _ = _known(outside, first_hour, may_adopt=may_adopt)
     latest, known = book.latest, outside.ledger.schemas()
     check_change(latest, declared, first_hour.length_s, may_remove=may_remove)
-    check_lines(latest, declared, may_refuse=may_refuse)
+    check_refused_lines(latest, declared, may_refuse=may_refuse)
     if samples is not None and not may_refuse:
         events = check_samples(latest, declared, samples)
         outside.say(
             f"{events} of {len(samples.lines)} sample lines of source {samples.source} are events"
         )
-    check_sizes(
+    check_record_sizes(
         next_rules(book, declared, {t.name: 0 for t in declared.types}, first_hour.length_s),
         outside.record_bytes_max,
     )
-    wanted = [*(KnownSchema.of(t.name, t.schema()) for t in declared.types), *_OWN]
+    wanted = [*(KnownSchema.from_schema(t.name, t.schema()) for t in declared.types), *_OWN]
     _check_reads(wanted, known, latest)
     _check_known(outside.registry, known, wanted, latest)
     created = outside.make_topics(declared.types)
@@ -202,13 +205,13 @@ def _known(outside: Outside, first_hour: Hour, *, may_adopt: bool) -> tuple[Rule
 def _adopted(outside: Outside, published: RulesBook, first_hour: Hour, *, may_adopt: bool) -> int:
     book = outside.ledger.book()
     if published.unusable:
-        *_, last = named = sorted(published.unusable, key=order_of)
+        *_, last = named = sorted(published.unusable, key=revision_order)
         raise Finding(
             f"hourmark.types holds revisions that this software cannot read: {', '.join(named)} "
             f"({published.unusable[last]}); a "
             "later one wrote them: upgrade this one"
         )
-    unknown = sorted(published.ids - book.ids, key=order_of)
+    unknown = sorted(published.ids - book.ids, key=revision_order)
     if not unknown:
         return 0
     if book.latest is not None and not may_adopt:
@@ -319,7 +322,7 @@ def _registered(
     for schema in wanted:
         schema_id = ids.get(schema.meaning) or registry.register(schema.topic, schema.schema)
         try:
-            check_second_meaning(
+            check_same_meaning(
                 schema_id, meanings.setdefault(schema_id, schema.meaning), schema.meaning
             )
         except ValueError as error:

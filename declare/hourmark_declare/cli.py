@@ -11,7 +11,7 @@ import click
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import Declarations
 from hourmark_declare.folder import declarations, dir_option
@@ -71,7 +71,7 @@ def check(config: Config, folder: Path | None, live: bool, since: str, as_json: 
         found = (
             {} if again is None else {"dead_letters": [dataclasses.asdict(kind) for kind in again]}
         )
-        say_json(
+        print_json(
             {
                 "types": [t.name for t in declared.types],
                 "sources": [s.name for s in declared.sources],
@@ -164,7 +164,7 @@ def apply(
             outside, declared, first, may_remove=remove, may_refuse=refuse_lines, samples=samples
         )
     if as_json:
-        say_json(dataclasses.asdict(applied))
+        print_json(dataclasses.asdict(applied))
     else:
         click.echo(f"rules revision {applied.revision} is in force for {len(declared.types)} types")
 
@@ -195,7 +195,7 @@ def repair(config: Config, adopt: bool, first_hour: str | None, as_json: bool) -
     with servers(config, _say) as outside:
         repaired = repair_types(outside, first_hour_of(config, first_hour), may_adopt=adopt)
     if as_json:
-        say_json(dataclasses.asdict(repaired))
+        print_json(dataclasses.asdict(repaired))
     else:
         click.echo(
             f"rules revision {repaired.revision} is in force"
@@ -227,7 +227,7 @@ def list_types(config: Config, as_json: bool) -> None:
         for name, t in sorted(rules.types.items())
     ]
     if as_json:
-        say_json({"revision": rules.id, "types": rows, "sources": sorted(rules.sources)})
+        print_json({"revision": rules.id, "types": rows, "sources": sorted(rules.sources)})
         return
     click.echo(f"rules revision {rules.id}; sources: {', '.join(sorted(rules.sources)) or 'none'}")
     for row in rows:
@@ -244,7 +244,11 @@ def first_hour_of(config: Config, label: str | None, *, is_new: bool = False) ->
     length_s = config.parsing.bucket_seconds
     wanted = label or (config.types.first_hour if is_new else None)
     try:
-        return Hour.parse(wanted, length_s) if wanted else Hour.of(SystemClock().now_ms(), length_s)
+        return (
+            Hour.parse(wanted, length_s)
+            if wanted
+            else Hour.containing(SystemClock().now_ms(), length_s)
+        )
     except ValueError as error:
         raise UsageError(f"{'--first-hour' if label else 'types.first_hour'}: {error}") from error
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from hourmark.errors import TypeFileError
-from hourmark.rules.event_types import Declarations, read_folder
+from hourmark.rules.event_types import Declarations, read_declarations
 from hourmark.rules.revision import TypeVersion
 from hourmark_delivery_service.parsing.compiled import CompiledType
 
@@ -23,7 +23,7 @@ def declarations(folder: Path) -> Declarations:
     """What the folder declares, tried as the delivery service will use it; TypeFileError says what
     it could not.
     """
-    declared = read_folder(folder)
+    declared = read_declarations(folder)
     problems = [
         problem
         for t in declared.types

@@ -15,9 +15,9 @@ import click
 from click.core import ParameterSource
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import Limits
+from hourmark.config.groups import EventTimeLimits
 from hourmark.errors import UsageError
-from hourmark.printing import called, json_option, say_json
+from hourmark.printing import json_option, launcher_command, print_json
 from hourmark.process.durable import write_durably
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.hours import Hour
@@ -131,7 +131,7 @@ def init(
         else files_of(proposals, out.absolute(), choices)
     )
     if as_json:
-        say_json(
+        print_json(
             {
                 "proposals": [_as_json(p) for p in proposals],
                 "files": {str(out / path): text for path, text in written.items()},
@@ -145,7 +145,7 @@ def init(
     if yes or (not as_json and _asked()):
         _write(out, written, joins=there is not None)
         click.echo(
-            f"written to {out}; what runs it: {called()} {shlex.join(['run', *_named(out)])}",
+            f"written to {out}; what runs it: {launcher_command()} {shlex.join(['run', *_named(out)])}",
             err=True,
         )
     elif not as_json:
@@ -184,7 +184,7 @@ def _show(proposals: Sequence[Proposal], choices: Choices, begun: Hour | None) -
             )
             click.echo(f"  its first: {event[:300]}")
     days = lateness_seconds(proposals, choices.now_ms) // 86_400
-    default = days * 86_400 <= Limits().lateness_seconds
+    default = days * 86_400 <= EventTimeLimits().lateness_seconds
     click.echo(
         f"lines may be {days} days old, "
         f"{'which is the default' if default else 'for the oldest that is there'}"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hourmark.avro.framing import unix_ms
 from hourmark.errors import UsageError
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.rules.event_types import Declarations
 from hourmark.rules.revision import Rules
 from hourmark_declare.trying import Place, Trial
@@ -122,11 +122,11 @@ def _now(trial: Trial, names: Sequence[str], letter: Mapping[str, Any]) -> tuple
         return UNKNOWN, f"posted by a program, not read from a file: {letter['detail']}"
     if source not in names:
         near = difflib.get_close_matches(source, names, n=1)
-        return Reason.UNKNOWN_SOURCE.value, f"no source {source} is declared here" + (
+        return DeadLetterReason.UNKNOWN_SOURCE.value, f"no source {source} is declared here" + (
             f"; is {near[0]} meant?" if near else ""
         )
-    if reason == Reason.LINE_TOO_LONG.value or not (
-        letter["raw"] or reason == Reason.EMPTY_LINE.value
+    if reason == DeadLetterReason.LINE_TOO_LONG.value or not (
+        letter["raw"] or reason == DeadLetterReason.EMPTY_LINE.value
     ):
         return UNKNOWN, f"the line is not at hand: {letter['detail']}"
     place = Place(observed_at_ms=unix_ms(letter["event_time"]), zone="UTC", host=letter["host"])

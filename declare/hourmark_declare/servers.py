@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from hourmark.avro.registry import SchemaRegistry
-from hourmark.config.groups import Kafka
+from hourmark.config.groups import KafkaSettings
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Cluster
 from hourmark.kafka.topic_setup import ensure_topics
 from hourmark.rules.event_types import EventType
 from hourmark.rules.revision import Record, Rules, RulesBook
-from hourmark.rules.rules_topic import publish, read_rules
+from hourmark.rules.rules_topic import publish_rules, read_rules
 from hourmark_declare.apply import Outside
 from hourmark_declare.topics import central_topics, edge_topics
 from hourmark_etl.ledger.existing import ledger_to_begin
@@ -22,7 +22,7 @@ from hourmark_etl.ledger.rules import LedgerRules
 class EdgeTopic:
     """The topic `hourmark.types` of the edge cluster."""
 
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, kafka: KafkaSettings) -> None:
         self._cluster, self._bytes_max = kafka.edge, kafka.max_message_bytes
 
     def read(self) -> RulesBook:
@@ -31,7 +31,7 @@ class EdgeTopic:
 
     def publish(self, records: Sequence[Record]) -> None:
         """Return once all in-sync replicas have them."""
-        publish(self._cluster, records, self._bytes_max)
+        publish_rules(self._cluster, records, self._bytes_max)
 
 
 @contextlib.contextmanager

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from hourmark.avro.datum import Datum
 from hourmark.avro.framing import ENVELOPE_NAMES, unframe
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.errors import UsageError
-from hourmark.printing import plain
+from hourmark.printing import to_json_value
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.ranges import ByteRange
 from hourmark.rules.event_types import Declarations, Source
@@ -94,7 +94,7 @@ class Trial:
         versions = {
             t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(declared.types, 1)
         }
-        limits = Parsing(**declared.limits.model_dump())
+        limits = ParsingSettings(**declared.limits.model_dump())
         return cls(
             Rules(
                 sequence=1,
@@ -155,11 +155,11 @@ def _range(place: Place, source: str, rules: str, start: int, size: int) -> Byte
 def _tried(number: int, event_type: str, row: dict[str, Any]) -> Tried:
     if event_type == DEAD_LETTERS:
         return Tried(line=number, type=event_type, reason=row["reason"], detail=row["detail"])
-    own = {name: plain(value) for name, value in row.items() if name not in ENVELOPE_NAMES}
+    own = {name: to_json_value(value) for name, value in row.items() if name not in ENVELOPE_NAMES}
     return Tried(
         line=number,
         type=event_type,
-        time=str(plain(row["event_time"])),
+        time=str(to_json_value(row["event_time"])),
         host=row["host"],
         fields=own,
     )

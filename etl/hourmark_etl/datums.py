@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hourmark.avro.datum_check import NO_PROGRAM, REASONS, Verdict, check_datums
+from hourmark.avro.datum_check import NO_PROGRAM, REASONS, DatumVerdict, check_datums
 from hourmark_etl.arrow import Int32s, UInt8s
 
 
@@ -18,7 +18,7 @@ def reason_of(verdict: int, schema_id: int) -> str:
     """Return why a datum with this verdict, which is not `VALID`, cannot be in a bucket."""
     if verdict == NO_PROGRAM:
         return f"its schema id {schema_id} stands for no schema of its type that the ledger knows"
-    return REASONS[Verdict(verdict)]
+    return REASONS[DatumVerdict(verdict)]
 
 
 def datum_verdicts(

@@ -412,7 +412,7 @@ class OriginHourSums:
 @dataclasses.dataclass(frozen=True)
 class Lacking:
     """Ranges whose rows closed buckets may lack, or may hold in two readings; see
-    `hourmark.records.manifest.Lacks`.
+    `hourmark.records.manifest.MissingRanges`.
     """
 
     ranges: tuple[str, ...] = ()  # range ids, hex

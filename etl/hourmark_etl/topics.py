@@ -8,15 +8,15 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from hourmark.config.groups import Kafka
+from hourmark.config.groups import KafkaSettings
 from hourmark.kafka.clients import Cluster, Partition, TopicInfo
 from hourmark.kafka.topic_names import (
     AUDIT,
     HOSTS,
     central_topic,
     edge_topic,
+    event_type_of_topic,
     events_topic,
-    type_of,
 )
 from hourmark_etl.errors import EtlStop
 from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, Position
@@ -32,7 +32,7 @@ class CentralTopics:
     types: Mapping[str, str]
 
     @classmethod
-    def of(cls, kafka: Kafka, types: Collection[str] = ()) -> CentralTopics:
+    def of(cls, kafka: KafkaSettings, types: Collection[str] = ()) -> CentralTopics:
         """The control topics, and those of these types, of every site."""
         first = kafka.edge_alias if kafka.mirrored else None
         aliases = {FIRST_SITE: first, **{alias: alias for alias in kafka.further_edges}}
@@ -82,7 +82,7 @@ class CentralTopics:
 
     def type_of(self, topic: str) -> str | None:
         """The type whose central topic this is; None for a control topic."""
-        return type_of(self.at_edge(topic))
+        return event_type_of_topic(self.at_edge(topic))
 
 
 def new_positions(

@@ -17,7 +17,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import Unavailable, UsageError
 from hourmark.log import set_up_logging
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark.process.stopping import stop_on_signals
 from hourmark.state_folder import StateFolder
 from hourmark_mirror.lag import measure
@@ -141,7 +141,7 @@ def lag(config: Config, as_json: bool) -> None:
             {**dataclasses.asdict(entry), "records": entry.records, "overtaken": entry.overtaken}
             for entry in lags
         ]
-        say_json({"records": total, "stale": stale, "overtaken": overtaken, "partitions": rows})
+        print_json({"records": total, "stale": stale, "overtaken": overtaken, "partitions": rows})
         return
     click.echo(
         f"{'topic-partition':<50} {'edge end':>12} {'mirror':>12} {'lag':>12} {'central end':>12}"
@@ -224,7 +224,7 @@ def verify(
 
     def tell(verdict: Verdict) -> None:
         if as_json:
-            say_json(as_object(verdict))
+            print_json(as_object(verdict))
         else:
             click.echo("\n".join(as_lines(verdict)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hourmark.commands.component_status import ComponentStatus, State, must_listen
+from hourmark.commands.component_status import ComponentState, ComponentStatus, check_listening
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.state_folder import StateFolder
@@ -15,19 +15,19 @@ def mirror(config: Config, now_ms: int) -> ComponentStatus:
     """By the lock of its work folder, and by its positions on the central cluster."""
     if not config.kafka.mirrored:
         return ComponentStatus(
-            State.NOT_RUNNING, "one cluster is both edge and central: there is none"
+            ComponentState.NOT_RUNNING, "one cluster is both edge and central: there is none"
         )
     pid = StateFolder(config.mirror.work_dir, "mirror").holder()
     try:
-        must_listen(config.kafka.edge, "edge")
-        must_listen(config.kafka.central_cluster, "central")
+        check_listening(config.kafka.edge, "edge")
+        check_listening(config.kafka.central_cluster, "central")
         said = copied(measure(config))
     except Unavailable as error:
         said = str(error)
     return (
-        ComponentStatus(State.NOT_RUNNING, said)
+        ComponentStatus(ComponentState.NOT_RUNNING, said)
         if pid is None
-        else ComponentStatus(State.RUNNING, said, pid, now_ms)
+        else ComponentStatus(ComponentState.RUNNING, said, pid, now_ms)
     )
 
 

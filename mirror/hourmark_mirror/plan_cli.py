@@ -11,10 +11,10 @@ from typing import NamedTuple
 import click
 
 from hourmark.config.loading import Config, config_option
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.kafka.topic_names import events_topic
 from hourmark.log import set_up_logging
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark_mirror.run.group import Group, group_of
 from hourmark_mirror.run.process import installed_version
 from hourmark_mirror.settings.properties import TARGET_ALIAS, properties
@@ -54,7 +54,7 @@ def status(config: Config, as_json: bool) -> None:
     sites = Sites(config)
     group = group_of(sites.central.settings, sites.alias)
     if as_json:
-        say_json(as_object(sites.alias, group, installed_version(config.mirror.classpath)))
+        print_json(as_object(sites.alias, group, installed_version(config.mirror.classpath)))
         return
     click.echo("\n".join(as_lines(sites.alias, group, installed_version(config.mirror.classpath))))
 
@@ -76,7 +76,7 @@ def as_object(site: str, group: Group, installed: str) -> dict[str, object]:
         "leader": group.workers.leader.address or None,
         "installed_version": installed or None,
         "running": states,
-        "settings": shown(dict(sorted(group.settings.items()))),
+        "settings": redact_setting(dict(sorted(group.settings.items()))),
     }
 
 
@@ -96,7 +96,8 @@ def as_lines(site: str, group: Group, installed: str) -> Iterator[str]:
             yield f"  {name:<30} {s.state:<10} {s.worker}  {s.version}{cause}"
     yield "settings in force:"
     yield from (
-        f"  {name} = {shown(value, name)}" for name, value in sorted(group.settings.items())
+        f"  {name} = {redact_setting(value, name)}"
+        for name, value in sorted(group.settings.items())
     )
 
 
@@ -117,7 +118,7 @@ def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
     set_up_logging(config.log_level)
     found = _plan(config, topics).found
     if as_json:
-        say_json({"ok": not found, "differences": [d.as_object() for d in found]})
+        print_json({"ok": not found, "differences": [d.as_object() for d in found]})
     else:
         click.echo("\n".join(plan_lines(found)))
     sys.exit(1 if found else 0)
@@ -149,7 +150,7 @@ def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> 
     mend(config, planned.sites, to_do)
     left = _plan(config, topics).found if to_do else planned.found
     if as_json:
-        say_json(
+        print_json(
             {
                 "ok": not left,
                 "applied": [d.as_object() for d in to_do],
@@ -171,7 +172,7 @@ def _plan(config: Config, topics: Sequence[str]) -> _Plan:
     found += version_differs(
         installed_version(config.mirror.classpath), (s.version for s in group.states.values())
     )
-    if group.workers.cut_in_two:
+    if group.workers.is_split:
         leader = group.workers.leader.address
         found.append(
             Difference(

@@ -24,9 +24,9 @@ from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Offset, Partition
 from hourmark.kafka.compacted_topic import append_all, read_topic
-from hourmark.kafka.mirror import apply, keys, positions_topic, workers
+from hourmark.kafka.mirror import apply_positions, position_keys, positions_topic, read_workers
 from hourmark.log import set_up_logging
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark_mirror.plan_cli import selected, topic_option
 from hourmark_mirror.settings.sites import Sites
 from hourmark_mirror.verify.checks import Checks
@@ -72,10 +72,10 @@ def kept(sites: Sites, selected: Callable[[str], bool]) -> list[Kept]:
         sites.central.settings, positions_topic(sites.alias), cluster_name="central"
     )
     positions: dict[Partition, Offset] = {}
-    apply(positions, records, sites.alias)
+    apply_positions(positions, records, sites.alias)
     there = set(sites.partitions())  # after the positions: a lag below 0 is never a race
     ends = sites.edge.ends([p for p in positions if p in there])
-    by_key = keys(records, sites.alias)
+    by_key = position_keys(records, sites.alias)
     return [
         Kept(p, position, ends.get(p), by_key[p])
         for p, position in sorted(positions.items())
@@ -101,7 +101,7 @@ def stale(found: Iterable[Kept]) -> list[Kept]:
 
 def refuse_beside_workers(sites: Sites) -> None:
     """UsageError where somebody runs this mirror."""
-    if there := workers(sites.central, sites.alias).hosts:
+    if there := read_workers(sites.central, sites.alias).hosts:
         raise UsageError(
             f"{len(there)} workers of this mirror are in its group, on {', '.join(there)}: they "
             "would go on from the positions "
@@ -161,7 +161,11 @@ def forget(sites: Sites, chosen: Iterable[Kept]) -> None:
     refuse_beside_workers(sites)
     records = [(one.key.decode(), None) for one in chosen]
     append_all(
-        sites.central.settings, positions_topic(sites.alias), records, _KEY_BYTES_MAX, as_java=True
+        sites.central.settings,
+        positions_topic(sites.alias),
+        records,
+        _KEY_BYTES_MAX,
+        java_partitioning=True,
     )
 
 
@@ -215,7 +219,7 @@ def reset_offsets(
     if chosen:
         begin_anew(config.mirror.work_dir, sites, chosen)
     if as_json:
-        say_json({"reset": [one.as_object() for one in chosen]})
+        print_json({"reset": [one.as_object() for one in chosen]})
     elif chosen:
         click.echo("\n".join(f"reset  {one}" for one in chosen))
         click.echo(

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hourmark.config.loading import Config
-from hourmark.rollback.obstacle import NothingHere, Obstacle
-from hourmark.rollback.version import Older
+from hourmark.rollback.obstacle import NothingToCheck, Obstacle
+from hourmark.rollback.version import OlderVersion
 from hourmark_mirror.verify.checks import CHECKS, Checks
 
 
-def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
+def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
     """Alarms that stand.
 
     A version that does not keep them reads the file, and writes it without them.
     """
     if not config.kafka.mirrored:
-        raise NothingHere("nothing is mirrored (kafka.central)")
+        raise NothingToCheck("nothing is mirrored (kafka.central)")
     if not (config.mirror.work_dir / CHECKS).exists():
-        raise NothingHere(
+        raise NothingToCheck(
             f"a mirror remembers nothing at {config.mirror.work_dir / CHECKS} (mirror.work_dir)"
         )
     alarms = Checks(config.mirror.work_dir, "").alarms

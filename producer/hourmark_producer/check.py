@@ -24,10 +24,10 @@ from typing import Final, Literal
 
 from hourmark.clock import Clock
 from hourmark.config.groups import TailedSource
-from hourmark.config.groups import Tailer as TailerConfig
-from hourmark.config.redaction import shown
+from hourmark.config.groups import TailerSettings as TailerConfig
+from hourmark.config.redaction import redact_setting
 from hourmark.errors import ConfigError, HourmarkError
-from hourmark.process.certificates import load_cas, load_pair
+from hourmark.process.certificates import load_ca_certificates, load_certificate
 from hourmark.state_folder import StateFolder
 from hourmark_producer.checkpoint.generations import owner
 from hourmark_producer.checkpoint.installation import CHECKPOINT
@@ -59,9 +59,9 @@ def check_received(config: TailerConfig, listened: frozenset[str] = frozenset())
         (one.input or "").startswith("syslog+tls") for one in config.sources
     ):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        load_pair(context, _TLS, config.syslog.tls.certificate, config.syslog.tls.key)
+        load_certificate(context, _TLS, config.syslog.tls.certificate, config.syslog.tls.key)
         if config.syslog.tls.client_ca is not None:
-            load_cas(context, f"{_TLS}.client_ca", config.syslog.tls.client_ca)
+            load_ca_certificates(context, f"{_TLS}.client_ca", config.syslog.tls.client_ca)
     for source in config.sources:
         if source.input is None or source.input in listened:
             continue
@@ -258,7 +258,7 @@ def _some(names: list[str]) -> str:
 
 def _services(config: TailerConfig, clock: Clock) -> Iterator[Checked]:
     for url in config.service_urls:
-        subject = f"service {shown(url)}"
+        subject = f"service {redact_setting(url)}"
         try:
             link = ServiceLink(config.model_copy(update={"service_urls": [url]}), clock)
         except ConfigError as error:

@@ -13,13 +13,19 @@ from pathlib import Path
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import Tailer as TailerConfig
-from hourmark.config.loading import Config, config_file_option, load_config, name_file, named_config
+from hourmark.config.groups import TailerSettings as TailerConfig
+from hourmark.config.loading import (
+    Config,
+    config_arguments,
+    config_file_option,
+    load_config,
+    remember_config_file,
+)
 from hourmark.config.redaction import redact
 from hourmark.errors import UsageError
 from hourmark.log import set_up_logging
-from hourmark.printing import json_option, printable, say_json
-from hourmark.process.allocator import give_back_large_blocks, give_back_what_is_free, use_one_arena
+from hourmark.printing import json_option, print_json, printable
+from hourmark.process.allocator import release_large_blocks, trim_heap, use_one_arena
 from hourmark.process.stopping import release_reloads, stop_on_signals
 from hourmark_producer.check import check, check_reload
 from hourmark_producer.checkpoint.installation import REREAD_REPEATS, locked, open_installation
@@ -36,7 +42,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @click.group(invoke_without_command=True)
-@config_file_option("config_file", callback=name_file)
+@config_file_option("config_file", callback=remember_config_file)
 @click.option(
     "--check",
     "only_check",
@@ -118,7 +124,7 @@ def tail(
 
 
 @tail.command()
-@config_file_option("config_file", callback=name_file)
+@config_file_option("config_file", callback=remember_config_file)
 @click.option(
     "--all",
     "every_file",
@@ -144,7 +150,7 @@ def status(
     config = load_config(config_file or group.params.get("config_file"))
     found = status_of(config.tailer.state_dir, [source.name for source in config.tailer.sources])
     if as_json:
-        say_json(dataclasses.asdict(found))
+        print_json(dataclasses.asdict(found))
     else:
         click.echo("\n".join(map(printable, as_text(found, every_file=every_file))))
     if found.attention:
@@ -161,7 +167,7 @@ def _run(
     set_up_logging(config.log_level)
     settings = checked(config.tailer)
     use_one_arena()
-    give_back_large_blocks()
+    release_large_blocks()
     stop = threading.Event()
     clock = SystemClock()
     reloading = Reloading(
@@ -192,7 +198,7 @@ def _run(
             # modules live as long as the tailer: looking through them again and again took 2 % of
             # its CPU
             gc.freeze()
-            give_back_what_is_free()
+            trim_heap()
             with answering(tailer, settings.metrics_host, settings.metrics_port):
                 summary = tailer.run(stop, drain=drain, once_s=once_s)
         finally:
@@ -214,7 +220,7 @@ def _check(config: Config, *, as_json: bool) -> None:
     ]
     ok = not any(answer.level == "error" for answer in answers)
     if as_json:
-        say_json({"ok": ok, "checks": [dataclasses.asdict(answer) for answer in answers]})
+        print_json({"ok": ok, "checks": [dataclasses.asdict(answer) for answer in answers]})
     else:
         for answer in answers:
             click.echo(printable(f"{answer.level:<8} {answer.subject}: {answer.said}"))
@@ -224,7 +230,7 @@ def _check(config: Config, *, as_json: bool) -> None:
 
 def _left_waiting(settings: TailerConfig) -> str:
     """What a stop without a goodbye means for buckets, and what ends it."""
-    drain = shlex.join(["hourmark", "tail", "--drain", *named_config()])
+    drain = shlex.join(["hourmark", "tail", "--drain", *config_arguments()])
     return (
         "stopped without a goodbye: hours that "
         f"{', '.join(source.name for source in settings.sources)} may carry wait for this "
@@ -241,7 +247,7 @@ def _show(summary: Summary, *, as_json: bool) -> None:
             "%s ends with %d bytes that are no whole line; they wait for its end", path, count
         )
     if as_json:
-        say_json(dataclasses.asdict(summary))
+        print_json(dataclasses.asdict(summary))
         return
     click.echo(
         f"{summary.bytes} bytes in {summary.ranges} ranges acknowledged: {summary.events} "

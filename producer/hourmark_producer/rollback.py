@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hourmark.config.loading import Config
-from hourmark.rollback.obstacle import NothingHere, Obstacle
-from hourmark.rollback.version import Older
+from hourmark.rollback.obstacle import NothingToCheck, Obstacle
+from hourmark.rollback.version import OlderVersion
 from hourmark.state_folder import StateFolder
 from hourmark_producer.checkpoint.installation import CHECKPOINT
 from hourmark_producer.checkpoint.peek import KnownFile, opened, peek
@@ -21,14 +21,14 @@ _END_IN_ORDER = (
 )
 
 
-def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
+def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
     """Of the checkpoint of `tailer.state_dir`.
 
     NothingHere; UsageError, Unavailable where it cannot be read.
     """
     path = config.tailer.state_dir / CHECKPOINT
     if not path.exists():
-        raise NothingHere(f"there is no checkpoint at {path} (tailer.state_dir)")
+        raise NothingToCheck(f"there is no checkpoint at {path} (tailer.state_dir)")
     where = str(path)
     if (pid := StateFolder(config.tailer.state_dir, "tailer").holder()) is not None:
         yield Obstacle(
@@ -61,7 +61,7 @@ def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
 
 
 def _of_files(
-    config: Config, where: str, files: list[KnownFile], older: Older
+    config: Config, where: str, files: list[KnownFile], older: OlderVersion
 ) -> Iterator[Obstacle]:
     packed = [file.path for file in files if file.path.endswith(PACKED)]
     vanished = [

@@ -7,9 +7,9 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hourmark.config.groups import TailedSource
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
-from hourmark.records.ranges import range_fields
+from hourmark.records.ranges import encode_range_fields
 from hourmark_producer.cut.sources import NAMES
 from hourmark_producer.history import beginnings
 from hourmark_producer.receive.inputs import check_inputs
@@ -44,7 +44,7 @@ def checked(settings: TailerConfig) -> TailerConfig:
         _check_cri(source, where)
         beginnings.check(source, where)
         try:
-            range_fields(source.fields)
+            encode_range_fields(source.fields)
         except ValueError as error:
             raise ConfigError(f"{where}.fields: {error}") from error
         try:
@@ -84,7 +84,7 @@ def _check_cri(source: TailedSource, where: str) -> None:
             "by each line"
         )
     try:
-        range_fields(source.fields | dict.fromkeys(NAMES, "x" * 253))
+        encode_range_fields(source.fields | dict.fromkeys(NAMES, "x" * 253))
     except ValueError as error:
         raise ConfigError(f"{where}.fields, with those of containers: {error}") from error
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import Finding, HourmarkError, Unavailable
 from hourmark.records.host_reports import SourceReport
 from hourmark_producer.checkpoint.books import Balance, balances_now

@@ -22,7 +22,7 @@ from tests.support.known import known
 from tests.support.simulator.truth import FIRST_HOUR, TYPES, make_template
 from tests.support.simulator.world import World
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.process.alarms import Alarm, AlarmName
 from hourmark.records.audit import AuditRecord, Promise
 from hourmark.records.host_reports import HostReport, SourceReport
@@ -50,7 +50,7 @@ RULES: Final = Rules(
     sequence=3,
     types={"click": TypeVersion(CLICK, 1)},
     sources={"app": Source(name="app", types=["click"])},
-    parsing=Parsing(),
+    parsing=ParsingSettings(),
     parser=ParserVersion(1, "2026.6"),
 )
 AUDIT_RECORD: Final = AuditRecord(

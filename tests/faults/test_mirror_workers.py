@@ -27,7 +27,7 @@ from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.kafka.clients import Cluster, client_settings
-from hourmark.kafka.mirror import MirrorPositions, reached
+from hourmark.kafka.mirror import MirrorPositions, partitions_behind
 from hourmark.kafka.topic_names import central_topic
 from hourmark.process.alarms import AlarmName
 from hourmark_infra.stack import Stack
@@ -80,7 +80,7 @@ def copying(pair: Pair, what: str, *, more: int = MORE) -> float:
     )
     with contextlib.closing(MirrorPositions(pair.central, pair.alias)) as positions:
         wait_for(
-            lambda: not reached(ends, starts, positions.refresh()),
+            lambda: not partitions_behind(ends, starts, positions.refresh()),
             f"all is copied {what}",
             WITHIN_S,
             0.2,

@@ -25,7 +25,7 @@ from tests.support.tailer.spooled import spooled
 
 from hourmark.process.alarms import Alarm, AlarmName
 from hourmark.records.manifest import Manifest
-from hourmark.rollback.settings import not_known
+from hourmark.rollback.settings import is_unknown
 from hourmark.rollback.version import VERSIONS
 from hourmark.rules.event_types import DEAD_LETTERS, EventType
 from hourmark.rules.line_rule import LineRule
@@ -75,7 +75,7 @@ def read_marker(ask: Ask, told: Manifest) -> Any:
         from hourmark.records.manifest import Manifest
         told = Manifest.decode(given.encode()).events
     """
-    return ask(lines, told.sealed().encode().decode())
+    return ask(lines, told.with_own_digest().encode().decode())
 
 
 def test_a_marker_that_vouches_for_itself_is_read(ask: Ask) -> None:
@@ -245,7 +245,7 @@ def test_settings_that_it_does_not_know_are_those_that_it_refuses(ask: Ask) -> N
         told = sorted(names(Config))
     """
     known = set(ask(lines, None))
-    unknown = {name for name in setting_names() if not_known(name, OLDER)}
+    unknown = {name for name in setting_names() if is_unknown(name, OLDER)}
     assert unknown == set(setting_names()) - known
 
 

@@ -34,7 +34,7 @@ from tests.support.mirrored import (
 )
 from tests.support.waiting import wait_for
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.clock import SystemClock
 from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
@@ -131,13 +131,13 @@ def test_an_event_is_traced_from_either_side_of_the_mirror_and_by_its_id(sites: 
     now_ms, event_type = SystemClock().now_ms(), topic("traced").removeprefix("events.")
     ids = [LineIds("a" * 32, "b" * 32, 0).make(now_ms, n, b"line") for n in range(20)]
     records = [
-        (RecordKey(i, tracing.RANGE).encode(), frame(1) + tracing.datum(tracing.event(i)))
+        (RecordKey(i, tracing.RANGE).encode(), framing_header(1) + tracing.datum(tracing.event(i)))
         for i in ids
     ]
     sites.produce("traced", records, partition=1)
     sites.verified("traced")
     topics = Topics(sites.config.kafka, print, now_ms=now_ms)
-    kept = tracing.Servers(event_type=event_type, frontier=Hour.of(now_ms, 60))
+    kept = tracing.Servers(event_type=event_type, frontier=Hour.containing(now_ms, 60))
     walk = Walk(topics, kept, 60, Window(since_ms=0, until_ms=now_ms + 900_000))
     facts = walk.of(OfRecord(topic("traced"), 1, 7))
     copy = found(facts.central)

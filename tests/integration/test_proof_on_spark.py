@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.support.proving import FIRST, TYPE, Range, Site
 from tests.support.rules import put_rules
 
-from hourmark.config.groups import Etl, Storage
+from hourmark.config.groups import EtlSettings, StorageSettings
 from hourmark.config.loading import Config
 from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.closing.runner import OnSpark
@@ -50,14 +50,14 @@ def test_a_join_on_spark_finds_what_is_missing_and_what_is_unaudited(
 ) -> None:
     ledger = f"sqlite:///{tmp_path}/ledger.sqlite"
     put_rules(
-        Config(etl=Etl(ledger=ledger)),
+        Config(etl=EtlSettings(ledger=ledger)),
         [EventType(name=TYPE, fields=[{"name": "n", "type": "long"}])],
         [Source(name="app", types=[TYPE])],
         FIRST,
     )
     database = Database(ledger)
     at = Site(
-        open_storage(Storage(root=f"file://{tmp_path}/root")),
+        open_storage(StorageSettings(root=f"file://{tmp_path}/root")),
         database,
         ranges_here_max,
         64,

@@ -60,7 +60,7 @@ def unknown_is_an_offset(patch: Patch) -> None:
 
     patch.setattr(FakeCluster, "_offsets", offsets)
     patch.setattr(
-        "hourmark_etl.closing.cut.edge.ahead", lambda ends, positions: []
+        "hourmark_etl.closing.cut.edge.partitions_ahead", lambda ends, positions: []
     )  # it would stumble over them
     patch.setattr(
         "hourmark_etl.closing.cut.clusters.hold_promises", lambda *_: None

@@ -19,7 +19,7 @@ from sqlalchemy import select, update
 from tests.simulation.histories import WEIGHTS, first_broken
 from tests.support.simulator.world import World
 
-from hourmark.avro.datum_check import Verdict
+from hourmark.avro.datum_check import DatumVerdict
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.manifest import Manifest
 from hourmark_etl import datums
@@ -96,7 +96,7 @@ def no_cross_bucket(patch: pytest.MonkeyPatch) -> None:
 
 def mirror_gap(patch: pytest.MonkeyPatch) -> None:
     """Source retention overtakes the mirror, which skips ahead, and nobody compares log starts."""
-    patch.setattr("hourmark_etl.closing.cut.edge.gaps", lambda previous, starts: [])
+    patch.setattr("hourmark_etl.closing.cut.edge.find_gaps", lambda previous, starts: [])
 
 
 def zombie_closer(patch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def ids_not_compared(patch: pytest.MonkeyPatch) -> None:
 
     def verdicts(*of: Any) -> npt.NDArray[np.uint8]:
         found = real(*of)
-        return np.where(found == Verdict.OTHER_ID, np.uint8(Verdict.VALID), found)
+        return np.where(found == DatumVerdict.OTHER_ID, np.uint8(DatumVerdict.VALID), found)
 
     patch.setattr("hourmark_etl.staging.records.datum_verdicts", verdicts)
 

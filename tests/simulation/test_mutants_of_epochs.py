@@ -14,7 +14,7 @@ from tests.support.rebuilding import lose_ledger, staged_files
 from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR
 from tests.support.simulator.world import World
 
-from hourmark.kafka.partitions_reader import Start
+from hourmark.kafka.partitions_reader import StartOffset
 from hourmark.kafka.topic_names import AUDIT, events_topic
 from hourmark_etl.model import Position
 
@@ -82,8 +82,8 @@ def epoch_of_the_position(patch: Patch) -> None:
     leader.
     """
 
-    def begin(p: Position, _: int) -> Start:
-        return Start(p.next_offset, p.leader_epoch)
+    def begin(p: Position, _: int) -> StartOffset:
+        return StartOffset(p.next_offset, p.leader_epoch)
 
     patch.setattr("hourmark_etl.staging.plan.begin_of", begin)
 

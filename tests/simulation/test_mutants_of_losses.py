@@ -34,7 +34,7 @@ from tests.support.simulator.world import World
 
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, CONTROL, central_topic, events_topic
-from hourmark.records.manifest import MARKER, Previous
+from hourmark.records.manifest import MARKER, PreviousMarker
 from hourmark_etl.closing import publishing, sealing
 from hourmark_etl.closing.proof import evidence
 from hourmark_etl.closing.proof.proof import Proof
@@ -199,8 +199,8 @@ def follows_nothing(patch: Patch) -> None:
     """Where the marker before is gone, the next one is the first of its type."""
     real = publishing.previous_of
 
-    def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
-        before = f"{frontier.hour.before().bucket_path(frontier.event_type)}/{MARKER}"
+    def previous_of(storage: Storage, frontier: Frontier) -> PreviousMarker | None:
+        before = f"{frontier.hour.previous().bucket_path(frontier.event_type)}/{MARKER}"
         return real(storage, frontier) if storage.exists(before) else None
 
     patch.setattr("hourmark_etl.closing.publishing.previous_of", previous_of)

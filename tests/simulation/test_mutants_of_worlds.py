@@ -90,7 +90,7 @@ def promises_lost_everywhere(world: World) -> None:
     lose(world)
     world.judge.given_up |= world.producers.events.keys()
     for _ in range(2):
-        polls(world, Hour.of(world.clock.now_ms()))
+        polls(world, Hour.containing(world.clock.now_ms()))
         with contextlib.suppress(UsageError):  # all closed
             put_overrides(world.database, 3600, "lost", "ada", world.clock.now_ms())
         polls(world)

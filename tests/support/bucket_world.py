@@ -16,9 +16,9 @@ import fastavro
 from tests.support.records import TOPIC, kafka_table, seal, stage_plan
 from tests.support.records import frontier as open_frontier
 
-from hourmark.avro.framing import event_schema, frame
-from hourmark.config.groups import Etl
-from hourmark.config.groups import Storage as Settings
+from hourmark.avro.framing import event_schema, framing_header
+from hourmark.config.groups import EtlSettings
+from hourmark.config.groups import StorageSettings as Settings
 from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
@@ -90,7 +90,8 @@ class World:
         self.storage: Storage = storage or LocalDisk(self.root)
         url = f"file://{self.root}"
         self.config = Config(
-            storage=Settings(root=url), etl=Etl(ledger=f"sqlite:///{folder}/ledger.sqlite", **etl)
+            storage=Settings(root=url),
+            etl=EtlSettings(ledger=f"sqlite:///{folder}/ledger.sqlite", **etl),
         )
         self.database = Database(self.config.etl.ledger)
         self.lease = self.database.acquire("closer")
@@ -106,7 +107,9 @@ class World:
         schema's.
         """
         made = datums or {event_id: datum(event_id, schema_id, size) for event_id in ids}
-        rows = ((i + RANGE, frame(schema_id) + made[i], TOPIC, 0, n) for n, i in enumerate(ids))
+        rows = (
+            (i + RANGE, framing_header(schema_id) + made[i], TOPIC, 0, n) for n, i in enumerate(ids)
+        )
         return stage_table(kafka_table(rows), (), stage_plan(), self.storage).groups if ids else ()
 
     def write(

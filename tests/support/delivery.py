@@ -17,7 +17,7 @@ import fastavro
 from confluent_kafka import Producer
 from tests.support.records import audit_record, host_report
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.avro.value_hash import value_hash
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
@@ -157,7 +157,7 @@ class DirectDelivery:
         self._produce(HOSTS, host_id.encode(), report.encode())
 
     def _produce(self, topic: str, key: bytes, datum: bytes) -> None:
-        self._producer.produce(topic, key=key, value=frame(1) + datum)
+        self._producer.produce(topic, key=key, value=framing_header(1) + datum)
         assert self._producer.flush(30) == 0
 
     def _encode(
@@ -175,4 +175,4 @@ class DirectDelivery:
         }
         buffer = io.BytesIO()
         fastavro.schemaless_writer(buffer, self._schemas[event_type], row)
-        return frame(self._schema_ids[event_type]) + buffer.getvalue()
+        return framing_header(self._schema_ids[event_type]) + buffer.getvalue()

@@ -18,7 +18,7 @@ from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster, client_settings, topic_settings
 from hourmark.kafka.topic_names import central_topic, events_topic
-from hourmark.kafka.topic_setup import WantedTopic, alter_topic, ensure_topics
+from hourmark.kafka.topic_setup import TopicSpec, alter_topic, ensure_topics
 from hourmark_infra.stack import Stack
 from hourmark_mirror.verify.verdict_text import as_lines
 from hourmark_mirror.verify.verification import Verdict, Verification
@@ -88,7 +88,7 @@ def numbered(count: int) -> list[tuple[bytes, bytes]]:
     return [(b"k%06d" % i, b"value %06d" % i) for i in range(count)]
 
 
-def is_made(cluster: Cluster, wanted: WantedTopic) -> bool:
+def is_made(cluster: Cluster, wanted: TopicSpec) -> bool:
     """A broker may have an older view than the one that was asked whether the topic is there."""
     with contextlib.suppress(Unavailable):
         ensure_topics(cluster, [wanted])
@@ -137,7 +137,7 @@ def make_topics(config: Config, central: KafkaCluster, names: Iterable[str]) -> 
         )
         ensure_topics(
             Cluster(settings, name),
-            [WantedTopic(central_topic(topic(t), prefix), 2, wanted) for t in names],
+            [TopicSpec(central_topic(topic(t), prefix), 2, wanted) for t in names],
         )
 
 
@@ -158,7 +158,7 @@ def make_anew(sites: Sites, name: str) -> None:
         sites.config.kafka.edge.min_insync_replicas,
     )
     wait_for(
-        lambda: is_made(edge, WantedTopic(topic(name), 2, settings)),
+        lambda: is_made(edge, TopicSpec(topic(name), 2, settings)),
         "all brokers know that it was gone",
         20,
     )

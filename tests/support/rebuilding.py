@@ -8,7 +8,7 @@ from tests.support.simulator.sites import FakeCluster
 from tests.support.simulator.truth import CLUSTER, FIRST_HOUR, SCHEMA_IDS, SOURCES, TYPES, config_of
 from tests.support.simulator.world import World
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.kafka.clients import Partition
 from hourmark.rules.event_types import EventType
 from hourmark.rules.revision import Rules, RulesBook, TypeVersion
@@ -49,7 +49,9 @@ def lose_ledger(world: World) -> Rebuilt:
         )
         for t in TYPES
     }
-    rules = Rules(sequence=1, types=types, sources={s.name: s for s in SOURCES}, parsing=Parsing())
+    rules = Rules(
+        sequence=1, types=types, sources={s.name: s for s in SOURCES}, parsing=ParsingSettings()
+    )
     central = CentralCluster(world.pipeline.central)
     outside = Outside(
         storage=world.storage,

@@ -9,11 +9,11 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from hourmark.config.groups import Storage
+from hourmark.config.groups import StorageSettings
 from hourmark.records.audit import AuditRecord
 from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Evidence, Grade, Manifest
+from hourmark.records.manifest import BucketEvidence, Grade, Manifest
 from hourmark.records.ranges import ByteRange, RangeId
 from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.ledger.overrides import Blocker
@@ -95,10 +95,10 @@ def seal(**changes: Any) -> Seal:
     )
 
 
-def evidence(**changes: Any) -> Evidence:
+def evidence(**changes: Any) -> BucketEvidence:
     """Of one audit record that promises one event."""
     return _made(
-        Evidence,
+        BucketEvidence,
         changes,
         method="join",
         cut_at_ms=1,
@@ -294,7 +294,7 @@ def stage_plan(folder: str = "_staging/one", **changes: Any) -> StagePlan:
     return _made(
         StagePlan,
         changes,
-        storage=Storage(),
+        storage=StorageSettings(),
         folder=folder,
         bucket_seconds=3600,
         types={TOPIC: "click"},
@@ -317,4 +317,4 @@ def rewritten(marker: bytes, **changes: object) -> bytes:
     """
     found = Manifest.decode(marker)
     plain = found.software.partition(" blake2b=")[0]
-    return found.model_copy(update={"software": plain, **changes}).sealed().encode()
+    return found.model_copy(update={"software": plain, **changes}).with_own_digest().encode()

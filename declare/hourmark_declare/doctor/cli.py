@@ -10,7 +10,7 @@ import click
 
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import Finding, UsageError
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark_declare.doctor.examination import CHECKS, examine
 from hourmark_declare.doctor.finding import Verdict
 
@@ -49,7 +49,7 @@ def doctor(only: list[str], as_json: bool, config: Config) -> None:
     answers = examine(config, only)
     findings = sum(answer.verdict is Verdict.FINDING for answer in answers)
     if as_json:
-        say_json(
+        print_json(
             {"findings": findings, "answers": [dataclasses.asdict(answer) for answer in answers]}
         )
     else:

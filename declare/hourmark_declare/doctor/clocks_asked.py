@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from hourmark.config.loading import Config
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.errors import HourmarkError
 from hourmark_declare.doctor import http_asked
 from hourmark_declare.doctor.clocks_judged import CHECK, clock_judged
@@ -55,7 +55,7 @@ def _http_servers(config: Config) -> Iterator[tuple[str, str, ssl.SSLContext | N
     if tailer.sources:
         for url in tailer.service_urls:
             yield (
-                shown(url),
+                redact_setting(url),
                 url,
                 http_asked.tls("tailer.tls", tailer.tls.ca, tailer.tls.certificate, tailer.tls.key),
             )

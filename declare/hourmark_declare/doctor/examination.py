@@ -12,7 +12,7 @@ from typing import Final
 from hourmark.config.loading import Config
 from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError
-from hourmark.process.asking import ask_all
+from hourmark.process.parallel_calls import call_all
 from hourmark_declare.doctor import (
     clocks_asked,
     kafka_asked,
@@ -51,7 +51,7 @@ def examine(
     """
     kinds = {kind: ask for kind, ask in table.items() if not only or kind in only}
     told = {kind: functools.partial(_told, kind, ask, config) for kind, ask in kinds.items()}
-    found = ask_all(told, seconds)
+    found = call_all(told, seconds)
     return [answer for kind in kinds for answer in found.get(kind, [_late(kind, seconds)])]
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
-from hourmark.process.certificates import load_cas, load_pair
+from hourmark.process.certificates import load_ca_certificates, load_certificate
 
 _ANSWER_S: Final = 10.0
 _BYTES_MAX: Final = 64 * 1024
@@ -54,9 +54,9 @@ def tls(group: str, ca: Path | None, certificate: Path | None, key: Path | None)
     """As the settings of the group have it. ConfigError."""
     context = ssl.create_default_context()
     if ca is not None:
-        load_cas(context, f"{group}.ca", ca)
+        load_ca_certificates(context, f"{group}.ca", ca)
     if certificate is not None:
-        load_pair(context, group, certificate, key)
+        load_certificate(context, group, certificate, key)
     return context
 
 

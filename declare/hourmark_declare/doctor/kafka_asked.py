@@ -12,8 +12,8 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ClusterMetadata, TopicMetadata
 
-from hourmark.commands.component_status import must_listen
-from hourmark.config.groups import Kafka, KafkaCluster
+from hourmark.commands.component_status import check_listening
+from hourmark.config.groups import KafkaCluster, KafkaSettings
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import TIMEOUT_S, Cluster, TopicAccess
@@ -26,7 +26,7 @@ from hourmark.kafka.topic_names import (
     central_topic,
     edge_topic,
 )
-from hourmark.kafka.topic_setup import WantedTopic
+from hourmark.kafka.topic_setup import TopicSpec
 from hourmark.rules.event_types import EventType
 from hourmark.rules.rules_topic import read_rules
 from hourmark_declare.doctor.finding import Answer, finding, not_asked
@@ -52,7 +52,7 @@ def ask(config: Config) -> Iterator[Answer]:
         yield from _site(kafka, "edge" if n == 0 else f"further_edges.{kafka.edge_alias}")
 
 
-def _site(kafka: Kafka, name: str) -> Iterator[Answer]:
+def _site(kafka: KafkaSettings, name: str) -> Iterator[Answer]:
     edge: Facts = {}
     types: Sequence[EventType] | None = None
     try:
@@ -88,7 +88,7 @@ def _site(kafka: Kafka, name: str) -> Iterator[Answer]:
 
 
 def _central(
-    kafka: Kafka, settings: KafkaCluster, edge: Facts, types: Sequence[EventType] | None
+    kafka: KafkaSettings, settings: KafkaCluster, edge: Facts, types: Sequence[EventType] | None
 ) -> Iterator[Answer]:
     alias = kafka.edge_alias
     brokers, central = _asked(settings, "central", lambda name: edge_topic(name, alias))
@@ -106,7 +106,7 @@ def _asked(settings: KafkaCluster, name: str, at_edge: Callable[[str], str]) -> 
     """How many brokers are up, and the topics of Hourmark by their names at the edge.
     Unavailable.
     """
-    must_listen(settings, name)
+    check_listening(settings, name)
     cluster = Cluster(settings, name)
     metadata = _metadata(cluster)
     topics = {topic: told for topic, told in metadata.topics.items() if _is_ours(topic, at_edge)}
@@ -150,15 +150,15 @@ def _types_in_force(edge: KafkaCluster) -> list[EventType] | None:
 
 
 def _wanted(
-    all_topics: Sequence[WantedTopic], types: Sequence[EventType] | None, there: Facts
-) -> dict[str, WantedTopic]:
+    all_topics: Sequence[TopicSpec], types: Sequence[EventType] | None, there: Facts
+) -> dict[str, TopicSpec]:
     """What topics are judged by. Without types in force none has to be there."""
     return {t.name: t for t in all_topics if types is not None or t.name in there}
 
 
 def _edge_topics(
-    kafka: Kafka, types: Sequence[EventType] | None, there: Facts
-) -> list[WantedTopic]:
+    kafka: KafkaSettings, types: Sequence[EventType] | None, there: Facts
+) -> list[TopicSpec]:
     wanted = edge_topics(kafka, types or ())
     if TOKENS in there:  # made with the first token, as that of types is
         wanted += [dataclasses.replace(t, name=TOKENS) for t in wanted if t.name == TYPES]

@@ -8,7 +8,7 @@ from typing import Final
 
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka.clients import TopicAccess
-from hourmark.kafka.topic_setup import WantedTopic
+from hourmark.kafka.topic_setup import TopicSpec
 from hourmark_declare.doctor.finding import Answer, finding, well
 
 CHECK: Final = "kafka"
@@ -74,7 +74,7 @@ def topics_judged(
     cluster: str,
     settings: KafkaCluster,
     topics: Mapping[str, TopicFacts],
-    wanted: Mapping[str, WantedTopic],
+    wanted: Mapping[str, TopicSpec],
 ) -> Iterator[Answer]:
     """Of each topic that is there what is wrong with it, and each that is wanted and is not; one
     line where all is well.
@@ -92,7 +92,7 @@ def topics_judged(
 
 
 def topic_judged(
-    cluster: str, settings: KafkaCluster, name: str, facts: TopicFacts, wanted: WantedTopic | None
+    cluster: str, settings: KafkaCluster, name: str, facts: TopicFacts, wanted: TopicSpec | None
 ) -> Iterator[Answer]:
     """What is wrong with one topic.
 
@@ -227,7 +227,7 @@ def _in_sync_possible(subject: str, facts: TopicFacts) -> Iterator[Answer]:
         )
 
 
-def _cleanup(subject: str, facts: TopicFacts, wanted: WantedTopic | None) -> Iterator[Answer]:
+def _cleanup(subject: str, facts: TopicFacts, wanted: TopicSpec | None) -> Iterator[Answer]:
     policies = facts.settings.get("cleanup.policy", "delete").split(",")
     needed = wanted.settings.get("cleanup.policy", "delete") if wanted else "delete"
     if policies != [needed]:
@@ -251,7 +251,7 @@ def _cleanup(subject: str, facts: TopicFacts, wanted: WantedTopic | None) -> Ite
         )
 
 
-def _as_wanted(subject: str, facts: TopicFacts, wanted: WantedTopic) -> Iterator[Answer]:
+def _as_wanted(subject: str, facts: TopicFacts, wanted: TopicSpec) -> Iterator[Answer]:
     if facts.partitions < wanted.partitions:
         yield finding(
             CHECK,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hourmark.config.loading import Config
-from hourmark.java_version import ALLOWED, version_of
+from hourmark.java_version import ALLOWED, java_major_version
 from hourmark_declare.doctor.finding import Answer, not_asked
 from hourmark_declare.doctor.machine_judged import (
     CHECK,
@@ -36,7 +36,7 @@ def ask(config: Config) -> Iterator[Answer]:
         yield room_judged(setting, str(folder), _room(folder))
     if config.kafka.mirrored:
         yield java_judged(
-            "mirror.java", config.mirror.java, version_of(Path(config.mirror.java)), ALLOWED
+            "mirror.java", config.mirror.java, java_major_version(Path(config.mirror.java)), ALLOWED
         )
     else:
         yield not_asked(CHECK, "Java of mirror.java", "without kafka.central there is no mirror")

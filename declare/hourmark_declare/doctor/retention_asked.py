@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hourmark.clock import SystemClock
-from hourmark.commands.component_status import must_listen
+from hourmark.commands.component_status import check_listening
 from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
@@ -58,7 +58,7 @@ def ask(config: Config) -> Iterator[Answer]:
 
 def _retention_ms(settings: KafkaCluster, name: str, types: dict[str, str]) -> dict[str, int]:
     """By type; of topics that are there."""
-    must_listen(settings, name)
+    check_listening(settings, name)
     cluster = Cluster(settings, name)
     there = [topic for topic in cluster.names() if topic in types]
     return {

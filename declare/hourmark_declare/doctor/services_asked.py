@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from hourmark.config.loading import Config
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark_declare.doctor import http_asked
 from hourmark_declare.doctor.finding import Answer, finding, not_asked, well
 
@@ -32,7 +32,7 @@ def ask(config: Config) -> Iterator[Answer]:
         except OSError as error:
             yield _away(url, error)
         else:
-            yield service_judged(shown(url), answered.status, answered.body)
+            yield service_judged(redact_setting(url), answered.status, answered.body)
 
 
 def service_judged(url: str, status: int, body: bytes) -> Answer:
@@ -55,13 +55,13 @@ def _away(url: str, error: OSError) -> Answer:
     if _is_here(url) and "refused" in why:
         return not_asked(
             CHECK,
-            shown(url),
+            redact_setting(url),
             "no delivery service runs on this machine: `hourmark serve` starts one, and "
             "tailers wait for it",
         )
     return finding(
         CHECK,
-        shown(url),
+        redact_setting(url),
         f"it does not answer: {why}",
         "see that it runs and is reached from here, and that tailer.tls fits its certificate",
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark.config.groups import Limits
+from hourmark.config.groups import EventTimeLimits
 from hourmark.errors import UsageError
 from hourmark.records.hours import Hour
 from hourmark_declare.proposing.beginning import first_hour_beside
@@ -133,7 +133,9 @@ class Existing:
 
     def _late_enough(self, needed: int) -> str:
         limits = tomllib.loads(self.sources).get("limits", {})
-        if (allowed := limits.get("lateness_seconds", Limits().lateness_seconds)) >= needed:
+        if (
+            allowed := limits.get("lateness_seconds", EventTimeLimits().lateness_seconds)
+        ) >= needed:
             return self.sources
         if not limits:
             return self.sources.rstrip("\n") + "\n" + limits_text(needed)

@@ -20,8 +20,8 @@ def first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds: int) -
         for time in oldest
         if time is not None
     ]
-    wanted = Hour.of(max(0, min([now_ms, *times_ms])), bucket_seconds)
-    return max(wanted, Hour.of(now_ms, bucket_seconds).earliest())
+    wanted = Hour.containing(max(0, min([now_ms, *times_ms])), bucket_seconds)
+    return max(wanted, Hour.containing(now_ms, bucket_seconds).earliest_chain_start())
 
 
 def first_hour_beside(before: str | None, wanted: Hour, now_ms: int) -> Hour | None:
@@ -34,4 +34,8 @@ def first_hour_beside(before: str | None, wanted: Hour, now_ms: int) -> Hour | N
     if before is None:
         return None
     theirs = Hour.parse(before, wanted.length_s)
-    return min(theirs, wanted) if theirs >= Hour.of(now_ms, wanted.length_s).earliest() else wanted
+    return (
+        min(theirs, wanted)
+        if theirs >= Hour.containing(now_ms, wanted.length_s).earliest_chain_start()
+        else wanted
+    )

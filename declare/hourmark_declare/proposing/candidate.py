@@ -6,13 +6,15 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hourmark.config.groups import Limits
-from hourmark.records.record_start import record_start
+from hourmark.config.groups import EventTimeLimits
+from hourmark.records.record_start import compile_record_start
 from hourmark.rules.event_types import DEAD_LETTERS, SYSLOG, Declarations, EventType, Source
 from hourmark.rules.line_rule import DECLARED
 
 MESSAGE: Final = "message"  # the field of what is left of a line, and of a line that did not fit
-_ALWAYS: Final = Limits(lateness_seconds=10**10)  # how old a sample is says nothing of its form
+_ALWAYS: Final = EventTimeLimits(
+    lateness_seconds=10**10
+)  # how old a sample is says nothing of its form
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,7 @@ class Candidate:
         ValueError where it is no declaration, or a pattern is none.
         """
         if self.record_start:
-            record_start(self.record_start)
+            compile_record_start(self.record_start)
         own = (
             EventType.model_validate(self.type_file(name), context=DECLARED)
             if self.line

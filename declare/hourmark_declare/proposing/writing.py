@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hourmark.config.groups import Limits
+from hourmark.config.groups import EventTimeLimits
 from hourmark.config.toml_text import render_toml, toml_value
 from hourmark.records.hours import Hour
 from hourmark_declare.proposing.choosing import Proposal
@@ -52,7 +52,7 @@ def lateness_seconds(proposals: Sequence[Proposal], now_ms: int) -> int:
     oldest = min(
         (_unix_s(p.oldest) for p in proposals if p.oldest is not None), default=now_ms / 1000
     )
-    return max(Limits().lateness_seconds, (int(now_ms / 1000 - oldest) // _DAY + 2) * _DAY)
+    return max(EventTimeLimits().lateness_seconds, (int(now_ms / 1000 - oldest) // _DAY + 2) * _DAY)
 
 
 def _type_file(p: Proposal) -> str:
@@ -87,7 +87,9 @@ def _sources(proposals: Sequence[Proposal], choices: Choices) -> str:
         "# Where lines come from, and what they may be. The tailer's sources have the same names.\n"
     )
     text += sources_text(proposals).lstrip("\n")
-    if (lateness := lateness_seconds(proposals, choices.now_ms)) > Limits().lateness_seconds:
+    if (
+        lateness := lateness_seconds(proposals, choices.now_ms)
+    ) > EventTimeLimits().lateness_seconds:
         text += limits_text(lateness)
     return text
 
@@ -102,7 +104,7 @@ def limits_text(lateness: int) -> str:
     return (
         f"\n[limits]\n# {lateness // _DAY} days, so that the oldest line that is there is an "
         "event. The default is "
-        f"{Limits().lateness_seconds // _DAY}; a line that\n# is older when it is read is a "
+        f"{EventTimeLimits().lateness_seconds // _DAY}; a line that\n# is older when it is read is a "
         "dead letter.\n"
         f"lateness_seconds = {lateness}\n"
     )

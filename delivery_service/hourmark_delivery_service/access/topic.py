@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from hourmark.config.groups import Kafka
+from hourmark.config.groups import KafkaSettings
 from hourmark.kafka.clients import Cluster, topic_settings
 from hourmark.kafka.compacted_topic import append_all, read_topic
 from hourmark.kafka.topic_names import TOKENS
-from hourmark.kafka.topic_setup import WantedTopic, ensure_topics
+from hourmark.kafka.topic_setup import TopicSpec, ensure_topics
 from hourmark_delivery_service.access.token import Token
 
 _LOG = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ TOKEN_BYTES_MAX: Final = (
 )  # of a record; also what one poll of a topic of tokens may hold many of
 
 
-def read_tokens(kafka: Kafka) -> dict[str, Token]:
+def read_tokens(kafka: KafkaSettings) -> dict[str, Token]:
     """By id, as the topic has them now. What cannot be read is said, and left out, as
     services do.
     """
@@ -39,14 +39,14 @@ def read_tokens(kafka: Kafka) -> dict[str, Token]:
     return found
 
 
-def write_token(kafka: Kafka, token: Token) -> None:
+def write_token(kafka: KafkaSettings, token: Token) -> None:
     """Returns once all in-sync replicas have it. Unavailable, Finding."""
     ensure_topics(Cluster(kafka.edge, "edge"), [_wanted(kafka)])
     append_all(kafka.edge, TOKENS, [(token.id, token.to_json())], TOKEN_BYTES_MAX)
 
 
-def _wanted(kafka: Kafka) -> WantedTopic:
+def _wanted(kafka: KafkaSettings) -> TopicSpec:
     settings = topic_settings(
         kafka.retention_hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas
     )
-    return WantedTopic(TOKENS, 1, {**settings, "cleanup.policy": "compact", "retention.ms": "-1"})
+    return TopicSpec(TOKENS, 1, {**settings, "cleanup.policy": "compact", "retention.ms": "-1"})

@@ -32,7 +32,7 @@ from prometheus_client import multiprocess
 from hourmark.clock import Clock, SystemClock
 from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
-from hourmark.kafka.clients import bootstrap_of
+from hourmark.kafka.clients import bootstrap_addresses
 from hourmark_delivery_service.metrics import METRICS_VARIABLE
 from hourmark_delivery_service.process.claims import Claims
 from hourmark_delivery_service.process.parts import claiming, started
@@ -190,7 +190,9 @@ class Supervisor:
 
 def _informed(config: Config) -> Config:
     """With the brokers that the cluster named meanwhile."""
-    edge = config.kafka.edge.model_copy(update={"bootstrap": bootstrap_of(config.kafka.edge)})
+    edge = config.kafka.edge.model_copy(
+        update={"bootstrap": bootstrap_addresses(config.kafka.edge)}
+    )
     return config.model_copy(update={"kafka": config.kafka.model_copy(update={"edge": edge})})
 
 

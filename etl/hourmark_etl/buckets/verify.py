@@ -23,7 +23,7 @@ from hourmark.avro.framing import fingerprint
 from hourmark.records.event_id import SIZE as ID_SIZE
 from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import MARKER, BucketFile, Manifest, Previous
+from hourmark.records.manifest import MARKER, BucketFile, Manifest, PreviousMarker
 from hourmark_etl.arrow import Int64s, UInt64s, hour_starts_s
 from hourmark_etl.buckets.avro_container import Digesting
 from hourmark_etl.buckets.reader import (
@@ -150,7 +150,10 @@ def find_late_clashes(
                 _clash(event_type, verdict.hour, f"{_named(both)} late here and in {late[both[0]]}")
             )
     for origin in sorted(
-        {Hour.of(EventId(event_id).time_ms, hour.length_s) for event_id, hour in late.items()}
+        {
+            Hour.containing(EventId(event_id).time_ms, hour.length_s)
+            for event_id, hour in late.items()
+        }
     ):
         try:
             events = read_events(
@@ -247,10 +250,12 @@ class _Check:
                 )
         self._check_totals(manifest)
 
-    def _check_chain(self, said: Previous | None) -> None:
-        before = self._hour.before()
+    def _check_chain(self, said: PreviousMarker | None) -> None:
+        before = self._hour.previous()
         try:
-            stands = Previous.of(str(before), read_marker(self._storage, self._type, before))
+            stands = PreviousMarker.from_marker(
+                str(before), read_marker(self._storage, self._type, before)
+            )
         except NotClosed:
             stands = None
         if said != stands:
@@ -408,7 +413,7 @@ def _split(ids: bytes | bytearray) -> list[bytes]:
     return [bytes(ids[start : start + ID_SIZE]) for start in range(0, len(ids), ID_SIZE)]
 
 
-def _marker(previous: Previous | None) -> str:
+def _marker(previous: PreviousMarker | None) -> str:
     return f"of {previous.hour}, blake2b {previous.blake2b}" if previous else "none"
 
 

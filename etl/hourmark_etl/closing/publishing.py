@@ -28,14 +28,14 @@ from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import (
     MARKER,
-    Book,
+    BucketEvidence,
     BucketFile,
-    Evidence,
+    BucketOffset,
     Grade,
-    Lacks,
+    HourTotals,
     Manifest,
-    Offsets,
-    Previous,
+    MissingRanges,
+    PreviousMarker,
     SetAsideRecords,
 )
 from hourmark.rules.revision import KnownSchema
@@ -76,7 +76,7 @@ def manifest_of(
     listed: Collection[StagedGroup],
     set_aside: Collection[SetAside] = (),
     fingerprints: Mapping[int, str],
-    previous: Previous | None,
+    previous: PreviousMarker | None,
     ledger: tuple[str, int],
     attempt: str,
     now_ms: int,
@@ -99,7 +99,7 @@ def manifest_of(
         bucket_seconds=hour.length_s,
         previous=previous,
         grade=Grade(seal.grade),
-        evidence=Evidence(
+        evidence=BucketEvidence(
             method=seal.method,
             cut_at_ms=seal.cut_at_ms,
             audit_records=seal.audit_records,
@@ -137,7 +137,9 @@ def manifest_of(
         unrepeatable=list(seal.unrepeatable),
         id_sum=f"{sum(w.id_sum for _, w in files) % (1 << 64):016x}",
         offsets=[
-            Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset)
+            BucketOffset(
+                topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset
+            )
             for p in seal.offsets
         ],
         ledger=ledger[0],
@@ -145,7 +147,7 @@ def manifest_of(
         attempt=attempt,
         closed_at_ms=now_ms,
         software=f"hourmark {version('hourmark')}",
-    ).sealed()
+    ).with_own_digest()
 
 
 def _left_out(written: WrittenHour) -> list[str]:
@@ -157,10 +159,12 @@ def _left_out(written: WrittenHour) -> list[str]:
     )
 
 
-def _lacks(seal: Seal, written: WrittenHour) -> Lacks | None:
+def _lacks(seal: Seal, written: WrittenHour) -> MissingRanges | None:
     if seal.lacks is None:
         return None
-    return Lacks(ranges=list(seal.lacks.ranges), more=seal.lacks.more or bool(written.left_out))
+    return MissingRanges(
+        ranges=list(seal.lacks.ranges), more=seal.lacks.more or bool(written.left_out)
+    )
 
 
 def _set_aside(found: Collection[SetAside]) -> list[SetAsideRecords]:
@@ -181,17 +185,17 @@ def _set_aside(found: Collection[SetAside]) -> list[SetAsideRecords]:
     ]
 
 
-def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
+def previous_of(storage: Storage, frontier: Frontier) -> PreviousMarker | None:
     """What the frontier's manifest says of the marker before it, as that stands; a Finding where it
     is gone, or damaged.
     """
     if frontier.hour == frontier.first_hour:
         return None
-    before = frontier.hour.before()
+    before = frontier.hour.previous()
     try:
         marker = read_marker(storage, frontier.event_type, before)
         decoded_manifest(storage, frontier.event_type, before, marker)
-        return Previous.of(str(before), marker)
+        return PreviousMarker.from_marker(str(before), marker)
     except NotClosed as error:
         raise Finding(
             f"{frontier.event_type} {frontier.hour} follows a bucket that is gone: "
@@ -201,7 +205,7 @@ def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
 
 def _books(
     seal: Seal, hour: Hour, listed: Collection[StagedGroup], written: Sequence[WrittenFile]
-) -> dict[str, Book]:
+) -> dict[str, HourTotals]:
     rows, events = Counter[int](), Counter[int]()
     for g in listed:
         rows[g.hour_s] += g.rows
@@ -211,7 +215,7 @@ def _books(
     books = {}
     for start_s in sorted(rows.keys() | sealed.keys()):
         of = sealed.get(start_s, OriginHourSums(start_s, 0, 0))
-        book = Book(
+        book = HourTotals(
             rows=rows[start_s], events=events[start_s], promised=of.promised, unaudited=of.unaudited
         )
         books[str(Hour(start_s, hour.length_s))] = book
@@ -384,14 +388,14 @@ class Publisher:
         self.storage.delete(folder)
         return result
 
-    def _previous(self, f: Frontier) -> tuple[Previous | None, tuple[str, ...]]:
+    def _previous(self, f: Frontier) -> tuple[PreviousMarker | None, tuple[str, ...]]:
         """Return the marker before this hour's, with what is wrong with it where an override goes
         on by the ledger's copy.
         """
         try:
             return previous_of(self.storage, f), ()
         except Finding as error:
-            before = f.hour.before()
+            before = f.hour.previous()
             known = closed_marker(self.database, f.event_type, before)
             if known is None:
                 raise
@@ -401,7 +405,9 @@ class Publisher:
                     "of its marker"
                 ) from error
             decoded_manifest(self.storage, f.event_type, before, known)
-            return Previous.of(str(before), known), (f"the bucket before it, {before}: {error}",)
+            return PreviousMarker.from_marker(str(before), known), (
+                f"the bucket before it, {before}: {error}",
+            )
 
     def _each(
         self,

@@ -197,7 +197,7 @@ def _window(
     first = (
         hour_of(from_hour, config)
         if from_hour
-        else Hour.of(max(0, SystemClock().now_ms() - kept_ms), length_s)
+        else Hour.containing(max(0, SystemClock().now_ms() - kept_ms), length_s)
     )
     last_s = hour_of(to_hour, config).start_s if to_hour else _NO_END
     if last_s < first.start_s:

@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import Finding
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
 from hourmark_etl.buckets.reader import (
     BadMarker,
@@ -291,7 +291,7 @@ def _known_row(row: BucketRow, hour: str, end_ms: int) -> dict[str, Any]:
 
 def _show_rows(rows: Sequence[dict[str, Any]], as_json: bool, nothing: str) -> None:
     if as_json:
-        say_json(rows)
+        print_json(rows)
     elif rows:
         _print_table(rows)
     else:

@@ -1,6 +1,6 @@
 """How buckets are printed: tables, manifests, verdicts, events.
 
-Event ids are UUIDs; what else JSON has no words for, see `hourmark.printing.plain`.
+Event ids are UUIDs; what else JSON has no words for, see `hourmark.printing.to_json_value`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hourmark.avro.framing import ENVELOPE_NAMES
-from hourmark.printing import plain
+from hourmark.printing import to_json_value
 from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
@@ -133,7 +133,7 @@ def report(
 def event_lines(events: Iterator[Event], as_json: bool) -> Iterator[str]:
     """One line an event."""
     for event in events:
-        row = {name: plain(value) for name, value in event.items()} | {
+        row = {name: to_json_value(value) for name, value in event.items()} | {
             "event_id": str(EventId(event["event_id"]))
         }
         if as_json:

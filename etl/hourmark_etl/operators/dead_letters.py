@@ -15,7 +15,7 @@ import click
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark_etl.operators.bucket_text import event_lines, table
 from hourmark_etl.operators.letters import (
     GROUPS,
@@ -123,7 +123,7 @@ def ls(config: Config, by: tuple[str, ...], as_json: bool, **options: Any) -> No
         for key, count in sorted(counts.items(), key=lambda item: -item[1].letters)
     ]
     if as_json:
-        say_json(
+        print_json(
             {
                 "looked_at": found.looked_at,
                 "back_to": found.back_to,

@@ -12,10 +12,10 @@ from sqlalchemy import Connection
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.errors import Finding, UsageError
 from hourmark.kafka.clients import Cluster
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark.rollback.version import VERSIONS
 from hourmark.rules.rules_topic import read_rules
 from hourmark_etl.ledger import migrations
@@ -61,7 +61,7 @@ def check(as_json: bool, config: Config) -> None:
         uuid, commit = database.identity()
     if as_json:
         findings = [dataclasses.asdict(f) for f in found]
-        say_json({"ledger": uuid, "commit": commit, "findings": findings})
+        print_json({"ledger": uuid, "commit": commit, "findings": findings})
     else:
         say(found)
         click.echo(f"ledger {uuid}, commit {commit}: {len(found)} findings")
@@ -108,7 +108,7 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
         )
         done = make_anew(outside, target, lambda line: click.echo(line, err=True))
     if as_json:
-        say_json(dataclasses.asdict(done))
+        print_json(dataclasses.asdict(done))
     else:
         say(_told(done, into))
 
@@ -193,6 +193,6 @@ def _told(done: Rebuilt, into: str) -> list[str]:
             for what in done.lost
         ),
         *(f"note: {note}" for note in done.notes),
-        f"set etl.ledger to {shown(into)} (with its password), run `hourmark ledger "
+        f"set etl.ledger to {redact_setting(into)} (with its password), run `hourmark ledger "
         "check`, then start the driver",
     ]

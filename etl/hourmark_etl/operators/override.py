@@ -19,7 +19,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError, Unavailable, UsageError
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.humanize import duration
@@ -73,7 +73,7 @@ def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
         with database:
             answer = explain(_facts(database, config, event_type, asked, now_ms))
     if as_json:
-        say_json(dataclasses.asdict(answer))
+        print_json(dataclasses.asdict(answer))
     else:
         say(as_lines(answer, now_ms))
 
@@ -154,7 +154,7 @@ def force(
             {"type": t, "hour": str(h), "reason": reason, "requested_by": by}
             for t, h in sorted(ordered.items())
         ]
-        say_json(rows)
+        print_json(rows)
     else:
         for name, ordered_hour in sorted(ordered.items()):
             what = "sealed already, and closes as it is" if name in sealed else "ordered"

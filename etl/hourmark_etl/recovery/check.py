@@ -191,7 +191,7 @@ def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[Le
 def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
     """Why no group of these hours can be listed for that one; empty where it can."""
     if latest > listed_hour:
-        return f"one of {Hour.of(latest * 1000, f.hour.length_s)} is later than its bucket"
+        return f"one of {Hour.containing(latest * 1000, f.hour.length_s)} is later than its bucket"
     if listed_hour < f.first_hour.start_s:
         return f"before the type's first hour {f.first_hour}"
     if listed_hour >= first_unsealed(f).start_s and f.state is not State.FROZEN:

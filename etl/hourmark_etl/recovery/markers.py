@@ -99,7 +99,7 @@ def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) ->
                     "of the type"
                 )
         return ""
-    last = frontier.hour.before()
+    last = frontier.hour.previous()
     try:
         found = standing_manifest(storage, frontier.event_type, last)
     except (BadMarker, Lost) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from hourmark.config.groups import Kafka
+from hourmark.config.groups import KafkaSettings
 from hourmark.rules.revision import RulesBook
 from hourmark_etl.storage import Storage
 from hourmark_etl.topics import Central
@@ -15,7 +15,7 @@ class Outside:
     """What a rebuild reads. `rules`: every revision that the topic has."""
 
     storage: Storage
-    kafka: Kafka
+    kafka: KafkaSettings
     central: Central
     rules: RulesBook
     bucket_seconds: int

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Manifest, Previous
+from hourmark.records.manifest import Manifest, PreviousMarker
 from hourmark_etl.buckets.reader import BadMarker, decoded_manifest, list_hours, read_marker
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.folders import STAGING_FOLDER, UNAUDITED_FOLDER
@@ -82,7 +82,9 @@ def read_chain(
         for hour, marker in zip(hours, markers, strict=True)
     ]
     for marker, ((hour, _), (after, manifest)) in zip(markers, pairwise(chain), strict=False):
-        if hour.next() == after and manifest.previous != Previous.of(str(hour), marker):
+        if hour.next() == after and manifest.previous != PreviousMarker.from_marker(
+            str(hour), marker
+        ):
             raise BadMarker(
                 f"{event_type} {after} does not follow the marker of {hour} as it stands: one "
                 "of the two was changed "

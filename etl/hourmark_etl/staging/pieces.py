@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from hourmark.config.groups import Storage as StorageSettings
+from hourmark.config.groups import StorageSettings
 from hourmark_etl.model import (
     FIRST_SITE,
     AuditGroup,

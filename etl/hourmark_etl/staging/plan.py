@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hourmark.kafka.clients import Partition
-from hourmark.kafka.partitions_reader import Start
+from hourmark.kafka.partitions_reader import StartOffset
 from hourmark_etl.model import Position, Span
 
 TASK_RECORDS_MIN: Final = 5_000  # fewer are not worth a task, and a file, of their own
@@ -25,7 +25,7 @@ class ReadSpan(NamedTuple):
 
     span: Span
     bytes_max: int
-    begin: Start | None = (
+    begin: StartOffset | None = (
         None  # where to begin instead of the span's start, with the leader epoch to compare
     )
 
@@ -60,10 +60,10 @@ class PlannedBatch(NamedTuple):
 
 
 def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None) -> ReadSpan:
-    return ReadSpan(Span.of(span), bytes_max, None if begin is None else Start(*begin))
+    return ReadSpan(Span.of(span), bytes_max, None if begin is None else StartOffset(*begin))
 
 
-def begin_of(p: Position, log_start: int) -> Start | None:
+def begin_of(p: Position, log_start: int) -> StartOffset | None:
     """Return where reading on from the position begins, with the leader epoch of the last record
     that was staged.
 
@@ -73,7 +73,7 @@ def begin_of(p: Position, log_start: int) -> Start | None:
     """
     if p.leader_epoch is None or p.epoch_next is None or p.epoch_next < log_start:
         return None
-    return Start(p.epoch_next, p.leader_epoch)
+    return StartOffset(p.epoch_next, p.leader_epoch)
 
 
 def empty_span(p: Position) -> Span:

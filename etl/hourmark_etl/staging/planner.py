@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
-from hourmark.kafka.clients import Cluster, NoLeader, Offset, Partition, bootstrap_of
+from hourmark.kafka.clients import Cluster, NoLeader, Offset, Partition, bootstrap_addresses
 from hourmark.kafka.topic_names import AUDIT
 from hourmark_etl.folders import STAGING_FOLDER
 from hourmark_etl.ledger import batches as ledger
@@ -87,7 +87,7 @@ class StreamReader(DataSourceStreamReader):
         planned = PlannedBatch.from_json(end)
         if not planned.tasks:  # a query begins with a batch, also where there is nothing to stage
             return []
-        bootstrap = bootstrap_of(self._config.kafka.central_cluster)
+        bootstrap = bootstrap_addresses(self._config.kafka.central_cluster)
         schemas = [self._plans().schemas({s.span.topic for s in spans}) for spans in planned.tasks]
         return [
             _Task(planned.folder, spans, of, bootstrap)

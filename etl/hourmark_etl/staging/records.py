@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hourmark.avro.datum_check import NO_PROGRAM, REASONS, Verdict
+from hourmark.avro.datum_check import NO_PROGRAM, REASONS, DatumVerdict
 from hourmark.avro.framing import FRAMING_SIZE
 from hourmark.records.record_key import KEY_SIZE
 from hourmark_etl.arrow import (
@@ -94,11 +94,11 @@ def check_records(
     key, values = key_columns(in_one(table.column("key"))), in_one(table.column("value"))
     verdicts = datum_verdicts(key.matrix, values, schemas, plan.programs, FRAMING_SIZE)
     verdicts = np.where(
-        verdicts == NO_PROGRAM, np.uint8(Verdict.VALID), verdicts
+        verdicts == NO_PROGRAM, np.uint8(DatumVerdict.VALID), verdicts
     )  # they are checked when they are written
     if verdicts.any():
         schemas = schemas[
-            set_aside_where(verdicts, [REASONS.get(verdict, "") for verdict in Verdict])
+            set_aside_where(verdicts, [REASONS.get(verdict, "") for verdict in DatumVerdict])
         ]
         key = key_columns(in_one(table.column("key")))
     return CheckedRecords(table, codes, key, schemas, tuple(set_aside))

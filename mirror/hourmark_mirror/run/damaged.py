@@ -22,8 +22,8 @@ from hourmark.clock import Clock
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.committed_reader import CommittedReader
-from hourmark.kafka.mirror import Behind
-from hourmark.kafka.partitions_reader import Damaged, PartitionError
+from hourmark.kafka.mirror import PartitionBehind
+from hourmark.kafka.partitions_reader import DamagedBatch, PartitionError
 from hourmark_mirror.run.stalls import Progress
 from hourmark_mirror.run.task_status import Failure
 from hourmark_mirror.settings.sites import Sites
@@ -80,7 +80,10 @@ class DamagedTopics:
             self._take_in([*_left_out(self.excluded, ends, positions)], starts, partitions)
 
     def _take_in(
-        self, left_out: list[Behind], starts: Mapping[Partition, int], there: Collection[Partition]
+        self,
+        left_out: list[PartitionBehind],
+        starts: Mapping[Partition, int],
+        there: Collection[Partition],
     ) -> None:
         """Topics whose partition can be read, or is gone."""
         bad = {
@@ -98,18 +101,18 @@ def _left_out(
     excluded: Mapping[str, tuple[Partition, str]],
     ends: Mapping[Partition, int],
     positions: Mapping[Partition, int],
-) -> Iterator[Behind]:
+) -> Iterator[PartitionBehind]:
     for partition, _ in excluded.values():
         if partition in ends:
-            yield Behind(partition, ends[partition], positions.get(partition))
+            yield PartitionBehind(partition, ends[partition], positions.get(partition))
 
 
-def _sample(still: list[Behind]) -> list[Behind]:
+def _sample(still: list[PartitionBehind]) -> list[PartitionBehind]:
     return random.sample(still, _READ_MAX) if len(still) > _READ_MAX else still
 
 
 def damaged(
-    edge: KafkaCluster, behind: Collection[Behind], starts: Mapping[Partition, int]
+    edge: KafkaCluster, behind: Collection[PartitionBehind], starts: Mapping[Partition, int]
 ) -> list[PartitionError]:
     """Return the errors of those partitions whose next batch, from where the mirror stands, is
     damaged.
@@ -125,9 +128,9 @@ def damaged(
             spans[of.partition] = (start, start + 1)
     if spans:
         with _reader(edge) as reader:
-            for _ in reader.read(spans, failed=found.append):
+            for _ in reader.read(spans, on_error=found.append):
                 pass
-    return [error for error in found if isinstance(error, Damaged)]
+    return [error for error in found if isinstance(error, DamagedBatch)]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka.clients import Cluster
 from hourmark.kafka.compacted_topic import read_topic
-from hourmark.kafka.mirror import CONNECTOR, Workers, workers
+from hourmark.kafka.mirror import CONNECTOR, MirrorWorkers, read_workers
 from hourmark_mirror.run.task_status import State, TaskStates, status_topic
 
 _KEY: Final = f"connector-{CONNECTOR}".encode()
@@ -22,7 +22,7 @@ _KEY: Final = f"connector-{CONNECTOR}".encode()
 class Group(NamedTuple):
     """Who is in it, and what it runs."""
 
-    workers: Workers
+    workers: MirrorWorkers
     states: dict[str, State]
     settings: dict[str, str]
 
@@ -34,7 +34,7 @@ def group_of(central: KafkaCluster, edge_alias: str) -> Group:
     states = TaskStates("")
     states.update(read_topic(central, status_topic(edge_alias), cluster_name="central"))
     return Group(
-        workers(Cluster(central, "central"), edge_alias),
+        read_workers(Cluster(central, "central"), edge_alias),
         states.all(),
         running_settings(central, edge_alias),
     )

@@ -25,7 +25,7 @@ from typing import Final
 
 from hourmark.clock import Clock
 from hourmark.kafka.clients import Partition
-from hourmark.kafka.mirror import CONNECTOR, Behind, ahead, reached
+from hourmark.kafka.mirror import CONNECTOR, PartitionBehind, partitions_ahead, partitions_behind
 from hourmark_mirror.run.task_status import Failure
 from hourmark_mirror.settings.sites import Sites
 
@@ -110,13 +110,13 @@ class Progress:
         ends: Mapping[Partition, int],
         starts: Mapping[Partition, int],
         positions: Mapping[Partition, int],
-    ) -> list[Behind]:
+    ) -> list[PartitionBehind]:
         """Partitions behind their end whose position has not moved for so long, as far as somebody
         looked.
         """
         if positions != self._positions:
             self._positions, self.moved_s = dict(positions), now_s
-        behind = reached(ends, starts, positions)
+        behind = partitions_behind(ends, starts, positions)
         before, self._still = self._still if now_s - self._looked_s < BLIND_S else {}, {}
         self._looked_s = now_s
         for entry in behind:
@@ -145,7 +145,7 @@ class ProgressWatch:
     def begin(self) -> None:
         """The patience starts anew with each run."""
         self._progress, self._looked_s = Progress(), self._clock.monotonic_s()
-        self._found: list[Behind] = []
+        self._found: list[PartitionBehind] = []
 
     def failed(self) -> list[Failure]:
         """Asks the clusters every LOOK_S."""
@@ -164,7 +164,7 @@ class ProgressWatch:
         now_s = self._clock.monotonic_s()
         stalled = self._progress.stalled(now_s, ends, starts, positions)
         self._found = stalled if now_s - self._progress.moved_s >= STALL_S else []
-        before, self._ahead = self._ahead, {*ahead(ends, positions)}
+        before, self._ahead = self._ahead, {*partitions_ahead(ends, positions)}
         for partition in sorted(self._ahead - before):  # once; a new start would not help
             _LOG.error(
                 "%s: the mirror stands at %d, past the edge's end %d: stale, or "

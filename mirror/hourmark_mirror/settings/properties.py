@@ -25,7 +25,7 @@ from typing import Final
 from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
 from hourmark.errors import ConfigError
-from hourmark.kafka.clients import bootstrap_of
+from hourmark.kafka.clients import bootstrap_addresses
 from hourmark.kafka.topic_names import AUDIT, HOSTS
 from hourmark_mirror.settings.security import PROVIDERS, secrets, security
 
@@ -175,5 +175,8 @@ def _unicode(char: str) -> str:
 
 
 def _client(alias: str, cluster: KafkaCluster) -> dict[str, str]:
-    known = {f"{alias}.bootstrap.servers": bootstrap_of(cluster), f"{alias}.{_RECOVERY}": "none"}
+    known = {
+        f"{alias}.bootstrap.servers": bootstrap_addresses(cluster),
+        f"{alias}.{_RECOVERY}": "none",
+    }
     return known | security(alias, cluster, _SECRETS)

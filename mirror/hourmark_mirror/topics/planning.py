@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.kafka.clients import TopicInfo
-from hourmark.kafka.topic_setup import WantedTopic
+from hourmark.kafka.topic_setup import TopicSpec
 
 _ANY_BROKER: Final = "bootstrap.servers"  # whichever brokers are known at a start
 _MADE_BY_MIRROR_MAKER: Final = (
@@ -58,20 +58,24 @@ class Difference(NamedTuple):
 
     def as_object(self) -> dict[str, object]:
         """For programs."""
-        now, wanted = shown(self.now, self.setting), shown(self.wanted, self.setting)
+        now, wanted = (
+            redact_setting(self.now, self.setting),
+            redact_setting(self.wanted, self.setting),
+        )
         return {**self._asdict(), "now": now, "wanted": wanted, "applicable": self.applicable}
 
     def __str__(self) -> str:
         if self.kind is Kind.CREATE:
             return f"{self.subject}: is to be created, with {self.wanted} partitions"
         now, wanted = (
-            "absent" if v is None else shown(v, self.setting) for v in (self.now, self.wanted)
+            "absent" if v is None else redact_setting(v, self.setting)
+            for v in (self.now, self.wanted)
         )
         return f"{self.subject}: {self.setting}: {now} → {wanted}"
 
 
 def topics_differ(
-    wanted: Sequence[WantedTopic],
+    wanted: Sequence[TopicSpec],
     there: Mapping[str, TopicInfo],
     settings: Mapping[str, Mapping[str, str]],
 ) -> Iterator[Difference]:

@@ -14,7 +14,7 @@ from typing import Final
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import topic_settings
 from hourmark.kafka.topic_names import central_topic
-from hourmark.kafka.topic_setup import WantedTopic, add_partitions, alter_topic, create_topics
+from hourmark.kafka.topic_setup import TopicSpec, add_partitions, alter_topic, create_topics
 from hourmark_mirror.settings.sites import Sites
 from hourmark_mirror.topics.planning import Difference, Kind, topics_differ
 
@@ -25,7 +25,7 @@ _POLICIES: Final = ("cleanup.policy", "retention.bytes")
 
 def wanted_topics(
     config: Config, sites: Sites, selected: Callable[[str], bool] = bool
-) -> list[WantedTopic]:
+) -> list[TopicSpec]:
     """The remote topics as they should be: as the edge's are now.
 
     `selected`: of which topics of the edge.
@@ -41,7 +41,7 @@ def wanted_topics(
         settings = {name: actual[topic.name][name] for name in names if name in actual[topic.name]}
         settings["min.insync.replicas"] = str(sites.central.settings.min_insync_replicas)
         wanted.append(
-            WantedTopic(central_topic(topic.name, sites.alias), len(topic.partitions), settings)
+            TopicSpec(central_topic(topic.name, sites.alias), len(topic.partitions), settings)
         )
     return sorted(wanted, key=lambda t: t.name)
 
@@ -90,6 +90,6 @@ def ensure_remote_topics(config: Config, sites: Sites) -> list[str]:
     return missing
 
 
-def _differences(sites: Sites, wanted: list[WantedTopic]) -> Iterable[Difference]:
+def _differences(sites: Sites, wanted: list[TopicSpec]) -> Iterable[Difference]:
     there = sites.central.topics([t.name for t in wanted])
     return topics_differ(wanted, there, sites.central.topic_configs(there))

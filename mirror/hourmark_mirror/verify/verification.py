@@ -19,7 +19,7 @@ from hourmark.clock import Clock
 from hourmark.config.loading import Config
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Partition
-from hourmark.kafka.mirror import ahead, gaps, reached, recreated
+from hourmark.kafka.mirror import find_gaps, partitions_ahead, partitions_behind, recreated_topics
 from hourmark.kafka.topic_names import events_topic
 from hourmark.process.alarms import Alarm, AlarmName
 from hourmark_mirror.settings.sites import Sites
@@ -103,7 +103,9 @@ class Verification:
         """
         partitions = [Partition(t.name, p) for t in self._topics.values() for p in t.partitions]
         cut = self._edge.ends(partitions)
-        anew = recreated(self._known_ids(), {t.name: t.topic_id for t in self._topics.values()})
+        anew = recreated_topics(
+            self._known_ids(), {t.name: t.topic_id for t in self._topics.values()}
+        )
         found = [
             Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic) for topic in anew
         ]
@@ -151,7 +153,7 @@ class Verification:
         with contextlib.closing(self._sites.positions()) as reader:
             while True:
                 positions = reader.refresh()
-                behind = reached(cut, self._edge.starts(list(cut)), positions)
+                behind = partitions_behind(cut, self._edge.starts(list(cut)), positions)
                 now_s = self._clock.monotonic_s()
                 if not behind or now_s >= give_up_s:
                     return [str(b) for b in behind], positions
@@ -161,7 +163,7 @@ class Verification:
                 self._clock.sleep(POLL_S)
 
     def _gaps(self, starts: Mapping[Partition, int]) -> list[Alarm]:
-        found = gaps(self._checks.positions, starts)
+        found = find_gaps(self._checks.positions, starts)
         return [
             Alarm(AlarmName.OVERTAKEN, str(gap.partition), str(gap), gap.partition.topic)
             for gap in found
@@ -172,7 +174,7 @@ class Verification:
     ) -> list[Alarm]:
         ends = self._edge.ends(partitions)
         text = "{}: the mirror stands at {}, past the edge's end {}: stale, so nothing is copied"
-        stale = ahead(ends, positions)
+        stale = partitions_ahead(ends, positions)
         return [
             Alarm(AlarmName.STALE_OFFSETS, str(p), text.format(p, positions[p], ends[p]), p.topic)
             for p in stale
@@ -211,7 +213,7 @@ class Verification:
     def _changed_meanwhile(self) -> list[Alarm]:
         """Topics that are others now than when this check began."""
         ids = {t.name: t.topic_id for t in self._sites.topics()}
-        changed = recreated({name: t.topic_id for name, t in self._topics.items()}, ids)
+        changed = recreated_topics({name: t.topic_id for name, t in self._topics.items()}, ids)
         return [
             Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic)
             for topic in changed

@@ -15,7 +15,13 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from hourmark.kafka.clients import Partition
-from hourmark.kafka.mirror import CONNECTOR, ahead, gaps, reached, recreated
+from hourmark.kafka.mirror import (
+    CONNECTOR,
+    find_gaps,
+    partitions_ahead,
+    partitions_behind,
+    recreated_topics,
+)
 from hourmark.process.alarms import Alarm, AlarmName
 from hourmark_mirror.watch.observed import KnownPartition, KnownTopic, Memory, Observed, Stretch
 
@@ -210,7 +216,9 @@ def standing_still(seen: Observed, before: Memory) -> list[Partition]:
         return []
     return [
         p
-        for p in (entry.partition for entry in reached(seen.ends, seen.starts, seen.positions))
+        for p in (
+            entry.partition for entry in partitions_behind(seen.ends, seen.starts, seen.positions)
+        )
         if (known := before.of(p)) is not None
         and known.position == seen.positions.get(p)
         and seen.now_ms - _shifted_ms(seen, before, known.since_ms) >= STILL_MS
@@ -218,7 +226,7 @@ def standing_still(seen: Observed, before: Memory) -> list[Partition]:
 
 
 def _recreated(seen: Observed, before: Memory) -> Iterator[Alarm]:
-    for topic in recreated(
+    for topic in recreated_topics(
         {name: known.topic_id for name, known in before.topics.items()}, seen.ids
     ):
         what = "deleted and made again" if topic in seen.ids else "deleted"
@@ -259,12 +267,12 @@ def _overtaken(seen: Observed, before: Memory) -> Iterator[Alarm]:
         for p in seen.starts
         if _same_topic(seen, before, p) and (known := before.of(p)) is not None
     }
-    for gap in gaps(covered, {p: start for p, start in seen.starts.items() if p in covered}):
+    for gap in find_gaps(covered, {p: start for p, start in seen.starts.items() if p in covered}):
         yield Alarm(AlarmName.OVERTAKEN, str(gap.partition), str(gap), gap.partition.topic)
 
 
 def _stale(seen: Observed) -> Iterator[Alarm]:
-    for p in ahead(seen.ends, seen.positions):
+    for p in partitions_ahead(seen.ends, seen.positions):
         text = (
             f"{p}: the mirror stands at {seen.positions[p]}, past the edge's end "
             f"{seen.ends[p]}: stale, so nothing is copied"

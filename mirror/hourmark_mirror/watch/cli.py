@@ -14,7 +14,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.kafka.topic_names import events_topic
 from hourmark.log import set_up_logging
-from hourmark.printing import json_option, say_json
+from hourmark.printing import json_option, print_json
 from hourmark.process.metrics_server import serve_metrics
 from hourmark.process.stopping import stop_on_signals
 from hourmark_mirror.settings.sites import Sites
@@ -98,7 +98,7 @@ def watch(
 def _once(watching: Watch, site: str, *, accept: bool, as_json: bool) -> int:
     found = watching.look(accept=accept)
     if as_json:
-        say_json(as_object(site, found))
+        print_json(as_object(site, found))
     else:
         click.echo("\n".join(as_lines(site, found)))
     return 1 if found.alarms else 0

@@ -22,7 +22,7 @@ from hourmark.clock import Clock
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.committed_reader import CommittedReader
 from hourmark.kafka.compacted_topic import TopicFollower
-from hourmark.kafka.mirror import recreated, workers
+from hourmark.kafka.mirror import read_workers, recreated_topics
 from hourmark_mirror.run.task_status import Failure, TaskStates, status_topic
 from hourmark_mirror.settings.reading import Record, read_span, reading_since, span_reader
 from hourmark_mirror.settings.sites import Sites
@@ -140,7 +140,7 @@ class Looker:
             },
             failures=self._failures(),
             newest_ms=self._newest(partitions),
-            workers=len(workers(sites.central, sites.alias).hosts)
+            workers=len(read_workers(sites.central, sites.alias).hosts)
             if self._counts_workers
             else None,
         )
@@ -164,7 +164,9 @@ class Looker:
     def _read(
         self, seen: Observed, before: Memory, remotes: Mapping[Partition, Partition]
     ) -> Observed:
-        if recreated({name: known.topic_id for name, known in before.topics.items()}, seen.ids):
+        if recreated_topics(
+            {name: known.topic_id for name, known in before.topics.items()}, seen.ids
+        ):
             self._uncopied = Uncopied()  # what stood at an offset may be another record now
         behind = {
             p: _next(seen, p)

@@ -111,7 +111,7 @@ class Watch:
 
     def _tell(self, alarms: Sequence[Alarm]) -> None:
         with self._telling:
-            self._log.tell(alarms)
+            self._log.update(alarms)
             self._metrics.alarmed(alarms)
 
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from hourmark.config.groups import LOOPBACK_HOSTS, TailedSource
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
 
 STDIN: Final = "stdin"

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final
 
 from hourmark.config.groups import SyslogTls
 from hourmark.errors import ConfigError
-from hourmark.process.certificates import WatchedFiles, load_cas, load_pair
+from hourmark.process.certificates import WatchedFiles, load_ca_certificates, load_certificate
 from hourmark_producer.conditions import Throttle
 from hourmark_producer.receive.framing import Framer, line_of
 from hourmark_producer.receive.receiver import READ_BYTES, Polled
@@ -355,8 +355,8 @@ def _context(settings: SyslogTls) -> ssl.SSLContext:
         ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     )  # who resumes, shows no certificate
     context.num_tickets = 0
-    load_pair(context, _GROUP, settings.certificate, settings.key)
+    load_certificate(context, _GROUP, settings.certificate, settings.key)
     if settings.client_ca is not None:
-        load_cas(context, f"{_GROUP}.client_ca", settings.client_ca)
+        load_ca_certificates(context, f"{_GROUP}.client_ca", settings.client_ca)
         context.verify_mode = ssl.CERT_REQUIRED
     return context

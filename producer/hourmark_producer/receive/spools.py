@@ -13,7 +13,7 @@ from typing import Final
 
 from hourmark.clock import Clock
 from hourmark.config.groups import TailedSource
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
 from hourmark_producer.conditions import Throttle

@@ -35,7 +35,7 @@ import click
 
 from hourmark.config.loading import config_file_option, load_config
 from hourmark.errors import UsageError
-from hourmark.printing import json_option, printable, say_json
+from hourmark.printing import json_option, print_json, printable
 from hourmark_producer.checkpoint.books import balances
 from hourmark_producer.checkpoint.peek import KnownFile, Peek, peek
 from hourmark_producer.files.compressed import CutOff, Damaged, Plain
@@ -337,7 +337,7 @@ def trace(
         raise UsageError("name a line or --offset, not both")
     found = trace_line(config.tailer.state_dir, path, line=line, offset=offset)
     if as_json:
-        say_json(
+        print_json(
             {**dataclasses.asdict(found), "stage": found.stage.value, "next": _next_step(found)}
         )
     else:

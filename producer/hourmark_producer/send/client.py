@@ -21,8 +21,8 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from hourmark.clock import Clock
-from hourmark.config.groups import Tailer as TailerConfig
-from hourmark.config.redaction import shown
+from hourmark.config.groups import TailerSettings as TailerConfig
+from hourmark.config.redaction import redact_setting
 from hourmark.errors import HourmarkError, Unavailable
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark.records.ranges import ByteRange
@@ -33,7 +33,7 @@ from hourmark.records.wire import (
     RANGES_PATH,
     REPORTS_PATH,
     RULES_HEADER,
-    RangeAnswer,
+    RangeResponse,
     range_headers,
     report_to_json,
 )
@@ -87,7 +87,7 @@ class RangeSent:
     """A range that was sent to the first service that may take it. It must end with `answer`."""
 
     def __init__(
-        self, begun: _Begun | None, answered: Callable[[_Begun | None], RangeAnswer]
+        self, begun: _Begun | None, answered: Callable[[_Begun | None], RangeResponse]
     ) -> None:
         self._begun, self._answered = begun, answered
 
@@ -99,7 +99,7 @@ class RangeSent:
             else None
         )
 
-    def answer(self) -> RangeAnswer:
+    def answer(self) -> RangeResponse:
         """Wait until it is acknowledged; where the first service fails, by another.
         Busy, Refused.
         """
@@ -155,13 +155,13 @@ class ServiceLink:
         reading = self._believed().get(service.name) or self._newest()
         if reading is None:
             raise Busy(
-                f"no {CLOCK_HEADER} in the answer of {shown(service.url)}; is a delivery "
+                f"no {CLOCK_HEADER} in the answer of {redact_setting(service.url)}; is a delivery "
                 "service there?"
             )
         if reading.at_s < asked_s:
             trouble = self.clock_troubles().get(service.name, "it says no clock")
             raise Busy(
-                f"{shown(service.name)}: {trouble}, and no other answers; set that clock right"
+                f"{redact_setting(service.name)}: {trouble}, and no other answers; set that clock right"
             )
         return reading
 
@@ -226,11 +226,11 @@ class ServiceLink:
         def begin(service: Service) -> _Begun:
             return self._begin(service, "POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
 
-        def answered(begun: _Begun | None) -> RangeAnswer:
+        def answered(begun: _Begun | None) -> RangeResponse:
             service, response = self._first_to_take(
                 lambda service: self._end(begin(service)), begun=begun
             )
-            return _answer_to(byte_range, shown(service.url), response)
+            return _answer_to(byte_range, redact_setting(service.url), response)
 
         first = self.services.next(())
         return RangeSent(None if first is None else begin(first), answered)
@@ -289,7 +289,7 @@ class ServiceLink:
             "POST",
             REPORTS_PATH,
             _JSON,
-            report_to_json(report, tells_unknown=False),
+            report_to_json(report, with_unknown_losses=False),
             SHORT_TIMEOUT_S,
         )
 
@@ -404,7 +404,7 @@ class ServiceLink:
                 else ""
             )
             raise Busy(
-                f"{shown(begun.service.url)}{begun.path}: "
+                f"{redact_setting(begun.service.url)}{begun.path}: "
                 f"{str(error) or type(error).__name__}{hint}"
             ) from error
         self._note(answer, begun.service.name)
@@ -423,7 +423,7 @@ class ServiceLink:
                     self._floor.saw(int(text))
 
 
-def _answer_to(byte_range: ByteRange, url: str, response: Answer) -> RangeAnswer:
+def _answer_to(byte_range: ByteRange, url: str, response: Answer) -> RangeResponse:
     """What a 200 says. Refused."""
     try:
         fields = json.loads(response.content)
@@ -434,7 +434,7 @@ def _answer_to(byte_range: ByteRange, url: str, response: Answer) -> RangeAnswer
             str(reason): int(count)
             for reason, count in fields.get("dead_letter_reasons", {}).items()
         }
-        answer = RangeAnswer(end, events, dead_letters, int(fields.get("blanks", 0)), reasons)
+        answer = RangeResponse(end, events, dead_letters, int(fields.get("blanks", 0)), reasons)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         said = response.content[:200].decode(errors="replace")
         raise Refused(
@@ -451,7 +451,7 @@ def _problem(service: Service, path: str, answer: Answer) -> Busy | Refused | No
     """None: it was taken."""
     if answer.status == 200:
         return None
-    said = f"{shown(service.url)}{path} answered {answer.status}: {_message(answer)}"
+    said = f"{redact_setting(service.url)}{path} answered {answer.status}: {_message(answer)}"
     if answer.status == 429 or answer.status >= 500:
         return Busy(said, _retry_after_s(answer))
     if answer.status in (401, 403):

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX
 
 # nobody waits longer for a service that is gone, though another's clock is contradicted by its last
@@ -103,7 +103,7 @@ class ServiceClocks:
                 ahead_s = (reading.ahead_ms - others.ahead_ms) / 1000
                 apart = (
                     f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} that of "
-                    f"{shown(other)}"
+                    f"{redact_setting(other)}"
                 )
                 troubles[service] = f"its clock is {apart}, which more clocks agree with"
         return troubles

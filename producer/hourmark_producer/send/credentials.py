@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.config.redaction import add_secret
 from hourmark.errors import ConfigError
-from hourmark.process.certificates import WatchedFiles, load_cas, load_pair
+from hourmark.process.certificates import WatchedFiles, load_ca_certificates, load_certificate
 
 _LOG = logging.getLogger(__name__)
 
@@ -82,10 +82,10 @@ class Credentials:
             else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         )
         if tls.ca is not None:
-            load_cas(context, "tailer.tls.ca", tls.ca)
+            load_ca_certificates(context, "tailer.tls.ca", tls.ca)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if tls.certificate is not None:
-            load_pair(context, "tailer.tls", tls.certificate, tls.key)
+            load_certificate(context, "tailer.tls", tls.certificate, tls.key)
         return context
 
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from hourmark.records.wire import RangeAnswer
+from hourmark.records.wire import RangeResponse
 from hourmark_producer.files.tracked_file import Outgoing
 from hourmark_producer.send.client import RANGE_TIMEOUT_S
 
@@ -28,7 +28,7 @@ class Sent(Protocol):
         """What can be read from once its answer is there; None: nothing is waited for."""
         ...
 
-    def answer(self) -> RangeAnswer:
+    def answer(self) -> RangeResponse:
         """Wait for it."""
         ...
 
@@ -76,7 +76,7 @@ class Flight:
         """Whether `land` returns at once."""
         return bool(self._aloft) and self._landed(0.0) is not None
 
-    def land(self) -> tuple[Outgoing, RangeAnswer | Exception]:
+    def land(self) -> tuple[Outgoing, RangeResponse | Exception]:
         """Wait for one, whichever is first."""
         outgoing, sent = self._aloft.pop(self._landed(RANGE_TIMEOUT_S) or 0)
         try:

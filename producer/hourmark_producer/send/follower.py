@@ -32,9 +32,9 @@ import zstandard
 from hourmark.clock import Clock
 from hourmark.config.groups import TailedSource
 from hourmark.errors import HourmarkError
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.ranges import ByteRange, Part
-from hourmark.records.wire import RangeAnswer
+from hourmark.records.wire import RangeResponse
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.accounts import keep_head
 from hourmark_producer.checkpoint.archives import depart
@@ -181,7 +181,7 @@ class RefusedLines:
 
 
 def _next_step(source: str, reason: str) -> str:
-    if reason == Reason.UNKNOWN_SOURCE.value:
+    if reason == DeadLetterReason.UNKNOWN_SOURCE.value:
         return (
             f"No rules in force declare a source {source}: is its name in tailer.sources "
             "mistyped? If not, declare it and "
@@ -386,7 +386,7 @@ class Follower:
         if problem is not None:
             raise problem
 
-    def _acknowledge(self, file: TrackedFile, outgoing: Outgoing, answer: RangeAnswer) -> None:
+    def _acknowledge(self, file: TrackedFile, outgoing: Outgoing, answer: RangeResponse) -> None:
         self.counters.acknowledged(outgoing.bytes, answer, self.clock.now_ms())
         self.refused.take(outgoing.range, answer.dead_letter_reasons)
         file.failures, file.window = 0, min(file.window + 1, self.window_max)
@@ -780,7 +780,7 @@ class _Timed:
         )
         self.fileno = sent.fileno
 
-    def answer(self) -> RangeAnswer:
+    def answer(self) -> RangeResponse:
         try:
             answer = self._sent.answer()
         except TooLarge:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from hourmark.clock import Clock
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.errors import HourmarkError
 from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark_producer.conditions import Throttle
@@ -81,7 +81,7 @@ class Reporter:
             if trouble := troubles.get(service.name):
                 self.throttle.warn(
                     key,
-                    f"{shown(service.name)}: {trouble}; no range is given its time. Set it right",
+                    f"{redact_setting(service.name)}: {trouble}; no range is given its time. Set it right",
                 )
             else:
                 self.throttle.over(key)

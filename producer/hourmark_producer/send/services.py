@@ -22,7 +22,7 @@ from typing import Final
 
 from hourmark.clock import Clock
 from hourmark.config.groups import LOOPBACK_HOSTS
-from hourmark.config.redaction import shown
+from hourmark.config.redaction import redact_setting
 from hourmark.errors import ConfigError
 from hourmark_producer.send.connections import Address
 
@@ -221,7 +221,8 @@ class Services:
             now_s = self._clock.monotonic_s()
             return [
                 ServiceStanding(
-                    service=shown(one.url) + (f" at {one.address.at}" if one.address.at else ""),
+                    service=redact_setting(one.url)
+                    + (f" at {one.address.at}" if one.address.at else ""),
                     ranges=one.ranges,
                     failing_seconds=max(0.0, now_s - one.failed_at_s) if one.failures else None,
                     trouble=one.trouble,
@@ -236,11 +237,11 @@ def _address(url: str, token_file: Path | None) -> Address:
         address = Address.of(url)
     except ValueError as error:
         raise ConfigError(
-            f"tailer.service_urls = {shown(url)!r}: allowed: http://host:port or https://host:port"
+            f"tailer.service_urls = {redact_setting(url)!r}: allowed: http://host:port or https://host:port"
         ) from error
     if token_file is not None and not address.is_tls and address.host not in LOOPBACK_HOSTS:
         raise ConfigError(
-            f"tailer.service_urls = {shown(url)!r}: tailer.token_file would go there in "
+            f"tailer.service_urls = {redact_setting(url)!r}: tailer.token_file would go there in "
             "clear; use https://"
         )
     return address

@@ -73,7 +73,7 @@ def apply_types(config: Config, ledger: Path, *more: Source) -> str:
         update={"root": f"file://{ledger.parent}/root"}
     )  # the stack's is another ledger's
     mine = config.model_copy(update={"etl": etl, "storage": storage})
-    first = Hour.of(time.time_ns() // 1_000_000, mine.parsing.bucket_seconds)
+    first = Hour.containing(time.time_ns() // 1_000_000, mine.parsing.bucket_seconds)
     with servers(mine, lambda _: None) as outside:
         return apply(
             outside, Declarations(list(types.values()), list(sources.values())), first

@@ -10,7 +10,7 @@ from typing import Any
 
 from hourmark.clock import SystemClock
 from hourmark.config.groups import TailedSource
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.checkpoint.installation import locked, open_installation
 from hourmark_producer.files.identity import Identity, identify

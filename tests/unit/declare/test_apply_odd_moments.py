@@ -135,7 +135,7 @@ def test_what_the_topic_may_hold_can_be_produced(monkeypatch: pytest.MonkeyPatch
     version = TypeVersion(huge(), 3)
     assert 1_000_000 < len(version.text) < Config().kafka.max_message_bytes
     with pytest.raises(Unavailable):  # there is no broker: all that is expected
-        rules_topic.publish(
+        rules_topic.publish_rules(
             KafkaCluster(bootstrap="127.0.0.1:1"), [(version.key, version.text)], 8 << 20
         )
 

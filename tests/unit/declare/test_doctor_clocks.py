@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.support.http_server import Answering, serving
 
-from hourmark.config.groups import Registry, Storage, TailedSource, Tailer
+from hourmark.config.groups import RegistrySettings, StorageSettings, TailedSource, TailerSettings
 from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
 from hourmark_declare.doctor import clocks_asked, retention_asked, services_asked
@@ -80,9 +80,9 @@ class NotReady(Clock):
 def of_servers(address: str) -> Config:
     url = f"http://{address}"
     return Config(
-        registry=Registry(url=url),
-        storage=Storage(root="hdfs://namenode/x", webhdfs=url),
-        tailer=Tailer(service_urls=[url], sources=SOURCES),
+        registry=RegistrySettings(url=url),
+        storage=StorageSettings(root="hdfs://namenode/x", webhdfs=url),
+        tailer=TailerSettings(service_urls=[url], sources=SOURCES),
     )
 
 
@@ -111,7 +111,9 @@ def test_servers_of_this_time_are_well_and_those_away_are_not_asked() -> None:
 
 
 def of_service(url: str) -> list[Answer]:
-    return list(services_asked.ask(Config(tailer=Tailer(service_urls=[url], sources=SOURCES))))
+    return list(
+        services_asked.ask(Config(tailer=TailerSettings(service_urls=[url], sources=SOURCES)))
+    )
 
 
 def test_a_service_that_is_ready_is_well() -> None:

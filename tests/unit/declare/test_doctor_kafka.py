@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hourmark.config.groups import Kafka, KafkaCluster
+from hourmark.config.groups import KafkaCluster, KafkaSettings
 from hourmark.kafka.clients import TopicAccess
 from hourmark.kafka.topic_names import TYPES, events_topic
-from hourmark.kafka.topic_setup import WantedTopic
+from hourmark.kafka.topic_setup import TopicSpec
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_declare.doctor.finding import Answer, Verdict
 from hourmark_declare.doctor.kafka_judged import (
@@ -27,10 +27,10 @@ from hourmark_declare.topics import edge_topics
 
 EDGE = KafkaCluster()
 EVENTS = events_topic(DEAD_LETTERS.name)
-WANTED = {topic.name: topic for topic in edge_topics(Kafka(), [DEAD_LETTERS])}
+WANTED = {topic.name: topic for topic in edge_topics(KafkaSettings(), [DEAD_LETTERS])}
 
 
-def facts_of(wanted: WantedTopic) -> TopicFacts:
+def facts_of(wanted: TopicSpec) -> TopicFacts:
     """As `types apply` makes it."""
     return TopicFacts(
         partitions=wanted.partitions,
@@ -48,9 +48,7 @@ def findings(answers: Iterable[Answer]) -> list[str]:
     return [f"{answer.subject}: {answer.seen}" for answer in found]
 
 
-def judged(
-    topics: Mapping[str, TopicFacts], wanted: Mapping[str, WantedTopic] = WANTED
-) -> list[str]:
+def judged(topics: Mapping[str, TopicFacts], wanted: Mapping[str, TopicSpec] = WANTED) -> list[str]:
     return findings(topics_judged("edge", EDGE, topics, wanted))
 
 

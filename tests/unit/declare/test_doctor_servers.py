@@ -20,7 +20,7 @@ from tests.support.http_server import Answering, serving
 from tests.support.postgres import Postgres
 from tests.support.rules_servers import MemoryRegistry
 
-from hourmark.config.groups import Etl, Storage
+from hourmark.config.groups import EtlSettings, StorageSettings
 from hourmark.config.loading import Config
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark.rules.revision import KnownSchema
@@ -44,7 +44,7 @@ NAMENODE = {
     "LiveNodes": json.dumps({"one": {}, "two": {}, "three": {}}),
     "NumberOfMissingBlocks": 0,
 }
-LETTERS = KnownSchema.of(DEAD_LETTERS.name, DEAD_LETTERS.schema())
+LETTERS = KnownSchema.from_schema(DEAD_LETTERS.name, DEAD_LETTERS.schema())
 OTHER = {"type": "record", "name": "other", "fields": []}
 
 
@@ -84,8 +84,8 @@ def test_a_right_that_the_ledger_needs_and_has_not_is_found(question: str) -> No
 
 def asked_of_ledger(tmp_path: Path) -> list[Answer]:
     etl, storage = (
-        Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite"),
-        Storage(root=f"file://{tmp_path}/root"),
+        EtlSettings(ledger=f"sqlite:///{tmp_path}/ledger.sqlite"),
+        StorageSettings(root=f"file://{tmp_path}/root"),
     )
     return list(ledger_asked.ask(Config(etl=etl, storage=storage)))
 
@@ -117,8 +117,8 @@ def test_a_real_postgresql_is_asked_for_version_and_rights(postgres: Postgres) -
     url = postgres.new_database()
     Database(url).close()
     config = Config(
-        etl=Etl(ledger=url.replace("//hourmark@", "//nobody_much@")),
-        storage=Storage(root="file:///nonexistent"),
+        etl=EtlSettings(ledger=url.replace("//hourmark@", "//nobody_much@")),
+        storage=StorageSettings(root="file:///nonexistent"),
     )
     engine, _ = open_engine(url)
     with engine.begin() as connection:
@@ -223,7 +223,7 @@ def test_a_namenode_is_asked_how_it_stands_where_it_tells(
     server: type[Answering], last: Verdict
 ) -> None:
     with serving(server) as address:
-        storage = Storage(root="hdfs://namenode:8020/hourmark", webhdfs=f"http://{address}")
+        storage = StorageSettings(root="hdfs://namenode:8020/hourmark", webhdfs=f"http://{address}")
         answers = list(storage_asked.ask(Config(storage=storage)))
     assert answers[0].verdict is Verdict.WELL
     assert [said.partition(":")[0] for said in findings(iter(answers))][:2] == [
@@ -234,7 +234,7 @@ def test_a_namenode_is_asked_how_it_stands_where_it_tells(
 
 
 def test_a_root_where_nothing_was_written_yet_is_well(tmp_path: Path) -> None:
-    (answer,) = storage_asked.ask(Config(storage=Storage(root=f"file://{tmp_path}/none")))
+    (answer,) = storage_asked.ask(Config(storage=StorageSettings(root=f"file://{tmp_path}/none")))
     assert answer.verdict is Verdict.WELL
 
 

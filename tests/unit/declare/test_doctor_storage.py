@@ -12,7 +12,7 @@ import pytest
 from tests.support.memory_storage import MemoryStorage
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import Storage as Settings
+from hourmark.config.groups import StorageSettings as Settings
 from hourmark.config.loading import Config
 from hourmark_declare.doctor import storage_asked
 from hourmark_declare.doctor.finding import Answer, Verdict

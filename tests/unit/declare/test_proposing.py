@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark.config.groups import Buckets, Types
+from hourmark.config.groups import BucketSettings, TypesSettings
 from hourmark.config.loading import Config, load_config
 from hourmark.errors import UsageError
 from hourmark.records.hours import Hour
@@ -209,7 +209,8 @@ def test_the_first_bucket_is_shown_written_and_can_be_chosen(tmp_path: Path) -> 
 
 def test_a_first_hour_that_is_none_is_refused_by_its_setting() -> None:
     config = Config(
-        parsing=Buckets(bucket_seconds=3600), types=Types(first_hour="2026-11-20T05:07")
+        parsing=BucketSettings(bucket_seconds=3600),
+        types=TypesSettings(first_hour="2026-11-20T05:07"),
     )
     with pytest.raises(UsageError, match=r"types.first_hour: .* is not the start of a bucket"):
         first_hour_of(config, None, is_new=True)

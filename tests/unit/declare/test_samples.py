@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hourmark.config.groups import Parsing
+from hourmark.config.groups import ParsingSettings
 from hourmark.errors import UsageError
 from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
@@ -38,7 +38,7 @@ def in_force(declarations: Declarations) -> Rules:
     versions = {
         t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(declarations.types, 1)
     }
-    return Rules(sequence=4, types=versions, sources={"app": APP}, parsing=Parsing())
+    return Rules(sequence=4, types=versions, sources={"app": APP}, parsing=ParsingSettings())
 
 
 BEFORE, AFTER = declared("user=(?P<user>[a-z]+)"), declared("user=(?P<user>[a-m]+)")

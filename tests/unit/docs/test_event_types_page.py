@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.documents import ROOT
 
-from hourmark.rules.event_types import read_folder
+from hourmark.rules.event_types import read_declarations
 from hourmark_declare.trying import Place, Trial, source_of
 
 PAGE = (ROOT / "docs" / "event-types.md").read_text()
@@ -41,7 +41,7 @@ def test_an_example_does_what_is_said(toml: str, lines: str, tmp_path: Path) -> 
         (tmp_path / f"{name}.toml").write_text(toml)
         sources = f'[[source]]\nname = "x"\nformat = "{source_format}"\ntypes = ["{name}"]\n'
     (tmp_path / "sources.toml").write_text(sources)
-    declared = read_folder(tmp_path)
+    declared = read_declarations(tmp_path)
     place = Place(
         observed_at_ms=1_795_262_400_000, zone="UTC", host="web-1"
     )  # 2026-11-21T12:00:00Z

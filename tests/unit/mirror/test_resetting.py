@@ -13,7 +13,7 @@ import pytest
 from tests.unit.mirror.watch.test_judging import WELL, P
 
 from hourmark.kafka.clients import Partition, TopicInfo
-from hourmark.kafka.mirror import gaps
+from hourmark.kafka.mirror import find_gaps
 from hourmark_mirror import reset
 from hourmark_mirror.reset import Kept, begin_anew, stale
 from hourmark_mirror.settings.sites import Sites
@@ -97,7 +97,7 @@ def test_what_is_copied_again_is_not_believed_to_be_copied(
     assert (played.checked_at, played.covered()) == ({P: 0}, 0), (
         "known before a position is forgotten"
     )
-    assert [str(gap.partition) for gap in gaps(played.checked_at, {P: 70})] == ["events.a-0"]
+    assert [str(gap.partition) for gap in find_gaps(played.checked_at, {P: 70})] == ["events.a-0"]
     with WatchMemory(tmp_path).turn() as memory:
         seen = dataclasses.replace(
             WELL, now_ms=WELL.now_ms + 1000, starts={P: 70}, positions={P: 75}
@@ -111,7 +111,7 @@ def test_what_retention_had_deleted_before_is_no_hole_once_all_is_copied_again(
 ) -> None:
     played = Played(tmp_path, monkeypatch, start=30)
     assert (played.checked_at, played.covered()) == ({P: 30}, 30)
-    assert gaps(played.checked_at, {P: 30}) == []
+    assert find_gaps(played.checked_at, {P: 30}) == []
 
 
 def test_of_a_topic_made_anew_it_stays_known_up_to_where_the_old_one_was_copied(

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from hourmark.records.dead_letters import Reason
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.syslog.rfc5424 import NIL, SD_ELEMENTS
 from hourmark_delivery_service.parsing.syslog.times import Stamp
@@ -144,6 +144,6 @@ def header_time_ms(
 def not_syslog() -> Rejected:
     """Why a line is none."""
     return Rejected(
-        Reason.NOT_SYSLOG,
+        DeadLetterReason.NOT_SYSLOG,
         "the line begins with no header of syslog: RFC 5424, RFC 3164, or a time and a host",
     )

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from hourmark.clock import Clock
-from hourmark.config.groups import Kafka
+from hourmark.config.groups import KafkaSettings
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark.kafka.mirror import MirrorPositions
 from hourmark.kafka.topic_names import AUDIT, CONTROL
@@ -39,7 +39,7 @@ class Clusters:
         self._lost: list[OffsetGap] = []  # of the central topics, by their names at the edge
 
     @classmethod
-    def of(cls, kafka: Kafka, database: Database, lease: Lease, clock: Clock) -> Clusters:
+    def of(cls, kafka: KafkaSettings, database: Database, lease: Lease, clock: Clock) -> Clusters:
         """The clusters that the settings name."""
         central = Cluster(kafka.central_cluster, "central")
         if not kafka.mirrored:

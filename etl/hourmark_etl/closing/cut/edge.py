@@ -15,7 +15,7 @@ from typing import Protocol
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition, TopicInfo
-from hourmark.kafka.mirror import ahead, gaps, reached, recreated
+from hourmark.kafka.mirror import find_gaps, partitions_ahead, partitions_behind, recreated_topics
 from hourmark.kafka.topic_names import CONTROL, central_topic, events_topic
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, last_checks, record_checks
@@ -107,7 +107,7 @@ class EdgeSite:
         infos = self.edge.topics(asked)
         found = partitions(infos.values())
         positions, starts = self.mirror.refresh(), self.edge.starts(found)
-        stale = {p.topic for p in ahead(self.edge.ends(found), positions)}
+        stale = {p.topic for p in partitions_ahead(self.edge.ends(found), positions)}
         fresh = {p: max(positions.get(p, 0), starts[p]) for p in found if p.topic not in stale}
         accepted = [
             OffsetGap(topic=t, accepted_at_ms=None, what=self.gaps[t], lost_end=False)
@@ -129,7 +129,8 @@ class EdgeSite:
             return {}
         self._positions = self.mirror.refresh()
         behind = {
-            b.partition.topic: f"mirror: {b}" for b in reached(cut, self._starts, self._positions)
+            b.partition.topic: f"mirror: {b}"
+            for b in partitions_behind(cut, self._starts, self._positions)
         }
         return behind | {p.topic: self.gaps[p.topic] for p in cut if p.topic in self.gaps}
 
@@ -188,15 +189,15 @@ class EdgeSite:
                 f"{topic} was deleted and recreated at the edge since the last check; what it "
                 "held may not have been mirrored"
             )
-            for topic in recreated(
+            for topic in recreated_topics(
                 previous_ids, {name: info.topic_id for name, info in infos.items()}
             )
         }
         previous = {p: before[p].mirror_next if p in before else 0 for p in starts}
-        for gap in gaps(previous, starts):
+        for gap in find_gaps(previous, starts):
             found[gap.partition.topic] = str(gap)
         ends = self.edge.ends(list(starts))
-        for partition in ahead(ends, self._positions):
+        for partition in partitions_ahead(ends, self._positions):
             found[partition.topic] = (
                 f"{partition}: the mirror's position {self._positions[partition]} is past "
                 "the edge's end"

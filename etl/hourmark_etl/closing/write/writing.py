@@ -33,7 +33,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from hourmark.avro.datum_check import Verdict, program_of
+from hourmark.avro.datum_check import DatumVerdict, event_program
 from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark_etl.arrow import Bools, Int32s, Int64s, UInt8s, UInt64s, binary_buffers, run_starts
@@ -241,7 +241,7 @@ def write_task(
     """One task's containers, and the index of their ids beside them."""
     index_path = f"{folder}/{uuid.uuid4().hex}.ids"
     containers = functools.partial(Containers, storage, folder, schemas, limits.target_file_bytes)
-    programs = {schema_id: program_of(text) for schema_id, text in schemas.items()}
+    programs = {schema_id: event_program(text) for schema_id, text in schemas.items()}
     done = Written()
 
     def write_own(run: Run) -> list[WrittenFile]:
@@ -322,7 +322,7 @@ def _chosen(
     datums = table.column("datum").cast(pa.large_binary()).combine_chunks()
     table = table.drop_columns(["datum"])  # what is copied from here on is large
     verdicts = datum_verdicts(words.view(np.uint8).reshape(-1, 16), datums, schemas, programs)
-    is_bad = verdicts != Verdict.VALID
+    is_bad = verdicts != DatumVerdict.VALID
     by_id = (tail, head, listing)
     order = np.lexsort(
         (is_bad, *by_id) if is_bad.any() else by_id

@@ -326,7 +326,7 @@ def _staged(s: Staged) -> str:
 
 
 def _in_bucket(b: InBucket) -> str:
-    own = Hour.of(b.event_id.time_ms, b.hour.length_s)
+    own = Hour.containing(b.event_id.time_ms, b.hour.length_s)
     late = f", as late: its own hour is {own}" if own != b.hour else ""
     return (
         f"{b.file}, record {b.row} from 0; bucket {b.hour}, closed as {b.grade} at "

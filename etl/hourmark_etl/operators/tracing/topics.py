@@ -17,12 +17,18 @@ from confluent_kafka import Message
 
 from hourmark.avro.datum import Datum
 from hourmark.avro.framing import ENVELOPE, NAMESPACE, unframe
-from hourmark.config.groups import Kafka
+from hourmark.config.groups import KafkaSettings
 from hourmark.errors import Finding, Unavailable
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark.kafka.committed_reader import CommittedReader
 from hourmark.kafka.mirror import MirrorPositions
-from hourmark.kafka.topic_names import AUDIT, central_topic, edge_topic, events_topic, type_of
+from hourmark.kafka.topic_names import (
+    AUDIT,
+    central_topic,
+    edge_topic,
+    event_type_of_topic,
+    events_topic,
+)
 from hourmark.records import dead_letters
 from hourmark.records.audit import AuditRecord
 from hourmark.records.ranges import RangeId
@@ -75,7 +81,7 @@ class Topics:
     """Both clusters, or the one that is both."""
 
     def __init__(
-        self, kafka: Kafka, say: Say, *, now_ms: int, records_max: int = RECORDS_MAX
+        self, kafka: KafkaSettings, say: Say, *, now_ms: int, records_max: int = RECORDS_MAX
     ) -> None:
         self.alias = kafka.edge_alias if kafka.mirrored else None
         self._clusters = {
@@ -298,10 +304,10 @@ class Topics:
 
 def type_of_topic(topic: str, alias: str | None) -> tuple[Site, str] | None:
     """Where a topic of events is, and of which type; None: it is none."""
-    if (event_type := type_of(topic)) is not None:
+    if (event_type := event_type_of_topic(topic)) is not None:
         return Site.EDGE, event_type
     try:
-        event_type = type_of(edge_topic(topic, alias))
+        event_type = event_type_of_topic(edge_topic(topic, alias))
     except ValueError:
         return None
     return None if event_type is None else (Site.CENTRAL, event_type)

@@ -28,7 +28,7 @@ from tests.support.judged.world import identity
 
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster, Partition
-from hourmark.kafka.mirror import MirrorPositions, workers
+from hourmark.kafka.mirror import MirrorPositions, read_workers
 from hourmark.kafka.topic_names import events_topic
 from hourmark.process.alarms import AlarmName
 from hourmark_infra.stack.layout import WATCH
@@ -164,7 +164,7 @@ def _stands(world: World, alarm: AlarmName) -> bool:
 def _begin_anew(world: World, topic: str) -> None:
     central, alias = world.central, world.config.kafka.edge_alias
     world.wait(
-        lambda: not workers(central, alias).hosts,
+        lambda: not read_workers(central, alias).hosts,
         "killed workers to be missed by their group",
         _LEFT_S,
     )

@@ -19,7 +19,7 @@ from tests.support.http_server import Answering, serving
 
 from hourmark.avro.registry import SchemaRegistry
 from hourmark.commands.config_show import config_group
-from hourmark.config.groups import Registry
+from hourmark.config.groups import RegistrySettings
 from hourmark.config.loading import Config, load_config
 from hourmark.errors import ConfigError, Unavailable
 from hourmark.kafka.clients import Cluster, client_settings
@@ -170,7 +170,7 @@ def test_a_registry_is_asked_over_tls_with_a_certificate_and_a_password(tmp_path
     with serving(_Guarded, _tls(authority, authority.issue("registry"))) as address:
 
         def ask(url: str, **files: Path) -> object:
-            registry = SchemaRegistry(Registry(url=url.format(address), **files))
+            registry = SchemaRegistry(RegistrySettings(url=url.format(address), **files))
             try:
                 return registry.schema(1)
             finally:
@@ -185,5 +185,5 @@ def test_a_registry_is_asked_over_tls_with_a_certificate_and_a_password(tmp_path
         with pytest.raises(Unavailable, match="did not answer"):
             ask(f"https://me:{SECRET}@{{}}", ca=authority.ca)
     with pytest.raises(ConfigError, match=r"registry\.ca"):
-        SchemaRegistry(Registry(url="https://x", ca=mine.key))
+        SchemaRegistry(RegistrySettings(url="https://x", ca=mine.key))
     assert os.environ.get("SSL_CERT_FILE") != str(authority.ca)

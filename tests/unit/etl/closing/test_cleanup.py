@@ -15,7 +15,7 @@ from tests.support.ledger_life import FIRST, Life
 from tests.support.memory_storage import MemoryStorage
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import Etl
+from hourmark.config.groups import EtlSettings
 from hourmark.config.loading import Config
 from hourmark_etl.closing.cleanup import Cleaned, Cleaner
 from hourmark_etl.errors import StaleDriver
@@ -43,7 +43,10 @@ def life(ledger_url: str) -> Iterator[Life]:
 @pytest.fixture
 def cleaner(life: Life) -> Cleaner:
     return Cleaner(
-        life.storage, life.database, Config(etl=Etl(staged_keep_seconds=KEEP_S)), SystemClock()
+        life.storage,
+        life.database,
+        Config(etl=EtlSettings(staged_keep_seconds=KEEP_S)),
+        SystemClock(),
     )
 
 

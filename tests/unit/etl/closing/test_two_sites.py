@@ -31,7 +31,7 @@ from tests.support.simulator.sites import FURTHER, FakeMirror
 from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES, config_of
 from tests.support.simulator.world import World
 
-from hourmark.config.groups import Kafka, KafkaCluster
+from hourmark.config.groups import KafkaCluster, KafkaSettings
 from hourmark.config.loading import Config
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.kafka.clients import Partition
@@ -125,7 +125,7 @@ def test_a_note_names_its_site_and_notes_of_0_3_0_name_it_where_it_is_a_further_
 
 
 def test_names_of_topics_tell_their_site() -> None:
-    kafka = Kafka(
+    kafka = KafkaSettings(
         central=KafkaCluster(),
         edge_alias="east",
         further_edges={"west": KafkaCluster(bootstrap="w:1")},
@@ -148,9 +148,9 @@ def test_names_of_topics_tell_their_site() -> None:
         ("west", "w:1", {}),
     ]
     with pytest.raises(ValueError, match="further_edges need"):
-        Kafka(further_edges={"west": KafkaCluster()})
+        KafkaSettings(further_edges={"west": KafkaCluster()})
     with pytest.raises(ValueError, match="each site has its own"):
-        Kafka(central=KafkaCluster(), further_edges={"edge": KafkaCluster()})
+        KafkaSettings(central=KafkaCluster(), further_edges={"edge": KafkaCluster()})
 
 
 def one_behind(world: World, behind: int) -> None:

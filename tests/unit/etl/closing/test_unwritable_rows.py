@@ -25,11 +25,11 @@ from tests.support.closing import (
 from tests.support.simulator.truth import FIRST_HOUR, SCHEMA_IDS, make_template
 from tests.support.simulator.world import World
 
-from hourmark.avro.framing import frame
+from hourmark.avro.framing import framing_header
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import events_topic
 from hourmark.records.event_id import LineIds
-from hourmark.records.manifest import Lacks, Manifest
+from hourmark.records.manifest import Manifest, MissingRanges
 from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
 from hourmark_etl.buckets.reader import read_manifest
@@ -83,7 +83,7 @@ def test_an_unknown_schema_id_holds_its_hour_before_the_seal_until_an_override_l
     world: World,
 ) -> None:
     send(world, ["click", "view"], AT_MS)
-    append(world, frame(UNKNOWN) + b"datum")
+    append(world, framing_header(UNKNOWN) + b"datum")
     settle(world, FIRST_HOUR)
     assert (grades(world), grades(world, "view")) == ([], ["proved"])
     assert (frontier(world).state, wait_of(world).phase) == (State.OPEN, "unwritable")
@@ -92,7 +92,7 @@ def test_an_unknown_schema_id_holds_its_hour_before_the_seal_until_an_override_l
     poll_again(world)
     marker = closed(world)
     assert (marker.grade.value, marker.events, marker.left_out) == ("forced", 1, 1)
-    assert marker.lacks == Lacks(more=True), "of which ranges the rows are, no row tells"
+    assert marker.lacks == MissingRanges(more=True), "of which ranges the rows are, no row tells"
     (left_out,) = (text for text in marker.evidence.waived if text.startswith("left out: "))
     assert f"its schema id {UNKNOWN} stands for no schema" in left_out
     assert frontier(world).hour > FIRST_HOUR
@@ -102,7 +102,7 @@ def test_a_sealed_hour_with_a_row_that_cannot_be_written_closes_by_an_override_w
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send(world, ["click", "view"], AT_MS)
-    append(world, frame(SCHEMA_IDS["click"]) + b"\xff\xff\xff")
+    append(world, framing_header(SCHEMA_IDS["click"]) + b"\xff\xff\xff")
     as_staged_by_version_0_3_0(world, monkeypatch)
     settle(world, FIRST_HOUR)
     assert (grades(world), grades(world, "view")) == ([], ["proved"])
@@ -116,7 +116,7 @@ def test_a_sealed_hour_with_a_row_that_cannot_be_written_closes_by_an_override_w
     poll_again(world)
     marker = closed(world)
     assert (marker.grade.value, marker.events, marker.left_out) == ("forced", 1, 1)
-    assert marker.lacks == Lacks(more=True), "of which ranges the rows are, no row tells"
+    assert marker.lacks == MissingRanges(more=True), "of which ranges the rows are, no row tells"
     assert marker.evidence.waived[0].startswith("forced by ")
     poll_again(world)
     assert frontier(world).hour > FIRST_HOUR

@@ -26,7 +26,7 @@ from tests.support.closing import (
 from tests.support.simulator.truth import FIRST_HOUR, make_template
 from tests.support.simulator.world import World
 
-from hourmark.avro.framing import frame, unframe
+from hourmark.avro.framing import framing_header, unframe
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark.records.audit import AuditRecord
@@ -64,7 +64,7 @@ def change(world: World, partition: Partition, at: int, how: Change) -> None:
 def without_checksums(value: bytes) -> bytes:
     record = AuditRecord.decode(unframe(value)[1])
     return (
-        frame(1)
+        framing_header(1)
         + dataclasses.replace(
             record,
             promised=tuple(dataclasses.replace(p, checksum=None) for p in record.promised),
@@ -78,7 +78,7 @@ def other_checksums(value: bytes) -> bytes:
     promised = tuple(
         dataclasses.replace(p, checksum=(p.checksum or 0) ^ 1) for p in record.promised
     )
-    return frame(1) + dataclasses.replace(record, promised=promised).encode()
+    return framing_header(1) + dataclasses.replace(record, promised=promised).encode()
 
 
 def test_an_hour_whose_values_are_those_of_its_promises_is_proved_by_sums_and_says_so(

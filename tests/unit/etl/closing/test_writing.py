@@ -111,7 +111,7 @@ def test_each_id_stands_in_exactly_one_bucket_whatever_came_twice_or_late(
 
 
 def hour_of(event_id: bytes) -> Hour:
-    return Hour.of(int.from_bytes(event_id[:6], "big"))
+    return Hour.containing(int.from_bytes(event_id[:6], "big"))
 
 
 def test_late_ids_are_looked_up_in_the_buckets_that_hold_their_origin_hour_only(

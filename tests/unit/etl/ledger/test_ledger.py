@@ -27,7 +27,7 @@ from tests.support.records import (
 )
 from tests.support.rules import ledger_of_click, put_rules
 
-from hourmark.config.groups import Etl
+from hourmark.config.groups import EtlSettings
 from hourmark.config.loading import Config
 from hourmark.errors import UsageError
 from hourmark.records.hours import Hour
@@ -55,7 +55,7 @@ START = position()
 
 @pytest.fixture
 def config(ledger_url: str) -> Config:
-    return Config(etl=Etl(ledger=ledger_url))
+    return Config(etl=EtlSettings(ledger=ledger_url))
 
 
 @pytest.fixture

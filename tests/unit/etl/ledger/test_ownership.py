@@ -10,7 +10,7 @@ from typing import NoReturn
 import pytest
 from tests.support.records import HOUR, TOPIC, evidence, frontier, manifest, position, seal
 
-from hourmark.records.manifest import Offsets
+from hourmark.records.manifest import BucketOffset
 from hourmark_etl.closing.publishing import check_foreign_root, check_other_seal, check_published
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.model import AuditOffsets, State
@@ -21,7 +21,7 @@ OPENED, SEALED = frontier(), frontier(state=State.SEALED, seal=SEAL)
 MARKER = manifest(
     ledger="mine",
     evidence=evidence(audit_next={"0": 7}),
-    offsets=[Offsets(topic=TOPIC, topic_id=SEAL.offsets[0].topic_id, partition=0, next=42)],
+    offsets=[BucketOffset(topic=TOPIC, topic_id=SEAL.offsets[0].topic_id, partition=0, next=42)],
 )
 
 

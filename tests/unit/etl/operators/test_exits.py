@@ -21,7 +21,7 @@ from tests.support.closing import (
 from tests.support.simulator.truth import FIRST_HOUR, SCHEMA_IDS
 from tests.support.simulator.world import World
 
-from hourmark.records.manifest import MARKER, Previous
+from hourmark.records.manifest import MARKER, PreviousMarker
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.closing.publishing import Publisher
 from hourmark_etl.ledger import tables
@@ -75,7 +75,7 @@ def test_an_hour_after_a_bucket_whose_marker_is_lost_closes_by_an_override_with_
     polls(world)
     assert frontier(world).hour > hour(1)
     following = read_manifest(world.storage, "click", hour(1))
-    assert following.grade.value == "forced" and following.previous == Previous.of(
+    assert following.grade.value == "forced" and following.previous == PreviousMarker.from_marker(
         str(FIRST_HOUR), marker
     )
     assert any(

@@ -22,7 +22,7 @@ from hourmark.config.loading import Config
 from hourmark.errors import Finding, UsageError
 from hourmark.records.event_id import SIZE
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Book
+from hourmark.records.manifest import HourTotals
 from hourmark.rules.event_types import EventType
 from hourmark.rules.revision import RulesBook, TypeVersion
 from hourmark_etl.closing.engine import Engine
@@ -319,7 +319,7 @@ def test_buckets_of_two_ledgers_are_refused_and_nothing_is_written(
     manifest = life.close("click")
     other = manifest.model_copy(
         update={"type": "view", "ledger": "another", "software": "hourmark 0.3.0"}
-    ).sealed()
+    ).with_own_digest()
     life.storage.write_new(f"{FIRST.bucket_path('view')}/_SUCCESS", other.encode())
     with pytest.raises(Finding, match="buckets of several ledgers"):
         rebuilt(life, target)
@@ -403,7 +403,7 @@ def test_unaudited_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(
         (rows, hour): put_unaudited(life, hour, rows) for rows in (2, 3) for hour in (FIRST, SECOND)
     }
     life.take_in("click", FIRST, 4)
-    life.close("click", Book(rows=4, events=4, promised=1, unaudited=3))
+    life.close("click", HourTotals(rows=4, events=4, promised=1, unaudited=3))
     rebuilt(life, target)
     with target.reading() as connection:
         (row,) = connection.execute(select(tables.unaudited)).mappings().all()
@@ -420,7 +420,7 @@ def test_unaudited_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(
 
 def test_damaged_unaudited_is_told_of(life: Life, target: Database) -> None:
     path = put_unaudited(life, FIRST, 1)
-    life.close("click", Book(rows=0, events=0, promised=1, unaudited=1))
+    life.close("click", HourTotals(rows=0, events=0, promised=1, unaudited=1))
     lose(life, path, "damaged")
     (note,) = rebuilt(life, target).notes
     assert path in note and "stays unmet" in note

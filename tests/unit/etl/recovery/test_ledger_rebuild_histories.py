@@ -54,7 +54,7 @@ class Played:
                 "produce"
             ):  # an hour from before the frontier to after it, of those that have begun
                 start = life.frontier(event_type).hour.start_s + (number - 2) * LENGTH_S
-                begun = Hour.of(life.now_ms).start_s + LENGTH_S
+                begun = Hour.containing(life.now_ms).start_s + LENGTH_S
                 life.produce(event_type, Hour(min(max(start, FIRST.start_s), begun)), number + 1)
             case "close" | "publish":
                 life.recover(event_type)

@@ -49,7 +49,7 @@ def world(world: World) -> World:
 
 
 def now(world: World) -> Hour:
-    return Hour.of(world.clock.now_ms())
+    return Hour.containing(world.clock.now_ms())
 
 
 def live(world: World, count: int) -> None:

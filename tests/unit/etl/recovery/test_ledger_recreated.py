@@ -15,7 +15,7 @@ from tests.support.ledger_life import FIRST, Life
 from tests.support.records import position, tailer
 from tests.support.rules import put_rules
 
-from hourmark.config.groups import Etl
+from hourmark.config.groups import EtlSettings
 from hourmark.config.loading import Config
 from hourmark.errors import Finding, UsageError
 from hourmark.records.hours import Hour
@@ -50,7 +50,7 @@ def started_over(life: Life, url: str, first: Hour = SECOND) -> Database:
     made = Database(url)
     LedgerRules(made).adopt(RulesBook(life.rules.records()), first)
     new = life.declared[0].model_copy(update={"name": "new"})
-    put_rules(Config(etl=Etl(ledger=url)), [*life.declared, new], life.sources, first)
+    put_rules(Config(etl=EtlSettings(ledger=url)), [*life.declared, new], life.sources, first)
     return made
 
 
@@ -101,7 +101,10 @@ HELD: dict[str, Callable[[Life, Database], object]] = {
         made, made.acquire("consumer:default"), [position(topic="events.new")]
     ),
     "a revision of its own": lambda life, made: put_rules(
-        Config(etl=Etl(ledger=made._changing.url.render_as_string())), life.declared, [], SECOND
+        Config(etl=EtlSettings(ledger=made._changing.url.render_as_string())),
+        life.declared,
+        [],
+        SECOND,
     ),
     "a report": lambda life, made: say(made),
 }
@@ -129,7 +132,7 @@ def test_rules_of_a_ledger_recreated_that_contradict_the_markers_stop_a_rebuild(
     life.close("click")
     url = f"sqlite:///{tmp_path}/made-anew.sqlite"
     other = EventType(name="click", fields=[{"name": "m", "type": "string"}])
-    put_rules(Config(etl=Etl(ledger=url)), [other], life.sources, SECOND)
+    put_rules(Config(etl=EtlSettings(ledger=url)), [other], life.sources, SECOND)
     made = Database(url)
     with pytest.raises(Finding, match="schema id 1 stands for click"):
         filled(life, made)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tests.support.clock import FakeClock
 
-from hourmark.config.groups import Kafka, KafkaCluster
+from hourmark.config.groups import KafkaCluster, KafkaSettings
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Partition
-from hourmark.kafka.mirror import Behind
-from hourmark.kafka.partitions_reader import Damaged
+from hourmark.kafka.mirror import PartitionBehind
+from hourmark.kafka.partitions_reader import DamagedBatch
 from hourmark_mirror.run import damaged
 from hourmark_mirror.run.damaged import AGAIN_S, LOOK_S, STILL_S, DamagedTopics
 from hourmark_mirror.settings.properties import properties
@@ -49,9 +49,11 @@ def bad(monkeypatch: pytest.MonkeyPatch) -> set[Partition]:
     """Partitions of which the next batch is damaged."""
     found = {BAD}
 
-    def read(_: object, behind: Collection[Behind], __: Mapping[Partition, int]) -> list[Damaged]:
+    def read(
+        _: object, behind: Collection[PartitionBehind], __: Mapping[Partition, int]
+    ) -> list[DamagedBatch]:
         return [
-            Damaged("the batch is damaged", of.partition, 5)
+            DamagedBatch("the batch is damaged", of.partition, 5)
             for of in behind
             if of.partition in found
         ]
@@ -101,7 +103,9 @@ def test_it_is_taken_in_again_once_it_can_be_read_and_not_before(bad: set[Partit
 def test_a_topic_that_is_left_out_stands_in_the_properties_beside_what_is_left_out_by_default() -> (
     None
 ):
-    config = Config(kafka=Kafka(edge=KafkaCluster(), central=KafkaCluster(bootstrap="c1:9092")))
+    config = Config(
+        kafka=KafkaSettings(edge=KafkaCluster(), central=KafkaCluster(bootstrap="c1:9092"))
+    )
     assert "edge->central.topics.exclude" not in properties(config)
     told = properties(config, ["events.b.c", "events.a"])
     assert (

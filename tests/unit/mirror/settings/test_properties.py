@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hourmark.config.groups import Kafka, KafkaCluster, Mirror
+from hourmark.config.groups import KafkaCluster, KafkaSettings, MirrorSettings
 from hourmark.config.loading import Config
 from hourmark.errors import ConfigError
-from hourmark.kafka.clients import learn
+from hourmark.kafka.clients import remember_brokers
 from hourmark_mirror.run.process import prepare
 from hourmark_mirror.settings.properties import properties, render, secret_properties
 
@@ -71,8 +71,8 @@ def config(
 ) -> Config:
     edge = KafkaCluster(bootstrap="e1:9092,e2:9092")
     return Config(
-        kafka=Kafka.model_validate({"edge": edge, "central": central, **kafka}),
-        mirror=Mirror(work_dir=work_dir),
+        kafka=KafkaSettings.model_validate({"edge": edge, "central": central, **kafka}),
+        mirror=MirrorSettings(work_dir=work_dir),
     )
 
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_translated_is_refused() -> None:
 
 def test_a_new_start_knows_the_brokers_that_were_named_since() -> None:
     made = config(KafkaCluster(bootstrap=f"{uuid.uuid4().hex}:9092"))
-    learn(made.kafka.central_cluster, ["later:9092"])
+    remember_brokers(made.kafka.central_cluster, ["later:9092"])
     assert properties(made)["central.bootstrap.servers"].endswith(":9092,later:9092")
 
 

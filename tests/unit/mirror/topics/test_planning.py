@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hourmark.config.groups import Kafka, KafkaCluster, Mirror
+from hourmark.config.groups import KafkaCluster, KafkaSettings, MirrorSettings
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import TopicInfo
-from hourmark.kafka.mirror import Workers
-from hourmark.kafka.topic_setup import WantedTopic
+from hourmark.kafka.mirror import MirrorWorkers
+from hourmark.kafka.topic_setup import TopicSpec
 from hourmark_mirror.plan_cli import as_lines, as_object, plan_lines
 from hourmark_mirror.run.group import Group
 from hourmark_mirror.run.process import installed_version
@@ -27,7 +27,7 @@ from hourmark_mirror.topics.planning import (
 )
 
 CLICK = "edge.events.click"
-WANTED = WantedTopic(CLICK, 3, {"retention.ms": "3600000", "max.message.bytes": "8388608"})
+WANTED = TopicSpec(CLICK, 3, {"retention.ms": "3600000", "max.message.bytes": "8388608"})
 
 
 def there(
@@ -77,7 +77,8 @@ def settings(**mirror: int) -> dict[str, str]:
         bootstrap="c:9092", properties={"sasl.username": "u", "sasl.password": "planted-s3cret"}
     )
     config = Config(
-        kafka=Kafka(edge=KafkaCluster(bootstrap="e:9092"), central=central), mirror=Mirror(**mirror)
+        kafka=KafkaSettings(edge=KafkaCluster(bootstrap="e:9092"), central=central),
+        mirror=MirrorSettings(**mirror),
     )
     return connector_settings(properties(config), "edge", TARGET_ALIAS)
 
@@ -145,7 +146,7 @@ def test_status_hides_secrets_and_says_when_nobody_is_there() -> None:
         "MirrorSourceConnector-1": State("UNASSIGNED", "mirror-1:8783", 3, "", ""),
     }
     settings = {"tasks.max": "2", "target.cluster.sasl.jaas.config": 'password="planted-s3cret"'}
-    group = Group(Workers(), states, settings)
+    group = Group(MirrorWorkers(), states, settings)
     text = "\n".join(as_lines("edge", group, "4.3.0"))
     assert "no worker is there now" in text
     assert (

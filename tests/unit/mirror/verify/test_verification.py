@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pytest
 from tests.support.clock import FakeClock
 
-from hourmark.config.groups import Kafka, KafkaCluster, Mirror
+from hourmark.config.groups import KafkaCluster, KafkaSettings, MirrorSettings
 from hourmark.config.loading import Config
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Partition, TopicInfo
@@ -129,7 +129,11 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     away = KafkaCluster(bootstrap="127.0.0.1:1")
-    made = World(Config(kafka=Kafka(edge=away, central=away), mirror=Mirror(work_dir=tmp_path)))
+    made = World(
+        Config(
+            kafka=KafkaSettings(edge=away, central=away), mirror=MirrorSettings(work_dir=tmp_path)
+        )
+    )
 
     class PlayedSites(Sites):
         def __init__(self, config: Config) -> None:

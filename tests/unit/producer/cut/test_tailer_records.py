@@ -15,9 +15,9 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
-from hourmark.records.ranges import Part, read_range_fields
+from hourmark.records.ranges import Part, decode_range_fields
 from hourmark_producer.settings import checked
 
 FIRST, SECOND = b"S one\n  at a\n  at b\n", b"S two\n"
@@ -215,7 +215,7 @@ def test_a_containers_log_is_never_cut_within_what_it_wrote_on_a_line(
         "cri",
         f"{host.logs}/containers/web-0_shop_nginx-{'0' * 64}.log",
     )
-    assert read_range_fields(told.fields) == {
+    assert decode_range_fields(told.fields) == {
         "pod": "web-0",
         "namespace": "shop",
         "container": "nginx",
@@ -263,7 +263,7 @@ def test_what_a_source_says_of_every_event_is_in_its_ranges(host: Host, recorder
     ]
     recorder.behaviour = lambda _: 200
     host.drain(SECOND)
-    assert {one.range.start: read_range_fields(one.range.fields) for one in recorder.stored} == {
+    assert {one.range.start: decode_range_fields(one.range.fields) for one in recorder.stored} == {
         0: fields,
         len(FIRST): {"team": "other"},
     }

@@ -13,7 +13,7 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint.books import Balance
 from hourmark_producer.checkpoint.database import Change, Checkpoint, CheckpointFailed

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from hourmark.config.groups import Tailer
+from hourmark.config.groups import TailerSettings
 from hourmark.errors import ConfigError
 from hourmark_producer.settings import checked
 
 
-def settings(*sources: dict[str, Any], **others: Any) -> Tailer:
-    return Tailer(
+def settings(*sources: dict[str, Any], **others: Any) -> TailerSettings:
+    return TailerSettings(
         sources=[{"name": f"s{n}"} | source for n, source in enumerate(sources)], **others
     )
 

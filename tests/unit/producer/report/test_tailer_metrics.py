@@ -18,7 +18,7 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark_producer.checkpoint.books import Balance
 from hourmark_producer.conditions import Throttle
 from hourmark_producer.counters import Losses

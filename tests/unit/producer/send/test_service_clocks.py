@@ -17,7 +17,7 @@ from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark_producer.send.client import Busy, ServiceLink
 from hourmark_producer.send.clocks import HEARD_S, Reading, ServiceClocks

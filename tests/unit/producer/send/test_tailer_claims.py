@@ -38,7 +38,7 @@ def test_a_service_whose_clock_is_behind_is_claimed_nothing_by_anothers(
             written_ms = behind.clock()
             behind.on_report = lambda report: early.extend(
                 [report]
-                if (report.received(behind.clock()).sources[0].caught_up_at_ms or 0) > written_ms
+                if (report.stamped(behind.clock()).sources[0].caught_up_at_ms or 0) > written_ms
                 else []
             )
             wait_for(

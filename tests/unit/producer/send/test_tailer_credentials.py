@@ -17,7 +17,7 @@ from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.config.groups import ServiceTls, TailerTls
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.send import credentials
 from hourmark_producer.send.client import ServiceLink

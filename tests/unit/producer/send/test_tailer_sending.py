@@ -13,7 +13,7 @@ from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed, lose
 from hourmark_producer.counters import Loss, Losses

@@ -15,7 +15,7 @@ from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import Tailer as TailerConfig
+from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark_producer.send.client import ServiceLink
 from hourmark_producer.send.services import RESOLVE_EVERY_S, Service, Services
 
